@@ -16,7 +16,7 @@ from hsparse.optional_module import OptionalModule
 
 GROUP = "hsparse.extensions"
 METADATA = OptionalModule("importlib.metadata")
-BUILT_IN = ("hdf5", "explorer", "openid", "api_keys", "quotas", "telemetry")
+BUILT_IN = ("hdf5", "versions", "explorer", "openid", "api_keys", "quotas", "telemetry")
 """Packages of hsparse with an `EXTENSION`, in the order of their commands and policies."""
 
 

@@ -28,7 +28,10 @@ GROUND = {
     "model",
     "format",
 }
-EXTENSIONS = {"api_keys", "client.integrations", "explorer", "hdf5", "openid", "quotas", "telemetry", "torch"}
+EXTENSIONS = {
+    *("api_keys", "client.integrations", "explorer", "hdf5", "openid", "quotas", "telemetry", "torch"),
+    "versions",
+}
 """Rooms that no other one imports but each other: the rest works without them."""
 EXTENSIONS_DOTTED = tuple(f"{name}." for name in EXTENSIONS)
 ROOMS: dict[str, set[str]] = {
@@ -83,6 +86,7 @@ ROOMS: dict[str, set[str]] = {
     "openid": {"config", "extension", "sections", "sn", *GROUND},
     "quotas": {"config", "extension", "cli", "client", "wire", "sn", *GROUND},
     "telemetry": {"config", "extension", *GROUND},
+    "versions": {"config", "extension", "cli", "client", "wire", "storage", "dn", "sn", *GROUND},
     "config": {
         *(
             "errors",
@@ -140,6 +144,7 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "hdf5.served.kept_files": {"msgpack"},
     **dict.fromkeys(("api_keys", "telemetry"), frozenset()),
     **dict.fromkeys(("explorer", "openid", "quotas"), frozenset({"aiohttp"})),
+    "versions": {"aiohttp", "numpy", "orjson"},
     "openid.issuer": {"joserfc", "orjson"},
     "config": {"pydantic", "pydantic_settings"},
 }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
+from hsparse.compute import gather_all
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import queue_deadline, queue_user, seconds_left
@@ -25,9 +26,9 @@ from hsparse.dn.record_objects import LARGE_RECORD
 from hsparse.dn.records import NO_LIMIT, Fences, HsdsSummaries, Records
 from hsparse.dn.redo_log import RedoLog
 from hsparse.dn.traced_store import ChunkVersions, StoreRequests, TracedStore
-from hsparse.errors import BadRequest, Busy
+from hsparse.errors import BadRequest, Busy, Unsupported
 from hsparse.model.ids import tree_prefix
-from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.object_store import AnsweringStore, ObjectStore
 from hsparse.wire.chunk_info_message import (
     CountChunks,
     FindChunk,
@@ -53,8 +54,9 @@ from hsparse.wire.chunk_message import (
     UpdateElements,
     WriteChunks,
 )
-from hsparse.wire.message import GetInfo, Message, NodeInfo
+from hsparse.wire.message import GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
+    AskStore,
     BeginDeletion,
     ChangedLately,
     ChangeObjects,
@@ -134,6 +136,7 @@ class DataService:
         self._versions = ChunkVersions(clock)
         self._admission = resources.admission
         self._ownership = ownership
+        self._asked = store
         places = Admission(resources.store_requests)
         chunk_store = TracedStore(store, resources.requests, places, self._versions)
         store = self._store = TracedStore(store, resources.requests, places)
@@ -236,6 +239,7 @@ class DataService:
             SettleChanges: _at_once(lambda message: recent.settle(message.root)),
             FenceDeleted: self._chunks.fence_deleted,
             Forget: _at_once(lambda message: self._cache.drop(tree_prefix(message.id))),
+            AskStore: self._ask_store,
             GetInfo: _at_once(lambda message: self._info()),
         }
 
@@ -249,6 +253,18 @@ class DataService:
             TrimChunks: self._chunks.trim,
             WriteDirect: self._direct.write,
         }
+
+    async def _ask_store(self, message: AskStore) -> Record:
+        if not isinstance(self._asked, AnsweringStore):
+            raise Unsupported(f"The store {self.bucket!r} has nothing that answers {message.question}.")
+        reply = await self._asked.answer(message.question, message.arguments)
+        known = list(self._cache.beginning_with(tree_prefix(message.settles))) if message.settles else []
+        await gather_all([entry.settle() for entry in known])
+        if message.renews:
+            for entry in known:
+                entry.invalidate(lambda name: False)
+            self.forget_fences()
+        return reply
 
     def _version(self, dataset: str) -> str:
         if not self._ownership.hears_all:

@@ -28,7 +28,9 @@ CHUNK_STATISTICS = "statistics"
 DELTAS = "deltas"
 """A read feature: a part of the record is in an object beside it; see `hsparse.dn.record_objects`."""
 READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS})
-WRITE_FEATURES = frozenset({APPENDS})
+VERSIONS = "versions"
+"""A write feature of a whole store: domains have snapshots, for which a change first keeps what was there."""
+WRITE_FEATURES = frozenset({APPENDS, VERSIONS})
 """The features that came after hsparse 0.1 and are known here. A feature keeps its meaning for ever."""
 MAX_FEATURES = 256
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
-from hsparse.errors import HsparseError, PreconditionFailed
+from hsparse.errors import HsparseError, PreconditionFailed, Unsupported
 from hsparse.storage.object_store import (
+    AnsweringStore,
     Buffer,
     Entry,
     ObjectStore,
@@ -59,6 +61,12 @@ class DelegatingStore:
 
     async def close(self) -> None:
         await self._store.close()
+
+    async def answer(self, question: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Answer what an extension's service asks its own store; `Unsupported` where that is not there."""
+        if not isinstance(self._store, AnsweringStore):
+            raise Unsupported(f"The store {self.name!r} has nothing that answers {question}.")
+        return await self._store.answer(question, arguments)
 
 
 DELETES_AT_ONCE = 32

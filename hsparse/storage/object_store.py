@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from hsparse.errors import BadRequest, NotFound, StoreFailed, Unsupported
 
@@ -124,6 +124,15 @@ class ObjectStore(Protocol):
 
     async def close(self) -> None:
         """Release what the store holds open; no method may be called afterwards."""
+        ...
+
+
+@runtime_checkable
+class AnsweringStore(Protocol):
+    """A store of an extension, which answers what the extension's service asks."""
+
+    async def answer(self, question: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Answer a question of the service; `Unsupported` for one that it does not know."""
         ...
 
 

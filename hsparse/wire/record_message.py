@@ -396,3 +396,17 @@ class SettleChanges(Message[None]):
     """Let the changes of a domain's objects so far not count as recent any more."""
 
     root: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskStore(Message[Record]):
+    """Ask an extension's store, by the service of the same extension; any data node answers.
+
+    With `settles`, a root group's id, the reply comes once the changes of its domain's objects of before have ended.
+    With `renews` this node confirms all that it knows of them: the store has changed them itself.
+    """
+
+    question: str
+    arguments: Record
+    settles: str = ""
+    renews: bool = False

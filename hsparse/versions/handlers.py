@@ -1,0 +1,111 @@
+"""Handlers of `/snapshots`: a domain's snapshots are taken, listed and deleted."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import web
+
+from hsparse.clock import Clock
+from hsparse.config import Settings
+from hsparse.errors import BadRequest, Forbidden, HsparseError, NotFound
+from hsparse.model.acl import Right
+from hsparse.sn.app import Parts
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.response import hrefs
+from hsparse.sn.request import Request, respond
+from hsparse.sn.route import Route
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import AskStore, Forget
+
+MAX_MESSAGE = 4096
+"""Characters of a snapshot's message."""
+
+
+async def post_snapshot(request: Request) -> web.StreamResponse:
+    """Take a snapshot of the domain as it is now."""
+    body = await read_json_object(request)
+    message = body.get("message", "")
+    if not isinstance(message, str) or len(message) > MAX_MESSAGE:
+        raise BadRequest(f"message must be a text of at most {MAX_MESSAGE} characters.")
+    return respond(await take_snapshot(request, _head(request), message), status=201)
+
+
+async def take_snapshot(request: Request, root: str, message: str) -> Record:
+    """Take a snapshot of the domain of `root`, and return it."""
+    owners = request.service.owners
+    begun = await ask(request, "begin", root, author=request.principal.name, message=message)
+    number = begun["snapshot"]
+    try:
+        await owners.ask_all(AskStore("versions.tell", {"root": root}, settles=root))
+        return await ask(request, "seal", root, number=number)
+    except HsparseError:
+        with suppress(HsparseError):
+            await ask(request, "abandon", root, number=number)
+        raise
+
+
+async def get_snapshots(request: Request) -> web.StreamResponse:
+    """List the domain's snapshots, the oldest first, and the clones that need one."""
+    found = await ask(request, "list", _head(request))
+    return respond(found | {"hrefs": hrefs(request, self="/snapshots", home="/")})
+
+
+async def get_snapshot(request: Request) -> web.StreamResponse:
+    """Answer with one snapshot."""
+    return respond(await find_snapshot(request, _head(request), _number(request)))
+
+
+async def find_snapshot(request: Request, root: str, number: int) -> Record:
+    """Return a snapshot of the domain of `root`; `NotFound` names those there are."""
+    snapshots: list[Record] = (await ask(request, "list", root))["snapshots"]
+    for one in snapshots:
+        if one["snapshot"] == number:
+            return one
+    known = ", ".join(str(one["snapshot"]) for one in snapshots) or "none"
+    raise NotFound(f"{request.domain.path} has no snapshot {number}; there are {known}.")
+
+
+async def delete_snapshot(request: Request) -> web.StreamResponse:
+    """Delete a snapshot, and what is kept for it alone."""
+    owners, root, number = request.service.owners, _head(request), _number(request)
+    gone = await ask(request, "remove", root, number=number)
+    await owners.ask_all(AskStore("versions.tell", {"root": root}, settles=root))
+    await owners.ask_all(Forget(gone["root"]))
+    await ask(request, "collect", root)
+    return respond({})
+
+
+async def ask(request: Request, what: str, root: str, **arguments: Any) -> Record:
+    """Have a data node answer what is asked about the snapshots of a domain."""
+    return await request.service.owners.ask_any(AskStore(f"versions.{what}", {"root": root, **arguments}))
+
+
+def _head(request: Request) -> str:
+    """Return the root group's id of the request's domain; `Forbidden` of a snapshot."""
+    if "snapshot" in request.domain.record:
+        raise Forbidden(
+            f"{request.domain.path} is a snapshot, which has none of its own: name the domain itself."
+        )
+    return request.domain.root_group
+
+
+def _number(request: Request) -> int:
+    text = request.params["number"]
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise BadRequest(f"{text[:40]!r} is not the number of a snapshot.")
+    return int(text)
+
+
+ROUTES = (
+    Route("POST", "/snapshots", post_snapshot, Right.UPDATE, adds=False),
+    Route("GET", "/snapshots", get_snapshots, Right.READ),
+    Route("GET", "/snapshots/{number}", get_snapshot, Right.READ),
+    Route("DELETE", "/snapshots/{number}", delete_snapshot, Right.DELETE),
+)
+
+
+def parts(settings: Settings, clock: Clock) -> Parts:
+    """Return the routes of snapshots."""
+    return Parts(ROUTES)

@@ -1,0 +1,301 @@
+"""A store with the snapshots of its domains: changes preserve what was there, and snapshots are read like domains.
+
+Until a store has its first snapshot it costs one look at the store's schema, at the first change. A process that has
+the store for itself is then out of the way: its methods are those of the store below.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import orjson
+
+from hsparse.clock import Clock
+from hsparse.compute import gather_each
+from hsparse.dn.deletions import DeletionNotes, DeletionState
+from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.record_form import RecordCodec
+from hsparse.errors import Conflict, Forbidden, NotFound, PreconditionFailed
+from hsparse.model.ids import (
+    deletion_key,
+    id_of_deletion_key,
+    is_root,
+    storage_key,
+    tree_of_key,
+)
+from hsparse.model.schema import SCHEMA_KEY, VERSIONS, parse_schema
+from hsparse.storage.delegating_store import DelegatingStore
+from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, current_etag, no_urls
+from hsparse.versions.preserving import DomainVersions, Preserved
+from hsparse.versions.snapshot_trees import Base, SnapshotTrees
+from hsparse.versions.version_keys import (
+    NOTE,
+    TREE,
+    base_key,
+    is_object_key,
+    rest_of,
+    snapshot_of_key,
+    snapshot_path,
+)
+from hsparse.versions.version_note import read_note
+
+AT_ONCE = 32
+"""Objects that are preserved at a time."""
+PAGE = 1000
+METHODS = ("get", "get_range", "put", "put_if_absent", "put_if_match", "delete", "delete_if_match")
+ROOT_GROUP = ".group.json"
+
+
+class PreservingStore(DelegatingStore):
+    """An `ObjectStore` over another one, with the snapshots of its domains."""
+
+    def __init__(self, store: ObjectStore, ownership: Ownership, clock: Clock) -> None:
+        super().__init__(store)
+        self.below = store
+        self.clock = clock
+        self.ownership = ownership
+        self.used: bool | None = None
+        """Whether the store has snapshots; None where that is not known."""
+        self.trees = SnapshotTrees(self, clock, lambda: not ownership.hears_all)
+        self.versions = DomainVersions(self._preserved)
+        self.notes = DeletionNotes(store, clock)
+        self.began: Callable[[], None] = lambda: None
+        """Called once there are any."""
+        self._membership: Any = None
+
+    # --- whether there are any ------------------------------------------------------------------------
+
+    async def is_used(self, *, confirm: bool = False) -> bool:
+        """Say whether any domain of the store may have snapshots."""
+        membership = getattr(self.ownership, "membership", None)
+        if membership is not self._membership:  # this node may not have been told of some
+            self._membership = membership
+            self.versions.forget()
+            confirm = True
+        if self.used or (self.used is False and not confirm):
+            return self.used
+        try:
+            schema = parse_schema(orjson.loads((await self.below.get(SCHEMA_KEY)).data), SCHEMA_KEY)
+            found = VERSIONS in schema.write_features
+        except NotFound:
+            found = False
+        if found:
+            self.begin_use()
+        elif not self.used:
+            self.used = False
+            if self.ownership.always:
+                self._step_aside()
+        return bool(self.used)
+
+    def begin_use(self) -> None:
+        """Preserve what is changed from now on: a domain has snapshots, or is to have the first one."""
+        self.used = True
+        self.began()
+        for name in METHODS:
+            self.__dict__.pop(name, None)
+
+    def _step_aside(self) -> None:
+        for name in METHODS:
+            setattr(self, name, getattr(self.below, name))
+
+    async def _preserved(self, root: str) -> Preserved:
+        return Preserved(await read_note(self.below, root), self, self.below, self.trees)
+
+    # --- what is read ---------------------------------------------------------------------------------
+
+    async def get(self, key: str) -> Stored:
+        if (base := await self._base(key)) is not None:
+            return await self.trees.get(base, key)
+        if (found := await self._snapshot_domain(key)) is not None:
+            return found
+        return await self.below.get(key)
+
+    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
+        if (base := await self._base(key)) is not None:
+            return await self.trees.get_range(base, key, start, length)
+        if (found := await self._snapshot_domain(key)) is not None:
+            return found
+        return await self.below.get_range(key, start, length)
+
+    async def list(
+        self, prefix: str, *, delimiter: bool = False, start_after: str = ""
+    ) -> AsyncIterator[Page]:
+        base = await self._base(f"{prefix}.")
+        if base is None:
+            async for page in self.below.list(prefix, delimiter=delimiter, start_after=start_after):
+                yield page
+            return
+        found = await self.trees.page_after(base, prefix, start_after)
+        if delimiter:
+            yield _with_prefixes(found, prefix, start_after)
+            return
+        for first in range(0, len(found), PAGE):
+            yield Page(tuple(found[first : first + PAGE]))
+
+    async def presigned(self, key: str, seconds: int) -> str:
+        if await self._base(key) is not None:
+            raise no_urls(self.name)
+        return await self.below.presigned(key, seconds)
+
+    async def _base(self, key: str) -> Base | None:
+        """Return what the tree of a key shows, None for a key of the store below."""
+        return await self.trees.base_of(key) if key.startswith(TREE) and is_object_key(key) else None
+
+    async def _snapshot_domain(self, key: str) -> Stored | None:
+        """Return the record of the domain that a snapshot is read as, with the rights of its domain now.
+
+        None for any other key, also of a domain that is called so.
+        """
+        named = snapshot_of_key(key)
+        if named is None or await current_etag(self.below, key) is not None:
+            return None
+        path, number = named
+        stored = await self.get(f"{path}/.domain.json")
+        record = RecordCodec(f"{path}/.domain.json").decode(stored.data)
+        root = record.get("root")
+        note = None if root is None else await read_note(self.below, root)
+        if note is None:
+            raise NotFound(f"/{path} has no snapshots.")
+        snapshot = note.find(number)
+        self.trees.learn(Base(note.root, note.token, number, snapshot.root))
+        record |= {"root": snapshot.root, "head": root, "lastModified": snapshot.time, "snapshot": number}
+        record.pop("secondNames", None)
+        if "firstName" in record:  # whose rights count, too
+            first = record["firstName"]
+            record["firstName"] = first | {"path": snapshot_path(first["path"], number)}
+        data = RecordCodec(key).encode(record)
+        return Stored(data, f"{stored.etag} {snapshot.root}", len(data))
+
+    # --- what is changed ------------------------------------------------------------------------------
+
+    async def put(self, key: str, data: Buffer) -> str:
+        await self._prepare(key, lambda etag: True)
+        return await self.below.put(key, data)
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        is_new_root = is_object_key(key) and rest_of(key) == ROOT_GROUP
+        if not is_new_root:
+            await self._prepare(key, lambda etag: etag is None)
+        etag = await self.below.put_if_absent(key, data)
+        if is_new_root:
+            root = _root_of(key)
+            self.versions.learn(root, Preserved(None, self, self.below, self.trees))
+        elif (deleted := id_of_deletion_key(key)) is not None and is_root(deleted):
+            await self._check_deletable(deleted)
+        return etag
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        await self._prepare(key, lambda found: found == etag)
+        return await self.below.put_if_match(key, data, etag)
+
+    async def delete(self, key: str) -> None:
+        if await self._base(key) is None:  # there is nothing of a snapshot that a server deletes unasked
+            await self._prepare(key, lambda etag: True)
+            await self.below.delete(key)
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        await self._prepare(key, lambda found: found in (None, etag))
+        await self.below.delete_if_match(key, etag)
+
+    async def delete_all(self, entries: Sequence[Entry]) -> builtins.list[bool]:
+        if not await self.is_used(confirm=True):
+            return await self.below.delete_all(entries)
+        for entry in entries:
+            await self._refuse(entry.key)
+        by_root: dict[str, builtins.list[Entry]] = {}
+        for entry in entries:
+            if is_object_key(entry.key):
+                by_root.setdefault(_root_of(entry.key), []).append(entry)
+        kept: set[str] = set()
+        for root, some in by_root.items():
+            kept |= await self._before_deletion(root, some)
+        left = iter(await self.below.delete_all([entry for entry in entries if entry.key not in kept]))
+        return [entry.key not in kept and next(left) for entry in entries]
+
+    async def _before_deletion(self, root: str, entries: builtins.list[Entry]) -> set[str]:
+        """Preserve listed objects of a domain; return the keys of those that have changed.
+
+        Where the domain is deleted, nothing is preserved: its snapshots go, too. The note is read again, as another
+        node may have been told of a snapshot before this one.
+        """
+        known = await self.versions.of(root, confirm=True)
+        if known.note is None:
+            return set()
+        deletion = await self.notes.read(root)
+        if deletion is not None and deletion.state is DeletionState.DECIDED:
+            if any(rest_of(entry.key) == NOTE for entry in entries):
+                for snapshot in known.note.snapshots:
+                    await self.below.delete(base_key(snapshot.root))
+            return set()
+        changed: set[str] = set()
+
+        async def preserve(entry: Entry) -> None:
+            try:
+                await known.keep(rest_of(entry.key), lambda etag: etag in (None, entry.etag))
+            except PreconditionFailed:
+                changed.add(entry.key)
+
+        await gather_each(preserve, entries, AT_ONCE)
+        return changed
+
+    async def _prepare(self, key: str, is_expected: Callable[[str | None], bool]) -> None:
+        """Preserve an object that is about to be changed; `Forbidden` for one of a snapshot."""
+        await self._refuse(key)
+        if is_object_key(key) and await self.is_used():
+            known = await self.versions.of(_root_of(key), confirm=not self.ownership.hears_all)
+            await known.keep(rest_of(key), is_expected)
+
+    async def _refuse(self, key: str) -> None:
+        deleted = id_of_deletion_key(key)
+        base = await self._base(key if deleted is None else storage_key(deleted))
+        if base is not None and "/.map/" in key:  # what is known of chunks is kept in memory alone
+            raise PreconditionFailed(f"{key} is not kept.")
+        if base is not None:
+            raise never_changes(base.number)
+        named = snapshot_of_key(key)
+        if named is not None and await self._shows(key):
+            raise never_changes(named[1])
+
+    async def _shows(self, key: str) -> bool:
+        try:
+            return await self._snapshot_domain(key) is not None
+        except NotFound:
+            return False
+
+    async def _check_deletable(self, root: str) -> None:
+        """Take the note of a domain's deletion back if a clone needs a snapshot of it; `Conflict` then."""
+        note = await read_note(self.below, root) if await self.is_used() else None
+        if note is not None:
+            try:
+                note.check_unpinned()
+            except Conflict:
+                await self.below.delete(deletion_key(root))
+                raise
+
+
+def never_changes(number: int) -> Forbidden:
+    """Return the error for a change of a snapshot."""
+    return Forbidden(
+        f"The snapshot {number} never changes: change the domain itself, or a clone of the snapshot."
+    )
+
+
+def _root_of(key: str) -> str:
+    tree = tree_of_key(key)
+    assert tree is not None
+    return tree[0]
+
+
+def _with_prefixes(entries: Sequence[Entry], prefix: str, start_after: str) -> Page:
+    """Return a listing with what is below a folder as the folder alone."""
+    there: list[Entry] = []
+    folders: dict[str, None] = {}
+    for entry in entries:
+        name, slash, _ = entry.key[len(prefix) :].partition("/")
+        if not slash:
+            there.append(entry)
+        elif prefix + name + slash > start_after:
+            folders[prefix + name + slash] = None
+    return Page(tuple(there), tuple(folders))

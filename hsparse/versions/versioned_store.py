@@ -1,0 +1,182 @@
+"""What a service node asks the store about snapshots: to begin one, to tell of it, to seal it, to let go of one.
+
+A snapshot is begun in the note of its domain, by a conditional put. Every data node is told, and answers once its
+changes of before have ended; all later ones preserve what was there. Then the snapshot is sealed: it can be read.
+
+One that is deleted leaves the note first, every data node is told, and what no other one needs is deleted. Who was
+paused meanwhile deletes nothing: the note must be the one that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
+
+import orjson
+
+from hsparse.errors import Busy, NotFound, PreconditionFailed, Unsupported
+from hsparse.model.ids import domain_prefix
+from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
+from hsparse.storage.object_store import Entry
+from hsparse.versions.snapshot_trees import Base
+from hsparse.versions.store import PreservingStore
+from hsparse.versions.version_keys import HISTORY, base_key, history_prefix, note_key, parsed_copy, tree_root
+from hsparse.versions.version_note import VersionNote, put_note, read_note
+
+Json: TypeAlias = dict[str, Any]
+ATTEMPTS = 16
+TOKEN_BYTES = 8
+
+
+class VersionedStore(PreservingStore):
+    """A `PreservingStore` that takes snapshots, and lets go of them."""
+
+    async def answer(self, question: str, arguments: Json) -> Json:
+        answers: dict[str, Callable[..., Awaitable[Json]]] = {
+            "versions.list": self._list,
+            "versions.begin": self._begin,
+            "versions.tell": self._tell,
+            "versions.seal": self._seal,
+            "versions.abandon": self._abandon,
+            "versions.remove": self._remove,
+            "versions.collect": self._collect,
+        }
+        answer = answers.get(question)
+        return await (super().answer(question, arguments) if answer is None else answer(**arguments))
+
+    async def _list(self, root: str) -> Json:
+        note = await read_note(self.below, root)
+        if note is None:
+            return {"snapshots": [], "clones": []}
+        return {
+            "snapshots": [one.to_json() for one in note.snapshots if one.sealed],
+            "clones": [{"domain": pin.domain, "snapshot": pin.snapshot} for pin in note.pins],
+        }
+
+    # --- taking one -----------------------------------------------------------------------------------
+
+    async def _begin(self, root: str, author: str, message: str) -> Json:
+        """Begin a snapshot of a domain; what one that was given up has left goes."""
+        if not self.ownership.hears_all:
+            raise Unsupported(
+                "Several servers write to this store and do not hear each other: snapshots need one server, or a "
+                "cluster of data nodes."
+            )
+        await self._declare()
+        for _ in range(ATTEMPTS):
+            note = await read_note(self.below, root)
+            note = note or VersionNote(root, self.clock.token(TOKEN_BYTES).hex())
+            begun = note.begun(self.clock.now(), author, message)
+            new = begun.snapshots[-1]
+            base = Base(root, note.token, new.number, new.root)
+            await self.below.put(base_key(new.root), base.encode())
+            if await put_note(self.below, begun) is not None:
+                for gone in set(note.snapshots) - set(begun.snapshots):
+                    await self.below.delete(base_key(gone.root))
+                return new.to_json()
+            await self.below.delete(base_key(new.root))
+        raise Busy("Other snapshots of this domain are taken all the time; try again.")
+
+    async def _declare(self) -> None:
+        """Have the store say that it has snapshots, so that no older version changes a domain of it."""
+        while not await self.is_used():
+            try:
+                stored = await self.below.get(SCHEMA_KEY)
+            except NotFound:
+                schema, etag = Schema(), None
+            else:
+                schema, etag = parse_schema(orjson.loads(stored.data), SCHEMA_KEY), stored.etag
+            needed = schema.and_also(Schema(write_features=(VERSIONS,)))
+            data = orjson.dumps(needed.to_json())
+            try:
+                if etag is None:
+                    await self.below.put_if_absent(SCHEMA_KEY, data)
+                else:
+                    await self.below.put_if_match(SCHEMA_KEY, data, etag)
+            except PreconditionFailed:
+                continue
+            self.begin_use()
+
+    async def _tell(self, root: str) -> Json:
+        """Know the snapshots of a domain as they are now; nobody reads one that is gone when this returns."""
+        self.begin_use()
+        known = await self.versions.renew(root)
+        await self.trees.forget(
+            root, [] if known.note is None else [one.root for one in known.note.snapshots]
+        )
+        return {}
+
+    async def _seal(self, root: str, number: int) -> Json:
+        time = self.clock.now()
+        note = await self._change(root, lambda note: note.sealed(number, time))
+        return note.find(number).to_json()
+
+    async def _abandon(self, root: str, number: int) -> Json:
+        """Give a snapshot up that could not be sealed."""
+        note = await self._change(root, lambda note: note.abandoned(number))
+        await self.below.delete(base_key(tree_root(root, note.token, number)))
+        return {}
+
+    # --- letting go of one ----------------------------------------------------------------------------
+
+    async def _remove(self, root: str, number: int) -> Json:
+        """Have a snapshot not be there any more; what it needed is collected afterwards."""
+        note = await read_note(self.below, root)
+        if note is None:
+            raise NotFound(f"There is no snapshot {number}; there are none.")
+        gone = note.find(number)
+        await self._change(root, lambda note: note.without(number))
+        await self.below.delete(base_key(gone.root))
+        return {"root": gone.root}
+
+    async def _collect(self, root: str) -> Json:
+        """Delete what no snapshot of a domain needs; return how many objects that were."""
+        note = await read_note(self.below, root)
+        if note is None:
+            return {"deleted": 0}
+        count = 0
+        async for entries in self._needless(note):
+            if await self._etag(root) != note.etag:
+                break  # who changed the note collects, too, or needs what is there
+            count += sum(await self.below.delete_all(entries))
+        if not note.snapshots and not note.pins:
+            try:
+                await self.below.delete_if_match(note_key(root), note.etag)
+            except PreconditionFailed:
+                return {"deleted": count}
+            await self.versions.renew(root)
+        return {"deleted": count}
+
+    async def _needless(self, note: VersionNote) -> AsyncIterator[list[Entry]]:
+        """Yield pages of what is kept and no snapshot shows: none is between a copy and the one before it."""
+        live = [one.number for one in note.snapshots]
+        if not live:
+            async for page in self.below.list(domain_prefix(note.root) + HISTORY):
+                yield list(page.entries)
+            return
+        prefix = history_prefix(note.root, note.token)
+        before: tuple[str, int] = ("", 0)
+        async for page in self.below.list(prefix):
+            needless = []
+            for entry in page.entries:
+                rest, epoch = parsed_copy(prefix, entry.key)
+                first = before[1] if before[0] == rest else 0
+                before = rest, epoch
+                if not any(first < number <= epoch for number in live):
+                    needless.append(entry)
+            yield needless
+
+    async def _change(self, root: str, change: Callable[[VersionNote], VersionNote]) -> VersionNote:
+        """Change the note of a domain, and return the new one; `NotFound` if there is none."""
+        for _ in range(ATTEMPTS):
+            note = await read_note(self.below, root)
+            if note is None:
+                raise NotFound("The domain has no snapshots.")
+            changed = await put_note(self.below, change(note))
+            if changed is not None:
+                return changed
+        raise Busy("Other snapshots of this domain are taken all the time; try again.")
+
+    async def _etag(self, root: str) -> str:
+        note = await read_note(self.below, root)
+        return "" if note is None else note.etag

@@ -1,0 +1,199 @@
+"""Snapshots: what was there is read for as long as they are, and nothing is left of those that are deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hsparse.model.ids import domain_prefix
+from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
+
+TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": 2}
+AT_1, AT_2 = f"{DOMAIN}@1", f"{DOMAIN}@2"
+
+
+@pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_what_was_there_is_read_whatever_is_changed(
+    past: Versioned, layout: dict[str, Any], restarted: bool
+) -> None:
+    kept = await past.create("kept", 30, layout)
+    gone = await past.create("gone", 30, layout)
+    for id in (kept, gone):
+        await past.write(id, 0, range(20))
+    before = await past.read(kept)
+    await past.done("PUT", f"/datasets/{kept}/attributes/unit", {"type": TEXT, "value": "mm"})
+    assert await past.snapshot("first") == 1
+    if restarted:
+        await past.restart()
+    await past.write(kept, 5, [100, 101])
+    await past.write(kept, 25, [102])  # a new chunk
+    await past.done("PUT", f"/datasets/{kept}/shape", {"shape": [50]})
+    await past.write(kept, 40, range(10))
+    await past.done("PUT", f"/datasets/{kept}/attributes/unit", {"type": TEXT, "value": "cm"}, replace=1)
+    await past.done("DELETE", f"/datasets/{gone}")
+    root = (await past.done("GET", "/"))["root"]
+    await past.done("DELETE", f"/groups/{root}/links/gone")
+    new = await past.create("new", 10, layout)
+    await past.write(new, 0, range(10))
+    assert await past.snapshot() == 2
+    await past.write(kept, 0, [7])
+    if restarted:
+        await past.restart()
+    old = await past.links(domain=AT_1)
+    assert set(old) == {"kept", "gone"}
+    for name in old:
+        assert await past.read(old[name], domain=AT_1) == before
+    unit = await past.done("GET", f"/datasets/{old['kept']}/attributes/unit", domain=AT_1)
+    assert unit["value"] == "mm"
+    assert (await past.done("GET", f"/datasets/{old['kept']}", domain=AT_1))["shape"]["dims"] == [30]
+    chunks = await past.done("GET", f"/datasets/{old['kept']}/chunks", domain=AT_1)
+    assert len(chunks["chunks"]) == 2
+    later = await past.links(domain=AT_2)
+    assert set(later) == {"kept", "new"}
+    assert (await past.read(later["kept"], domain=AT_2))[:6] == [*before[:5], 100]
+    assert (await past.read(kept))[0] == 7
+    assert await past.read(later["new"], domain=AT_2) == list(range(10))
+
+
+async def test_of_deleted_snapshots_nothing_is_left(past: Versioned) -> None:
+    kept, gone = [await past.create(name, 30, SPARSE) for name in ("kept", "gone")]
+    fresh = set(await past.keys())
+    for id in (kept, gone):
+        await past.write(id, 0, range(25))
+    chunks = set(await past.keys()) - fresh
+    for _ in range(3):
+        await past.snapshot()
+        await past.write(kept, 0, range(5, 30))
+    await past.done("DELETE", f"/datasets/{gone}")
+    whole = await past.links(domain=AT_1)
+    await past.done("DELETE", "/snapshots/2")
+    assert await past.read(whole["kept"], domain=AT_1) == [*range(25), *[0] * 5]
+    copies = [key for key in await past.keys() if "/.history/" in key and whole["kept"][20:] in key]
+    assert copies
+    await past.done("DELETE", "/snapshots/1")
+    at_3 = await past.links(domain=f"{DOMAIN}@3")
+    assert await past.read(at_3["gone"], domain=f"{DOMAIN}@3") == [*range(25), *[0] * 5]
+    await past.done("DELETE", "/snapshots/3")
+    mine = {key for key in fresh | chunks if f"/{gone[20:]}/" not in key}
+    assert set(await past.keys()) - {"db/.schema.json"} == mine
+    for domain in (AT_1, f"{DOMAIN}@3"):
+        assert (await past.rest("GET", "/", domain=domain)).status in (404, 410)
+    assert await past.snapshot() == 1
+
+
+async def test_a_deleted_domain_leaves_nothing(past: Versioned) -> None:
+    id = await past.create("kept", 30, DENSE)
+    await past.write(id, 0, range(30))
+    await past.snapshot()
+    await past.write(id, 0, range(1, 31))
+    await past.done("DELETE", "/", wait=10)
+    assert await past.keys() in (["db/.schema.json"], [])
+
+
+async def test_a_run_that_appends_copies_the_last_chunk_and_the_record(past: Versioned) -> None:
+    id = await past.create("kept", 0, DENSE)
+    await append(past, id, 95)
+    plain = past.store.calls.copy()
+    past.store.reset()
+    await append(past, id, 200)
+    plain = sum(past.store.calls.values())
+    await past.snapshot()
+    past.store.reset()
+    await append(past, id, 200)
+    copied = [key for (call, key), _ in past.store.keys.items() if "/.history/" in key and "put" in call]
+    assert len(copied) == 2, copied
+    assert sum(past.store.calls.values()) <= 1.05 * plain, past.store.keys
+    assert len(await past.read((await past.links(domain=AT_1))["kept"], domain=AT_1)) == 295
+
+
+async def append(past: Versioned, id: str, count: int) -> None:
+    for _ in range(count):
+        await past.done("PUT", f"/datasets/{id}/value", b"\1\0\0\0", append=1)
+
+
+async def test_each_chunk_is_copied_once(past: Versioned) -> None:
+    id = await past.create("kept", 50, SPARSE)
+    await past.write(id, 0, range(50))
+    await past.snapshot()
+    past.store.reset()
+    for value in range(3):
+        await past.write(id, 0, [value] * 50)
+    assert past.store.puts == 3 * 5 + 6  # the record, too
+    past.store.reset()
+    await past.write(id, 0, [9] * 50)
+    assert past.store.calls == {"put_if_match": 5}
+
+
+async def test_without_snapshots_the_store_is_asked_for_its_schema_alone(past: Versioned) -> None:
+    id = await past.create("kept", 50, SPARSE)
+    assert past.store.keys["get", "db/.schema.json"] == 1
+    assert not any(".versions.json" in key for _, key in past.store.keys)
+    past.store.reset()
+    await past.write(id, 0, range(50))
+    assert past.store.puts == sum(past.store.calls.values()) - past.store.calls["get"]
+
+
+async def test_what_a_snapshot_costs_does_not_depend_on_the_size(past: Versioned) -> None:
+    await past.snapshot()
+    past.store.reset()
+    await past.snapshot()
+    small = dict(past.store.calls)
+    id = await past.create("kept", 1000, DENSE)
+    await past.write(id, 0, range(1000))
+    past.store.reset()
+    await past.snapshot()
+    assert past.store.calls == small
+    assert past.store.puts == 3
+    assert sum(small.values()) <= 8
+
+
+async def test_a_snapshot_has_the_rights_of_its_domain_also_after_these_change(past: Versioned) -> None:
+    ann = {"user": "ann", "domain": AT_1}
+    await past.create("kept", 5, DENSE)
+    await past.snapshot()
+    assert (await past.rest("GET", "/", **ann)).status == 403
+    await past.done("PUT", "/acls/ann", {"read": True})
+    root = (await past.done("GET", "/", **ann))["root"]
+    await past.done("GET", f"/groups/{root}/links", **ann)
+    for method, path in (("POST", "/snapshots"), ("DELETE", "/snapshots/1")):
+        assert (await past.rest(method, path, {}, user="ann")).status == 403
+    await past.done("PUT", "/acls/ann", {"read": False})
+    assert (await past.rest("GET", f"/groups/{root}/links", **ann)).status == 403
+
+
+async def test_a_snapshot_never_changes(past: Versioned) -> None:
+    await past.create("kept", 5, DENSE)
+    await past.snapshot()
+    id = (await past.links(domain=AT_1))["kept"]
+    root = (await past.done("GET", "/", domain=AT_1))["root"]
+    before = set(await past.keys())
+    changes: list[tuple[str, str, Any]] = [
+        ("PUT", f"/datasets/{id}/value", {"value": [1, 2, 3, 4, 5]}),
+        ("PUT", f"/datasets/{id}/shape", {"shape": [9]}),
+        ("PUT", f"/groups/{root}/links/x", {"id": id}),
+        ("DELETE", f"/datasets/{id}", None),
+        ("PUT", "/acls/ann", {"read": True}),
+        ("DELETE", "/", None),
+    ]
+    for method, path, body in changes:
+        reply = await past.rest(method, path, body, domain=AT_1)
+        assert (reply.status, "never changes" in str(reply.body)) == (403, True), (method, path, reply)
+    assert set(await past.keys()) == before
+    assert domain_prefix(root) not in "".join(before)
+
+
+async def test_snapshots_are_listed(past: Versioned) -> None:
+    first = await past.done("POST", "/snapshots", {"message": "before"})
+    await past.snapshot()
+    listed = (await past.done("GET", "/snapshots"))["snapshots"]
+    assert [one["snapshot"] for one in listed] == [1, 2]
+    assert listed[0] == {key: first[key] for key in listed[0]}
+    assert (listed[0]["author"], listed[0]["message"]) == ("admin", "before")
+    assert (await past.done("GET", "/snapshots/2"))["snapshot"] == 2
+    for method in ("GET", "DELETE"):
+        reply = await past.rest(method, "/snapshots/7")
+        assert (reply.status, "there are 1, 2" in str(reply.body)) == (404, True)
+    assert (await past.rest("GET", "/", domain=f"{DOMAIN}@7")).status == 404
+    assert (await past.rest("GET", "/snapshots", domain=AT_1)).status == 403
