@@ -39,6 +39,10 @@ STRUCTURED = "H5D_STRUCT_CHUNK"
 STRIPED = "H5D_CHUNKED_STRIPED"
 SPARSE_DATA = "H5D_SPARSE_DATA"
 VL_DATA = "H5D_VL_DATA"
+VIRTUAL = "H5D_VIRTUAL"
+"""The layout of a dataset whose elements are those of others, see `hsparse.hdf5.virtual`."""
+ELSEWHERE = (*FILE_BACKED, VIRTUAL)
+"""Layouts of datasets without chunk objects, which are read and never written."""
 STATISTICS = "chunkStatistics"
 """The key of a record, and of creation properties, that says whether chunks have statistics."""
 MAX_COMPACT = 65536
@@ -123,6 +127,8 @@ def _unstriped(
         return Layout(layout, layout)
     if asked is not None and kind in FILE_BACKED:
         return _file_backed(asked, shape, datatype, filtered)
+    if asked is not None and kind == VIRTUAL:
+        return _virtual(asked, shape, datatype, filtered)
     if kind not in (None, CHUNKED, CONTIGUOUS, COMPACT):
         raise BadRequest(
             f"The layout class {short_repr(kind)} is not {CHUNKED}, {CONTIGUOUS}, {COMPACT} or {STRUCTURED}."
@@ -172,6 +178,12 @@ def stripes_of(record: Json) -> int:
     """Return the number of stripes that the dataset's chunks are spread over, 1 without stripes."""
     layout = record.get("layout") or {}
     return int(layout["stripes"]) if layout.get("class") == STRIPED else 1
+
+
+def class_elsewhere(record: Json) -> str:
+    """Return the class of the layout of a dataset whose data is in no chunk objects of its own, else an empty text."""
+    kind = ((record.get("creationProperties") or {}).get("layout") or {}).get("class", "")
+    return kind if kind in ELSEWHERE else ""
 
 
 def has_statistics(record: Json) -> bool:
@@ -267,6 +279,23 @@ def _file_backed(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) 
     piece = tuple(stored.get("hyper_dims", chunk))
     grid = grouped_dims(piece, max_dims_of(shape), size)
     return Layout(stored, {"class": CHUNKED, "dims": list(grid)}, follows=True)
+
+
+def _virtual(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> Layout:
+    """Return the layout of a dataset made of others; the grid is what is read at a time. Mappings are checked later."""
+    dims, flags = dims_of(shape), asked.get("flags") or []
+    if not dims:
+        raise BadRequest(f"A scalar or null dataspace cannot have the layout {VIRTUAL}.")
+    if filtered:
+        raise BadRequest("A virtual dataset stores no chunks: leave out the filters.")
+    if flags not in ([], [SPARSE_DATA]):
+        raise BadRequest(f"The flag of {VIRTUAL} is {SPARSE_DATA}, not {short_repr(flags)}.")
+    named = asked.get("dims") is not None
+    grid = list(_chunk(asked, shape) if named else slab_dims(dims, datatype.guessed_size))
+    if prod(grid) > MAX_CHUNK_ELEMENTS:
+        raise BadRequest(f"dims of {grid} have {prod(grid)} elements; the limit is {MAX_CHUNK_ELEMENTS}.")
+    kind = {"class": STRUCTURED, "dims": grid, "flags": flags} if flags else {"class": CHUNKED, "dims": grid}
+    return Layout({**asked, "dims": grid}, kind, follows=True)
 
 
 def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:

@@ -27,7 +27,9 @@ CHUNK_STATISTICS = "statistics"
 """A read feature: the footers of the dataset's chunks have version 2; see `hsparse.format.chunk_spec`."""
 DELTAS = "deltas"
 """A read feature: a part of the record is in an object beside it; see `hsparse.dn.record_objects`."""
-READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS})
+VIRTUAL_DATA = "virtual"
+"""A read feature: the elements are those of other datasets; the key of the record says if it `grows` with these."""
+READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS, VIRTUAL_DATA})
 VERSIONS = "versions"
 """A write feature of a whole store: domains have snapshots, for which a change first keeps what was there."""
 WRITE_FEATURES = frozenset({APPENDS, VERSIONS})
@@ -113,6 +115,7 @@ def _is_features(value: Any) -> bool:
 def schema_of(record: dict[str, Any]) -> Schema | None:
     """Return what a record that is written here needs, None if hsparse 0.1 could read and write it."""
     reading = (*([STRIPES] * (stripes_of(record) > 1)), *([CHUNK_STATISTICS] * has_statistics(record)))
+    reading += (VIRTUAL_DATA,) if VIRTUAL_DATA in record else ()
     writing = (APPENDS,) if APPENDS in record else ()
     return Schema(read_features=reading, write_features=writing) if reading or writing else None
 

@@ -23,11 +23,12 @@ from hsparse.concurrency.request_trace import RequestTrace
 from hsparse.errors import BadRequest, Forbidden, TooLarge, Unsupported
 from hsparse.model.acl import ANONYMOUS, Principal, Right, is_granted
 from hsparse.model.ids import ID_DOMAIN, check_id
+from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.body_memory import FIRST, BodyMemory
 from hsparse.sn.coding import Coding
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.route import Route
-from hsparse.sn.service import Service
+from hsparse.sn.service import Component, Service
 from hsparse.wire.message import Record
 
 JSON_HEADER = "application/json; charset=utf-8"
@@ -127,7 +128,12 @@ def without_right(principal: Principal, right: Right, path: str) -> Forbidden:
 
 
 class FileRights(Protocol):
-    """The rights of a principal to files of the store."""
+    """The rights of a principal to files of the store, and to domains."""
+
+    @property
+    def beside(self) -> str:
+        """The path of the domain that the request names."""
+        ...
 
     @property
     def owners(self) -> Owners:
@@ -140,6 +146,13 @@ class FileRights(Protocol):
 
     async def require(self, *uris: str) -> None:
         """Raise `Forbidden` for a file in a folder where the principal may not read."""
+        ...
+
+    async def domain(self, name: str, beside: str) -> tuple[Service, Domain]:
+        """Return the domain that `name` names in the domain at `beside`, see `external_domain`, and its service.
+
+        `Forbidden` if the principal may not read it, `NotFound` or `Gone` without one.
+        """
         ...
 
 
@@ -156,8 +169,16 @@ class Access(Protocol):
         """
         ...
 
-    def files(self, service: Service, principal: Principal) -> FileRights:
+    def files(self, service: Service, principal: Principal, beside: str) -> FileRights:
         """Return the rights of `principal` to files of a bucket, and of others that are served."""
+        ...
+
+
+class Extents(Component, Protocol):
+    """Knows extents that follow from those of other datasets; an extension's."""
+
+    async def current(self, request: Request, record: Record) -> Record:
+        """Return the record of a virtual dataset with the extent that its sources give it now."""
         ...
 
 
@@ -256,7 +277,14 @@ class Request:
 
     async def record(self, collection: str | None = None) -> Record:
         """Return the record of the object in the path."""
-        return await self.service.owners.record(self.object_id(collection))
+        id = self.domain.member(self.params["id"], collection or self.collection)
+        record = await self.service.owners.record(id)
+        return record if VIRTUAL_DATA not in record else await self.current(record)
+
+    async def current(self, record: Record) -> Record:
+        """Return a record with the extent that it has now, which of virtual datasets is that of others."""
+        extents = self.service.provided(Extents) if VIRTUAL_DATA in record else None
+        return record if extents is None else await extents.current(self, record)
 
     # --- what it may do --------------------------------------------------------------------------------
 
@@ -274,7 +302,7 @@ class Request:
 
     def file_rights(self) -> FileRights:
         """Return the principal's rights to files of the store."""
-        return self.access.files(self.service, self.principal)
+        return self.access.files(self.service, self.principal, self.domain_path or "")
 
     # --- parameters -----------------------------------------------------------------------------------
 

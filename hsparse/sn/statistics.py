@@ -20,7 +20,6 @@ from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import MISSING_KINDS, ErrorKind
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
-from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import (
     chunk_of_key,
     chunk_prefix,
@@ -29,11 +28,12 @@ from hsparse.model.ids import (
     is_map_key,
     summary_id,
 )
+from hsparse.model.layout import class_elsewhere
 from hsparse.sn.data_nodes.owners import Owners, key_pages
 from hsparse.sn.records.object_path import read_each
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import table_reader
-from hsparse.sn.values.file_data import file_data
+from hsparse.sn.values.file_data import other_data
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutRecord
 
@@ -146,8 +146,8 @@ async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, dataset
                 continue  # deleted since it was listed
             record = outcome.unwrap()
             counts = _dataset_counts(record, stored)
-            if is_file_backed(record):
-                counts |= await file_data().counts(owners, record, table_reader(owners))
+            if elsewhere := class_elsewhere(record):
+                counts |= await other_data(elsewhere).counts(owners, record, table_reader(owners))
             count += 1
             for key in SUMMED:
                 sums[key] += counts[key]

@@ -49,6 +49,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place
 from hsparse.sn.request import FileRights, Request
+from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.chunk_info_message import ReadPiece
 from hsparse.wire.message import Record
@@ -343,9 +344,12 @@ async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTab
 class FileBackedData:
     """`FileData` of HDF5 files."""
 
-    elements = FileBackedElements
     chunks = FileBackedChunkInfo
     counts = staticmethod(file_backed_counts)
     check = staticmethod(check_backing_file)
     take_locator = staticmethod(take_locator)
     located = staticmethod(located_chunks)
+
+    def elements(self, owners: Owners, dataset: Dataset) -> FileBackedElements:
+        """Return where the elements of a dataset are read."""
+        return FileBackedElements(owners, dataset, table_reader(owners))

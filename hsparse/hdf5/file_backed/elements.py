@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Conflict, Forbidden, TooLarge
 from hsparse.format.fields import as_type, end_texts, has_text_ends, pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
-from hsparse.format.kinds.chunk_kind import FoundElements, Search
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, Search
+from hsparse.format.kinds.dense import not_sparse
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, run_of, selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.query import Ordering, bind_query
@@ -99,6 +100,16 @@ class FileBackedElements:
     ) -> list[Values | int | None]:
         """Return the values of each planned chunk, None if the file has no piece of it."""
         return [*await self._read(planned, lambda _, values: pick_fields(values, fields))]
+
+    async def read_defined(
+        self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = 0
+    ) -> list[DefinedElements | int | None]:
+        """Refuse: what is in files is dense."""
+        raise not_sparse(self._dataset.spec)
+
+    async def count_defined(self, planned: Sequence[PlannedChunk]) -> list[int]:
+        """Refuse: what is in files is dense."""
+        raise not_sparse(self._dataset.spec)
 
     async def find(
         self,

@@ -20,14 +20,17 @@ from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_
 from hsparse.hdf5.jobs.job_queue import S3, JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
 from hsparse.hdf5.maps.map_handlers import get_dataset_map, get_map
+from hsparse.hdf5.virtual.datasets import VirtualDatasets, VirtualExtents
 from hsparse.machine_memory import machine_memory
 from hsparse.model.acl import Right
+from hsparse.model.file_backed import FILE_BACKED
 from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, job_key_prefix, new_job_id
+from hsparse.model.layout import VIRTUAL
 from hsparse.sn.app import Parts
 from hsparse.sn.domains.domain_creation import require_creation
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.records.domain_path import normal_path
-from hsparse.sn.request import Request, respond
+from hsparse.sn.request import Extents, Request, respond
 from hsparse.sn.route import Route
 from hsparse.sn.service import Service
 from hsparse.sn.values.file_data import REGISTERED
@@ -182,8 +185,13 @@ ROUTES = (
 
 def parts(settings: Settings, clock: Clock) -> Parts:
     """Return all that a service node has for HDF5 files."""
-    REGISTERED[:] = [FileBackedData()]
-    return Parts(ROUTES, components=(FilePlans, JobQueue), running=partial(_running_jobs, settings))
+    REGISTERED.update(dict.fromkeys(FILE_BACKED, FileBackedData()) | {VIRTUAL: VirtualDatasets()})
+    return Parts(
+        ROUTES,
+        components=(FilePlans, JobQueue),
+        provides={Extents: VirtualExtents},
+        running=partial(_running_jobs, settings),
+    )
 
 
 @asynccontextmanager

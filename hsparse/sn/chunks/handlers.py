@@ -24,7 +24,6 @@ from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import selection_json
 from hsparse.format.selections.selection_encoding import merge, row_runs
-from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import (
@@ -40,7 +39,7 @@ from hsparse.sn.records.stored_chunks import (
 )
 from hsparse.sn.request import Request, respond
 from hsparse.sn.values.chunk_fanout import table_reader
-from hsparse.sn.values.file_data import FileChunks, file_data
+from hsparse.sn.values.file_data import FileChunks, other_data
 from hsparse.sn.values.request_selection import selected_if_named
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
@@ -60,15 +59,15 @@ def listed_chunks(request: Request, dataset: Dataset) -> StoredChunks:
     if seconds is None:
         return chunks
     # A URL opens the whole file, while the right to the domain opens only the file-backed datasets.
-    rights = request.file_rights() if is_file_backed(dataset.record) else None
+    rights = request.file_rights() if dataset.elsewhere else None
     return SignedChunks(chunks, request.service.owners, seconds, rights)
 
 
 def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileChunks:
     """Return the stored chunks of a dataset without URLs."""
     owners, bucket = request.service.owners, request.service.settings.bucket
-    if is_file_backed(dataset.record):
-        return file_data().chunks(owners, dataset, bucket, table_reader(owners))
+    if dataset.elsewhere:
+        return other_data(dataset.elsewhere).chunks(owners, dataset, bucket, table_reader(owners))
     return ChunkObjectInfo(owners, dataset, bucket)
 
 

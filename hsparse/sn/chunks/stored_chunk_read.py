@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from hsparse.errors import MISSING_KINDS, BadRequest, ErrorKind, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.chunks.handlers import MAX_LIMIT
 from hsparse.sn.data_nodes.owners import Owners
@@ -106,8 +105,10 @@ class NamedChunks:
 async def post_chunk_values(request: Request) -> web.StreamResponse:
     """`POST /datasets/{id}/chunks/values`: the objects of many chunks as they are stored, one after the other."""
     dataset = await load_dataset(request)
-    if is_file_backed(dataset.record):
-        raise Unsupported(f"{dataset.id} has no chunk objects, its data stays in a file: read values.")
+    if dataset.elsewhere:
+        raise Unsupported(
+            f"{dataset.id} has no chunk objects, its data is in a file or in other datasets: read values."
+        )
     body = await read_json_object(request)
     named = NamedChunks.parse(body, dataset, request.service.settings.max_request_size)
     async with request.service.answers.hold(named.memory):

@@ -29,7 +29,6 @@ from hsparse.model.dataspace import (
     shape_json,
 )
 from hsparse.model.datatype import Datatype, type_json
-from hsparse.model.file_backed import is_file_backed
 from hsparse.model.initial_values import (
     AS_TEXT,
     check_initial_size,
@@ -39,7 +38,7 @@ from hsparse.model.initial_values import (
     parse_initial_value,
 )
 from hsparse.model.json_values import Values
-from hsparse.model.layout import STATISTICS, parse_layout
+from hsparse.model.layout import STATISTICS, VIRTUAL, class_elsewhere, parse_layout
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.challenge import idempotency_key
@@ -50,7 +49,7 @@ from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_
 from hsparse.sn.request import OBJECT_BYTES, Request, respond
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.file_data import REGISTERED, file_data
+from hsparse.sn.values.file_data import file_data, other_data
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, SetExtent
 
@@ -144,7 +143,8 @@ async def _fill_dataset(
         properties["filters"] = filters_to_json(filters)
     # Clients of the 0.9 dialect send the layout outside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
-    locator = REGISTERED[0].take_locator(properties, request.service.buckets) if REGISTERED else None
+    files = file_data()
+    locator = files.take_locator(properties, request.service.buckets) if files else None
     settings = request.service.settings
     layout = parse_layout(
         asked,
@@ -158,16 +158,19 @@ async def _fill_dataset(
     rest = {key: value for key, value in properties.items() if key not in ("fillValue", "fillValue_encoding")}
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
     record |= {AS_TEXT: True} if is_named_float(properties.get("fillValue")) else {}
+    elsewhere = class_elsewhere(record)
     if layout.grid:
         spec = chunk_spec(record)  # raises for unknown filters and initializers
-        record |= {STATISTICS: True} if _wants_statistics(spec, properties) else {}
-    if is_file_backed(record):
-        await file_data().check(request, record)
+        record |= {STATISTICS: True} if _wants_statistics(spec, properties) and not elsewhere else {}
+    if elsewhere:
+        await other_data(elsewhere).check(request, record)
     array = await _initial_values(request, body, shape, datatype, locator)
     if array is None:
         return None
-    if is_file_backed(record):
-        raise BadRequest("A dataset whose data stays in a file cannot be given values; leave them out.")
+    if elsewhere:
+        raise BadRequest(
+            "A dataset whose data is in a file or in other datasets has no values of its own; leave them out."
+        )
     dataset = Dataset.of(record)
 
     async def write() -> None:
@@ -197,7 +200,9 @@ async def _initial_values(
         )
     if locator is not None:
         check_initial_size(shape, datatype)
-        return await file_data().located(request, locator, shape, datatype)
+        files = file_data()
+        assert files is not None  # who has taken the locator
+        return await files.located(request, locator, shape, datatype)
     if value is None and text is None:
         return None
     parse = parse_initial_value if text is None else parse_initial_bytes
@@ -287,7 +292,11 @@ def growth_selection(before: tuple[int, ...], after: tuple[int, ...]) -> str | N
 
 def _extent_change(record: Record, body: Record) -> SetExtent:
     """Return the change in a body: `shape`, or `extend` and `extend_dim`, and `expect`; check rank and limits."""
-    shape, id = record["shape"], record["id"]
+    shape, id, elsewhere = record["shape"], record["id"], class_elsewhere(record)
+    if elsewhere == VIRTUAL:
+        raise BadRequest(
+            f"{id} is virtual: its extent is that of its mappings and of their sources; extend these."
+        )
     if not is_extensible(shape):
         raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
     if ("shape" in body) == ("extend" in body):
@@ -302,7 +311,7 @@ def _extent_change(record: Record, body: Record) -> SetExtent:
     for dim, (extent, limit) in enumerate(zip(dims, limits, strict=True)):
         if limit is not None and extent > limit:
             raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
-    if is_file_backed(record) and any(new < old for new, old in zip(dims, shape["dims"], strict=True)):
+    if elsewhere and any(new < old for new, old in zip(dims, shape["dims"], strict=True)):
         raise BadRequest(f"{id} cannot shrink: its data stays in a file, from which nothing is erased.")
     return SetExtent(id, dims, expect=expect)
 

@@ -27,6 +27,7 @@ from hsparse.errors import (
 )
 from hsparse.model.acl import Principal, Right, folder_acls, readable
 from hsparse.model.file_backed import file_key, file_reference
+from hsparse.model.link import external_domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.records.domain_path import bucket_name, is_unicode, parsed_path
@@ -82,9 +83,9 @@ class Access:
         (replace(domain, first=None) if dangling else domain).require(principal, right)
         return domain
 
-    def files(self, service: Service, principal: Principal) -> FileRights:
+    def files(self, service: Service, principal: Principal, beside: str) -> FileRights:
         """See `hsparse.sn.request.Access`."""
-        return FileRights(service.owners, principal, service.settings.bucket, service.of_bucket)
+        return FileRights(service.owners, principal, service.settings.bucket, service.of_bucket, beside)
 
     async def _find_again(self, request: Request) -> None:
         """Have the domain as it is now; raises if another one is at its path, or the principal lost the right."""
@@ -199,6 +200,14 @@ class FileRights:
     principal: Principal
     bucket: str
     others: Callable[[str], Service] | None = None
+    beside: str = ""
+
+    async def domain(self, name: str, beside: str) -> tuple[Service, Domain]:
+        """See `hsparse.sn.request.FileRights`."""
+        bucket, path = parsed_path(external_domain(name, beside, self.bucket))
+        assert self.others is not None
+        service = self.others(bucket or self.bucket)
+        return service, await Access().find(service, path, self.principal, Right.READ)
 
     def owners_of(self, uri: str) -> tuple[Owners, str, str]:
         """Return the owners, the bucket and the key of a file; `Forbidden` for a bucket that is not served."""

@@ -19,8 +19,8 @@ from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
 from hsparse.format.value_arrays import FixedArrays, VlenArrays
 from hsparse.model.dataset_state import is_trimmed
-from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_of_key, chunk_prefix
+from hsparse.model.layout import VIRTUAL, class_elsewhere
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.request import FileRights, Request
 from hsparse.wire.chunk_message import TrimChunks
@@ -50,7 +50,8 @@ class Dataset:
     grid: Grid
     dtype: np.dtype[Any]
     arrays: FixedArrays | VlenArrays
-    is_file_backed: bool = False
+    elsewhere: str = ""
+    """The class of its layout if its data is in no chunk objects of its own, see `OtherData`; else empty."""
     grown_from: tuple[int, ...] = ()
     """The extent in the record, if `with_length` has changed it; else empty."""
     rights: FileRights | None = None
@@ -77,7 +78,7 @@ class Dataset:
         extent = tuple(shape.get("dims") or ())
         grid = Grid(extent, spec.dims)
         return cls(
-            record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec), is_file_backed(record)
+            record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec), class_elsewhere(record)
         )
 
     def with_length(self, dim: int, length: int) -> Dataset:
@@ -98,8 +99,10 @@ class Dataset:
             raise not_sparse(self.spec)
 
     def require_writable(self) -> None:
-        """Raise `BadRequest` if the dataset is file-backed: its files are never written."""
-        if self.is_file_backed:
+        """Raise `BadRequest` if the data is elsewhere: files and the sources of a dataset are never written by it."""
+        if self.elsewhere == VIRTUAL:
+            raise BadRequest(f"{self.id} cannot be written: it is virtual, write to its sources.")
+        if self.elsewhere:
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
 
@@ -130,9 +133,7 @@ def _put(table: dict[str, T], id: str, item: T) -> None:
 
 async def load_dataset(request: Request) -> Dataset:
     """Load the dataset that the request's path names, in the request's domain."""
-    id = request.object_id("datasets")
-    owners = request.service.owners
-    return Dataset.of(await owners.record(id), request.file_rights())
+    return Dataset.of(await request.record("datasets"), request.file_rights())
 
 
 async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Dataset]:
@@ -145,7 +146,7 @@ async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Datas
         async for first, outcomes in parts:
             named = zip(ids[first:], outcomes, strict=False)
             async for id, one in with_pauses(named, AT_ONCE):
-                found[id] = Dataset.of(one.unwrap(), rights)
+                found[id] = Dataset.of(await request.current(one.unwrap()), rights)
     return found
 
 

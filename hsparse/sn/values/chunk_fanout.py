@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from math import prod
 from typing import Any, TypeAlias, TypeVar, overload
@@ -25,15 +25,27 @@ from hsparse.format.plan.chunk_plan import (
     run_of,
 )
 from hsparse.format.plan.grid import Grid, pages
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.points import Boxes, Orthogonal, Selection, ascending
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.sn.records.stored_chunks import chunk_pages
-from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource
-from hsparse.sn.values.file_data import ReadTable, file_data
-from hsparse.wire.chunk_message import NO_LIMIT, EraseChunks, ReadDefined, UpdateElements, WriteChunks
+from hsparse.sn.values.element_source import ElementSource
+from hsparse.sn.values.file_data import ReadTable, other_data
+from hsparse.wire.chunk_message import (
+    NO_LIMIT,
+    CountDefined,
+    EraseChunks,
+    FindElements,
+    ReadChunks,
+    ReadDefined,
+    ReduceChunks,
+    UpdateElements,
+    WriteChunks,
+)
 
 T = TypeVar("T")
 Array = NDArray[Any]
@@ -58,8 +70,88 @@ MAX_COMPUTED = 1 << 15
 """The most chunks of computed values (`arange`) of one page of a read: each takes as long as all of its values."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkObjectElements:
+    """`ElementSource` of one dataset with chunk objects. Each owner gets one message an operation."""
+
+    _owners: Owners
+    _dataset: Dataset
+
+    async def existing(self) -> NDArray[np.uint64]:
+        return await list_chunks(self._owners, self._dataset)
+
+    async def read(
+        self, planned: Sequence[PlannedChunk], fields: tuple[str, ...], limit: int
+    ) -> list[Values | int | None]:
+        spec = self._dataset.spec
+        return await self._owners.gather(
+            planned, self.key, lambda some: ReadChunks(spec, chunk_selections(some), fields, limit)
+        )
+
+    async def read_defined(
+        self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
+    ) -> list[DefinedElements | int | None]:
+        spec = self._dataset.spec
+        return await self._owners.gather(
+            planned, self.key, lambda some: ReadDefined(spec, chunk_selections(some), places_only, limit)
+        )
+
+    async def count_defined(self, planned: Sequence[PlannedChunk]) -> list[int]:
+        spec = self._dataset.spec
+        return await self._owners.gather(
+            planned, self.key, lambda some: CountDefined(spec, chunk_selections(some))
+        )
+
+    async def find(
+        self,
+        planned: Sequence[PlannedChunk],
+        query: str,
+        *,
+        limit: int = 0,
+        in_order: bool = False,
+        fields: Sequence[str] = (),
+        places_only: bool = False,
+        order_by: str = "",
+    ) -> list[FoundElements | None]:
+        spec = self._dataset.spec
+        return await self._owners.gather(
+            planned,
+            self.key,
+            lambda some: FindElements(
+                spec, chunk_selections(some), query, limit, in_order, tuple(fields), places_only, order_by
+            ),
+        )
+
+    async def reduce(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
+    ) -> list[Partials]:
+        spec, rank = self._dataset.spec, len(reduction.shape)
+        origins = np.array([chunk.origin for chunk in planned], np.int64).reshape(len(planned), rank)
+
+        def message(some: Sequence[int]) -> ReduceChunks:
+            parts = [planned[i] for i in some]
+            first, own = 0, codes
+            if codes is not None:
+                begins = origins[some, reduction.grouped]
+                ends = [
+                    at + part.selection.shape[reduction.grouped]
+                    for at, part in zip(begins, parts, strict=True)
+                ]
+                first, own = int(begins.min()), codes[int(begins.min()) : int(max(ends))]
+            return ReduceChunks(spec, chunk_selections(parts), origins[list(some)], reduction, own, first)
+
+        if not planned:
+            return []
+        replies = await self._owners.scatter(planned, self.key, message)
+        return [part for _, part in sorted(replies, key=lambda reply: reply[0][0])]
+
+    def key(self, chunk: PlannedChunk) -> str:
+        """Return the key of a chunk object, by which its owner is found."""
+        return self._dataset.spec.key(chunk.scaled)
+
+
 class ChunkFanout:
-    """The chunks of one dataset: chunk objects or pieces of files."""
+    """The chunks of one dataset: chunk objects, pieces of files or parts of other datasets."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
         self.dataset = dataset
@@ -69,9 +161,8 @@ class ChunkFanout:
     @cached_property
     def source(self) -> ElementSource:
         """Where the elements are read."""
-        if self.dataset.is_file_backed:
-            return file_data().elements(self._owners, self.dataset, table_reader(self._owners))
-        return ChunkObjectElements(self._owners, self.dataset)
+        kind = self.dataset.elsewhere
+        return (other_data(kind).elements if kind else ChunkObjectElements)(self._owners, self.dataset)
 
     # --- plans --------------------------------------------------------------------------------------
 
@@ -209,15 +300,6 @@ class ChunkFanout:
             return 0
         return max(1, min(selection.size // 2, limit * max(1, known) * 3 // (4 * total)))
 
-    async def read_defined(
-        self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
-    ) -> list[DefinedElements | int | None]:
-        """Return the defined elements of each planned chunk, see `ReadDefined`."""
-        spec = self.dataset.spec
-        return await self._owners.gather(
-            planned, self.key, lambda some: ReadDefined(spec, chunk_selections(some), places_only, limit)
-        )
-
     def listed(self, selection: Selection) -> AsyncIterator[ChunkRows]:
         """Yield the stored chunks of a sparse dataset that a selection intersects, with what their footers say."""
         return chunk_pages(self._owners, self.dataset, selection)
@@ -238,7 +320,7 @@ class ChunkFanout:
 
     def check_write(self, selection: Selection, nbytes: int, most: int) -> int:
         """Return what `check_size` does; `BadRequest` for a file-backed dataset, `TooLarge` for too many chunks."""
-        if self.dataset.is_file_backed:
+        if self.dataset.elsewhere:
             self.dataset.require_writable()
         if selection.size > MAX_WRITE_CHUNKS:
             self._check_count(selection)
@@ -336,33 +418,29 @@ def _size(part: Any) -> int:
     return len(part.positions) if isinstance(part, FoundElements) else getattr(part, "size", 0)
 
 
+@dataclass(frozen=True, slots=True)
 class DefinedRead:
     """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each.
 
     With `places_only` the values are empty. With `form` pieces are what that makes of coordinates and values.
     """
 
-    def __init__(
-        self,
-        chunks: ChunkFanout,
-        page_size: int,
-        *,
-        places_only: bool = False,
-        form: Callable[[list[Array], Values], Any] | None = None,
-    ) -> None:
-        self._form = form
-        self.dataset = chunks.dataset
-        self._arrays = chunks.dataset.arrays
-        self._chunks = chunks
-        self._page_size = page_size
-        self._places_only = places_only
+    chunks: ChunkFanout
+    page_size: int
+    _: KW_ONLY
+    places_only: bool = False
+    form: Callable[[list[Array], Values], Any] | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        return self.chunks.dataset
 
     async def pieces(self, selection: Selection) -> AsyncGenerator[Any, None]:
         """Yield the defined elements, as `DefinedPiece` or in the form, about a page of bytes at a time.
 
         A larger element is yielded alone.
         """
-        async for planned in self._chunks.batches(selection):
+        async for planned in self.chunks.batches(selection):
             async for piece in self._pieces(planned):
                 yield piece
 
@@ -371,14 +449,17 @@ class DefinedRead:
 
         A chunk of elements of a fixed size is read whole, as its owner has it in memory.
         """
-        cut = not self._arrays.is_exact and not self._places_only
-        page = max(1, self._page_size // (self._arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)))
-        limit = self._page_size if cut else REPLY_PAGES * self._page_size
+        cut = not self.chunks.dataset.arrays.is_exact and not self.places_only
+        page = max(
+            1,
+            self.page_size // (self.chunks.dataset.arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)),
+        )
+        limit = self.page_size if cut else REPLY_PAGES * self.page_size
         room, first = page, 0
         while first < len(planned):
             until = run_of(planned, first, room)
-            found = await self._chunks.read_defined(
-                planned[first:until], places_only=self._places_only, limit=limit
+            found = await self.chunks.source.read_defined(
+                planned[first:until], places_only=self.places_only, limit=limit
             )
             # Chunks after one that was too large are read again, so that pieces stay in order.
             good = next((n for n, item in enumerate(found) if isinstance(item, int)), len(found))
@@ -403,18 +484,18 @@ class DefinedRead:
 
     async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[Any]:
         """Yield the elements of a chunk that has `nbytes` of them, more than a page."""
-        dims = self.dataset.spec.dims
+        dims = self.chunks.dataset.spec.dims
         # Ascending, because an element that a list names twice must not be in two pages.
         selection = chunk.selection if isinstance(chunk.selection, Boxes) else ascending(chunk.selection)
         size = selection.size
-        few = max(1, min(size // 2, size * self._page_size * 3 // (4 * max(1, nbytes))))
+        few = max(1, min(size // 2, size * self.page_size * 3 // (4 * max(1, nbytes))))
         for part in pages(selection, Grid(dims, dims), few):
             async for piece in self._pieces([replace(chunk, selection=part)]):
                 yield piece
 
     def _piece(self, planned: Sequence[PlannedChunk], there: Sequence[DefinedElements]) -> Any:
         """Return chunk offsets as coordinates of the dataset, with the values, in the form that is wanted."""
-        extent, dims = self.dataset.extent, self.dataset.spec.dims
+        extent, dims = self.chunks.dataset.extent, self.chunks.dataset.spec.dims
         total = sum([len(item.offsets) for item in there])
         places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
         at = 0
@@ -425,8 +506,8 @@ class DefinedRead:
                 origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
                 np.add(column, origin, out=places[dim][at:until], casting="unsafe")
             at = until
-        values = self._arrays.join([] if self._places_only else [item.values for item in there])
-        return (places, values) if self._form is None else self._form(places, values)
+        values = self.chunks.dataset.arrays.join([] if self.places_only else [item.values for item in there])
+        return (places, values) if self.form is None else self.form(places, values)
 
 
 def planning_work(selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None) -> int:

@@ -240,9 +240,11 @@ async def get_density(request: Request) -> web.StreamResponse:
             raise BadRequest("Limit and Marker are for an approximate density, of chunks: leave them out.")
         if request.flag("approximate") and reduction:
             raise BadRequest("An approximate density has no values: leave out reduce or approximate.")
-        spread = spread_size(bins, dataset.grid.chunk) if request.flag("approximate") and bins.size else 0
+        # Of data that is elsewhere there are no numbers of chunks: the exact density is as good.
+        approximate = request.flag("approximate") and not dataset.elsewhere
+        spread = spread_size(bins, dataset.grid.chunk) if approximate and bins.size else 0
         async with request.service.answers.hold(BIN_BYTES * bins.size + SPREAD_BYTES * spread):
-            if request.flag("approximate"):
+            if approximate:
                 counts, marker = await _approximate(request, dataset, bins)
                 return await _answer(request, bins, counts, None, bins.size + spread, marker)
             density = await _exact(request, dataset, bins, reduction)

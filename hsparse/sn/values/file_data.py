@@ -1,9 +1,9 @@
-"""What the core asks of the extension that has the data of datasets in files: it registers itself here."""
+"""What the core asks of extensions about data that is not in chunk objects: in files, or in other datasets."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from hsparse.errors import Unsupported
 from hsparse.format.selections.points import Selection
 from hsparse.model.dataspace import Shape
 from hsparse.model.datatype import Datatype
+from hsparse.model.file_backed import CHUNKED_REF
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import StoredChunks
@@ -31,20 +32,27 @@ class FileChunks(StoredChunks, Protocol):
     async def stored_bytes(self, file: Any, offset: int, size: int) -> NDArray[np.uint8]: ...
 
 
-class FileData(Protocol):
-    """Reads datasets whose data stays in files, and checks new ones.
+class OtherData(Protocol):
+    """Reads datasets of some classes of layouts, `ELSEWHERE`, and checks new ones.
 
-    `check` notes the state of the file in a new record. `take_locator` removes from creation properties what names the
-    file whose chunks fill a table, None without it; `located` returns the elements of that table.
+    `check` notes in a new record what reads of it need, as the state of a file.
     """
 
-    def elements(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> ElementSource: ...
+    def elements(self, owners: Owners, dataset: Dataset) -> ElementSource: ...
 
     def chunks(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> FileChunks: ...
 
     async def counts(self, owners: Owners, record: Record, read_table: ReadTable) -> Record: ...
 
     async def check(self, request: Request, record: Record) -> None: ...
+
+
+class FileData(OtherData, Protocol):
+    """Has the data of datasets in files.
+
+    `take_locator` removes from creation properties what names the file whose chunks fill a table, None without it;
+    `located` returns the elements of that table.
+    """
 
     def take_locator(self, properties: Record, buckets: Collection[str]) -> Any: ...
 
@@ -53,12 +61,17 @@ class FileData(Protocol):
     ) -> NDArray[Any]: ...
 
 
-REGISTERED: list[FileData] = []
-"""The extension's, if it is there."""
+REGISTERED: dict[str, OtherData] = {}
+"""The extensions' by the class of the layout."""
 
 
-def file_data() -> FileData:
-    """Return what reads data in files; `Unsupported` where no extension does."""
-    if not REGISTERED:
-        raise Unsupported("The data of this dataset is in a file, which this server does not read.")
-    return REGISTERED[0]
+def other_data(kind: str) -> OtherData:
+    """Return what reads data of a class of layouts; `Unsupported` where no extension does."""
+    if kind not in REGISTERED:
+        raise Unsupported(f"The dataset has the layout {kind}, which this server does not read.")
+    return REGISTERED[kind]
+
+
+def file_data() -> FileData | None:
+    """Return what reads data in files, None where no extension does."""
+    return cast("FileData | None", REGISTERED.get(CHUNKED_REF))

@@ -330,6 +330,7 @@ async def post_erase(request: Request) -> web.StreamResponse:
 async def _erase(request: Request, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
     async def erase(dataset: Dataset) -> None:
         dataset.require_sparse()
+        dataset.require_writable()
         async with selected(request, dataset.extent, body, resolve) as selection:
             await ChunkFanout(request.service.owners, dataset).erase(selection)
 

@@ -1,0 +1,166 @@
+"""A selection of a virtual dataset, cut by one mapping: which elements of the source it needs, and their places.
+
+And back: where elements of a source are in the virtual dataset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import TooLarge
+from hsparse.format.plan.virtual_plan import Listed, Ordered, Product, is_product
+from hsparse.format.selections import orthogonal as ax
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection, coords_at
+
+Indices: TypeAlias = NDArray[np.int64]
+Place: TypeAlias = slice | NDArray[np.intp]
+MAX_LISTED = 1 << 24
+"""The most elements of a selection that are looked for one by one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """What of a selection one mapping has.
+
+    `source` selects it in the source. Its values, in `shape`, have the numpy index `place` in an array of the whole
+    selection, along some of whose dimensions they may be repeated.
+    """
+
+    source: Selection
+    place: tuple[Any, ...]
+    shape: tuple[int, ...]
+
+    def is_whole(self, shape: tuple[int, ...]) -> bool:
+        """Say whether it has all of the selection, of this shape, in its order."""
+        return self.shape == shape and all(isinstance(place, slice) for place in self.place)
+
+
+def cut(selection: Selection, virtual: Ordered, source: Ordered, extent: tuple[int, ...]) -> Cut | None:
+    """Return what of a selection of the virtual dataset a mapping has, None for nothing; `extent` is the source's."""
+    if isinstance(selection, Orthogonal) and isinstance(virtual, Product) and is_product(virtual, source):
+        assert isinstance(source, Product)
+        return _cut_product(selection, virtual, source, extent)
+    if selection.size > MAX_LISTED:
+        raise TooLarge(
+            f"An irregular mapping is read by at most {MAX_LISTED} elements at a time, not {selection.size}: select "
+            "less, or give the layout smaller dims."
+        )
+    coords = coords_at(selection, np.arange(selection.size, dtype=np.uint64))
+    numbers = numbers_of(virtual, coords)
+    there = np.flatnonzero(numbers >= 0)
+    if not len(there):
+        return None
+    points = Points.trusted(extent, _stacked(source.coords(numbers[there]), len(extent)))
+    return Cut(points, np.unravel_index(there, selection.shape), (len(there),))
+
+
+def _cut_product(
+    selection: Orthogonal, virtual: Product, source: Product, extent: tuple[int, ...]
+) -> Cut | None:
+    places: list[Place] = []
+    shape: list[int] = []
+    chosen: list[tuple[int, int] | NDArray[np.intp]] = []
+    for axis, mapped in zip(selection.axes, virtual.axes, strict=True):
+        found = _cut_axis(axis, mapped)
+        if found is None:
+            return None
+        positions, place, size = found
+        places.append(place)
+        # The one index that is mapped may be selected more than once.
+        shape.append(size if mapped.size != 1 else 1)
+        if mapped.size != 1:
+            chosen.append(positions)
+    left = iter(chosen)
+    axes = [axis if axis.size == 1 else _taken(axis, next(left)) for axis in source.axes]
+    lists = sum(not isinstance(place, slice) for place in places)
+    index = tuple(places) if lists < 2 else np.ix_(*map(_listed, places, selection.shape))
+    return Cut(Orthogonal.trusted(extent, tuple(axes)), index, tuple(shape))
+
+
+def _cut_axis(axis: Axis, mapped: Axis) -> tuple[tuple[int, int] | NDArray[np.intp], Place, int] | None:
+    """Return the positions in `mapped` of the indices that `axis` shares with it, their places in `axis`, their number.
+
+    Positions that follow each other are the first one, and one past the last. None without any.
+    """
+    if isinstance(axis, Span) and isinstance(mapped, Span) and axis.contiguous and mapped.contiguous:
+        low, high = max(axis.start, mapped.start), min(axis.stop, mapped.stop)
+        if low >= high:
+            return None
+        place = slice(low - axis.start, high - axis.start)
+        return (low - mapped.start, high - mapped.start), place, high - low
+    bounds, first = ax.bounds(mapped), 0
+    if bounds is None:
+        return None
+    if isinstance(axis, Span):  # of a long one only what may be mapped is listed
+        first = int(axis.below(np.array([bounds[0]], np.int64))[0])
+        axis = ax.clip(axis, *bounds)
+    values = ax.indices(axis)
+    there = np.flatnonzero(ax.contains(mapped, values))
+    if not len(there):
+        return None
+    return ax.positions(mapped, values[there]), there + first, len(there)
+
+
+def _taken(axis: Axis, positions: tuple[int, int] | NDArray[np.intp]) -> Axis:
+    if isinstance(positions, tuple):
+        return ax.take(axis, *positions)
+    return ax.at(axis, positions.astype(np.uint64))
+
+
+def _listed(place: Place, length: int) -> NDArray[np.intp]:
+    return np.arange(length)[place] if isinstance(place, slice) else place
+
+
+# --- there and back ---------------------------------------------------------------------------------
+
+
+def numbers_of(selection: Ordered, coords: NDArray[np.uint64]) -> Indices:
+    """Return the number in a selection of each of `coords`, (n, rank), -1 for those that are not selected."""
+    if isinstance(selection, Listed):
+        return _listed_numbers(selection, coords)
+    numbers = np.zeros(len(coords), np.int64)
+    outside = np.zeros(len(coords), np.bool_)
+    for dim, axis in enumerate(selection.axes):
+        column = coords[:, dim]
+        inside = ax.contains(axis, column)
+        outside |= ~inside
+        numbers *= axis.size
+        numbers[inside] += ax.positions(axis, column[inside])
+    numbers[outside] = -1
+    return numbers
+
+
+def _listed_numbers(selection: Listed, coords: NDArray[np.uint64]) -> Indices:
+    numbers = np.full(len(coords), -1, np.int64)
+    if not selection.size:
+        return numbers
+    inside = (coords < np.array(selection.extent, np.uint64)).all(axis=1)
+    offsets = np.ravel_multi_index(tuple(coords[inside].T.astype(np.int64)), selection.extent)
+    order = np.argsort(selection.offsets, kind="stable")
+    known = selection.offsets[order]
+    # Of an element that is mapped twice, the last one counts.
+    at = np.searchsorted(known, offsets, "right") - 1
+    found = order[np.maximum(at, 0)]
+    numbers[inside] = np.where(selection.offsets[found] == offsets, found, -1)
+    return numbers
+
+
+def virtual_coords(virtual: Ordered, source: Ordered, coords: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the coordinates in the virtual dataset, (n, rank), of elements of a source that are all mapped."""
+    return _stacked(virtual.coords(numbers_of(source, coords)), len(virtual.bounds[0]))
+
+
+def repeats(selection: Ordered) -> bool:
+    """Say whether a selection has an element more than once."""
+    return isinstance(selection, Listed) and len(np.unique(selection.offsets)) < selection.size
+
+
+def _stacked(columns: tuple[Any, ...], rank: int) -> NDArray[np.uint64]:
+    if not rank:
+        return np.zeros((1, 0), np.uint64)
+    return np.stack([np.asarray(column) for column in columns], axis=1).astype(np.uint64)

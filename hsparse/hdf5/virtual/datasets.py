@@ -1,0 +1,58 @@
+"""Virtual datasets, as the core asks for them: their elements, their extents, and the check of new ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.hdf5.virtual.elements import VirtualElements
+from hsparse.hdf5.virtual.layouts import grows
+from hsparse.hdf5.virtual.mappings import checked_layout
+from hsparse.hdf5.virtual.sources import current_record
+from hsparse.model.dataspace import dims_of, is_extensible
+from hsparse.model.schema import VIRTUAL_DATA
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
+from hsparse.sn.service import Service
+from hsparse.sn.values.file_data import ReadTable
+from hsparse.wire.message import Record
+
+
+class VirtualDatasets:
+    """`OtherData` of datasets that are made of others."""
+
+    elements = VirtualElements
+
+    def chunks(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> Any:
+        """Refuse queries of chunks, as libhdf5 does: the chunks are those of the sources."""
+        raise Unsupported(f"{dataset.id} is virtual: it has no chunks, ask for those of its sources.")
+
+    async def counts(self, owners: Owners, record: Record, read_table: ReadTable) -> Record:
+        """Return no counts of stored bytes: those of the sources are counted there."""
+        return {}
+
+    async def check(self, request: Request, record: Record) -> None:
+        """Bring the layout of a new dataset into its normal form; sources are not looked for."""
+        properties, shape = record["creationProperties"], record["shape"]
+        if properties.get("initializer"):
+            raise BadRequest("What no source has reads as the fill value: leave out the initializer.")
+        layout = checked_layout(properties["layout"], len(dims_of(shape) or ()))
+        endless = grows(layout["mappings"])
+        if endless and not is_extensible(shape):
+            raise BadRequest("A mapping without end needs maxdims: the dataset grows with its sources.")
+        record["creationProperties"] = properties | {"layout": layout}
+        record[VIRTUAL_DATA] = {"grows": endless} | ({"dims": shape["dims"]} if endless else {})
+
+
+class VirtualExtents:
+    """`Extents` of datasets that are made of others."""
+
+    @classmethod
+    def of(cls, service: Service) -> VirtualExtents:
+        """Make those of a service node."""
+        return cls()
+
+    async def current(self, request: Request, record: Record) -> Record:
+        """See `hsparse.sn.request.Extents`."""
+        return await current_record(request.service.owners, record, request.file_rights())

@@ -1,0 +1,470 @@
+"""The elements of a virtual dataset: those of its sources, each of which is read by one message to each owner.
+
+A selection is cut by the mappings that it meets; where they overlap the last one counts. Of what no mapping has the
+elements have the fill value, or are undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.compute import compute, gather_each
+from hsparse.errors import Corrupt, TooLarge, Unsupported
+from hsparse.format.fields import as_type, pick_fields
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, Search
+from hsparse.format.plan.chunk_plan import PlannedChunk
+from hsparse.format.plan.grid import Grid, pages
+from hsparse.format.plan.virtual_plan import Ordered, ordered
+from hsparse.format.query import Ordering, bind_query
+from hsparse.format.reductions.partials import Partials, count_positions, reduce_array, reduce_positions
+from hsparse.format.reductions.reduction import Codes, Reduction
+from hsparse.format.selections import orthogonal as ax
+from hsparse.format.selections.extent import coordinate_columns, ravel
+from hsparse.format.selections.points import Orthogonal, Points, Selection, ascending
+from hsparse.hdf5.importer.file_data import convert_elements
+from hsparse.hdf5.virtual.cut import Cut, cut, numbers_of, repeats, virtual_coords
+from hsparse.hdf5.virtual.layouts import Mapped, Name, mapped
+from hsparse.hdf5.virtual.mappings import FILL
+from hsparse.hdf5.virtual.sources import AT_ONCE, Source, Sources
+from hsparse.model.json_values import Values
+from hsparse.model.vlen_array import VlenArray, take_elements
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
+from hsparse.wire.chunk_message import NO_LIMIT
+
+_Found: TypeAlias = tuple[NDArray[np.uint64], Values]
+"""Coordinates in the virtual dataset, (n, rank), and values, (n,)."""
+MAX_CELLS = 1 << 20
+"""The most chunks of the grid of a virtual dataset that are listed at a time."""
+REDUCED_BYTES = 32 * 1024 * 1024
+"""Dense elements in memory of a reduction."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """What one mapping has of a planned chunk, the one at `chunk` of the plan."""
+
+    chunk: int
+    number: int
+    cut: Cut
+    source: Ordered
+
+
+@dataclass(frozen=True, slots=True)
+class _OfSource:
+    """The pieces of planned chunks that one source has."""
+
+    name: Name
+    source: Source
+    pieces: list[_Piece]
+
+
+class VirtualElements:
+    """`ElementSource` of a dataset that is made of others."""
+
+    def __init__(self, owners: Owners, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._sources = Sources(owners, dataset.record, dataset.rights)
+        self._fills = dataset.record["creationProperties"]["layout"]["missing"] == FILL
+
+    # --- cutting ------------------------------------------------------------------------------------
+
+    async def _pieces(
+        self, layout: Mapped, planned: Sequence[PlannedChunk], *, once: bool = False
+    ) -> list[_OfSource]:
+        """Return what mappings have of planned chunks, by their sources; with `once` no element is selected twice."""
+        dims = self._dataset.spec.dims
+        selections: list[Selection] = []
+        for chunk in planned:
+            origin = tuple(at * dim for at, dim in zip(chunk.scaled, dims, strict=True))
+            selection = chunk.selection.translate(origin, self._dataset.extent)
+            selections.append(ascending(selection) if once else selection)
+        near = layout.near_each([one.bounds() for one in selections])
+        names = {number: layout.name(number) for number in dict.fromkeys(n for some in near for n in some)}
+        sources = await self._sources.find_all(names.values())
+        listed = sum(0 if isinstance(one, Orthogonal) else one.size for one in selections)
+
+        def cut_all() -> list[_OfSource]:
+            found: dict[Name, _OfSource] = {}
+            for place, (selection, some) in enumerate(zip(selections, near, strict=True)):
+                for number in some:
+                    name = names[number]
+                    source = sources[name]
+                    piece = self._piece(layout, source, selection, number, place)
+                    if piece is not None and source is not None:
+                        found.setdefault(name, _OfSource(name, source, [])).pieces.append(piece)
+            return list(found.values())
+
+        return await compute(listed + PLAN_WORK * sum(map(len, near)), cut_all)
+
+    async def _mapped(self) -> Mapped:
+        return await mapped(self._dataset.record, self._sources.dims)
+
+    def _piece(
+        self, layout: Mapped, source: Source | None, selection: Selection, number: int, place: int
+    ) -> _Piece | None:
+        """Return what a mapping has of a selection, None for nothing; raise if its source is away or does not fit."""
+        virtual, name = layout.virtual(number), layout.name(number)
+        if source is None:
+            # Whether the mapping has any element does not depend on the source.
+            if self._fills or cut(selection, virtual, virtual, layout.dims) is None:
+                return None
+            raise self._sources.away(name)
+        try:
+            chosen = ordered(layout.source(number).source, source.dataset.extent)
+        except Corrupt as error:
+            raise self._sources.unfit(name, error.message) from error
+        if chosen.size != virtual.size:
+            raise self._sources.unfit(name, f"{virtual.size} elements are mapped to {chosen.size}.")
+        found = cut(selection, virtual, chosen, source.dataset.extent)
+        return None if found is None else _Piece(place, number, found, chosen)
+
+    async def existing(self) -> NDArray[np.uint64]:
+        """Return the scaled coordinates of the chunks of the grid that may have elements, (k, rank) uint64."""
+        layout = await self._mapped()
+        grid = self._dataset.grid
+        high = np.minimum(layout.high, np.array(grid.extent))
+        kept = (layout.low < high).all(axis=1)
+        first, last = layout.low[kept] // grid.chunk, (high[kept] - 1) // grid.chunk + 1
+        if int((last - first).prod(axis=1).sum()) > MAX_CELLS:
+            raise TooLarge(
+                f"The mappings have more than {MAX_CELLS} chunks of {list(grid.chunk)}: give the layout larger dims."
+            )
+        boxes = np.unique(np.concatenate((first, last), axis=1), axis=0)
+        rank = len(grid.chunk)
+        cells = [
+            np.stack([one.ravel() for one in _grid(box[:rank], box[rank:])], 1) for box in boxes.tolist()
+        ]
+        found = np.concatenate([np.zeros((0, rank), np.int64), *cells])
+        return np.unique(found, axis=0).astype(np.uint64)
+
+    # --- values -------------------------------------------------------------------------------------
+
+    async def read(
+        self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = NO_LIMIT
+    ) -> list[Values | int | None]:
+        """Return the values of each planned chunk, None where no source has any of it."""
+        wanted = await self._pieces(await self._mapped(), planned)
+        read = await gather_each(lambda one: self._read_source(one, fields, limit), wanted, AT_ONCE)
+        parts: list[list[tuple[_Piece, Values | int]]] = [[] for _ in planned]
+        for one, values in zip(wanted, read, strict=True):
+            for piece, some in zip(one.pieces, values, strict=True):
+                parts[piece.chunk].append((piece, some))
+        size = sum(chunk.selection.size for chunk in planned)
+        pairs = list(zip(planned, parts, strict=True))
+        return await compute(size, lambda: [self._placed(chunk, some, fields) for chunk, some in pairs])
+
+    async def _read_source(
+        self, wanted: _OfSource, fields: tuple[str, ...], limit: int
+    ) -> list[Values | int]:
+        """Return the values of pieces of one source in the type of this dataset, or how many bytes they have."""
+        source = wanted.source.dataset
+        is_same = self._has_type_of(source)
+        fan = ChunkFanout(wanted.source.owners, source)
+        plans = [await fan.planned(piece.cut.source) for piece in wanted.pieces]
+        asked, limit = fields if is_same else (), NO_LIMIT if source.arrays.is_exact else limit
+        found = await fan.source.read([chunk for plan in plans for chunk in plan], asked, limit)
+        arrays, first = source.arrays.of_fields(asked), 0
+        result: list[Values | int] = []
+        for piece, plan in zip(wanted.pieces, plans, strict=True):
+            some = found[first : first + len(plan)]
+            first += len(plan)
+            if any(isinstance(one, int) for one in some):
+                result.append(sum(one if isinstance(one, int) else _nbytes(arrays, one) for one in some))
+                continue
+            values = arrays.assemble(piece.cut.source, plan, cast("list[Values | None]", some))
+            result.append(values if is_same else self._converted(wanted, values, fields))
+        return result
+
+    def _has_type_of(self, source: Dataset) -> bool:
+        """Say whether a source has the elements of this dataset, whatever committed types they have."""
+        types = [
+            {key: value for key, value in one.items() if key != "id"} if isinstance(one, dict) else one
+            for one in (source.record["type"], self._dataset.record["type"])
+        ]
+        return bool(types[0] == types[1])
+
+    def _converted(self, wanted: _OfSource, values: Values, fields: tuple[str, ...]) -> Values:
+        """Return elements of a source in the type of this dataset, with some fields alone."""
+        source = wanted.source.dataset
+        if isinstance(values, VlenArray) or self._dataset.spec.is_vlen:
+            raise self._sources.unfit(wanted.name, "its elements have another type, of variable length.")
+        shape = values.shape
+        element, own = source.arrays.element, self._dataset.arrays.element
+        try:
+            given = np.ndarray(shape, element.dtype, np.ascontiguousarray(values))
+            found = convert_elements(given, source.record["type"], self._dataset.record["type"])
+        except Unsupported as error:
+            raise self._sources.unfit(wanted.name, error.message) from error
+        # Elements of an array type have dimensions of their own, and are opaque here.
+        packed = (
+            np.ascontiguousarray(found, own.dtype.base).view(np.uint8).reshape(-1).view(self._dataset.dtype)
+        )
+        return pick_fields(packed.reshape(shape), fields)
+
+    def _placed(
+        self, chunk: PlannedChunk, parts: Sequence[tuple[_Piece, Values | int]], fields: tuple[str, ...]
+    ) -> Values | int | None:
+        """Return the values of a planned chunk, of pieces in any order."""
+        if not parts:
+            return None
+        if any(isinstance(values, int) for _, values in parts):
+            nbytes = self._dataset.arrays.nbytes
+            return sum(values if isinstance(values, int) else nbytes(values) for _, values in parts)
+        arrays, shape = self._dataset.arrays.of_fields(fields), chunk.selection.shape
+        fill: Any = arrays.fill
+        last = sorted(cast("list[tuple[_Piece, Any]]", parts), key=lambda part: part[0].number)
+        if len(last) == 1 and last[0][0].cut.is_whole(shape):
+            return last[0][1].reshape(shape)  # type: ignore[no-any-return]
+        if arrays.is_exact:
+            result: NDArray[Any] = np.empty(shape, fill.dtype)
+            result[...] = fill
+            for piece, values in last:
+                result[piece.cut.place] = as_type(values, result.dtype).reshape(piece.cut.shape)
+            return result
+        index, first = np.zeros(shape, np.intp), 1
+        for piece, values in last:
+            index[piece.cut.place] = np.arange(first, first + values.size).reshape(piece.cut.shape)
+            first += values.size
+        return take_elements([fill, *(values for _, values in last)], index)
+
+    async def find(
+        self,
+        planned: Sequence[PlannedChunk],
+        query: str,
+        *,
+        limit: int = 0,
+        in_order: bool = False,
+        fields: Sequence[str] = (),
+        places_only: bool = False,
+        order_by: str = "",
+    ) -> list[FoundElements | None]:
+        """Return what a query finds; the sources are read, and the query is evaluated here."""
+        dtype = self._dataset.dtype
+        ordering = Ordering.parse(order_by, dtype) if order_by else None
+        search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
+        if self._dataset.spec.sparse and not search.query.takes(self._dataset.fill):
+            return await self._find_defined(planned, search)
+        read = cast("list[NDArray[Any] | None]", await self.read(planned))
+        size = sum(chunk.selection.size for chunk in planned)
+        return await compute(size, lambda: [None if one is None else search.among(one) for one in read])
+
+    async def _find_defined(
+        self, planned: Sequence[PlannedChunk], search: Search
+    ) -> list[FoundElements | None]:
+        """Return what a query finds that the fill value does not answer: it is among the defined elements."""
+        result: list[FoundElements | None] = []
+        for chunk, found in zip(planned, await self.read_defined(planned), strict=True):
+            if not isinstance(found, DefinedElements):
+                result.append(None)
+                continue
+            values = as_type(cast("NDArray[Any]", found.values), self._dataset.dtype)
+            there = np.flatnonzero(search.query.mask(values))
+            positions = _positions(chunk.selection, found.offsets[there])
+            order = np.argsort(positions, kind="stable")
+            result.append(search.result(positions[order].astype(np.uint32), values[there[order]]))
+        return result
+
+    # --- defined elements ---------------------------------------------------------------------------
+
+    async def read_defined(
+        self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
+    ) -> list[DefinedElements | int | None]:
+        """Return the defined elements of each planned chunk, see `ReadDefined`."""
+        layout = await self._mapped()
+        wanted = await self._pieces(layout, planned, once=True)
+        self._check_sparse(wanted)
+        most = max(1, limit // max(1, len(wanted)))
+        read = await gather_each(
+            lambda one: self._defined_source(layout, one, places_only, most), wanted, AT_ONCE
+        )
+        parts: list[list[tuple[int, _Found | int]]] = [[] for _ in planned]
+        for one, found in zip(wanted, read, strict=True):
+            for piece, some in zip(one.pieces, found, strict=True):
+                parts[piece.chunk].append((piece.number, some))
+        pairs = list(zip(planned, parts, strict=True))
+        size = sum(0 if isinstance(found, int) else len(found[0]) for some in parts for _, found in some)
+        result = await compute(size, lambda: [self._joined(layout, *pair, places_only) for pair in pairs])
+        if result and isinstance(result[0], int) and self._dataset.arrays.is_exact and limit != NO_LIMIT:
+            # One chunk is always read: of elements of a fixed size it is not split.
+            result[0] = (await self.read_defined(planned[:1], places_only=places_only))[0]
+        return result
+
+    async def _defined_source(
+        self, layout: Mapped, wanted: _OfSource, places_only: bool, limit: int
+    ) -> list[_Found | int]:
+        """Return the defined elements of pieces of one source, or how many bytes they have."""
+        source, arrays = wanted.source.dataset, wanted.source.dataset.arrays
+        fan = ChunkFanout(wanted.source.owners, source)
+        plans = [await fan.planned(ascending(piece.cut.source)) for piece in wanted.pieces]
+        everything = [chunk for plan in plans for chunk in plan]
+        found = await fan.source.read_defined(everything, places_only=places_only, limit=limit)
+        is_same, first = places_only or self._has_type_of(source), 0
+        result: list[_Found | int] = []
+        for piece, plan in zip(wanted.pieces, plans, strict=True):
+            some = found[first : first + len(plan)]
+            first += len(plan)
+            there = [one for one in some if isinstance(one, DefinedElements)]
+            if any(isinstance(one, int) for one in some):
+                missing = sum(one for one in some if isinstance(one, int))
+                result.append(missing + sum(_nbytes(arrays, one.values) for one in there))
+                continue
+            pairs = zip(plan, some, strict=True)
+            coords = [
+                _coords(one.offsets, chunk.scaled, source.spec.dims)
+                for chunk, one in pairs
+                if isinstance(one, DefinedElements)
+            ]
+            inside = np.concatenate([np.zeros((0, len(source.extent)), np.uint64), *coords])
+            moved = virtual_coords(layout.virtual(piece.number), piece.source, inside)
+            values = arrays.join([] if places_only else [one.values for one in there])
+            result.append((moved, values if is_same else self._converted(wanted, values, ())))
+        return result
+
+    def _joined(
+        self,
+        layout: Mapped,
+        chunk: PlannedChunk,
+        parts: Sequence[tuple[int, _Found | int]],
+        places_only: bool,
+    ) -> DefinedElements | int | None:
+        """Return the elements of one chunk in row-major order, of overlapping mappings those of the last one."""
+        if any(isinstance(found, int) for _, found in parts):
+            nbytes = self._dataset.arrays.nbytes
+            return sum(found if isinstance(found, int) else nbytes(found[1]) for _, found in parts)
+        dims = self._dataset.spec.dims
+        origin = np.array([at * dim for at, dim in zip(chunk.scaled, dims, strict=True)], np.uint64)
+        near = layout.near(origin.tolist(), (origin + np.array(dims, np.uint64)).tolist())
+        coords: list[NDArray[np.uint64]] = [np.zeros((0, len(dims)), np.uint64)]
+        values: list[Values] = []
+        for number, found in sorted(parts, key=lambda part: part[0]):
+            assert not isinstance(found, int)
+            kept = self._not_covered(layout, near[near > number].tolist(), found[0])
+            coords.append(found[0] if kept is None else found[0][kept])
+            values.append(found[1] if kept is None else _at(found[1], kept))
+        offsets = ravel(np.concatenate(coords) - origin, dims)
+        if not len(offsets):
+            return None
+        order = np.argsort(offsets, kind="stable")
+        joined = self._dataset.arrays.join([] if places_only else values)
+        return DefinedElements(
+            offsets[order].astype(np.uint32), joined if places_only else _at(joined, order)
+        )
+
+    def _not_covered(
+        self, layout: Mapped, later: Sequence[int], coords: NDArray[np.uint64]
+    ) -> NDArray[np.intp] | None:
+        """Return which elements no later mapping has, None for all."""
+        if not len(coords):
+            return None
+        low, high = coords.min(axis=0).astype(np.int64), coords.max(axis=0).astype(np.int64) + 1
+        covered = np.zeros(len(coords), np.bool_)
+        for number in later:
+            if (layout.low[number] < high).all() and (layout.high[number] > low).all():
+                covered |= numbers_of(layout.virtual(number), coords) >= 0
+        return np.flatnonzero(~covered) if covered.any() else None
+
+    def _check_sparse(self, wanted: Sequence[_OfSource]) -> None:
+        """Raise `Conflict` for a source whose elements are not defined one by one, or are mapped twice."""
+        for one in wanted:
+            if not one.source.dataset.spec.sparse:
+                raise self._sources.unfit(one.name, "it is dense, and the virtual dataset sparse.")
+            if any(repeats(piece.source) for piece in one.pieces):
+                raise self._sources.unfit(
+                    one.name, "a mapping has an element of it twice: map it in two mappings."
+                )
+
+    async def count_defined(self, planned: Sequence[PlannedChunk]) -> list[int]:
+        """Return how many elements of each planned chunk are defined."""
+        found = await self.read_defined(planned, places_only=True)
+        return [len(one.offsets) if isinstance(one, DefinedElements) else 0 for one in found]
+
+    # --- reductions ---------------------------------------------------------------------------------
+
+    async def reduce(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
+    ) -> list[Partials]:
+        """Return partial results of the planned chunks; the sources are read, some at a time, and reduced here."""
+        fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
+        state = Partials.empty(reduction.places, reduction.numbers(fill).dtype, reduction.columns)
+        for part, origin in self._parts(planned):
+            shape = part.selection.shape
+            own = None
+            if codes is not None:
+                at = origin[reduction.grouped]
+                own = codes[at : at + shape[reduction.grouped]]
+            found = await self._reduced(part, reduction, own)
+            if found is not None:
+                state.merge(found.placed(reduction, shape, origin))
+        return [state]
+
+    async def _reduced(
+        self, part: PlannedChunk, reduction: Reduction, codes: Codes | None
+    ) -> Partials | None:
+        """Return what the elements of a part reduce to, None where there are none."""
+        selection = part.selection
+        if not self._dataset.spec.sparse:
+            (read,) = cast("list[NDArray[Any] | None]", await self.read([part]))
+            if read is None:
+                return None
+            numbers = as_type(read, self._dataset.dtype)
+            return await compute(selection.size, lambda: reduce_array(numbers, reduction, codes))
+        (found,) = await self.read_defined([part], places_only=not self._dataset.arrays.is_exact)
+        if not isinstance(found, DefinedElements):
+            return None
+        positions = _positions(selection, found.offsets).astype(np.uint64)
+        if not self._dataset.arrays.is_exact:
+            return count_positions(positions, selection.shape, reduction, codes)
+        values = as_type(cast("NDArray[Any]", found.values), self._dataset.dtype)
+        return await compute(
+            len(positions), lambda: reduce_positions(positions, values, selection.shape, reduction, codes)
+        )
+
+    def _parts(self, planned: Sequence[PlannedChunk]) -> Iterator[tuple[PlannedChunk, tuple[int, ...]]]:
+        """Yield parts of planned chunks that memory has room for, and where each begins in the whole selection."""
+        grid = Grid(self._dataset.spec.dims, self._dataset.spec.dims)
+        room = max(1, REDUCED_BYTES // self._dataset.arrays.guessed_size)
+        for chunk in planned:
+            whole = chunk.selection
+            assert isinstance(whole, Orthogonal)
+            for part in [whole] if self._dataset.spec.sparse else pages(whole, grid, room):
+                assert isinstance(part, Orthogonal)
+                firsts = [ax.indices(ax.take(axis, 0, 1)) for axis in part.axes]
+                inside = [int(ax.positions(*pair)[0]) for pair in zip(whole.axes, firsts, strict=True)]
+                origin = tuple(map(int.__add__, chunk.origin, inside))
+                yield replace(chunk, selection=part), origin
+
+
+def _grid(first: Sequence[int], last: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
+    return np.meshgrid(*(np.arange(a, b) for a, b in zip(first, last, strict=True)), indexing="ij")
+
+
+def _coords(offsets: NDArray[np.uint32], scaled: Sequence[int], dims: Sequence[int]) -> NDArray[np.uint64]:
+    """Return the coordinates of elements of a chunk in its dataset, (n, rank)."""
+    coords = np.empty((len(offsets), len(dims)), np.uint64)
+    for dim, column in enumerate(coordinate_columns(offsets, dims)):
+        coords[:, dim] = column
+        coords[:, dim] += np.uint64(scaled[dim] * dims[dim])
+    return coords
+
+
+def _positions(selection: Selection, offsets: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """Return the positions in a chunk selection, each element once, of elements that are selected."""
+    if isinstance(selection, Points):
+        order = np.argsort(selection.offsets(), kind="stable")
+        return order[np.searchsorted(selection.offsets()[order], offsets)]
+    return selection.order_of(offsets)
+
+
+def _at(values: Values, places: NDArray[np.intp]) -> Values:
+    return take_elements([values], places) if isinstance(values, VlenArray) else values[places]
+
+
+def _nbytes(arrays: Any, values: Values | None) -> int:
+    return 0 if values is None else int(arrays.nbytes(values))
