@@ -245,7 +245,7 @@ def _make_node(
     requests: StoreRequests | None = None,
     admission: Admission | None = None,
 ) -> DataService | BucketRouter:
-    first, ownership_of_first = _extended(settings, stores[0], ownership)
+    first, ownership_of_first = extended(settings, stores[0], ownership)
     several = stores if len(stores) > 1 else []
     shared = NodeResources.of(settings.data, *several, requests=requests, admission=admission)
     if not several:
@@ -261,7 +261,7 @@ def _make_node(
     return services[0] if len(services) == 1 else BucketRouter(services)
 
 
-def _extended(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
+def extended(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
     """Return the first store and its ownership as extensions wrap them."""
     for one in extensions():
         if one.store is not None:

@@ -6,11 +6,13 @@ import argparse
 import asyncio
 from collections.abc import Callable
 
+from hsparse.cli.data_node import extended
 from hsparse.cli.node_process import add_setting_flags, settings_of
 from hsparse.cli.progress import add_progress_flag, print_message, reports_failure, show_progress
 from hsparse.cli.stores import opened_stores
 from hsparse.clock import SystemClock
 from hsparse.config import Settings
+from hsparse.dn.membership.ownership import NoOwnership
 from hsparse.dn.sweep import MIN_AGE, Finding, Sweep
 from hsparse.errors import BadRequest
 from hsparse.setting import declared_settings
@@ -58,9 +60,13 @@ async def _sweep(
 ) -> list[tuple[str, Finding]]:
     found: list[tuple[str, Finding]] = []
     async with opened_stores(settings.store, put_log=settings.store.put_log, there=True) as stores:
-        for store in stores:
+        for number, store in enumerate(stores):
             sweep = Sweep(
-                store, SystemClock(), min_age=args.min_age * HOUR, dry_run=args.dry_run, advance=advance
+                store if number else extended(settings, store, NoOwnership())[0],
+                SystemClock(),
+                min_age=args.min_age * HOUR,
+                dry_run=args.dry_run,
+                advance=advance,
             )
             found += [(store.name, finding) for finding in await sweep.run()]
     return found

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -24,7 +25,7 @@ from hsparse.dn.deletions import NOTE_AGE, DeletionNote, Deletions, DeletionStat
 from hsparse.dn.record_form import RecordCodec, has_checksum
 from hsparse.errors import BadRequest, Corrupt, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.ids import check_id, is_root, storage_key, tree_of_key
-from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore
+from hsparse.storage.object_store import PROBE_PREFIX, AnsweringStore, Entry, ObjectStore
 from hsparse.wire.message import Record
 
 SUFFIX = "/.domain.json"
@@ -122,6 +123,7 @@ class Waste(StrEnum):
     PROBE = "probe of a store"
     DANGLING = "domain without objects"
     UNREADABLE = "domain that cannot be read"
+    KEPT = "what was kept for an extension"
 
 
 @dataclass(slots=True)
@@ -190,7 +192,16 @@ class Sweep:
             await self._sweep_unnamed(unnamed, unsettled)
         for domain in domains.named:
             await self._mark_dangling(domain)
+        await self._sweep_extensions()
         return list(self._found.values())
+
+    async def _sweep_extensions(self) -> None:
+        """Have extensions' stores remove what nothing needs of what they have stored themselves."""
+        if isinstance(self._store, AnsweringStore):
+            with suppress(Unsupported):
+                asked = {"min_age": self._min_age, "dry_run": self._dry_run}
+                for name, (objects, nbytes) in (await self._store.answer("sweep", asked)).items():
+                    self._find(Waste.KEPT, name, objects, nbytes)
 
     # --- deletions that have a note ---------------------------------------------------------------
 

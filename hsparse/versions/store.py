@@ -180,7 +180,7 @@ class PreservingStore(DelegatingStore):
             await self._prepare(key, lambda etag: etag is None)
         etag = await self.below.put_if_absent(key, data)
         if is_new_root:
-            root = _root_of(key)
+            root = root_of(key)
             self.versions.learn(root, Preserved(None, self, self.below, self.trees))
         elif (deleted := id_of_deletion_key(key)) is not None and is_root(deleted):
             await self._check_deletable(deleted)
@@ -207,7 +207,7 @@ class PreservingStore(DelegatingStore):
         by_root: dict[str, builtins.list[Entry]] = {}
         for entry in entries:
             if is_object_key(entry.key):
-                by_root.setdefault(_root_of(entry.key), []).append(entry)
+                by_root.setdefault(root_of(entry.key), []).append(entry)
         kept: set[str] = set()
         for root, some in by_root.items():
             kept |= await self._before_deletion(root, some)
@@ -244,7 +244,7 @@ class PreservingStore(DelegatingStore):
         """Preserve an object that is about to be changed; `Forbidden` for one of a snapshot."""
         await self._refuse(key)
         if is_object_key(key) and await self.is_used():
-            known = await self.versions.of(_root_of(key), confirm=not self.ownership.hears_all)
+            known = await self.versions.of(root_of(key), confirm=not self.ownership.hears_all)
             await known.keep(rest_of(key), is_expected)
 
     async def _refuse(self, key: str) -> None:
@@ -282,7 +282,8 @@ def never_changes(number: int) -> Forbidden:
     )
 
 
-def _root_of(key: str) -> str:
+def root_of(key: str) -> str:
+    """Return the root group's id of the domain that an object belongs to."""
     tree = tree_of_key(key)
     assert tree is not None
     return tree[0]

@@ -19,8 +19,17 @@ from hsparse.model.ids import domain_prefix
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
 from hsparse.storage.object_store import Entry
 from hsparse.versions.snapshot_trees import Base
-from hsparse.versions.store import PreservingStore
-from hsparse.versions.version_keys import HISTORY, base_key, history_prefix, note_key, parsed_copy, tree_root
+from hsparse.versions.store import PreservingStore, root_of
+from hsparse.versions.version_keys import (
+    BASES,
+    HISTORY,
+    NOTE,
+    base_key,
+    history_prefix,
+    note_key,
+    parsed_copy,
+    tree_root,
+)
 from hsparse.versions.version_note import VersionNote, put_note, read_note
 
 Json: TypeAlias = dict[str, Any]
@@ -40,6 +49,7 @@ class VersionedStore(PreservingStore):
             "versions.abandon": self._abandon,
             "versions.remove": self._remove,
             "versions.collect": self._collect,
+            "sweep": self._sweep,
         }
         answer = answers.get(question)
         return await (super().answer(question, arguments) if answer is None else answer(**arguments))
@@ -165,6 +175,53 @@ class VersionedStore(PreservingStore):
                 if not any(first < number <= epoch for number in live):
                     needless.append(entry)
             yield needless
+
+    # --- what was left over ---------------------------------------------------------------------------
+
+    async def _sweep(self, min_age: float, dry_run: bool) -> Json:
+        """Delete what is older than `min_age` seconds and nothing needs; return objects and bytes by root group."""
+        before = self.clock.now() - min_age
+        found: dict[str, list[Entry]] = {}
+        notes: dict[str, VersionNote | None] = {}
+        async for page in self.below.list("db/"):
+            for entry in page.entries:
+                if f"/{HISTORY}" not in entry.key and not entry.key.endswith(f"/{NOTE}"):
+                    continue
+                root = root_of(entry.key)
+                if root not in notes:
+                    note = notes[root] = await read_note(self.below, root)
+                    if note is not None and not dry_run:
+                        notes[root] = await self._settled(note, before)
+                note = notes[root]
+                series = None if note is None else history_prefix(root, note.token)
+                is_left = f"/{HISTORY}" in entry.key and (series is None or not entry.key.startswith(series))
+                if is_left and entry.modified <= before:
+                    found.setdefault(root, []).append(entry)
+        async for page in self.below.list(BASES):
+            for entry in page.entries:
+                if entry.modified <= before and not await self._shows_snapshot(entry.key):
+                    found.setdefault(entry.key, []).append(entry)
+        if not dry_run:
+            for entries in found.values():
+                await self.below.delete_all(entries)
+        return {name: [len(some), sum(entry.size for entry in some)] for name, some in found.items()}
+
+    async def _settled(self, note: VersionNote, before: float) -> VersionNote | None:
+        """Give up old snapshots that were never sealed, and collect what those that are gone have left."""
+        for one in note.snapshots:
+            if not one.sealed and one.time <= before:
+                await self._abandon(note.root, one.number)
+        await self._collect(note.root)
+        return await read_note(self.below, note.root)
+
+    async def _shows_snapshot(self, key: str) -> bool:
+        """Say whether a tree's snapshot is in the note of its domain."""
+        try:
+            found = orjson.loads((await self.below.get(key)).data)
+        except NotFound:
+            return True  # deleted meanwhile
+        note = await read_note(self.below, found["root"])
+        return note is not None and key in [base_key(one.root) for one in note.snapshots]
 
     async def _change(self, root: str, change: Callable[[VersionNote], VersionNote]) -> VersionNote:
         """Change the note of a domain, and return the new one; `NotFound` if there is none."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.membership.ownership import SOLE
+from hsparse.dn.membership.ownership import SOLE, SoleOwnership
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
@@ -23,26 +23,53 @@ SPARSE = {"class": "H5D_STRUCT_CHUNK", "dims": [10], "flags": ["H5D_SPARSE_DATA"
 DOMAIN = "/home/admin/past"
 
 
-class Versioned:
-    """A service node, a data node with snapshots, and a store that counts."""
+class Doubtful(SoleOwnership):
+    """The ownership of a node beside which another one owns the same objects, and is told of the same."""
 
-    def __init__(self) -> None:
+    always = False
+    shared = True
+
+    def trusts(self, name: str) -> bool:
+        return False
+
+
+class Versioned:
+    """Service nodes over data nodes with snapshots, and a store that counts.
+
+    Of two data nodes each one owns all objects by one of the service nodes.
+    """
+
+    def __init__(self, nodes: int = 1) -> None:
         self.memory = MemoryStore(page_size=7)
         self.store = CountingStore(self.memory)
+        self.count = nodes
+        self.nodes: list[DataService] = []
+        self.doors: list[RestClient] = []
 
     async def open(self) -> None:
         clock = SystemClock()
-        self.versioned, ownership = with_versions(self.store, SOLE, clock)
-        self.node = DataService(self.versioned, clock, ownership=ownership)
+        for _ in range(self.count):
+            sole = SOLE if self.count == 1 else Doubtful()
+            versioned, ownership = with_versions(self.store, sole, clock)
+            self.nodes.append(DataService(versioned, clock, ownership=ownership))
         users = (Principal("admin", admin=True), Principal("ann"), Principal("ben"))
         settings = ServiceSettings(min_chunk_size=1, single_user=None)
-        self.rest = RestClient(self.node, clock, *users, settings=settings)
-        await self.rest.open()
-        self.rest.domain = DOMAIN
+        for number in range(self.count):
+            nodes = [*self.nodes[number:], *self.nodes[:number]]
+            by_id = {f"dn-{place}": node for place, node in enumerate(nodes)}
+            self.doors.append(await RestClient(by_id, clock, *users, settings=settings).open())
+            self.doors[-1].domain = DOMAIN
+
+    @property
+    def rest(self) -> RestClient:
+        return self.doors[0]
 
     async def close(self) -> None:
-        await self.rest.close()
-        await self.node.close()
+        for door in self.doors:
+            await door.close()
+        for node in self.nodes:
+            await node.close()
+        self.doors, self.nodes = [], []
 
     async def restart(self) -> None:
         """Start again, with empty caches."""
@@ -51,7 +78,7 @@ class Versioned:
 
     async def done(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
         """Send a request that succeeds."""
-        reply = await self.rest(method, path, body, **options)
+        reply = await options.pop("door", self.rest)(method, path, body, **options)
         assert reply.status in (200, 201, 204), (method, path, reply.status, reply.body)
         return reply
 
