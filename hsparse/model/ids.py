@@ -99,6 +99,11 @@ def domain_hex(id: str) -> str:
     return id[2:10] + id[11:19]
 
 
+def moved_id(id: str, root: str, to: str) -> str:
+    """Return the id that an object of the domain of `root` has in that of `to`, a copy that keeps second halves."""
+    return to if id == root else id[:2] + to[ID_DOMAIN] + id[19:]
+
+
 def is_root(id: str) -> bool:
     digits = _digits(id)
     return id[0] == "g" and digits[16:] == _rotated(digits[:16])

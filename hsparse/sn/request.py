@@ -22,7 +22,7 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import RequestTrace
 from hsparse.errors import BadRequest, Forbidden, TooLarge, Unsupported
 from hsparse.model.acl import ANONYMOUS, Principal, Right, is_granted
-from hsparse.model.ids import ID_DOMAIN, check_id
+from hsparse.model.ids import ID_DOMAIN, check_id, moved_id
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.body_memory import FIRST, BodyMemory
 from hsparse.sn.coding import Coding
@@ -91,8 +91,15 @@ class Domain:
         """Return `id` if it is well formed, in `collection` and in this domain; `BadRequest` otherwise."""
         check_id(id, collection)
         if id[ID_DOMAIN] != self.root_group[ID_DOMAIN]:
-            raise BadRequest(f"{id} is not in the domain {self.path}.")
+            return self._own_id(id)
         return id
+
+    def _own_id(self, id: str) -> str:
+        """Return the id here of an object of the domain that this one is a snapshot of, as references are."""
+        head = self.record.get("head")
+        if not isinstance(head, str) or id[ID_DOMAIN] != head[ID_DOMAIN]:
+            raise BadRequest(f"{id} is not in the domain {self.path}.")
+        return moved_id(id, head, self.root_group)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -197,3 +197,18 @@ async def test_snapshots_are_listed(past: Versioned) -> None:
         assert (reply.status, "there are 1, 2" in str(reply.body)) == (404, True)
     assert (await past.rest("GET", "/", domain=f"{DOMAIN}@7")).status == 404
     assert (await past.rest("GET", "/snapshots", domain=AT_1)).status == 403
+
+
+async def test_a_snapshot_is_named_by_a_parameter_too_and_takes_ids_of_the_domain(past: Versioned) -> None:
+    id = await past.create("kept", 5, DENSE)
+    await past.write(id, 0, range(5))
+    root = (await past.done("GET", "/"))["root"]
+    await past.snapshot()
+    await past.write(id, 0, [7])
+    assert await past.read(id, snapshot=1) == [0, 1, 2, 3, 4]
+    assert await past.read(id, domain=AT_1) == [0, 1, 2, 3, 4]
+    assert await past.links(snapshot=1) == await past.links(domain=AT_1)
+    assert (await past.done("GET", f"/groups/{root}", snapshot=1))["linkCount"] == 1
+    statuses = [(await past.rest("GET", "/", snapshot=one)).status for one in ("2", "0", "x", "1" * 30)]
+    assert statuses == [404, 400, 400, 400]
+    assert (await past.rest("PUT", f"/datasets/{id}/value", {"value": [1] * 5}, snapshot=1)).status == 403

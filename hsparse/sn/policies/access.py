@@ -30,7 +30,7 @@ from hsparse.model.file_backed import file_key, file_reference
 from hsparse.model.link import external_domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.policies.policy import Next
-from hsparse.sn.records.domain_path import bucket_name, is_unicode, parsed_path
+from hsparse.sn.records.domain_path import at_snapshot, bucket_name, is_unicode, parsed_path
 from hsparse.sn.records.second_names import FIRST_NAME, with_first_names
 from hsparse.sn.request import Domain, Request, without_right
 from hsparse.sn.route import Route
@@ -115,7 +115,7 @@ def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, 
     name = bucket_name(named) if named else None
     if not text:
         return (service.of_bucket(name) if name else service), None
-    in_front, path = parsed_path(text)
+    in_front, path = parsed_path(at_snapshot(text, request.query) if "snapshot" in request.query else text)
     name = bucket_name(in_front) if in_front else name
     return (service.of_bucket(name) if name else service), path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from hsparse.errors import (
@@ -25,6 +26,14 @@ def normal_path(service: Service, text: str) -> str:
     bucket, path = parsed_path(text)
     check_bucket(service, bucket)
     return path
+
+
+def at_snapshot(text: str, query: Mapping[str, str]) -> str:
+    """Return the path of the domain that the snapshot of `?snapshot=` is read as; `BadRequest`."""
+    number = query["snapshot"]
+    if not number.isascii() or not number.isdigit() or not 0 < int(number[:10]) < 10**9:
+        raise BadRequest(f"snapshot must be the number of a snapshot, not {number[:40]!r}.")
+    return f"{text.removesuffix('/')}@{int(number)}"
 
 
 @lru_cache(maxsize=4096)
