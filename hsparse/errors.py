@@ -33,6 +33,7 @@ class ErrorKind(StrEnum):
     UNANSWERED = "unanswered"
     OUTDATED = "outdated"
     OVER_QUOTA = "over_quota"
+    OUT_OF_RANGE = "out_of_range"
 
 
 MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
@@ -69,6 +70,12 @@ class BadRequest(HsparseError):
     """The request is wrong as sent; sending it again changes nothing."""
 
     kind = ErrorKind.BAD_REQUEST
+
+
+class OutOfRange(BadRequest):
+    """A place is outside the bounds of a dataset; the message names both."""
+
+    kind = ErrorKind.OUT_OF_RANGE
 
 
 class Unauthenticated(HsparseError):
@@ -210,5 +217,6 @@ ERRORS: dict[ErrorKind, type[HsparseError]] = {
         Unanswered,
         Outdated,
         OverQuota,
+        OutOfRange,
     )
 }

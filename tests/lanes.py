@@ -138,6 +138,7 @@ ENDURE = {
     "format/kinds/test_kinds.py::test_a_chunk_takes_no_more_memory_than_is_reserved": ("[rows-steps-sparse",),
     "sn/domains/test_handlers.py::test_a_domain_of_any_size_in_one_answer": (),
     "sn/chunks/test_handlers.py::test_chunks_after_writes_and_erasures": (),
+    "sn/values/signed/test_signed_programs.py": ("[dense-0]", "[sparse-0]"),
     "sn/values/test_element_query.py::test_a_band_of_chunks_larger_than_a_page": (),
     "storage/s3/test_s3_store.py::test_what_a_store_honours_is_found_out_whichever_is_lost": (),
     "simulation/test_defects.py": ("test_messages_of_older_epochs_that_are_carried_out",),

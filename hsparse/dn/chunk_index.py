@@ -26,13 +26,13 @@ from hsparse.dn.cache import Cache, ObjectState, SingleObject, load_state
 from hsparse.dn.chunk_bytes import ChunkFooters, footer_columns, read_chunk_footer, read_tail
 from hsparse.dn.records import Fences
 from hsparse.errors import BadRequest, Corrupt, Forbidden, HsparseError, PreconditionFailed
-from hsparse.format.chunk_map import ChunkMap, ChunkRows, decode_map, digests, encode_map, row_names
+from hsparse.format.chunk_map import ChunkMap, ChunkRows, based, decode_map, digests, encode_map, row_names
 from hsparse.format.chunk_spec import ChunkSpec, unknown_statistics
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
 from hsparse.format.structured.container import MAX_FOOTER
-from hsparse.model.ids import MAP_FOLDER, chunk_of_key, chunk_prefix, map_key
+from hsparse.model.ids import MAP_FOLDER, chunk_prefix, map_key
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
@@ -40,7 +40,7 @@ ROW_BYTES = 200
 """About the memory of a listed chunk besides its columns: its etag, a string."""
 
 State = tuple[str, tuple[int, ...]]
-"""The version of a dataset's chunks, and the extent in which they were listed."""
+"""The version of a dataset's chunks, and the extent and the base with which they were listed."""
 
 
 class RememberedListing:
@@ -107,7 +107,7 @@ def rows_after(rows: ChunkRows, after: tuple[int, ...]) -> int | None:
     """Return the place of the first row behind that of the chunk `after`, 0 without one; None if it has no row."""
     if not after:
         return 0
-    (places,) = (rows.scaled == np.array(after, np.uint64)).all(axis=1).nonzero()
+    (places,) = (rows.scaled == np.array(after, np.int64).astype(np.uint64)).all(axis=1).nonzero()
     return int(places[0]) + 1 if len(places) else None
 
 
@@ -190,8 +190,10 @@ class CachedChunkMap:
             self._loading = asyncio.create_task(self._load())
         return await asyncio.shield(self._loading)
 
-    async def add(self, new: ChunkMap, counts: tuple[int, ...], check: Callable[[], None]) -> None:
-        """Add rows; put the map, without rows outside the grid's `counts`, when it is worth it.
+    async def add(
+        self, new: ChunkMap, counts: tuple[int, ...], check: Callable[[], None], base: tuple[int, ...] = ()
+    ) -> None:
+        """Add rows; put the map, without rows outside the grid's `counts` from `base` on, when it is worth it.
 
         `check` raises when nothing may be put any more. A failed put is not a failure of the request: the next
         request puts again.
@@ -199,7 +201,7 @@ class CachedChunkMap:
         while True:
             known = await self.rows()
             enough = max(MIN_NEW_ROWS, (len(known) + len(new)) // ROWS_PER_NEW_ROW)
-            grid = counts if self._new + len(new) > enough and self._saving is None else None
+            grid = (counts, base) if self._new + len(new) > enough and self._saving is None else None
             merged, data = await compute(known.nbytes + new.nbytes, _merged, known, new, grid)
             if self._rows is known:  # no other call has added rows meanwhile
                 break
@@ -234,10 +236,12 @@ class CachedChunkMap:
             self._saving = None
 
 
-def _merged(known: ChunkMap, new: ChunkMap, counts: tuple[int, ...] | None) -> tuple[ChunkMap, bytes]:
-    """Return both maps as one and, with the `counts` of a grid, the object of its rows in there, else nothing."""
+def _merged(
+    known: ChunkMap, new: ChunkMap, grid: tuple[tuple[int, ...], tuple[int, ...]] | None
+) -> tuple[ChunkMap, bytes]:
+    """Return both maps as one and, with counts and base of a grid, the object of its rows in there, else nothing."""
     merged = known.merge(new)
-    return merged, b"" if counts is None else encode_map(merged.inside(counts))
+    return merged, b"" if grid is None else encode_map(merged.inside(*grid))
 
 
 MAX_LISTED = 100_000
@@ -363,7 +367,7 @@ class ChunkIndex:
         """
         if not message.version:
             return None
-        spec, state = message.spec, (message.version, message.extent)
+        spec, state = message.spec, (message.version, (*message.extent, *message.spec.base))
         key = chunk_prefix(spec.dataset) + REMEMBERED
         most = min(MAX_REMEMBERED, self._cache.budget // (4 * ROW_BYTES))
 
@@ -397,7 +401,9 @@ class ChunkIndex:
             places, names = np.empty(len(rows), np.intp), row_names(known.scaled)
             async for first in with_pauses(range(0, len(rows), FOUND_AT_ONCE), 1):
                 some = slice(first, first + FOUND_AT_ONCE)
-                places[some] = known.find(rows.scaled[some], digests(rows.etags[some]), names)
+                places[some] = known.find(
+                    based(rows.scaled[some], spec.base), digests(rows.etags[some]), names
+                )
             unknown = np.flatnonzero(places < 0)
             table = np.zeros((len(rows), sections, 3), np.uint64)
             defined = np.zeros(len(rows), np.uint64)
@@ -409,9 +415,12 @@ class ChunkIndex:
             if not len(unknown):
                 return described
             there, read = await self._footers.read(spec, rows.take(unknown))
-            new = ChunkMap(read.scaled, digests(read.etags), read.sections, read.defined, read.statistics)
-            counts = Grid(extent, spec.dims).counts
-            await chunk_map.add(new, counts, partial(self._fences.check, spec))
+            columns_read = digests(read.etags), read.sections, read.defined, read.statistics
+            new, counts = (
+                ChunkMap(based(read.scaled, spec.base), *columns_read),
+                Grid(extent, spec.dims).counts,
+            )
+            await chunk_map.add(new, counts, partial(self._fences.check, spec), spec.base)
             order = np.concatenate((np.flatnonzero(good), unknown[there]))
             both = ChunkRows.joined((described.take(np.flatnonzero(good)), read), rank)
             return both.take(np.argsort(order, kind="stable"))
@@ -437,7 +446,7 @@ async def listed_chunks(
     not among them.
     """
     prefix = chunk_prefix(spec.dataset)
-    start = spec.key(after) if after else prefix + FIRST_KEY
+    start = spec.key(after) if after else prefix + ("" if min(spec.base, default=0) < 0 else FIRST_KEY)
     async for page in store.list(prefix, start_after=start):
         rows = _inside(_rows(page.entries, spec, grid), selection, grid)
         if len(rows):
@@ -455,10 +464,11 @@ def _rows(entries: tuple[Entry, ...], spec: ChunkSpec, grid: Grid) -> ChunkRows:
     rank, counts = len(grid.chunk), grid.counts or (1,)
     places, found = [], []
     for place, entry in enumerate(entries):
-        scaled = chunk_of_key(entry.key)
+        scaled = spec.scaled_of(entry.key)
         if (
             scaled is not None
             and len(scaled) == len(counts)
+            and min(scaled) >= 0
             and all(map(int.__lt__, scaled, counts))
             and entry.key == spec.key(scaled)  # not 00_1, nor another stripe
         ):

@@ -406,10 +406,12 @@ class Chunks:
             pairs = zip(scaled, spec.dims, message.extent, strict=True)
             change: ChunkChange[Any, None]
             stop = tuple(max(0, extent - i * dim) for i, dim, extent in pairs)
-            if not all(stop):
+            below = zip(scaled, spec.dims, message.first, strict=False)
+            start = tuple(max(0, first - i * dim) for i, dim, first in below)
+            if not all(stop) or any(map(int.__ge__, start, spec.dims)):
                 change, base = _delete, Base.IGNORED
             else:
-                change, base = kind.trim(scaled, stop), Base.NEEDED
+                change, base = kind.trim(scaled, stop, start), Base.NEEDED
             await self._objects.apply(kind, scaled, change, 0, base, accepted)
 
         await gather_each(trim, message.scaled, kind.chunks_at_once)

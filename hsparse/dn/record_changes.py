@@ -302,12 +302,14 @@ def _(change: StateChange, record: Record, now: float, deleted: DeletedNames) ->
 def _state_after(change: StateChange, record: Record, now: float) -> Record:
     """Return the record after a transition of the dataset's state."""
     match change:
-        case SetExtent(_, dims, extend_dim, expect, token):
-            return set_extent(record, dims, extend_dim, expect, token)
+        case SetExtent(_, dims, extend_dim, expect, token, below, lower, expect_lower):
+            return set_extent(
+                record, dims, extend_dim, expect, token, below=below, lower=lower, expect_lower=expect_lower
+            )
         case EndTrim(_, generation):
             return end_trim(record, generation)
-        case BeginAppend(_, token, slab, dim, lease, keys):
-            return begin_append(record, token, slab, dim, lease, now, keys)
+        case BeginAppend(_, token, slab, dim, lease, keys, below, lower):
+            return begin_append(record, token, slab, dim, lease, now, keys, below=below, lower=lower)
         case EndAppend(_, token):
             return end_append(record, token, now)
         case AbandonAppends(_, token, expired):

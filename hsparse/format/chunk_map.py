@@ -127,6 +127,14 @@ class ChunkRows:
         return ChunkRows(self.scaled, self.size, self.etags, sections, defined, words)
 
 
+def based(scaled: NDArray[np.uint64], base: Sequence[int]) -> NDArray[np.uint64]:
+    """Return scaled coordinates, (n, rank), with the base of a signed dataset added, modulo 2^64.
+
+    A chunk map has these: they stay as they are when the lower bound moves.
+    """
+    return scaled + np.array(base, np.int64).astype(np.uint64) if base else scaled
+
+
 def row_names(scaled: NDArray[np.uint64]) -> NDArray[np.bytes_]:
     """Return one name a row of `scaled`, (n, rank) uint64: names sort and compare as coordinates, row-major."""
     rank = max(scaled.shape[1], 1)
@@ -218,9 +226,10 @@ class ChunkMap:
         ]
         return ChunkMap(*(column[first[:MAX_ROWS]] for column in both))
 
-    def inside(self, counts: tuple[int, ...]) -> ChunkMap:
-        """Return the rows of the chunks of a grid that has `counts` chunks in each dimension."""
-        keep = (self.scaled < np.array(counts, np.uint64)).all(axis=1)
+    def inside(self, counts: tuple[int, ...], base: tuple[int, ...] = ()) -> ChunkMap:
+        """Return the rows of the chunks of a grid that has `counts` chunks in each dimension, from `base` on."""
+        scaled = based(self.scaled, tuple(-number for number in base))
+        keep = (scaled < np.array(counts, np.uint64)).all(axis=1)
         if keep.all():
             return self
         return ChunkMap(

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
+from operator import add, sub
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,9 +34,10 @@ from hsparse.format.filters.filters_json import (
     record_size,
 )
 from hsparse.format.reductions.partials import LIMB, LOW, Partials, extremes, split_integers
+from hsparse.model.dataspace import lower_of
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.ids import chunk_prefix
+from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
 from hsparse.model.layout import Json, chunk_dims, has_statistics, is_sparse, is_structured, stripes_of
 from hsparse.model.short_text import TextCache
@@ -180,6 +182,8 @@ class ChunkSpec:
     `arange` gives unwritten elements values other than the fill value (`hsparse.model.initial_values`).
     `stripes` are the prefixes that the chunks are spread over, None where all are directly below the dataset's.
     With `statistics` chunks are stored with `hsparse.format.chunk_spec`; older ones may have none.
+    `base` is of a signed dataset: what is added to scaled coordinates, which count from the chunk of its first
+    element, for those of the key. It has its own value in messages that were planned before the lower bound moved.
     """
 
     dataset: str
@@ -192,10 +196,16 @@ class ChunkSpec:
     arange: tuple[float, ...] = ()
     stripes: Stripes | None = None
     statistics: bool = False
+    base: tuple[int, ...] = ()
 
     def key(self, scaled: Sequence[int]) -> str:
         """Return the key of a chunk's object, by which its owner is found, too."""
-        return chunk_key(self.dataset, scaled, self.stripes)
+        return chunk_key(self.dataset, [*map(add, scaled, self.base)] if self.base else scaled, self.stripes)
+
+    def scaled_of(self, key: str) -> tuple[int, ...] | None:
+        """Return the scaled coordinates of the chunk of a key, negative below the base; None if it is not a chunk's."""
+        scaled = chunk_of_key(key)
+        return tuple(map(sub, scaled, self.base)) if self.base and scaled else scaled
 
     @cached_property
     def datatype(self) -> Datatype:
@@ -252,8 +262,9 @@ class ChunkSpec:
 def chunk_spec(record: Json) -> ChunkSpec:
     """Return the specification of a dataset's chunks; `BadRequest` names what is wrong with the record."""
     properties = record.get("creationProperties") or {}
+    dims, lower = chunk_dims(record), lower_of(record["shape"])
     fixed = [
-        chunk_dims(record),
+        dims,
         is_sparse(record),
         is_structured(record),
         is_file_backed(record),
@@ -262,6 +273,7 @@ def chunk_spec(record: Json) -> ChunkSpec:
         properties.get("filters") or [],
         properties.get("initializer"),
         has_statistics(record),
+        [place // dim for place, dim in zip(lower, dims, strict=False)],
     ]
     fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
     text = json.dumps([*fixed, fill], separators=(",", ":"))
@@ -269,8 +281,8 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 
 def _chunk_spec(text: str, id: str, generation: int) -> ChunkSpec:
-    dims, sparse, structured, file_backed, count, item, filters, initializer, statistics, fill = json.loads(
-        text
+    dims, sparse, structured, file_backed, count, item, filters, initializer, statistics, base, fill = (
+        json.loads(text)
     )
     datatype = parse_type(item)
     chunk_bytes = prod(dims) * datatype.guessed_size
@@ -300,6 +312,7 @@ def _chunk_spec(text: str, id: str, generation: int) -> ChunkSpec:
         arange,
         stripes,
         statistics,
+        tuple(base),
     )
 
 

@@ -32,6 +32,9 @@ when all parts before it are. A part whose service node is gone would hold up th
 `until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
 while: a token that is in neither list is that of a part that is visible.
 
+A part with `"side": "lower"` is below the lower bound of a signed dataset: such parts follow each other downwards, and
+the lower bound moves over them. A change of the extent moves a bound at either end, and shrinks if one moves inwards.
+
 `record["appended"]` has the last parts that had `keys`, each key with the first place and the count of its elements in
 the part, so that what a client sends again with its `Idempotency-Key` is not appended again:
 
@@ -50,7 +53,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from hsparse.errors import BadRequest, Conflict, Moved
-from hsparse.model.dataspace import MAX_EXTENT, UNLIMITED
+from hsparse.model.dataspace import MAX_EXTENT, MAX_PLACE, UNLIMITED, lower_of
 
 Record: TypeAlias = dict[str, Any]
 Extent: TypeAlias = tuple[int, ...]
@@ -87,28 +90,29 @@ def appended_parts(record: Record) -> list[Record]:
 def part_starts(record: Record) -> dict[str, int]:
     """Return the first place of each part along the dimension that is appended to, by its token."""
     parts, starts = appended_parts(record), dict[str, int]()
-    start = record["shape"]["dims"][record["appends"]["dim"]] if parts else 0
+    low, high = _ends(record["shape"])[record["appends"]["dim"]] if parts else (0, 0)
     for part in parts:
-        starts[part["token"]] = start
-        start += part["count"]
+        low -= part["count"] if _is_below(part) else 0
+        starts[part["token"]] = low if _is_below(part) else high
+        high += 0 if _is_below(part) else part["count"]
     return starts
 
 
 def part_with_key(record: Record, key: str) -> Record | None:
-    """Return the `token` of the part that is being appended with a key, and the `count` of that; None without one."""
+    """Return `token` and `count`, and any `side`, of what is being appended with a key; None without one."""
     for part in appended_parts(record):
         for found, _, count in part.get("keys", ()):
             if found == key:
-                return {"token": part["token"], "count": count}
+                return {"token": part["token"], "count": count} | _side(part)
     return None
 
 
 def appended_before(record: Record, key: str) -> Record | None:
-    """Return `dim`, `start` and `count` of what was appended with a key; None if it is not remembered."""
+    """Return `dim`, `start`, `count` and any `side` of what was appended with a key; None if it is not remembered."""
     for one in record.get("appended", ()):
         for found, offset, count in one.get("keys", ()):
             if found == key:
-                return {"dim": one["dim"], "start": one["start"] + offset, "count": count}
+                return {"dim": one["dim"], "start": one["start"] + offset, "count": count} | _side(one)
     return None
 
 
@@ -120,6 +124,14 @@ def extents_of_change(record: Record, token: str) -> tuple[Extent, Extent] | Non
     return None
 
 
+def lowers_of_change(record: Record, token: str) -> tuple[Extent, Extent]:
+    """Return the lower bounds before and after a change of the extent of a signed dataset, empty of any other."""
+    for change in record.get("extents", ()):
+        if token and change["token"] == token and "lower" in change:
+            return tuple(change["lower"][0]), tuple(change["lower"][1])
+    return (), ()
+
+
 def keyed_token(key: str, rest: str) -> str:
     """Return the token of a change of the extent with a key; without one only the rest."""
     return f"{key}.{rest}" if key else rest
@@ -129,7 +141,15 @@ def keyed_token(key: str, rest: str) -> str:
 
 
 def set_extent(
-    record: Record, dims: Extent, extend_dim: int = -1, expect: Extent | None = None, token: str = ""
+    record: Record,
+    dims: Extent,
+    extend_dim: int = -1,
+    expect: Extent | None = None,
+    token: str = "",
+    *,
+    below: bool = False,
+    lower: Extent = (),
+    expect_lower: Extent = (),
 ) -> Record:
     """Set the extent, unless that was done with this token; see `hsparse.wire.record_message.SetExtent`."""
     if extents_of_change(record, token) is not None:
@@ -138,19 +158,29 @@ def set_extent(
     before = tuple(shape.get("dims") or ())
     if expect is not None and expect != before:
         raise Conflict(f"The extent of {id} is {list(before)}, not {list(expect)} any more.")
+    old = lower_of(shape)
+    if expect_lower and expect_lower != old:
+        raise Conflict(f"The lower bounds of {id} are {list(old)}, not {list(expect_lower)} any more.")
     after = dims if extend_dim < 0 else _extended(id, before, extend_dim, dims[0])
-    _check_extent(id, after, before, shape.get("maxdims"))
-    if after == before:
+    if (below or lower) and not old:
+        raise BadRequest(f"{id} has no lower bound: it was created without lower and minlower.")
+    new = lower or (_extended(id, old, extend_dim, -dims[0]) if below else old)
+    if lower and not dims and len(lower) == len(old):
+        after = tuple(upper - place for (_, upper), place in zip(_ends(shape), lower, strict=True))
+    _check_extent(record, after, new)
+    if (after, new) == (before, old):
         return record
     if appended_parts(record):
         raise Moved(f"{id} is being appended to.")
-    grows = any(a > b for a, b in zip(after, before, strict=True))
-    shrinks = any(a < b for a, b in zip(after, before, strict=True))
+    changed = {**record, "shape": {**shape, "dims": list(after)} | ({"lower": list(new)} if old else {})}
+    ends = list(zip(_ends(changed["shape"]), _ends(shape), strict=True))
+    grows = any(now[0] < was[0] or now[1] > was[1] for now, was in ends)
+    shrinks = any(now[0] > was[0] or now[1] < was[1] for now, was in ends)
     if grows and is_trimmed(record):
         raise Conflict(f"{id} is still being shrunk; finish that before it grows.")
-    changed = {**record, "shape": {**shape, "dims": list(after)}}
     if token:
-        made = {"token": token, "before": list(before), "after": list(after)}
+        made: Record = {"token": token, "before": list(before), "after": list(after)}
+        made |= {"lower": [list(old), list(new)]} if old else {}
         changed["extents"] = _last_changes([*record.get("extents", ()), made])
     return _trimmed(changed) if shrinks else changed
 
@@ -175,6 +205,9 @@ def begin_append(
     lease: float,
     now: float,
     keys: tuple[tuple[str, int, int], ...] = (),
+    *,
+    below: bool = False,
+    lower: Extent = (),
 ) -> Record:
     """Add a part after all others or, if it has begun, give it more time; see `record_message.BeginAppend`."""
     id, dropped, parts = record["id"], _dropped(record, now), appended_parts(record)
@@ -187,23 +220,27 @@ def begin_append(
     for key, _, _ in keys:
         if appended_before(record, key) is not None or part_with_key(record, key) is not None:
             raise Moved(f"What is appended to {id} has the key of an append that came before.")
-    before = _extent_to_append_to(record, slab, dim)
-    count = slab[dim]
-    stop = before[dim] + sum(part["count"] for part in parts) + count
-    _check_extent(id, (*before[:dim], stop, *before[dim + 1 :]), before, record["shape"].get("maxdims"))
-    part: Record = {"token": token, "count": count, "until": until, "done": False}
+    before = _extent_to_append_to(record, slab, dim, lower)
+    part: Record = {"token": token, "count": slab[dim], "until": until, "done": False}
+    if below:
+        part["side"] = "lower"
     if keys:
         part["keys"] = list(map(list, keys))
-    return _with_appends(record, dim, [*parts, part], dropped)
+    parts = [*parts, part]
+    up, down = (sum(one["count"] for one in parts if _is_below(one) == side) for side in (False, True))
+    after, old = _extended(id, before, dim, up + down), lower_of(record["shape"])
+    _check_extent(record, after, _extended(id, old, dim, -down) if old else old)
+    return _with_appends(record, dim, parts, dropped)
 
 
-def _extent_to_append_to(record: Record, slab: Extent, dim: int) -> Extent:
+def _extent_to_append_to(record: Record, slab: Extent, dim: int, lower: Extent) -> Extent:
     """Return the extent; raise `Moved` or `BadRequest` unless a slab can be appended along a dimension now."""
     id, before = record["id"], tuple(record["shape"].get("dims") or ())
     if len(slab) != len(before) or not 0 <= dim < len(before):
         raise BadRequest(f"{id} has {len(before)} dimensions; the append has {len(slab)}.")
     others = [other for other in range(len(before)) if other != dim]
-    if is_trimmed(record) or any(slab[other] != before[other] for other in others):
+    moved = lower and any(lower[other] != record["shape"]["lower"][other] for other in others)
+    if is_trimmed(record) or moved or any(slab[other] != before[other] for other in others):
         raise Moved(f"The extent of {id} has changed.")
     if appended_parts(record) and record["appends"]["dim"] != dim:
         raise Moved(f"{id} is being appended to along another dimension.")
@@ -211,21 +248,28 @@ def _extent_to_append_to(record: Record, slab: Extent, dim: int) -> Extent:
 
 
 def end_append(record: Record, token: str, now: float) -> Record:
-    """Note that a part is written, and let the extent grow over all parts that are done before any is not."""
+    """Note that a part is written, and let the extent grow over those that are done before any of their side is not."""
     dropped, parts = _dropped(record, now), appended_parts(record)
     if token in dropped:
         raise Moved(f"The append to {record['id']} was dropped.")
     if not any(part["token"] == token and not part["done"] for part in parts):
         return record
     parts = [part | {"done": True} if part["token"] == token else part for part in parts]
-    dim, shape = record["appends"]["dim"], record["shape"]
-    dims, keyed = list(shape["dims"]), []
-    while parts and parts[0]["done"]:
-        part = parts.pop(0)
+    dim, shape, starts = record["appends"]["dim"], record["shape"], part_starts(record)
+    dims, lower, keyed = list(shape["dims"]), list(lower_of(shape)), list[Record]()
+    left: list[Record] = []
+    for part in parts:
+        if not part["done"] or any(_is_below(one) == _is_below(part) for one in left):
+            left.append(part)
+            continue
         if "keys" in part:
-            keyed.append({"dim": dim, "start": dims[dim], "time": now, "keys": part["keys"]})
+            seen = {"dim": dim, "start": starts[part["token"]], "time": now, "keys": part["keys"]}
+            keyed.append(seen | _side(part))
         dims[dim] += part["count"]
-    grown = {**record, "shape": {**shape, "dims": dims}} if dims != shape["dims"] else record
+        if _is_below(part):
+            lower[dim] -= part["count"]
+    parts, bounds = left, {"lower": lower} if lower else {}
+    grown = {**record, "shape": {**shape, "dims": dims} | bounds} if dims != shape["dims"] else record
     if keyed:
         kept = [one for one in record.get("appended", ()) if one["time"] > now - KEY_SECONDS]
         grown = {**grown, "appended": _last_appended([*kept, *keyed])}
@@ -246,6 +290,20 @@ def abandon_appends(record: Record, now: float, token: str = "", *, expired: boo
 
 
 # --- what both need -----------------------------------------------------------------------------------------
+
+
+def _is_below(part: Record) -> bool:
+    return part.get("side") == "lower"
+
+
+def _side(part: Record) -> Record:
+    return {"side": "lower"} if _is_below(part) else {}
+
+
+def _ends(shape: Record) -> list[tuple[int, int]]:
+    """Return the lower and the upper bound of each dimension."""
+    dims = shape.get("dims") or ()
+    return [(low, low + count) for low, count in zip(lower_of(shape) or (0,) * len(dims), dims, strict=True)]
 
 
 def _trimmed(record: Record) -> Record:
@@ -294,9 +352,13 @@ def _extended(id: str, before: Extent, dim: int, count: int) -> Extent:
     return (*before[:dim], before[dim] + count, *before[dim + 1 :])
 
 
-def _check_extent(id: str, after: Extent, before: Extent, maxdims: list[Any] | None) -> None:
+def _check_extent(record: Record, after: Extent, lower: Extent) -> None:
+    id, shape = record["id"], record["shape"]
+    before, maxdims = shape.get("dims") or (), shape.get("maxdims")
     if len(after) != len(before):
         raise BadRequest(f"{id} has {len(before)} dimensions, not {len(after)}.")
+    if lower:
+        _check_bounds(record, after, lower)
     if maxdims is None:
         raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
     if prod(after) > MAX_EXTENT or max(after, default=0) > MAX_EXTENT:
@@ -304,3 +366,21 @@ def _check_extent(id: str, after: Extent, before: Extent, maxdims: list[Any] | N
     for dim, (extent, limit) in enumerate(zip(after, maxdims, strict=True)):
         if limit not in (UNLIMITED, 0) and extent > limit:
             raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
+
+
+def _check_bounds(record: Record, after: Extent, lower: Extent) -> None:
+    """Raise the error of lower bounds, with lengths `after`, that a signed dataset cannot have."""
+    id, least = record["id"], record["shape"]["minlower"]
+    if len(lower) != len(least):
+        raise BadRequest(f"{id} has {len(least)} dimensions, not {len(lower)}.")
+    for dim, (place, length, limit) in enumerate(zip(lower, after, least, strict=True)):
+        if length < 0:
+            raise BadRequest(
+                f"The lower bound of dimension {dim} of {id} would be beyond its upper one, {place + length}."
+            )
+        if place < (-MAX_PLACE if limit == UNLIMITED else limit):
+            raise Conflict(f"The lower bound of dimension {dim} of {id} is at least {limit}, not {place}.")
+        if max(abs(place), place + length) > MAX_PLACE:
+            raise BadRequest(
+                f"Dimension {dim} of {id} would have the places {place} to {place + length}, beyond 2^62."
+            )

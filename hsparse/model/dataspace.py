@@ -1,5 +1,8 @@
 """Dataspaces in HDF5/JSON: `{"class": "H5S_SIMPLE", "dims": [...], "maxdims": [...]}`, scalar and null.
 
+A signed one has `lower` and `minlower`, too: the place of its first element in each dimension, which may be negative,
+and how far that may move down. `dims` and `maxdims` are numbers of elements all the same.
+
 Choosing chunk dimensions: neither so small that there are too many objects, nor too large to handle.
 """
 
@@ -14,6 +17,8 @@ from hsparse.model.short_text import short_repr
 UNLIMITED = "H5S_UNLIMITED"
 MAX_RANK = 32
 MAX_EXTENT = 2**63 - 1
+MAX_PLACE = 2**62
+"""Places of a signed dataspace are between this and its negative: then none leaves 64 bits when it is moved."""
 Shape = dict[str, Any]
 
 
@@ -38,6 +43,36 @@ def parse_shape(body: dict[str, Any]) -> Shape:
     return {"class": "H5S_SIMPLE", "dims": dims, "maxdims": _limits(maxdims, dims)}
 
 
+def parse_bounds(body: dict[str, Any], shape: Shape) -> Shape:
+    """Return a dataset's dataspace, signed if the request has `lower` or `minlower`, or the stored form has them.
+
+    By default `lower` is 0 and cannot move down.
+    """
+    around = body["shape"] if isinstance(body.get("shape"), dict) else {}
+    lower, least = (around.get(key) if body.get(key) is None else body[key] for key in ("lower", "minlower"))
+    if lower is None and least is None:
+        return shape
+    dims = shape.get("dims")
+    if dims is None:
+        raise BadRequest("Only a simple dataspace can have lower and minlower.")
+    first = parse_lower([0] * len(dims) if lower is None else lower, len(dims))
+    limits = list(first) if least is None else [least] if _is_int(least) or least == UNLIMITED else least
+    if not isinstance(limits, list | tuple) or len(limits) != len(dims):
+        raise BadRequest(
+            f"minlower must have a limit for each of the {len(dims)} dimensions, not {short_repr(least)}."
+        )
+    for dim, (limit, place) in enumerate(zip(limits, first, strict=True)):
+        if limit != UNLIMITED and not (_is_int(limit) and -MAX_PLACE <= limit <= place):
+            raise BadRequest(
+                f"Dimension {dim} of minlower is {short_repr(limit)}; it must be {UNLIMITED} or at most {place}."
+            )
+    if least is not None and "maxdims" not in shape:
+        raise BadRequest("A dataset whose lower bound can move needs maxdims, too.")
+    if any(place + length > MAX_PLACE for place, length in zip(first, dims, strict=True)):
+        raise BadRequest("The upper bound is beyond 2^62.")
+    return {**shape, "lower": list(first), "minlower": list(limits)}
+
+
 def parse_extent(value: Any) -> tuple[int, ...]:
     """Return the new extent in a request to resize: one number or a list of them."""
     return tuple(_extents(value, "shape"))
@@ -56,6 +91,23 @@ def max_dims_of(shape: Shape) -> tuple[int | None, ...]:
     if "maxdims" not in shape:
         return tuple(limits)
     return tuple(None if limit in (0, UNLIMITED) else limit for limit in limits)
+
+
+def lower_of(shape: Shape) -> tuple[int, ...]:
+    """Return the place of the first element in each dimension of a signed dataspace, `()` of any other."""
+    return tuple(shape.get("lower") or ())
+
+
+def parse_lower(value: Any, rank: int, name: str = "lower") -> tuple[int, ...]:
+    """Return the lower bounds in a request: one number or a list of them, one for each dimension."""
+    places = [value] if _is_int(value) else value
+    if not isinstance(places, list | tuple) or len(places) != rank or not all(map(_is_int, places)):
+        raise BadRequest(
+            f"{name} must have an integer for each of the {rank} dimensions, not {short_repr(value)}."
+        )
+    if any(abs(place) > MAX_PLACE for place in places):
+        raise BadRequest(f"{name} is {short_repr(value)}; places are between -2^62 and 2^62.")
+    return tuple(places)
 
 
 def is_extensible(shape: Shape) -> bool:

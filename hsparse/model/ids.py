@@ -29,7 +29,7 @@ _OLD_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 _TREE_KEY = re.compile("db/([0-9a-f]{8}-[0-9a-f]{8})/(?:d/([0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6})/)?")
 _ROTATED = str.maketrans("0123456789abcdef", "89abcdef01234567")
 _JOB_ID = re.compile("j-[0-9a-f]{12}-[0-9a-f]{12}-[0-9a-f]{16}")
-_CHUNK_NAME = re.compile("[0-9]+(?:_[0-9]+)*")
+_CHUNK_NAME = re.compile("-?[0-9]+(?:_-?[0-9]+)*")
 
 
 def new_root_id(clock: Clock) -> str:
@@ -183,7 +183,7 @@ def is_delta_key(key: str) -> bool:
 
 
 def chunk_of_key(key: str) -> tuple[int, ...] | None:
-    """Return the scaled coordinates in a chunk's key, None when the key is not a chunk's."""
+    """Return the scaled coordinates in a chunk's key, signed, None when the key is not a chunk's."""
     name = key.rpartition("/")[2]
     return tuple(map(int, name.split("_"))) if _CHUNK_NAME.fullmatch(name) else None
 

@@ -6,7 +6,8 @@ the client is told. `record["layout"]` always has the grid. `creationProperties.
 follows from what was asked, because HSDS 1.0 looks there; `record["askedLayout"]` then has what was asked.
 
 The grid of a striped dataset is stored inside a layout of the class `STRIPED`, without dims of its own: HSDS, which
-would not find the chunks, refuses a dataset with such a layout, and does not read it as unwritten.
+would not find the chunks, refuses a dataset with such a layout, and does not read it as unwritten. So is that of a
+signed dataset, in one of the class `SIGNED`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.model.dataspace import Shape, auto_chunk, dims_of, enlarge, is_extensible, max_dims_of
+from hsparse.model.dataspace import (
+    Shape,
+    auto_chunk,
+    dims_of,
+    enlarge,
+    is_extensible,
+    lower_of,
+    max_dims_of,
+)
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.file_backed import (
     CHUNKED_REF,
@@ -37,6 +46,7 @@ CONTIGUOUS = "H5D_CONTIGUOUS"
 COMPACT = "H5D_COMPACT"
 STRUCTURED = "H5D_STRUCT_CHUNK"
 STRIPED = "H5D_CHUNKED_STRIPED"
+SIGNED = "H5D_CHUNKED_SIGNED"
 SPARSE_DATA = "H5D_SPARSE_DATA"
 VL_DATA = "H5D_VL_DATA"
 VIRTUAL = "H5D_VIRTUAL"
@@ -58,13 +68,14 @@ class Layout:
     """A layout as asked, and the grid (empty for a null dataspace, which has no chunks).
 
     `follows` says that the grid follows from the request and the dataset's extent. `stripes` is their number, 1 for a
-    dataset without stripes.
+    dataset without stripes. `signed` says that the dataset has a lower bound.
     """
 
     asked: Json
     grid: Json
     follows: bool = False
     stripes: int = 1
+    signed: bool = False
 
     def fields(self, properties: Json) -> Json:
         """Return the record's `layout`, `creationProperties` and, where it differs, `askedLayout`."""
@@ -75,6 +86,13 @@ class Layout:
                 "layout": stored,
                 "creationProperties": {**properties, "layout": stored},
                 "askedLayout": asked,
+            }
+        if self.signed:
+            stored = {"class": SIGNED, "layout": self.grid}
+            return {
+                "layout": stored,
+                "creationProperties": {**properties, "layout": stored},
+                "askedLayout": self.asked,
             }
         if self.follows or self.asked == self.grid:
             return {"layout": self.grid, "creationProperties": {**properties, "layout": self.asked}}
@@ -95,7 +113,10 @@ def parse_layout(
     `filtered` says that there are filters.
     """
     layout = _unstriped(asked, shape, datatype, filtered, min_bytes, max_bytes)
-    return replace(layout, stripes=_parse_stripes(asked))
+    signed = bool(lower_of(shape))
+    if signed and (asked or {}).get("class", CHUNKED) not in (CHUNKED, STRUCTURED):
+        raise Unsupported(f"A dataset with a lower bound needs the layout {CHUNKED} or {STRUCTURED}.")
+    return replace(layout, stripes=_parse_stripes(asked), signed=signed)
 
 
 def _parse_stripes(asked: Any) -> int:
@@ -186,6 +207,11 @@ def class_elsewhere(record: Json) -> str:
     return kind if kind in ELSEWHERE else ""
 
 
+def is_signed(record: Json) -> bool:
+    """Say whether a record is that of a dataset with a lower bound."""
+    return bool(lower_of(record.get("shape") or {}))
+
+
 def has_statistics(record: Json) -> bool:
     """Say whether the dataset's chunks are stored with statistics, see `hsparse.format.chunk_spec`."""
     return record.get(STATISTICS) is True
@@ -204,8 +230,8 @@ def is_structured(record: Json) -> bool:
 
 
 def _grid(layout: Json | None) -> Json:
-    """Return a layout, of a striped dataset the one inside it; empty without one."""
-    return (layout["layout"] if layout and layout.get("class") == STRIPED else layout) or {}
+    """Return a layout, of a striped or signed dataset the one inside it; empty without one."""
+    return (layout["layout"] if layout and layout.get("class") in (STRIPED, SIGNED) else layout) or {}
 
 
 def _undivided(asked: Json | None, shape: Shape, filtered: bool) -> Layout:

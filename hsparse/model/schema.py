@@ -12,6 +12,7 @@ Times of creation that clients give to links and attributes, as h5pyd 1.0 does w
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
@@ -29,7 +30,9 @@ DELTAS = "deltas"
 """A read feature: a part of the record is in an object beside it; see `hsparse.dn.record_objects`."""
 VIRTUAL_DATA = "virtual"
 """A read feature: the elements are those of other datasets; the key of the record says if it `grows` with these."""
-READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS, VIRTUAL_DATA})
+SIGNED_PLACES = "signed"
+"""A read feature: the dataset has a lower bound, and chunks have signed coordinates; see `hsparse.model.dataspace`."""
+READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS, VIRTUAL_DATA, SIGNED_PLACES})
 VERSIONS = "versions"
 """A write feature of a whole store: domains have snapshots, for which a change first keeps what was there."""
 WRITE_FEATURES = frozenset({APPENDS, VERSIONS})
@@ -114,8 +117,13 @@ def _is_features(value: Any) -> bool:
 
 def schema_of(record: dict[str, Any]) -> Schema | None:
     """Return what a record that is written here needs, None if hsparse 0.1 could read and write it."""
-    reading = (*([STRIPES] * (stripes_of(record) > 1)), *([CHUNK_STATISTICS] * has_statistics(record)))
-    reading += (VIRTUAL_DATA,) if VIRTUAL_DATA in record else ()
+    needed = (
+        stripes_of(record) > 1,
+        has_statistics(record),
+        VIRTUAL_DATA in record,
+        "lower" in record.get("shape", ()),
+    )
+    reading = tuple(compress((STRIPES, CHUNK_STATISTICS, VIRTUAL_DATA, SIGNED_PLACES), needed))
     writing = (APPENDS,) if APPENDS in record else ()
     return Schema(read_features=reading, write_features=writing) if reading or writing else None
 

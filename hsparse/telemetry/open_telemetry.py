@@ -29,6 +29,7 @@ SCOPE = "hsparse"
 EXPECTED = frozenset(
     {
         ErrorKind.BAD_REQUEST,
+        ErrorKind.OUT_OF_RANGE,
         ErrorKind.UNAUTHENTICATED,
         ErrorKind.FORBIDDEN,
         ErrorKind.NOT_FOUND,

@@ -140,6 +140,9 @@ class EraseChunks(Message[None]):
 class TrimChunks(Message[None]):
     """Make elements outside `extent` undefined, or the fill value if dense, in the chunks at `scaled`.
 
+    Those before `first` in any dimension are outside, too: the lower bound of a signed dataset. The coordinates of
+    chunks below its base are negative.
+
     From then on the data node refuses a stale plan, as `Moved`: chunk operations planned for an older generation of
     the dataset than `spec.generation`. So it does after any chunk message of a newer generation. It answers when the
     operations that it had accepted are durable. Without chunks the message is a fence alone.
@@ -148,6 +151,7 @@ class TrimChunks(Message[None]):
     spec: ChunkSpec
     extent: tuple[int, ...]
     scaled: tuple[tuple[int, ...], ...]
+    first: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,6 +196,9 @@ class SetExtent:
     `expect` it is a `Conflict` if that is not the extent. `Moved` while the dataset is appended to. A shrink leaves
     `trim` in the record until `EndTrim`: elements outside must be erased before any dimension grows again (`Conflict`
     until then). A change with a `token` is made once, however often it is sent: the record remembers the last tokens.
+
+    Of a signed dataset: with `below` the dimension grows at its lower end; `lower` are new lower bounds, where without
+    `dims` the upper ones stay; with `expect_lower` it is a `Conflict` if these are not the lower bounds.
     """
 
     id: str
@@ -203,6 +206,9 @@ class SetExtent:
     extend_dim: int = -1
     expect: tuple[int, ...] | None = None
     token: str = ""
+    below: bool = False
+    lower: tuple[int, ...] = ()
+    expect_lower: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +233,9 @@ class BeginAppend:
 
     `keys` are those of the requests whose elements these are: key, first place in the slab, count. Once the part is
     visible they are remembered. `Moved` if one of them is that of another part, or of what was appended before.
+
+    With `below` it is the lower end of a signed dataset that is reserved. `lower` are its lower bounds as the slab
+    assumes them, that along `dim` excepted: `Moved` if they are others.
     """
 
     id: str
@@ -235,6 +244,8 @@ class BeginAppend:
     dim: int
     lease: float
     keys: tuple[tuple[str, int, int], ...] = ()
+    below: bool = False
+    lower: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ STATUS: dict[ErrorKind, int] = {
     ErrorKind.UNANSWERED: 503,
     ErrorKind.OUTDATED: 501,
     ErrorKind.OVER_QUOTA: 413,
+    ErrorKind.OUT_OF_RANGE: 400,
 }
 
 

@@ -211,8 +211,10 @@ class ChunkKind(Protocol[V]):
         """Return the change that makes the selected elements undefined; `BadRequest` for dense chunks."""
         ...
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[V, None]:
-        """Return the change that drops elements at or beyond `stop` in any dimension.
+    def trim(
+        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
+    ) -> ChunkChange[V, None]:
+        """Return the change that drops elements at or beyond `stop`, or before `start`, in any dimension.
 
         They become undefined, or the fill value in dense chunks.
         """
@@ -342,9 +344,11 @@ def erase(selection: Selection) -> Callable[[Chunk | None], tuple[Chunk | None, 
     return change
 
 
-def trim(dims: tuple[int, ...], stop: tuple[int, ...]) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
-    """Return the change that makes elements at or beyond `stop` in any dimension undefined."""
-    kept = Orthogonal.box(dims, (0,) * len(dims), tuple(map(min, stop, dims)))
+def trim(
+    dims: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...]
+) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
+    """Return the change that makes elements at or beyond `stop`, or before `start`, in any dimension undefined."""
+    kept = Orthogonal.box(dims, start or (0,) * len(dims), tuple(map(min, stop, dims)))
 
     def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
         if chunk is None:

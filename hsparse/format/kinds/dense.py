@@ -176,14 +176,15 @@ class Dense:
     def erase(self, selection: Selection) -> ChunkChange[Array, None]:
         raise not_sparse(self.spec)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[Array, None]:
+    def trim(
+        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
+    ) -> ChunkChange[Array, None]:
         def change(array: Array | None) -> tuple[Array | None, None]:
             if array is None:
                 return None, None
             fill = self._or_fill(None, scaled)
             changed = _draft(array, array.shape)
-            for dim, first in enumerate(stop):
-                outside = (slice(None),) * dim + (slice(first, None),)
+            for outside in outside_of(stop, start):
                 changed[outside] = fill[outside] if fill.ndim else fill
             return changed, None
 
@@ -244,6 +245,13 @@ def read_detached(array: Array, selection: Selection) -> Array:
     """
     found = read_array(array, selection)
     return found.copy() if found.nbytes * COPY_RATIO < array.nbytes else found
+
+
+def outside_of(stop: tuple[int, ...], start: tuple[int, ...]) -> list[tuple[slice, ...]]:
+    """Return the indices of what is at or beyond `stop`, or before `start`, in each dimension of a chunk."""
+    cuts = [(dim, slice(first, None)) for dim, first in enumerate(stop)]
+    cuts += [(dim, slice(None, first)) for dim, first in enumerate(start)]
+    return [(slice(None),) * dim + (cut,) for dim, cut in cuts]
 
 
 def not_sparse(spec: ChunkSpec) -> BadRequest:

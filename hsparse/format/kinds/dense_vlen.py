@@ -18,7 +18,7 @@ from hsparse.format.chunk_map import MASK
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
-from hsparse.format.kinds.dense import filled_beyond, not_sparse
+from hsparse.format.kinds.dense import filled_beyond, not_sparse, outside_of
 from hsparse.format.kinds.vlen_chunk import (
     ENCODED_COPIES,
     SECTIONS_COPIES,
@@ -147,13 +147,15 @@ class DenseVlen:
     def erase(self, selection: Selection) -> ChunkChange[VlenArray, None]:
         raise not_sparse(self.spec)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[VlenArray, None]:
+    def trim(
+        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
+    ) -> ChunkChange[VlenArray, None]:
         def change(array: VlenArray | None) -> tuple[VlenArray | None, None]:
             if array is None:
                 return None, None
             index = np.arange(array.size).reshape(array.shape)
-            for dim, first in enumerate(stop):
-                index[(slice(None),) * dim + (slice(first, None),)] = array.size
+            for outside in outside_of(stop, start):
+                index[outside] = array.size
             return _checked([array, self._fill], index), None
 
         return change

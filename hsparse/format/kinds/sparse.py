@@ -391,8 +391,10 @@ class Sparse:
     def erase(self, selection: Selection) -> ChunkChange[SparseChunk, None]:
         return erase(selection)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[SparseChunk, None]:
-        return trim(self.spec.dims, stop)
+    def trim(
+        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
+    ) -> ChunkChange[SparseChunk, None]:
+        return trim(self.spec.dims, stop, start)
 
     def nbytes(self, chunk: SparseChunk) -> int:
         return chunk.nbytes

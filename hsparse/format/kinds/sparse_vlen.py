@@ -155,8 +155,10 @@ class SparseVlen:
     def erase(self, selection: Selection) -> ChunkChange[SparseVlenChunk, None]:
         return erase(selection)
 
-    def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[SparseVlenChunk, None]:
-        return trim(self.spec.dims, stop)
+    def trim(
+        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
+    ) -> ChunkChange[SparseVlenChunk, None]:
+        return trim(self.spec.dims, stop, start)
 
     def nbytes(self, chunk: SparseVlenChunk) -> int:
         return chunk.nbytes

@@ -19,6 +19,7 @@ from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import check_extent
 from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
+from hsparse.format.selections.signed_extent import SignedExtent
 from hsparse.model.short_text import short_repr
 
 NUMBER = r"[0-9]{1,19}"
@@ -41,8 +42,7 @@ def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = 
     for its own dimension instead. `BadRequest` names the item that is malformed, negative or beyond the extent;
     `TooLarge` when the points of paired lists with slices take more than `MAX_PAIRED_BYTES` bytes.
     """
-    extent = check_extent(extent)
-    axes = parse_axes(text, extent)
+    axes, extent = parse_axes(text, extent), check_extent(extent)
     lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, Span)]
     if orthogonal or len(lists) < 2:
         return Orthogonal.trusted(extent, tuple(axes))
@@ -53,7 +53,7 @@ def parse_axes(text: str | None, extent: Sequence[int]) -> list[Axis]:
     """Return the item for each dimension of a `select` string, a list as an array; see `parse_select`."""
     body = re.sub(r"\s+", "", text or "")
     if body in ("", "[...]", "..."):
-        return [Span(0, 1, 1, length) for length in extent]
+        return [_axis(":", dim, extent) for dim in range(len(extent))]
     if len(body) < 2 or body[0] != "[" or body[-1] != "]":
         raise BadRequest(f"The selection {short_repr(body)} must be enclosed in brackets, as in [0:10,5].")
     pieces = _pieces(body[1:-1])
@@ -63,7 +63,7 @@ def parse_axes(text: str | None, extent: Sequence[int]) -> list[Axis]:
         raise BadRequest(
             f"The selection {short_repr(body)} has {len(pieces)} dimensions, the dataset {len(extent)}."
         )
-    return [_axis(piece, dim, extent[dim]) for dim, piece in enumerate(pieces)]
+    return [_axis(piece, dim, extent) for dim, piece in enumerate(pieces)]
 
 
 def _pieces(body: str) -> list[str]:
@@ -86,15 +86,16 @@ def _pieces(body: str) -> list[str]:
         place = end + 1
 
 
-def _axis(piece: str, dim: int, length: int) -> Axis:
+def _axis(piece: str, dim: int, extent: Sequence[int]) -> Axis:
+    if isinstance(extent, SignedExtent):
+        return ax.translate(_axis(extent.unsigned(piece, dim), dim, extent.lengths), extent.first[dim])
+    length = extent[dim]
     if INDEX.fullmatch(piece):
         if int(piece) >= length:
             raise _refused(piece, dim, f"is not below the extent {length}.")
         return Span(int(piece))
     if match := SLICE.fullmatch(piece):
-        start = int(match[1] or 0)
-        stop = int(match[2]) if match[2] else length
-        step = int(match[3] or 1)
+        start, stop, step = int(match[1] or 0), int(match[2] or length), int(match[3] or 1)
         if step < 1:
             raise _refused(piece, dim, f"has step {step}; it must be at least 1.")
         if stop > length:
@@ -190,7 +191,7 @@ def listed_bytes(pieces: Sequence[str], listed: int, extent: Sequence[int]) -> i
     if len(pieces) - len(others) < 2 or len(pieces) != len(extent):
         return 0
     try:
-        sizes = [_axis(re.sub(r"\s+", "", piece), dim, extent[dim]).size for dim, piece in others]
+        sizes = [_axis(re.sub(r"\s+", "", piece), dim, extent).size for dim, piece in others]
     except BadRequest:
         return 0
     return check_paired([listed, *sizes], len(extent))
@@ -264,6 +265,8 @@ def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:
 
     `select_type` is read as `class`, and `selection` as `coordinates`: the keys of region references.
     """
+    if isinstance(extent, SignedExtent):
+        return extent.inside(parse_selection_json(extent.unsigned_json(value), extent.lengths))
     extent = check_extent(extent)
     if not isinstance(value, dict):
         raise BadRequest("A selection must be a JSON object with a class.")
@@ -285,6 +288,13 @@ def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:
         f"The selection's class is {short_repr(kind)}; it must be H5S_SEL_ALL, H5S_SEL_NONE, H5S_SEL_POINTS "
         "or H5S_SEL_HYPERSLABS."
     )
+
+
+def places_json(selection: Selection, extent: tuple[int, ...], *, arrays: bool = False) -> dict[str, Any]:
+    """Return a selection in an extent as HDF5/JSON, as the request counts it."""
+    if isinstance(extent, SignedExtent):
+        return extent.signed_json(selection_json(extent.outside(selection), arrays=arrays))
+    return selection_json(selection, arrays=arrays)
 
 
 def _numbers(value: Any, tail: tuple[int, ...], what: str) -> NDArray[np.uint64]:

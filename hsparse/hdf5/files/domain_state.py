@@ -14,7 +14,7 @@ from hashlib import blake2b
 from urllib.parse import quote, urlencode
 
 from hsparse.compute import gather_each
-from hsparse.errors import MISSING_KINDS, Forbidden, Moved, TooLarge
+from hsparse.errors import MISSING_KINDS, Forbidden, Moved, TooLarge, Unsupported
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.hdf5.files.file_backed_pieces import file_backed_chunks
 from hsparse.hdf5.format.plan.file_plan import FileForm
@@ -22,6 +22,7 @@ from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
 from hsparse.model.acl import Right
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
+from hsparse.model.layout import is_signed
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
@@ -123,6 +124,10 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
     datasets = []
     for id, record in records.items():
         if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
+            if is_signed(record):
+                raise Unsupported(
+                    f"{id} has a lower bound, and no file is made of such datasets: read its values."
+                )
             datasets.append(Dataset.of(record))
 
     def take(count: int) -> None:

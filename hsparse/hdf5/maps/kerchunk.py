@@ -26,6 +26,7 @@ from hsparse.hdf5.format.messages.file_type import file_type, is_written_as_stor
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
 from hsparse.model.attribute import DIMENSION_NAMES, DIMENSION_ONLY, attribute_value_json
 from hsparse.model.file_backed import is_file_backed
+from hsparse.model.layout import is_signed
 from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.dataset import Dataset
@@ -282,6 +283,8 @@ def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
 
     `transcoded`: the references are to chunks that are converted for the file of the domain, to dense ones.
     """
+    if is_signed(dataset.record):
+        raise Unsupported(f"{dataset.id} has a lower bound, which {reader} has not: read the map in JSON.")
     if dataset.spec.sparse and not transcoded:
         raise Unsupported(
             f"{dataset.id} is sparse, which {reader} is not: read the map in JSON, or take that of the stock file "

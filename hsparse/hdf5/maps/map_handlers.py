@@ -242,7 +242,7 @@ def _opening(request: Request, file: FileAddresses | None) -> OpenDataset:
     rights = request.file_rights()
 
     def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
-        dataset = Dataset.of(record, rights)
+        dataset = Dataset.of(record, rights).seen_by(request.arg("places"))
         return dataset, _chunks(request, dataset, file)
 
     return open_dataset

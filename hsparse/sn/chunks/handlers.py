@@ -15,15 +15,16 @@ import numpy as np
 from aiohttp import hdrs, web
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, NotFound, TooLarge
+from hsparse.errors import BadRequest, NotFound, OutOfRange, TooLarge
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED
 from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.selections.select_syntax import selection_json
+from hsparse.format.selections.select_syntax import places_json
 from hsparse.format.selections.selection_encoding import merge, row_runs
+from hsparse.format.selections.signed_extent import SignedExtent, first_of
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import (
@@ -36,6 +37,7 @@ from hsparse.sn.records.stored_chunks import (
     StoredChunks,
     chunk_place,
     parse_chunk_name,
+    stored_name,
 )
 from hsparse.sn.request import Request, respond
 from hsparse.sn.values.chunk_fanout import table_reader
@@ -66,6 +68,7 @@ def listed_chunks(request: Request, dataset: Dataset) -> StoredChunks:
 def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileChunks:
     """Return the stored chunks of a dataset without URLs."""
     owners, bucket = request.service.owners, request.service.settings.bucket
+    dataset.require_places()
     if dataset.elsewhere:
         return other_data(dataset.elsewhere).chunks(owners, dataset, bucket, table_reader(owners))
     return ChunkObjectInfo(owners, dataset, bucket)
@@ -106,7 +109,7 @@ async def get_chunks(request: Request) -> web.StreamResponse:
         rows, following = await chunks.page(ChunkQuery(selection, order, after, 0, limit))
         found: Json = {"dims": list(chunks.grid.chunk), "chunks": rows}
         if following:
-            found["marker"] = chunk_name(following)
+            found["marker"] = stored_name(following, dataset)
         return respond(found)
 
     return await until_current(request, read)
@@ -119,9 +122,8 @@ async def get_chunk(request: Request) -> web.StreamResponse:
         chunks = listed_chunks(request, dataset)
         scaled = requested_chunk(request, dataset, chunks.grid)
         found = await chunks.find(scaled)
-        return respond(
-            chunk_place(chunks.grid, scaled) | {"size": 0, "address": None} if found is None else found
-        )
+        place = chunk_place(chunks.grid, scaled, dataset.spec.base)
+        return respond(place | {"size": 0, "address": None} if found is None else found)
 
     return await until_current(request, read)
 
@@ -132,9 +134,11 @@ async def get_chunk_selection(request: Request) -> web.StreamResponse:
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = listed_chunks(request, dataset)
         selection = covered_selection(chunks.grid, await chunks.scaled())
+        if isinstance(dataset.extent, SignedExtent):
+            selection = selection.clip(dataset.extent.first, dataset.extent)
         if isinstance(selection, Boxes):
             check_json(request, selection.starts.nbytes + selection.stops.nbytes)
-        return respond({"selection": selection_json(selection)})
+        return respond({"selection": places_json(selection, dataset.extent)})
 
     return await until_current(request, read)
 
@@ -153,8 +157,12 @@ def requested_chunk(request: Request, dataset: Dataset, grid: Grid) -> Scaled:
     """Return the scaled coordinates in the request's path; `BadRequest` if no chunk can be there."""
     scaled = parse_chunk_name(request.params["chunk"], dataset)
     if not grid.holds(scaled):
+        name, base = request.params["chunk"], dataset.spec.base
+        if base:
+            last = [first + count - 1 for first, count in zip(base, grid.counts, strict=True)]
+            raise OutOfRange(f"There is no chunk {name}: they are {chunk_name(base)} to {chunk_name(last)}.")
         raise BadRequest(
-            f"There is no chunk {chunk_name(scaled)}: the extent {list(grid.extent)} has {list(grid.counts)} chunks."
+            f"There is no chunk {name}: the extent {list(grid.extent)} has {list(grid.counts)} chunks."
         )
     return scaled
 
@@ -217,6 +225,10 @@ async def put_chunk_value(request: Request) -> web.StreamResponse:
     async def write(dataset: Dataset) -> None:
         dataset.require_writable()
         scaled = requested_chunk(request, dataset, dataset.grid)
+        if any(map(int.__lt__, dataset.grid.origin(scaled), first_of(dataset.extent))):
+            raise BadRequest(
+                f"The chunk {request.params['chunk']} has places below the lower bound: write its values."
+            )
         sections = _sections(dataset, masks, sizes, unfiltered, len(data))
         message = WriteDirect(dataset.spec, dataset.extent, scaled, np.frombuffer(data, np.uint8), sections)
         await request.service.owners.ask_owner(dataset.spec.key(scaled), message)
@@ -243,7 +255,7 @@ async def _answer_piece(
 
 def _absent(dataset: Dataset, scaled: tuple[int, ...]) -> NotFound:
     return NotFound(
-        f"The chunk {chunk_name(scaled)} of {dataset.id} is not stored: nothing was written there."
+        f"The chunk {stored_name(scaled, dataset)} of {dataset.id} is not stored: nothing was written there."
     )
 
 

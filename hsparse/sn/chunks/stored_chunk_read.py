@@ -150,6 +150,7 @@ async def _read(
 
 REPORTED_KINDS = (
     ErrorKind.BAD_REQUEST,
+    ErrorKind.OUT_OF_RANGE,
     ErrorKind.FORBIDDEN,
     ErrorKind.NOT_FOUND,
     ErrorKind.GONE,

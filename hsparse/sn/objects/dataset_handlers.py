@@ -14,17 +14,20 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.errors import BadRequest, Busy, Conflict, Moved
+from hsparse.errors import BadRequest, Busy, Conflict, Moved, Unsupported
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec, statistic_columns
 from hsparse.format.filters.filters_json import filters_to_json
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.model.dataset_state import extents_of_change, is_trimmed, keyed_token
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.model.dataset_state import extents_of_change, is_trimmed, keyed_token, lowers_of_change
 from hsparse.model.dataspace import (
     Shape,
     dims_of,
     is_extensible,
+    lower_of,
     max_dims_of,
+    parse_bounds,
     parse_extent,
+    parse_lower,
     parse_shape,
     shape_json,
 )
@@ -48,6 +51,7 @@ from hsparse.sn.objects.create import post_objects
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.request import OBJECT_BYTES, Request, respond
 from hsparse.sn.service import Service
+from hsparse.sn.values.append import parse_side
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.file_data import file_data, other_data
 from hsparse.wire.message import Record
@@ -134,7 +138,7 @@ async def _fill_dataset(
     request: Request, record: Record, body: Record
 ) -> Callable[[], Awaitable[None]] | None:
     datatype = await read_type(request, body)
-    shape = parse_shape(body)
+    shape = parse_bounds(body, parse_shape(body))
     properties = record["creationProperties"]
     filters = properties.get("filters") or []
     if not isinstance(filters, list):
@@ -162,6 +166,8 @@ async def _fill_dataset(
     if layout.grid:
         spec = chunk_spec(record)  # raises for unknown filters and initializers
         record |= {STATISTICS: True} if _wants_statistics(spec, properties) and not elsewhere else {}
+        if spec.arange and lower_of(shape):
+            raise Unsupported("A dataset with an initializer counts from 0: leave out lower and minlower.")
     if elsewhere:
         await other_data(elsewhere).check(request, record)
     array = await _initial_values(request, body, shape, datatype, locator)
@@ -174,8 +180,9 @@ async def _fill_dataset(
     dataset = Dataset.of(record)
 
     async def write() -> None:
-        values = dataset.arrays.stored(array, dataset.extent)
-        await ChunkFanout(request.service.owners, dataset).write(Orthogonal.all(dataset.extent), values)
+        selection = parse_select(None, dataset.extent)
+        values = dataset.arrays.stored(array, selection.shape)
+        await ChunkFanout(request.service.owners, dataset).write(selection, values)
 
     return write if array.size else None
 
@@ -237,29 +244,41 @@ async def put_shape(request: Request) -> web.StreamResponse:
         change = replace(_extent_change(record, body), token=token)
         if _grows(record, change):
             await request.make_room(OBJECT_BYTES)
-        extents = extents_of_change(await _set_extent(request.service.owners, record, change), token)
+        record = await _set_extent(request.service.owners, record, change)
+        extents = extents_of_change(record, token)
+    lowers = lowers_of_change(record, token)
     if extents is not None and key:
-        _require_same(body, *extents)
-    selection = growth_selection(*extents) if extents else None
+        _require_same(body, *extents, *lowers)
+    in_places = request.arg("places") == "signed"
+    selection = growth_selection(*extents, *lowers, in_places=in_places) if extents else None
     return respond({"selection": selection} if selection else {}, status=201)
 
 
 def _grows(record: Record, change: SetExtent) -> bool:
     """Say whether a change of an extent makes a dimension longer."""
-    if change.extend_dim >= 0:
+    shape = record["shape"]
+    if change.extend_dim >= 0 or any(map(int.__lt__, change.lower, lower_of(shape))):
         return True
-    return any(new > old for new, old in zip(change.dims, record["shape"]["dims"], strict=True))
+    return any(map(int.__gt__, change.dims, shape["dims"]))
 
 
-def _require_same(body: Record, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-    """Raise `BadRequest` unless the change of an extent is what a body asks for."""
+def _require_same(
+    body: Record,
+    before: tuple[int, ...],
+    after: tuple[int, ...],
+    old: tuple[int, ...] = (),
+    lower: tuple[int, ...] = (),
+) -> None:
+    """Raise `BadRequest` unless the change of an extent, and of lower bounds, is what a body asks for."""
     if "extend" in body:
-        dim = body.get("extend_dim", 0)
+        dim = body.get("extend_dim", body.get("dim", 0))
         same = [new - old for old, new in zip(before, after, strict=True)] == [
             body["extend"] if place == dim else 0 for place in range(len(before))
         ]
+        same &= (old != lower) == (body.get("side") == "lower")
     else:
-        same = parse_extent(body.get("shape")) == after
+        same = "shape" not in body or parse_extent(body["shape"]) == after
+        same &= lower == (parse_lower(body["lower"], len(lower)) if "lower" in body else old)
     if not same:
         raise BadRequest(
             f"The Idempotency-Key was used to change the extent from {list(before)} to {list(after)}: give each "
@@ -280,18 +299,32 @@ async def _set_extent(owners: Owners, record: Record, change: SetExtent) -> Reco
     raise Busy(f"{change.id} is appended to all the time; try again.")
 
 
-def growth_selection(before: tuple[int, ...], after: tuple[int, ...]) -> str | None:
-    """Return the selection of the new elements if exactly one dimension grew and none shrank, else None."""
-    changed = [dim for dim, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-    if len(changed) != 1 or after[changed[0]] < before[changed[0]]:
+def growth_selection(
+    before: tuple[int, ...],
+    after: tuple[int, ...],
+    old: tuple[int, ...] = (),
+    lower: tuple[int, ...] = (),
+    *,
+    in_places: bool = False,
+) -> str | None:
+    """Return the selection of the new elements if exactly one dimension grew at one end, and none shrank, else None."""
+    changed = [dim for dim, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]
+    moved = [dim for dim, (was, now) in enumerate(zip(old, lower, strict=True)) if was != now]
+    if len(changed) != 1 or after[changed[0]] < before[changed[0]] or moved not in ([], changed):
         return None
+    (dim,) = changed
+    count = after[dim] - before[dim]
+    if moved and old[dim] - lower[dim] != count:
+        return None
+    first = 0 if moved else before[dim]
+    first += lower[dim] if lower and in_places else 0
     axes = [":"] * len(after)
-    axes[changed[0]] = f"{before[changed[0]]}:{after[changed[0]]}"
+    axes[dim] = f"{first}:{first + count}"
     return f"[{','.join(axes)}]"
 
 
 def _extent_change(record: Record, body: Record) -> SetExtent:
-    """Return the change in a body: `shape`, or `extend` and `extend_dim`, and `expect`; check rank and limits."""
+    """Return the change in a body: `shape`, `lower`, or `extend` and `extend_dim`; check rank and limits."""
     shape, id, elsewhere = record["shape"], record["id"], class_elsewhere(record)
     if elsewhere == VIRTUAL:
         raise BadRequest(
@@ -299,12 +332,19 @@ def _extent_change(record: Record, body: Record) -> SetExtent:
         )
     if not is_extensible(shape):
         raise BadRequest(f"{id} is not extensible: it was created without maxdims.")
-    if ("shape" in body) == ("extend" in body):
-        raise BadRequest("The body must have either shape or extend.")
+    if ("shape" in body or "lower" in body) == ("extend" in body):
+        raise BadRequest(
+            "The body must have either shape or extend, or lower if the dataset has a lower bound."
+        )
     limits = max_dims_of(shape)
     expect = parse_extent(body["expect"]) if "expect" in body else None
+    lower, known = (
+        parse_lower(body[key], len(limits), key) if key in body else () for key in ("lower", "expect_lower")
+    )
     if "extend" in body:
-        return _extension(id, body, len(limits), expect)
+        return replace(_extension(id, body, len(limits), expect), expect_lower=known)
+    if "shape" not in body:
+        return SetExtent(id, (), expect=expect, lower=lower, expect_lower=known)
     dims = parse_extent(body["shape"])
     if len(dims) != len(limits):
         raise BadRequest(f"{id} has {len(limits)} dimensions, not {len(dims)}.")
@@ -313,16 +353,17 @@ def _extent_change(record: Record, body: Record) -> SetExtent:
             raise Conflict(f"Dimension {dim} of {id} can have at most {limit} elements, not {extent}.")
     if elsewhere and any(new < old for new, old in zip(dims, shape["dims"], strict=True)):
         raise BadRequest(f"{id} cannot shrink: its data stays in a file, from which nothing is erased.")
-    return SetExtent(id, dims, expect=expect)
+    return SetExtent(id, dims, expect=expect, lower=lower, expect_lower=known)
 
 
 def _extension(id: str, body: Record, rank: int, expect: tuple[int, ...] | None) -> SetExtent:
-    by, dim = body["extend"], body.get("extend_dim", 0)
+    by: Any = body["extend"]
+    dim: Any = body.get("extend_dim", body.get("dim", 0))
     if not _is_int(by) or by <= 0:
         raise BadRequest(f"extend must be a positive integer, not {short_repr(by)}.")
     if not _is_int(dim) or not 0 <= dim < rank:
         raise BadRequest(f"extend_dim must be a dimension of {id}, 0 to {rank - 1}, not {short_repr(dim)}.")
-    return SetExtent(id, (by,), dim, expect)
+    return SetExtent(id, (by,), dim, expect, below=parse_side(body.get("side"), "side"))
 
 
 def _is_int(value: Any) -> bool:

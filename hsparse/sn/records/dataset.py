@@ -17,9 +17,11 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.kinds.dense import not_sparse
 from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.signed_extent import SignedExtent, first_of
 from hsparse.format.value_arrays import FixedArrays, VlenArrays
 from hsparse.model.dataset_state import is_trimmed
-from hsparse.model.ids import chunk_of_key, chunk_prefix
+from hsparse.model.dataspace import lower_of
+from hsparse.model.ids import chunk_prefix
 from hsparse.model.layout import VIRTUAL, class_elsewhere
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.request import FileRights, Request
@@ -41,7 +43,7 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset with a simple or scalar dataspace: `extent` is `()` for a scalar one."""
+    """A dataset with a simple or scalar dataspace: `extent` is `()` for a scalar one, and may be a `SignedExtent`."""
 
     id: str
     record: Record
@@ -76,6 +78,8 @@ class Dataset:
             raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
         spec = chunk_spec(record)
         extent = tuple(shape.get("dims") or ())
+        if lower := lower_of(shape):
+            extent = SignedExtent.of(extent, lower, tuple(map(int.__mod__, lower, spec.dims)))
         grid = Grid(extent, spec.dims)
         return cls(
             record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec), class_elsewhere(record)
@@ -87,6 +91,47 @@ class Dataset:
         recorded = self.grown_from or self.extent
         grown_from = () if extent == recorded else recorded
         return replace(self, extent=extent, grid=Grid(extent, self.spec.dims), grown_from=grown_from)
+
+    def seen_by(self, places: str | None) -> Dataset:
+        """Return the dataset as a request counts it whose parameter `places` this is: from 0, or in signed places."""
+        if places not in (None, "signed"):
+            raise BadRequest(f"places must be signed, not {places[:40]!r}.")
+        if not isinstance(self.extent, SignedExtent) or places is None:
+            return self
+        return replace(self, extent=self.extent.for_request(in_places=True))
+
+    def slab(self, dim: int, count: int) -> Dataset:
+        """Return the dataset as if it had only `count` elements along a dimension, from 0 on, as what is appended."""
+        extent = self.extent
+        if not isinstance(extent, SignedExtent):
+            return self.with_length(dim, count)
+        lengths, lower = (
+            [value if axis == dim else old for axis, old in enumerate(values)]
+            for values, value in ((extent.lengths, count), (extent.lower, 0))
+        )
+        new = SignedExtent.of(lengths, lower, (0,) * len(extent), in_places=extent.in_places)
+        return replace(self, extent=new, grid=Grid(new, self.spec.dims))
+
+    def reaching(self, dim: int, start: int, stop: int) -> Dataset:
+        """Return the dataset as if it also had the places from `start` to `stop` along a dimension."""
+        if not isinstance(self.extent, SignedExtent):
+            return self.with_length(dim, stop)
+        shape = self.record["shape"]
+        dims, lower = list(shape["dims"]), list(shape["lower"])
+        upper = max(stop, lower[dim] + dims[dim])
+        lower[dim] = min(start, lower[dim])
+        dims[dim] = upper - lower[dim]
+        grown = Dataset._parsed(self.record | {"shape": {**shape, "dims": dims, "lower": lower}})
+        is_above = grown.spec.base == self.spec.base
+        return replace(grown, grown_from=tuple(self.extent)) if is_above else grown
+
+    def require_places(self) -> None:
+        """Raise `BadRequest` if the dataset has a lower bound and the request counts from 0: chunks do not."""
+        if isinstance(self.extent, SignedExtent) and not self.extent.in_places:
+            raise BadRequest(
+                f"{self.id} has the lower bound {list(self.extent.lower)}, with which chunks do not begin at multiples "
+                "of their dimensions: ask with places=signed."
+            )
 
     @property
     def fill(self) -> Any:
@@ -133,20 +178,22 @@ def _put(table: dict[str, T], id: str, item: T) -> None:
 
 async def load_dataset(request: Request) -> Dataset:
     """Load the dataset that the request's path names, in the request's domain."""
-    return Dataset.of(await request.record("datasets"), request.file_rights())
+    dataset = Dataset.of(await request.record("datasets"), request.file_rights())
+    return dataset.seen_by(request.arg("places")) if dataset.spec.base else dataset
 
 
 async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Dataset]:
     """Load the datasets of these ids, all in the request's domain."""
     for id in ids:
         request.domain.member(id, "datasets")
-    rights = request.file_rights()
+    rights, places = request.file_rights(), request.arg("places")
     found: dict[str, Dataset] = {}
     async with aclosing(request.service.owners.read_parts(ids)) as parts:
         async for first, outcomes in parts:
             named = zip(ids[first:], outcomes, strict=False)
             async for id, one in with_pauses(named, AT_ONCE):
-                found[id] = Dataset.of(await request.current(one.unwrap()), rights)
+                dataset = Dataset.of(await request.current(one.unwrap()), rights)
+                found[id] = dataset.seen_by(places)
     return found
 
 
@@ -163,8 +210,13 @@ async def until_current(request: Request, work: Callable[[Dataset], Awaitable[T]
 async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:
     """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order.
 
-    `TooLarge` if there are more than `most`.
+    Those below the first chunk of a signed dataset are not among them. `TooLarge` if there are more than `most`.
     """
+    found = [scaled for scaled in await _stored(owners, dataset, most) if min(scaled, default=0) >= 0]
+    return np.array(found, np.uint64).reshape(len(found), len(dataset.extent))
+
+
+async def _stored(owners: Owners, dataset: Dataset, most: int | None = None) -> list[tuple[int, ...]]:
     found: list[tuple[int, ...]] = []
     marker = ""
     rank = len(dataset.extent)
@@ -172,13 +224,13 @@ async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None)
         message = ListKeys(chunk_prefix(dataset.id), start_after=marker, limit=KEYS_AT_ONCE)
         listing = await owners.ask_any(message)
         for key in listing.keys:
-            scaled = chunk_of_key(key)
+            scaled = dataset.spec.scaled_of(key)
             if scaled is not None and len(scaled) == max(rank, 1):
                 found.append(scaled[:rank])
         if most is not None and len(found) > most:
             raise TooLarge(f"{dataset.id} has more than {most} stored chunks; ask for pages of them.")
         if not listing.more:
-            return np.array(found, np.uint64).reshape(len(found), rank)
+            return found
         marker = listing.keys[-1]
 
 
@@ -204,16 +256,19 @@ async def change_extent(owners: Owners, change: SetExtent | AbandonAppends) -> R
 
 async def _trim(owners: Owners, dataset: Dataset) -> None:
     spec, extent = dataset.spec, dataset.extent
+    first = first_of(extent)
     await owners.ask_all(TrimChunks(spec, extent, ()))
-    existing = await list_chunks(owners, dataset)
     outside = [
-        tuple(scaled)
-        for scaled in existing.tolist()
-        if any((i + 1) * dim > length for i, dim, length in zip(scaled, spec.dims, extent, strict=True))
+        scaled
+        for scaled in await _stored(owners, dataset)
+        if any(
+            i * dim < begin or (i + 1) * dim > length
+            for i, dim, begin, length in zip(scaled, spec.dims, first, extent, strict=True)
+        )
     ]
     await owners.scatter(
         outside,
         spec.key,
-        lambda some: TrimChunks(spec, extent, tuple(outside[i] for i in some)),
+        lambda some: TrimChunks(spec, extent, tuple(outside[i] for i in some), first),
     )
     await owners.apply(EndTrim(dataset.id, spec.generation))

@@ -21,8 +21,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, StoreFailed, Unsupported
+from hsparse.errors import BadRequest, OutOfRange, StoreFailed, Unsupported
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED, ChunkRows
+from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
@@ -204,11 +205,12 @@ class ChunkObjectInfo:
 
     def _rows_json(self, rows: ChunkRows) -> list[Json]:
         spec = self._dataset.spec
-        offsets = rows.scaled * np.array(self.grid.chunk, np.uint64)
-        columns = (rows.scaled.tolist(), offsets.tolist(), rows.size.tolist(), rows.etags)
+        shown = rows.scaled.astype(np.int64) + np.array(spec.base, np.int64) if spec.base else rows.scaled
+        offsets = shown * np.array(self.grid.chunk, shown.dtype)
+        columns = (rows.scaled.tolist(), shown.tolist(), offsets.tolist(), rows.size.tolist(), rows.etags)
         found: list[Json] = [
             {
-                "scaled": scaled,
+                "scaled": named,
                 "offset": offset,
                 "bucket": self._bucket,
                 "key": spec.key(scaled),
@@ -217,7 +219,7 @@ class ChunkObjectInfo:
                 **({} if spec.sparse else {"filter_mask": 0}),
                 "etag": etag,
             }
-            for scaled, offset, size, etag in zip(*columns, strict=True)
+            for scaled, named, offset, size, etag in zip(*columns, strict=True)
         ]
         if spec.sparse:
             for item, table, defined in zip(
@@ -229,23 +231,43 @@ class ChunkObjectInfo:
         return found
 
 
-def chunk_place(grid: Grid, scaled: Sequence[int]) -> Json:
-    """Return the place of a chunk in the dataset: scaled coordinates, and the coordinates of its first element."""
-    return {"scaled": list(scaled), "offset": list(grid.origin(scaled))}
+def chunk_place(grid: Grid, scaled: Sequence[int], base: Sequence[int] = ()) -> Json:
+    """Return the place of a chunk in the dataset: scaled coordinates, and the coordinates of its first element.
+
+    `base` is that of a signed dataset, whose coordinates are signed then.
+    """
+    shown = list(map(int.__add__, scaled, base)) if base else list(scaled)
+    return {"scaled": shown, "offset": list(grid.origin(shown))}
+
+
+def stored_name(scaled: Sequence[int], dataset: Dataset) -> str:
+    """Return the name of a chunk as its key and requests have it."""
+    return chunk_name(chunk_place(dataset.grid, scaled, dataset.spec.base)["scaled"])
 
 
 def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
-    """Return the scaled coordinates in `<i>_<j>_<k>` (`0` for a scalar dataset); `BadRequest` otherwise."""
-    parts = name.split("_")
+    """Return the scaled coordinates in `<i>_<j>_<k>` (`0` for a scalar dataset); `BadRequest` otherwise.
+
+    Of a signed dataset they are signed there, and counted from its first chunk here.
+    """
+    dataset.require_places()
+    parts, base = name.split("_"), dataset.spec.base
     rank = len(dataset.extent)
+    digits = [part.removeprefix("-") if base else part for part in parts]
     if len(parts) != max(rank, 1) or not all(
-        part.isascii() and part.isdigit() and len(part) <= 19 for part in parts
+        part.isascii() and part.isdigit() and len(part) <= 19 for part in digits
     ):
         example = "_".join("0" * max(rank, 1))
         raise BadRequest(
             f"{name[:80]!r} names no chunk of {dataset.id}: {max(rank, 1)} scaled coordinates, as {example}, do."
         )
     found = tuple(map(int, parts))
+    if base:
+        found = tuple(map(int.__sub__, found, base))
+        if min(found) < 0:
+            raise OutOfRange(
+                f"There is no chunk {name} of {dataset.id}: its first chunk is {chunk_name(base)}."
+            )
     if any(number >= 2**63 for number in found) or (not rank and found != (0,)):
         raise BadRequest(f"There is no chunk {name} of {dataset.id}: it is beyond any extent.")
     return found[:rank]

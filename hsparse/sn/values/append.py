@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Busy, Conflict, HsparseError, Moved, TooLarge
 from hsparse.format.selections.points import Orthogonal, Points, Selection
+from hsparse.format.selections.signed_extent import SignedExtent, corner_of, first_of
 from hsparse.model.dataset_state import (
     appended_before,
     appended_parts,
@@ -32,6 +33,7 @@ from hsparse.model.dataset_state import (
     part_starts,
     part_with_key,
 )
+from hsparse.model.dataspace import lower_of
 from hsparse.model.json_values import Values
 from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray, join_elements
@@ -58,6 +60,9 @@ MOST_APPENDS, MOST_BYTES = 256, 16 * 1024 * 1024
 LARGE = 1024 * 1024
 """Bytes from which on an append shares nothing and waits for none: it takes as long as its bytes."""
 
+LOWER, UPPER = "lower", "upper"
+"""The ends of a dimension."""
+
 Load = Callable[[], Awaitable[Dataset]]
 Prepare = Callable[[Dataset], AbstractAsyncContextManager[tuple[Selection, Values]]]
 Write = Callable[[Dataset, Selection, Values], Awaitable[None]]
@@ -65,10 +70,11 @@ Write = Callable[[Dataset, Selection, Values], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Grow dimension `dim` by `count` elements, and write there."""
+    """Grow dimension `dim` by `count` elements, and write there: at the upper end or, with `below`, the lower one."""
 
     count: int
     dim: int
+    below: bool = False
 
     def slab(self, dataset: Dataset) -> Dataset:
         """Return the dataset as if it had only the new elements, in which the request's selection is resolved.
@@ -78,31 +84,46 @@ class Append:
         dataset.require_writable()
         if self.dim >= len(dataset.extent):
             raise BadRequest(f"append_dim is {self.dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
-        return dataset.with_length(self.dim, self.count)
+        if self.below and not isinstance(dataset.extent, SignedExtent):
+            raise BadRequest(f"{dataset.id} has no lower bound, below which something could be appended.")
+        return dataset.slab(self.dim, self.count)
 
     def select(self, dataset: Dataset, start: int) -> str:
-        """Return the select string of the new elements, the first of which is at `start`."""
+        """Return the select string of the new elements, the first of which is at the place `start`.
+
+        Counted from 0, it is that of the dataset as it was, and grown by this.
+        """
+        if isinstance(dataset.extent, SignedExtent) and not dataset.extent.in_places:
+            start = max(0, start - dataset.record["shape"]["lower"][self.dim])
         axes = [":"] * len(dataset.extent)
         axes[self.dim] = f"{start}:{start + self.count}"
         return f"[{','.join(axes)}]"
 
-    def require_same(self, dataset: Dataset, dim: int, count: int) -> None:
+    def require_same(self, dataset: Dataset, dim: int, count: int, side: str) -> None:
         """Raise `BadRequest` unless this is the append that a key was used for."""
-        if (dim, count) != (self.dim, self.count):
+        if (dim, count, side == LOWER) != (self.dim, self.count, self.below):
             raise BadRequest(
                 f"The Idempotency-Key was used to append {count} elements to dimension {dim} of {dataset.id}: give "
                 "each request a key of its own."
             )
 
 
-def parse_append(count: Any, dim: Any) -> Append | None:
-    """Return the append of a request, None without one; `BadRequest` unless both are non-negative integers."""
+def parse_append(count: Any, dim: Any, side: Any = None) -> Append | None:
+    """Return the append of a request, None without one; `BadRequest` unless count and dim are non-negative integers."""
     if count is None or count is False:
         return None
+    below = parse_side(side, "append_side")
     for name, value in (("append", count), ("append_dim", dim or 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise BadRequest(f"{name} must be a non-negative integer, not {short_repr(value)}.")
-    return Append(count, dim or 0)
+    return Append(count, dim or 0, below)
+
+
+def parse_side(side: Any, name: str) -> bool:
+    """Say whether a request is about the lower end of a dimension; `BadRequest` unless it names one of the two."""
+    if side not in (None, "", UPPER, LOWER):
+        raise BadRequest(f"{name} must be {UPPER} or {LOWER}, not {short_repr(side)}.")
+    return bool(side == LOWER)
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +156,8 @@ class _Member:
         dim, extent = self.append.dim, self.slab.extent
         values = "vlen" if isinstance(self.values, VlenArray) else self.values.dtype
         whole = self.is_whole and not isinstance(self.values, VlenArray)
-        return (self.slab.id, dim, extent[:dim], extent[dim + 1 :], values, whole, how)
+        bounds = (self.append.below, extent.lower) if isinstance(extent, SignedExtent) else ()
+        return (self.slab.id, dim, extent[:dim], extent[dim + 1 :], bounds, values, whole, how)
 
 
 @dataclass(slots=True)
@@ -221,7 +243,8 @@ class AppendGroups:
                 return before
             async with prepare(slab) as (selection, values):
                 if not append.count:
-                    return append.select(slab, dataset.extent[append.dim])
+                    at = lower_of(dataset.record["shape"]) if append.below else dataset.extent
+                    return append.select(slab, at[append.dim] + corner_of(at)[append.dim])
                 if is_trimmed(dataset.record):
                     await finish_trim(self._owners, dataset.record)
                 member = _Member(append, slab, selection, values, write, key)
@@ -235,12 +258,12 @@ class AppendGroups:
         record = dataset.record
         while key:
             if (before := appended_before(record, key)) is not None:
-                append.require_same(dataset, before["dim"], before["count"])
+                append.require_same(dataset, before["dim"], before["count"], before.get("side", UPPER))
                 return append.select(dataset, before["start"])
             if (begun := part_with_key(record, key)) is None:
                 return None
             # Another request has begun it. To write the same would undo what is written there once that one has ended.
-            append.require_same(dataset, record["appends"]["dim"], begun["count"])
+            append.require_same(dataset, record["appends"]["dim"], begun["count"], begun.get("side", UPPER))
             await self._while_begun(dataset.id, begun["token"])
             record = await self._owners.record(dataset.id)
         return None
@@ -329,16 +352,23 @@ class AppendGroups:
 
     async def _write(self, group: Sequence[_Member]) -> list[int]:
         """Append a group as one; return where each member is. `Moved` if its place was given up."""
+        if group[0].append.below and len(group) > 1:  # the first of them is the uppermost
+            return (await self._write_in_order(group[::-1]))[::-1]
+        return await self._write_in_order(group)
+
+    async def _write_in_order(self, group: Sequence[_Member]) -> list[int]:
         first, (*offsets, count) = group[0], accumulate((one.append.count for one in group), initial=0)
-        dim, slab = first.append.dim, first.slab.with_length(first.append.dim, count)
+        dim, slab = first.append.dim, first.slab.slab(first.append.dim, count)
+        lower = slab.extent.lower if isinstance(slab.extent, SignedExtent) else ()
         keys = tuple(
             (one.key, offset, one.append.count) for one, offset in zip(group, offsets, strict=True) if one.key
         )
-        begin = BeginAppend(slab.id, self._clock.token(8).hex(), slab.extent, dim, LEASE, keys)
+        token, below = self._clock.token(8).hex(), first.append.below
+        begin = BeginAppend(slab.id, token, tuple(slab.extent), dim, LEASE, keys, below, lower)
         record = (await self._owners.apply(begin)).unwrap()
         starts = [part_starts(record)[begin.token] + offset for offset in offsets]
         try:
-            target = Dataset.of(record).with_length(dim, starts[0] + count)
+            target = Dataset.of(record).reaching(dim, starts[0], starts[0] + count)
             selection, values = _joined(group, starts, target)
             await _renewing(self._owners, begin, first.write(target, selection, values))
             await self._show(slab.id, begin.token)
@@ -389,18 +419,22 @@ class AppendGroups:
 def _joined(group: Sequence[_Member], starts: Sequence[int], target: Dataset) -> tuple[Selection, Values]:
     """Return what the members write, each at its place in `target`, as one selection and its values."""
     first, dim = group[0], group[0].append.dim
-    offset = [starts[0] if axis == dim else 0 for axis in range(len(target.extent))]
+    offset = list(first_of(target.extent))
+    inside = [start - corner_of(target.extent)[dim] for start in starts]
+    offset[dim] = inside[0]
     if len(group) == 1:
         return first.selection.translate(offset, target.extent), first.values
     if first.is_whole and not isinstance(first.values, VlenArray):
         arrays = [np.broadcast_to(np.asarray(one.values), one.slab.extent) for one in group]
-        count = target.extent[dim] - starts[0]
-        shape = (*target.extent[:dim], count, *target.extent[dim + 1 :])
+        shape = list(first.slab.extent)
+        shape[dim] = sum(one.append.count for one in group)
         whole = Orthogonal.all(shape).translate(offset, target.extent)
         return whole, np.concatenate(arrays, dim, out=np.empty(shape, first.values.dtype))
     coords = np.concatenate([one.selection.coords() for one in group])
     sizes = [one.selection.size for one in group]
-    coords[:, dim] += np.repeat(np.array(starts, np.uint64), sizes)
+    offset[dim] = 0
+    coords += np.array(offset, np.uint64)
+    coords[:, dim] += np.repeat(np.array(inside, np.uint64), sizes)
     return Points.trusted(target.extent, coords), _columns(group)
 
 

@@ -18,7 +18,6 @@ from aiohttp import hdrs, web
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.selections.orthogonal import Orthogonal, as_span
 from hsparse.format.selections.select_syntax import parse_axes
 from hsparse.model.ids import map_key
@@ -26,7 +25,7 @@ from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE, named_types
 from hsparse.sn.http.response import encode_nulls, encode_pieces, items_of, respond_computed
 from hsparse.sn.records.dataset import Dataset, until_current
-from hsparse.sn.records.stored_chunks import parse_chunk_name
+from hsparse.sn.records.stored_chunks import parse_chunk_name, stored_name
 from hsparse.sn.request import JSON_HEADERS, Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.wire.chunk_info_message import ListChunks
@@ -84,7 +83,7 @@ class Bins:
 
     def selection(self, extent: Sequence[int]) -> Orthogonal:
         """Return the box in an extent."""
-        return Orthogonal.box(extent, self.start, self.stop)
+        return Orthogonal.box(tuple(extent), self.start, self.stop)
 
     def edges(self, dim: int) -> NDArray[np.int64]:
         """Return where the bins of a dimension begin, and the end of the last one, (bins + 1,)."""
@@ -272,6 +271,7 @@ async def _exact(request: Request, dataset: Dataset, bins: Bins, reduction: str 
 async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[Callable[[], Floats], str]:
     """Return what makes the counts of a page of chunks, all without `Limit`; and its last chunk if there are more."""
     limit, after = request.number("Limit") or None, request.arg("Marker")
+    dataset.require_places()
     marker = parse_chunk_name(after, dataset) if after else ()
     if not bins.size:
         return lambda: np.zeros(0), ""
@@ -285,7 +285,7 @@ async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[
         is_last = not marker or (limit is not None and asked >= limit)
         counts.add(page.rows.scaled, page.rows.defined)
         if is_last:
-            return counts.counts, chunk_name(marker) if marker else ""
+            return counts.counts, stored_name(marker, dataset) if marker else ""
 
 
 async def _answer(

@@ -18,6 +18,7 @@ from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.plan.grid import pages
 from hsparse.format.selections.orthogonal import as_span
 from hsparse.format.selections.points import Orthogonal, Selection
+from hsparse.format.selections.signed_extent import corner_of
 from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
 from hsparse.sn.http.challenge import idempotency_key
@@ -65,7 +66,7 @@ def _first_named(header: str) -> Medium:
     return found or next((MEDIA[name] for name in named_types(header) if name in MEDIA), JSON)
 
 
-WHOLE = ("append", "append_dim", "sparse", "element_count", "query")
+WHOLE = ("append", "append_dim", "append_side", "sparse", "element_count", "query")
 """Parameters of writes whose body is read as a whole."""
 
 
@@ -111,8 +112,9 @@ async def _write_page(request: Request, page: Selection, fields: Sequence[str], 
 
     async def write(current: Dataset) -> None:
         where = page
-        if current.extent != page.extent:
-            where = page.translate((0,) * len(page.extent), current.extent)
+        moves = list(map(int.__sub__, corner_of(dataset.extent), corner_of(current.extent)))
+        if current.extent != page.extent or any(moves):
+            where = page.translate(moves, current.extent)
         chunks = ChunkFanout(request.service.owners, current)
         await chunks.write(where, values, drop_fill=drops_fill, fields=fields)
 
@@ -211,9 +213,8 @@ class ValueWrite:
                 check_drop_fill(self._fields)
         resolve = partial(self._resolve, dataset)
         async with selected(self._request, dataset.extent, self.body.named, resolve) as found:
-            selection, values, nbytes = found
-            await self._request.make_room(nbytes)
-            yield selection, values
+            await self._request.make_room(found[2])
+            yield found[:2]
 
     def _resolve(self, dataset: Dataset, extent: tuple[int, ...]) -> tuple[Selection, Values, int]:
         selection, values = self.body.resolve(dataset, self._fields)
@@ -282,7 +283,8 @@ async def _defined(request: Request, body: dict[str, Any], resolve: Resolve) -> 
         else:
             _check_listable(request, dataset, selection)
         medium = accepted_medium(request.http)
-        return await respond_computed(selection.size, lambda: medium.answer_places(request, selection))
+        read = ValueRead(request, dataset, selection)
+        return await respond_computed(selection.size, lambda: medium.answer_places(read))
 
     return await until_current(request, read)
 

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from hsparse.compute import gather_each
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection
+from hsparse.format.selections.signed_extent import corner_of, first_of
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
@@ -55,8 +56,8 @@ class _PlannedRead:
     selection: Selection
 
 
-_Place: TypeAlias = tuple[int, int, tuple[int, ...]]
-"""What a selection depends on: the objects that name it, which all ids of a group have in common, and the extent."""
+_Place: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+"""What a selection depends on: the objects that name it, which all ids of a group have in common; corner and extent."""
 
 
 def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
@@ -193,7 +194,8 @@ async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterato
 
 
 def _place(read: NamedRead, datasets: Mapping[str, Dataset]) -> _Place:
-    return id(read.select), id(read.orthogonal), datasets[read.id].extent
+    extent = datasets[read.id].extent
+    return id(read.select), id(read.orthogonal), corner_of(extent) + first_of(extent), extent
 
 
 def _expected(read: _PlannedRead) -> int:

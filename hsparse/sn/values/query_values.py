@@ -26,6 +26,7 @@ from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.query import ELEMENT, Ordering, bind_query
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Points, Selection, ascending
+from hsparse.format.selections.signed_extent import places_of
 from hsparse.format.value_arrays import FixedArrays
 from hsparse.model.element import Fixed
 from hsparse.model.json_values import LIST_BYTES, from_json, json_size
@@ -199,7 +200,7 @@ async def change_by_query(
             selection = Points.trusted(dataset.extent, unravel(places, dataset.extent))
             query = _query(request, dataset, text, 0)
         offsets, rows = await query.update(selection, value, fields)
-        coords = unravel(offsets, dataset.extent)
+        coords = places_of(dataset.extent, unravel(offsets, dataset.extent))
         indexed = _with_index(coords, rows)
         arrays = FixedArrays(indexed.dtype, indexed[:0], Fixed(indexed.dtype))
         links = value_hrefs(request, dataset)
@@ -263,10 +264,10 @@ def _query(request: Request, dataset: Dataset, text: str, limit: int, order_by: 
     return OrderedQuery(dataset, chunks, text, page_size, limit, order_by)
 
 
-def _with_index(coords: NDArray[np.uint64], rows: NDArray[Any]) -> NDArray[Any]:
+def _with_index(coords: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
     """Return elements with their index as a first field: a number, or all coordinates."""
     rank = coords.shape[1]
-    index = np.dtype(("<u8", (rank,)) if rank > 1 else "<u8")
+    index = np.dtype((coords.dtype, (rank,)) if rank > 1 else coords.dtype)
     names = rows.dtype.names or ("",)
     kinds = [index, *(rows.dtype[name] if name else rows.dtype for name in names)]
     result = np.empty(len(rows), [(f"f{number}", kind) for number, kind in enumerate(kinds)])

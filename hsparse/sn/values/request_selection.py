@@ -29,6 +29,7 @@ from hsparse.format.selections.select_syntax import (
     parse_select,
     parse_selection_json,
 )
+from hsparse.format.selections.signed_extent import SignedExtent, points_of
 from hsparse.model.json_values import BLOCK
 from hsparse.sn.http.stream import hold_until_sent
 from hsparse.sn.request import Request
@@ -225,7 +226,8 @@ def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
         raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.") from error
     if coords.ndim < 2 and len(extent) != 1 and (coords.size or not extent):
         raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
-    return Points(extent, coords.reshape(-1, len(extent)) if coords.ndim < 2 else coords)
+    coords = coords.reshape(-1, len(extent)) if coords.ndim < 2 else coords
+    return extent.points(coords) if isinstance(extent, SignedExtent) else Points(extent, coords)
 
 
 def pack_points(body: Any) -> None:
@@ -254,31 +256,36 @@ def _packed(points: list[Any]) -> NDArray[Any] | None:
 
 
 def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
-    """Return the points of a binary body: `rank` little-endian u64 coordinates each."""
+    """Return the points of a binary body: `rank` little-endian u64 coordinates each, i64 if they count in places."""
     rank = len(extent)
     if not rank or len(data) % (8 * rank):
         raise BadRequest(f"A point is {rank} little-endian u8 coordinates; the body has {len(data)} bytes.")
-    return Points(extent, np.frombuffer(data, "<u8").astype(np.uint64).reshape(-1, rank))
+    kind = np.int64 if isinstance(extent, SignedExtent) and extent.in_places else np.uint64
+    return points_of(extent, np.frombuffer(data, "<u8").astype(np.uint64).view(kind).reshape(-1, rank))
 
 
 def stepped_selection(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
     """Return the hyperslab of `start`, `stop` and `step`; each has a number for each dimension or is left out."""
     rank = len(extent)
+    first, last, signed = (0,) * rank, extent, False
+    if isinstance(extent, SignedExtent):
+        first, signed = extent.start, extent.in_places
+        last = tuple(map(int.__add__, first, extent.lengths))
     start, stop, step = (
-        _numbers(body.get(key), default, key)
-        for key, default in (("start", (0,) * rank), ("stop", extent), ("step", (1,) * rank))
+        _numbers(body.get(key), default, key, signed=signed and key != "step")
+        for key, default in (("start", first), ("stop", last), ("step", (1,) * rank))
     )
     if not len(start) == len(stop) == len(step) == rank:
         raise BadRequest(f"start, stop and step need {rank} numbers each, as the dataset has dimensions.")
-    axes = ",".join(f"{first}:{last}:{by}" for first, last, by in zip(start, stop, step, strict=True))
+    axes = ",".join(f"{begin}:{end}:{by}" for begin, end, by in zip(start, stop, step, strict=True))
     return parse_select(f"[{axes}]", extent)
 
 
-def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
+def _numbers(value: Any, default: tuple[int, ...], key: str, *, signed: bool = False) -> tuple[int, ...]:
     if value is None:
         return default
     items = value if isinstance(value, list) else [value]
-    if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in items):
+    if not all(_is_index(item) and (signed or item >= 0) for item in items):
         raise BadRequest(f"{key} must be a list of non-negative integers.")
     return tuple(items)
 

@@ -21,7 +21,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import CONTINUATION, RECORD_BATCH, Column, read_batches
-from hsparse.format.selections.points import Points, Selection
+from hsparse.format.selections.points import Selection
+from hsparse.format.selections.signed_extent import SignedExtent, points_of
 from hsparse.model.element import Element
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, join_elements
@@ -48,7 +49,7 @@ from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
 
 VALUE = "value"
 Array = NDArray[Any]
-U4, U8 = np.dtype("u4"), np.dtype("u8")
+U4, U8, I8 = map(np.dtype[Any], ("u4", "u8", "i8"))
 BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
 
@@ -57,11 +58,11 @@ class ArrowWriter:
 
     A column of numbers has their type. A column of other elements of fixed size (compound, string, boolean) is
     fixed-size binary. For variable-length elements, described by `element`, see
-    `hsparse.sn.values.media.arrow_columns`.
+    `hsparse.sn.values.media.arrow_columns`. A dimension of a negative length has signed places.
     """
 
     def __init__(self, extent: tuple[int, ...], dtype: np.dtype[Any], element: Element | None = None) -> None:
-        self._dim_types = tuple([U4 if length <= 2**32 else U8 for length in extent])
+        self._dim_types = tuple([I8 if length < 0 else U4 if length <= 2**32 else U8 for length in extent])
         self._vlen = None if element is None else _Encoder(self._dim_types, dtype, element)
         if element is None:
             self._head, self._none, self._end, self._dtype = _fixed_stream(self._dim_types, dtype)
@@ -88,6 +89,17 @@ class ArrowWriter:
         if self._vlen is not None:
             return self._vlen.end(started=self._started)
         return self._end if self._started else self._head + self._none + self._end
+
+
+class SignedArrowWriter(ArrowWriter):
+    """The same of a dataset with a lower bound: its `parts` take coordinates of plans."""
+
+    def __init__(self, extent: SignedExtent, dtype: np.dtype[Any], element: Element | None = None) -> None:
+        super().__init__((-1,) * len(extent) if extent.in_places else extent.lengths, dtype, element)
+        self._extent = extent
+
+    def parts(self, columns: Sequence[Array], values: Array | VlenArray) -> list[bytes | memoryview]:
+        return super().parts(self._extent.columns(columns), values)
 
 
 class _Encoder:
@@ -168,16 +180,18 @@ def _vlen_column(schema: Any, values: VlenArray, element: Element) -> Any:
     return na.c_array_from_buffers(schema, values.size, [None, offsets], children=[child])
 
 
-def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Return `coords: (n, rank) uint64` and `values: (n,)` of `dtype` from the bytes of a stream.
+def read_arrow(
+    data: bytes | bytearray, rank: int, dtype: np.dtype[Any], *, signed: bool = False
+) -> tuple[Array, Array]:
+    """Return `coords: (n, rank) uint64`, int64 if `signed`, and `values: (n,)` of `dtype` from the bytes of a stream.
 
     `BadRequest` if they are no such stream, or a column is missing, has nulls or does not fit the dataset.
     """
-    coords, values = list[NDArray[np.uint64]](), list[Array]()
+    coords, values = list[Array](), list[Array]()
     for length, columns in read_batches(data):
-        coords.append(_coords(length, columns, rank))
+        coords.append(_coords(length, columns, rank, signed=signed))
         values.append(_values(length, columns, dtype))
-    return _joined(coords, (rank,), np.uint64), _joined(values, (), dtype)
+    return _joined(coords, (rank,), np.int64 if signed else np.uint64), _joined(values, (), dtype)
 
 
 def _joined(arrays: list[Array], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
@@ -187,22 +201,23 @@ def _joined(arrays: list[Array], shape: tuple[int, ...], dtype: DTypeLike) -> Ar
 
 
 def read_vlen_arrow(
-    data: bytes | bytearray, rank: int, element: Element
-) -> tuple[NDArray[np.uint64], VlenArray]:
+    data: bytes | bytearray, rank: int, element: Element, *, signed: bool = False
+) -> tuple[Array, VlenArray]:
     """Return the same for variable-length elements."""
-    coords, values = [np.zeros((0, rank), np.uint64)], [VlenArray.of([])]
+    coords = [np.zeros((0, rank), np.int64 if signed else np.uint64)]
+    values = [VlenArray.of([])]
     for length, columns in read_batches(data):
-        coords.append(_coords(length, columns, rank))
+        coords.append(_coords(length, columns, rank, signed=signed))
         values.append(vlen_values(_column(columns, VALUE), element))
     return np.concatenate(coords), join_elements(values)
 
 
-def _coords(length: int, columns: dict[str, Column], rank: int) -> NDArray[np.uint64]:
-    coords = np.empty((length, rank), np.uint64)
+def _coords(length: int, columns: dict[str, Column], rank: int, *, signed: bool = False) -> Array:
+    coords = np.empty((length, rank), np.int64 if signed else np.uint64)
     for dim, column in enumerate([_fixed_values(columns, f"dim_{dim}") for dim in range(rank)]):
         if column.dtype.kind not in "iu" or column.ndim != 1:
             raise BadRequest(f"Column dim_{dim} must hold integers, not {column.dtype}.")
-        if column.dtype.kind == "i" and len(column) and column.min() < 0:
+        if column.dtype.kind == "i" and len(column) and column.min() < 0 and not signed:
             raise BadRequest(f"Column dim_{dim} has a negative coordinate.")
         coords[:, dim] = column
     return coords
@@ -288,10 +303,10 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 
 async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes | memoryview, None]:
     """Yield the stream of the defined elements, made about a page at a time."""
-    dataset, arrays = read.dataset, read.dataset.arrays
-    element = None if arrays.is_exact else dataset.spec.datatype.element
-    writer = ArrowWriter(dataset.extent, dataset.dtype, element)
-    chunks = ChunkFanout(read.request.service.owners, dataset)
+    dataset, chunks = read.dataset, ChunkFanout(read.request.service.owners, read.dataset)
+    element = None if dataset.arrays.is_exact else dataset.spec.datatype.element
+    kind: Any = SignedArrowWriter if dataset.spec.base else ArrowWriter
+    writer = kind(dataset.extent, dataset.dtype, element)
     async for parts in DefinedRead(chunks, page_size, form=writer.parts).pieces(read.selection):
         for part in parts:
             yield part
@@ -313,19 +328,20 @@ class ArrowBody:
 
     def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         refuse_fields(fields)
-        coords: NDArray[np.uint64]
+        coords: NDArray[Any]
         values: Values
         rank = len(dataset.extent)
+        signed = isinstance(dataset.extent, SignedExtent) and dataset.extent.in_places
         if dataset.arrays.is_exact:
-            coords, values = read_arrow(self.data, rank, dataset.dtype)
+            coords, values = read_arrow(self.data, rank, dataset.dtype, signed=signed)
         else:
-            coords, values = read_vlen_arrow(self.data, rank, dataset.spec.datatype.element)
-        return Points(dataset.extent, coords), values
+            coords, values = read_vlen_arrow(self.data, rank, dataset.spec.datatype.element, signed=signed)
+        return points_of(dataset.extent, coords), values
 
 
 async def read_body(request: Request) -> ArrowBody:
     """Read the body of a write."""
-    append = parse_append(request.number("append"), request.number("append_dim"))
+    append = parse_append(request.number("append"), request.number("append_dim"), request.arg("append_side"))
     return ArrowBody(await request.body(), append, request.arg("fields"))
 
 

@@ -17,6 +17,7 @@ from aiohttp import web
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.points import Selection
+from hsparse.format.selections.signed_extent import SignedExtent, outside_of
 from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE
@@ -62,14 +63,18 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     async def answer(points: Selection, values: Values) -> web.Response:
         return await respond_computed(
             values.size,
-            lambda: web.Response(body=read.arrays.to_region(points, values), content_type=BINARY_TYPE),
+            lambda: web.Response(
+                body=read.arrays.to_region(outside_of(read.dataset.extent, points), values),
+                content_type=BINARY_TYPE,
+            ),
         )
 
     return await answer_whole(read, read.request.service.settings.max_request_size, answer)
 
 
-def answer_places(request: Request, selection: Selection) -> web.Response:
-    """Answer with an encoded selection."""
+def answer_places(read: ValueRead) -> web.Response:
+    """Answer with an encoded selection, which has no signs: it counts from the dataset's first element."""
+    selection = outside_of(read.dataset.extent, read.selection)
     return web.Response(body=encode_selection(selection), content_type=BINARY_TYPE)
 
 
@@ -136,7 +141,7 @@ class BytesBody:
 
 @dataclass(frozen=True, slots=True)
 class RegionBody:
-    """`WriteBody` of a structured chunk: an encoded selection inside the extent, and the values.
+    """`WriteBody` of a structured chunk: an encoded selection, from the dataset's first element on, and the values.
 
     The selection may be encoded for another extent: the one that its writer knew.
     """
@@ -160,7 +165,9 @@ class RegionBody:
             raise BadRequest(
                 f"The body selects in {len(selection.extent)} dimensions; the dataset has {len(dataset.extent)}."
             )
-        if selection.extent != dataset.extent:
+        if isinstance(dataset.extent, SignedExtent):
+            selection = dataset.extent.inside(selection)
+        elif selection.extent != dataset.extent:
             selection = selection.translate((0,) * len(dataset.extent), dataset.extent)
         return selection, values.reshape(selection.shape)
 
@@ -173,7 +180,7 @@ def refuse_fields(fields: tuple[str, ...]) -> None:
 
 async def read_body(request: Request) -> BytesBody | RegionBody:
     """Read the body of a write."""
-    append = parse_append(request.number("append"), request.number("append_dim"))
+    append = parse_append(request.number("append"), request.number("append_dim"), request.arg("append_side"))
     fields = request.arg("fields")
     if request.flag("sparse"):
         return RegionBody(await request.body(), append, fields)

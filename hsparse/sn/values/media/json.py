@@ -17,7 +17,8 @@ from hsparse.concurrency.collector import MANY, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Selection
-from hsparse.format.selections.select_syntax import selection_json
+from hsparse.format.selections.select_syntax import places_json
+from hsparse.format.selections.signed_extent import places_of
 from hsparse.format.value_arrays import ValueArrays, number_json, repeat_values
 from hsparse.model.json_values import LIST_BYTES, Values, json_size, list_count
 from hsparse.model.vlen_array import rows_of
@@ -64,6 +65,7 @@ WRITE_KEYS = frozenset(
         "points",
         "append",
         "append_dim",
+        "append_side",
         "element_count",
         "select",
         "fields",
@@ -116,7 +118,8 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     async def answer(points: Selection, values: Values) -> web.Response:
         if LIST_BYTES * json_size(values.shape, arrays.element).lists > limit:
             raise defined_too_large(limit)
-        return await respond_values(request, {"selection": selection_pieces(points)}, values, arrays)
+        selection = selection_pieces(points, read.dataset)
+        return await respond_values(request, {"selection": selection}, values, arrays)
 
     return await answer_whole(read, limit, answer, 1 + TEXT_BYTES)
 
@@ -141,22 +144,22 @@ async def answer_whole(
     raise defined_too_large(limit)
 
 
-def answer_places(request: Request, selection: Selection) -> web.StreamResponse:
+def answer_places(read: ValueRead) -> web.StreamResponse:
     """Answer with a selection in HDF5/JSON's form."""
-    pieces = encode_pieces({"selection": selection_pieces(selection)})
+    pieces = encode_pieces({"selection": selection_pieces(read.selection, read.dataset)})
     return web.Response(body=b"".join(pieces), headers={"Content-Type": JSON_HEADER})
 
 
-def selection_pieces(selection: Selection) -> Iterator[bytes]:
+def selection_pieces(selection: Selection, dataset: Dataset) -> Iterator[bytes]:
     """Yield the JSON of a selection in HDF5/JSON's form, which is made when the first piece is asked for."""
-    yield from encode_pieces(selection_json(selection, arrays=True))
+    yield from encode_pieces(places_json(selection, dataset.extent, arrays=True))
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
     """Answer with what a query finds: indices and elements."""
     offsets, values = await collect_found(read.request, read.dataset, read.found, read.arrays)
     extent = read.dataset.extent
-    index = offsets if len(extent) == 1 else unravel(offsets, extent)
+    index = places_of(extent, offsets if len(extent) == 1 else unravel(offsets, extent))
     links = value_hrefs(read.request, read.dataset)
     return await respond_values(read.request, {"status": 200, "index": index}, values, read.arrays, links)
 
@@ -308,8 +311,7 @@ class JsonBody:
 async def read_body(request: Request) -> JsonBody:
     """Read the body of a write."""
     body = await read_json_object(request, pack_points)
-    unknown = set(body) - WRITE_KEYS
-    if unknown:
+    if unknown := set(body) - WRITE_KEYS:
         known = ", ".join(sorted(WRITE_KEYS))
         raise BadRequest(f"Unknown key {min(unknown)!r} in the body; known are {known}.")
     names = ("append", "append_dim")
@@ -317,7 +319,8 @@ async def read_body(request: Request) -> JsonBody:
     fields = body.get("fields", request.arg("fields"))
     if not (fields is None or isinstance(fields, str)):
         raise BadRequest("fields must be a string like 'a:b'.")
-    append = None if count is None else parse_append(count, dim)
+    side = body.get("append_side", request.arg("append_side"))
+    append = None if count is None else parse_append(count, dim, side)
     return JsonBody(body, WriteSelection.of(request, body), append, fields)
 
 

@@ -107,8 +107,8 @@ class Medium:
     """Answer with all values of a selection, the fill value for undefined elements."""
     answer_defined: Callable[[ValueRead], PendingAnswer]
     """Answer with the defined elements of a selection: places and values."""
-    answer_places: Callable[[Request, Selection], web.StreamResponse]
-    """Answer with a selection."""
+    answer_places: Callable[[ValueRead], web.StreamResponse]
+    """Answer with a selection of a dataset."""
     answer_found: Callable[[FoundRead], PendingAnswer]
     """Answer with the elements that a query finds."""
     answer_reduced: Callable[[Request, Reduced], PendingAnswer]
