@@ -22,7 +22,7 @@ from hsparse.clock import Clock
 from hsparse.dn.cache import load_state
 from hsparse.dn.record_objects import RecordObjects
 from hsparse.errors import BadRequest, Gone, NotFound
-from hsparse.model.dataspace import dims_of
+from hsparse.model.dataspace import dims_of, lower_of
 from hsparse.model.ids import domain_prefix, root_id
 from hsparse.model.layout import chunk_dims
 from hsparse.storage.object_store import Entry, ObjectStore, Stored, resolve_range
@@ -83,11 +83,11 @@ class Extent:
     def of(cls, record: Record) -> Extent | None:
         """Return that of a dataset's record, None of a null dataspace, which has no chunks."""
         shape = record["shape"]
-        upper = dims_of(shape)
-        if upper is None:
+        dims = dims_of(shape)
+        if dims is None:
             return None
-        lower = shape.get("lower") or (0,) * len(upper)
-        return cls(tuple(lower), tuple(upper), chunk_dims(record))
+        lower = lower_of(shape) or (0,) * len(dims)
+        return cls(lower, tuple(map(int.__add__, lower, dims)), chunk_dims(record))
 
     def has(self, scaled: Sequence[int]) -> bool:
         """Say whether a chunk was there, or may have been."""

@@ -14,6 +14,7 @@ from hsparse.errors import BadRequest, Conflict, Gone, NotFound
 from hsparse.hdf5.format.parse.virtual_mapping import THIS_FILE
 from hsparse.hdf5.virtual.layouts import mapped
 from hsparse.model.ids import collection_of
+from hsparse.model.layout import is_signed
 from hsparse.model.link import EXTERNAL, HARD, external_file
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
@@ -158,6 +159,10 @@ class Sources:
         if found.id in dict(trail):
             raise BadRequest(f"A virtual dataset is a source of itself: {_shown_trail(rights.trail)}.")
         record = await current_record(found.owners, outcome.unwrap(), rights)
+        if is_signed(record):
+            raise self.unfit(
+                name, "it has a lower bound, and mappings count from 0; write a copy without one."
+            )
         try:
             return Source(found.owners, Dataset.of(record, rights))
         except BadRequest as error:
