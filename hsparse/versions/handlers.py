@@ -11,11 +11,13 @@ from hsparse.clock import Clock
 from hsparse.config import Settings
 from hsparse.errors import BadRequest, Forbidden, HsparseError, NotFound
 from hsparse.model.acl import Right
+from hsparse.model.ids import collection_of, moved_id
 from hsparse.sn.app import Parts
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs
 from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
+from hsparse.versions.differences import by_object
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AskStore, Forget
 
@@ -77,6 +79,52 @@ async def delete_snapshot(request: Request) -> web.StreamResponse:
     return respond({})
 
 
+async def post_restore(request: Request) -> web.StreamResponse:
+    """Bring the domain back to what it was at a snapshot."""
+    owners, root, number = request.service.owners, _head(request), _number(request)
+    await find_snapshot(request, root, number)
+    try:
+        reply = await ask(request, "restore", root, number=number)
+    finally:  # whatever was changed, by the store itself
+        await owners.ask_all(AskStore("versions.tell", {"root": root}, settles=root, renews=True))
+    return respond({"snapshot": number, "changed": reply["changed"]})
+
+
+async def get_diff(request: Request) -> web.StreamResponse:
+    """Say what is different between a snapshot and another one (`to`), or the domain as it is now."""
+    root, number, to = _head(request), _number(request), request.number("to")
+    reply = await ask(request, "changes", root, number=number, to=to)
+    found = by_object(reply["changes"])
+    before = (await find_snapshot(request, root, number))["root"]
+    after = root if to is None else (await find_snapshot(request, root, to))["root"]
+    paths = {**await _paths(request, before, root), **await _paths(request, after, root)}
+    shown: dict[str, list[Record]] = {"datasets": [], "groups": [], "datatypes": []}
+    for id in sorted(found, key=lambda id: (paths.get(id, ""), id)):
+        one = {"path": paths.get(id), "id": id, "change": found[id]["change"]}
+        more = {"chunks": found[id]["chunks"]} if id.startswith("d-") else {}
+        shown[collection_of(id)].append(one | more)
+    return respond({"from": number, "to": to, **shown})
+
+
+async def _paths(request: Request, root: str, head: str) -> dict[str, str]:
+    """Return the first path to each object of a tree, by the ids that they have in the domain of `head`."""
+    owners = request.service.owners
+    found, groups = {moved_id(root, root, head): "/"}, {root: ""}
+    while groups:
+        ids, below = list(groups), dict[str, str]()
+        for id, outcome in zip(ids, await owners.read(*ids), strict=True):
+            links = {} if outcome.failure is not None else outcome.unwrap().get("links", {})
+            for name in sorted(links):
+                target = links[name].get("id")
+                path = f"{groups[id]}/{name}"
+                if target is not None and (known := moved_id(target, root, head)) not in found:
+                    found[known] = path
+                    if target.startswith("g-"):
+                        below[target] = path
+        groups = below
+    return found
+
+
 async def ask(request: Request, what: str, root: str, **arguments: Any) -> Record:
     """Have a data node answer what is asked about the snapshots of a domain."""
     return await request.service.owners.ask_any(AskStore(f"versions.{what}", {"root": root, **arguments}))
@@ -103,6 +151,8 @@ ROUTES = (
     Route("GET", "/snapshots", get_snapshots, Right.READ),
     Route("GET", "/snapshots/{number}", get_snapshot, Right.READ),
     Route("DELETE", "/snapshots/{number}", delete_snapshot, Right.DELETE),
+    Route("POST", "/snapshots/{number}/restore", post_restore, Right.UPDATE, adds=False),
+    Route("GET", "/snapshots/{number}/diff", get_diff, Right.READ),
 )
 
 

@@ -178,7 +178,7 @@ class SnapshotTrees:
         return Stored(data, base.tree, len(data))
 
     async def _found(self, base: Base, rest: str, read: Callable[[str], Awaitable[Stored]]) -> Stored | None:
-        if not is_kept(rest) or not await self._had(base, rest):
+        if not is_kept(rest) or not await self.had(base, rest):
             return None
         try:
             found: Stored | None = await read(base.head_key(rest))
@@ -204,7 +204,7 @@ class SnapshotTrees:
                     return entry
         return None
 
-    async def _had(self, base: Base, rest: str) -> bool:
+    async def had(self, base: Base, rest: str) -> bool:
         """Say whether a chunk was in the extent of its dataset, which was there; True of all that is no chunk."""
         chunk = chunk_of(rest)
         if chunk is None:
@@ -231,24 +231,33 @@ class SnapshotTrees:
         return self._listed[known]
 
     async def _list(self, base: Base, start: str) -> list[Entry]:
-        head = base.head_key("")
-        there = {
-            rest_of(entry.key): entry
-            async for page in self._store.list(head + start)
+        tree, found = domain_prefix(base.tree), await self.sources(base, start)
+        return [
+            Entry(tree + rest, entry.size, base.tree, entry.modified)
+            for rest, entry in sorted(found.items())
+            if await self.had(base, rest)
+        ]
+
+    async def head_sources(self, root: str, start: str = "") -> dict[str, Entry]:
+        """Return the objects of a domain as it is now, by the rest of their keys, which begin with `start`."""
+        return {
+            rest: entry
+            async for page in self._store.list(domain_prefix(root) + start)
             for entry in page.entries
+            if is_kept(rest := rest_of(entry.key))
         }
+
+    async def sources(self, base: Base, start: str = "") -> dict[str, Entry]:
+        """Return what each object of a snapshot is read from, and chunks that were made outside an extent since."""
+        there = await self.head_sources(base.root, start)
         first: dict[str, Entry] = {}
         async for page in self._store.list(base.copies + start):
             for entry in page.entries:
                 rest, epoch = parsed_copy(base.copies, entry.key)
                 if epoch >= base.number:
                     first.setdefault(rest, entry)
-        tree = domain_prefix(base.tree)
-        return [
-            Entry(tree + rest, entry.size, base.tree, entry.modified)
-            for rest, entry in sorted((there | first).items())
-            if (entry.size or rest not in first) and is_kept(rest) and await self._had(base, rest)
-        ]
+        gone = {rest for rest, entry in first.items() if not entry.size}
+        return {rest: entry for rest, entry in (there | first).items() if rest not in gone}
 
     async def page_after(self, base: Base, prefix: str, start_after: str) -> Sequence[Entry]:
         """Return the objects whose keys begin with a prefix and sort after another key."""

@@ -18,6 +18,8 @@ from hsparse.errors import Busy, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.ids import domain_prefix
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
 from hsparse.storage.object_store import Entry
+from hsparse.versions.differences import differences
+from hsparse.versions.restoring import Restoring
 from hsparse.versions.snapshot_trees import Base
 from hsparse.versions.store import PreservingStore, root_of
 from hsparse.versions.version_keys import (
@@ -49,6 +51,8 @@ class VersionedStore(PreservingStore):
             "versions.abandon": self._abandon,
             "versions.remove": self._remove,
             "versions.collect": self._collect,
+            "versions.restore": self._restore,
+            "versions.changes": self._changes,
             "sweep": self._sweep,
         }
         answer = answers.get(question)
@@ -175,6 +179,43 @@ class VersionedStore(PreservingStore):
                 if not any(first < number <= epoch for number in live):
                     needless.append(entry)
             yield needless
+
+    # --- what there was -------------------------------------------------------------------------------
+
+    async def _restore(self, root: str, number: int) -> Json:
+        """Bring a domain back to what it was at a snapshot; return how many objects were changed."""
+        restoring = Restoring(self, await self._base_at(root, number))
+        await restoring.run()
+        return {"changed": restoring.changed}
+
+    async def _changes(
+        self, root: str, number: int, to: int | None, marker: str = "", limit: int = 0
+    ) -> Json:
+        """Return what is different between a snapshot and another one, or the domain as it is now.
+
+        With a `limit`, so many changes, and the marker of the last one if there are more.
+        """
+        before = await self._shown(await self._base_at(root, number))
+        if to is None:
+            after = await self.trees.head_sources(root)
+        else:
+            after = await self._shown(await self._base_at(root, to))
+        found = differences(root, before, after)
+        left = [one for one in found if one["marker"] > marker]
+        page = left[:limit] if limit else left
+        return {"changes": page, "marker": page[-1]["marker"] if len(page) < len(left) else None}
+
+    async def _shown(self, base: Base) -> dict[str, Entry]:
+        found = await self.trees.sources(base)
+        return {rest: entry for rest, entry in found.items() if await self.trees.had(base, rest)}
+
+    async def _base_at(self, root: str, number: int) -> Base:
+        note = await read_note(self.below, root)
+        if note is None:
+            raise NotFound(f"There is no snapshot {number}; there are none.")
+        base = Base(root, note.token, number, note.find(number).root)
+        self.trees.learn(base)
+        return base
 
     # --- what was left over ---------------------------------------------------------------------------
 

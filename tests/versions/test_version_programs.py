@@ -72,7 +72,7 @@ class World:
 
     async def move(self) -> None:
         moves = [self.write] * 6 + [self.resize] * 2 + [self.describe, self.create, self.remove]
-        moves += [self.take] * 2 + [self.let_go, self.restart]
+        moves += [self.take] * 2 + [self.let_go, self.restore, self.restart]
         move = self.random.choice(moves)
         if not self.crashes or self.random.random() < 0.7:
             await move()
@@ -185,6 +185,12 @@ class World:
             number = self.random.choice(list(self.snapshots))
             await self.server.done("DELETE", f"/snapshots/{number}", door=self.door)
             del self.snapshots[number]
+
+    async def restore(self) -> None:
+        if self.snapshots:
+            number = self.random.choice(list(self.snapshots))
+            await self.server.done("POST", f"/snapshots/{number}/restore", door=self.door)
+            self.head = deepcopy(self.snapshots[number])
 
     async def restart(self) -> None:
         await self.server.restart()

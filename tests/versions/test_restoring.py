@@ -1,0 +1,65 @@
+"""A domain is brought back to a snapshot, and what is different between two is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
+
+
+@pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
+async def test_a_domain_is_brought_back(past: Versioned, layout: dict[str, Any]) -> None:
+    kept, gone = [await past.create(name, 30, layout) for name in ("kept", "gone")]
+    for id in (kept, gone):
+        await past.write(id, 0, range(30))
+    await past.snapshot()
+    root = (await past.done("GET", "/"))["root"]
+    await past.done("PUT", f"/datasets/{kept}/shape", {"shape": [12]})
+    await past.write(kept, 0, [7])
+    await past.done("DELETE", f"/datasets/{gone}")
+    await past.done("DELETE", f"/groups/{root}/links/gone")
+    new = await past.create("new", 10, layout)
+    await past.write(new, 0, range(10))
+    await past.snapshot()
+    assert (await past.done("POST", "/snapshots/1/restore", {}))["changed"] > 0
+    assert await past.links() == {"kept": kept, "gone": gone}
+    for id in (kept, gone):
+        assert await past.read(id) == list(range(30))
+    assert (await past.rest("GET", f"/datasets/{new}")).status in (404, 410)
+    await past.write(kept, 0, [9])  # it goes on being changed
+    await past.done("PUT", f"/datasets/{kept}/shape", {"shape": [40]})
+    assert await past.read(kept) == [9, *range(1, 30), *[0] * 10]
+    at_2 = await past.links(domain=f"{DOMAIN}@2")
+    assert set(at_2) == {"kept", "new"}
+    assert await past.read(at_2["kept"], domain=f"{DOMAIN}@2") == [7, *range(1, 12)]
+    await past.done("POST", "/snapshots/2/restore", {})
+    assert await past.read(kept) == [7, *range(1, 12)]
+    assert await past.read(new) == list(range(10))
+    assert (await past.done("POST", "/snapshots/2/restore", {}))["changed"] == 0
+
+
+async def test_what_is_different_is_said(past: Versioned) -> None:
+    kept, gone, same = [await past.create(name, 30, SPARSE) for name in ("kept", "gone", "same")]
+    for id in (kept, gone, same):
+        await past.write(id, 0, range(30))
+    await past.snapshot()
+    await past.write(kept, 5, [7] * 10)
+    await past.done("DELETE", f"/datasets/{gone}")
+    await past.snapshot()
+    new = await past.create("new", 10, DENSE)
+    await past.write(new, 0, range(10))
+    root = {"path": "/", "change": "changed"}
+    first = (await past.done("GET", "/snapshots/1/diff", to=2)).facts
+    assert first["groups"] == []
+    assert first["datasets"] == [
+        {"path": "/gone", "id": gone, "change": "deleted", "chunks": 3},
+        {"path": "/kept", "id": kept, "change": "changed", "chunks": 2},
+    ]
+    since = (await past.done("GET", "/snapshots/2/diff")).facts
+    assert since["datasets"] == [{"path": "/new", "id": new, "change": "created", "chunks": 1}]
+    assert [{key: one[key] for key in root} for one in since["groups"]] == [root]
+    back = (await past.done("GET", "/snapshots/2/diff", to=1)).facts
+    assert [one["change"] for one in back["datasets"]] == ["created", "changed"]
+    assert (await past.rest("GET", "/snapshots/1/diff", to=9)).status == 404
