@@ -321,7 +321,7 @@ def _virtual(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> L
     if prod(grid) > MAX_CHUNK_ELEMENTS:
         raise BadRequest(f"dims of {grid} have {prod(grid)} elements; the limit is {MAX_CHUNK_ELEMENTS}.")
     kind = {"class": STRUCTURED, "dims": grid, "flags": flags} if flags else {"class": CHUNKED, "dims": grid}
-    return Layout({**asked, "dims": grid}, kind, follows=True)
+    return Layout(asked, kind, follows=True)
 
 
 def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hsparse.errors import BadRequest, Unsupported
+from hsparse.errors import BadRequest, HsparseError, Unsupported
+from hsparse.hdf5.format.parse.virtual_mapping import block_name
 from hsparse.hdf5.virtual.elements import VirtualElements
 from hsparse.hdf5.virtual.layouts import grows
 from hsparse.hdf5.virtual.mappings import checked_layout
-from hsparse.hdf5.virtual.sources import current_record
-from hsparse.model.dataspace import dims_of, is_extensible
+from hsparse.hdf5.virtual.sources import Sources, current_record
+from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
@@ -41,8 +42,27 @@ class VirtualDatasets:
         endless = grows(layout["mappings"])
         if endless and not is_extensible(shape):
             raise BadRequest("A mapping without end needs maxdims: the dataset grows with its sources.")
+        if layout.get("dims") is None:
+            if "flags" in layout:
+                record["layout"] = record["layout"] | {"dims": await _first_grid(request, record, layout)}
+            layout["dims"] = record["layout"]["dims"]
         record["creationProperties"] = properties | {"layout": layout}
         record[VIRTUAL_DATA] = {"grows": endless} | ({"dims": shape["dims"]} if endless else {})
+
+
+async def _first_grid(request: Request, record: Record, layout: Record) -> list[int]:
+    """Return the chunks of the first source, by which many elements of sparse ones are read best, if it is there."""
+    own: list[int] = record["layout"]["dims"]
+    names = [(block_name(one["file"], 0), block_name(one["dataset"], 0)) for one in layout["mappings"][:1]]
+    try:
+        found = await Sources(request.service.owners, record, request.file_rights()).find_all(names)
+    except HsparseError:
+        return own
+    grids = [source.dataset.spec.dims for source in found.values() if source is not None]
+    if not grids or len(grids[0]) != len(own):
+        return own
+    limits = max_dims_of(record["shape"])
+    return [min(dim, limit or dim) for dim, limit in zip(grids[0], limits, strict=True)]
 
 
 class VirtualExtents:

@@ -347,12 +347,12 @@ class VirtualElements:
             assert not isinstance(found, int)
             kept = self._not_covered(layout, near[near > number].tolist(), found[0])
             coords.append(found[0] if kept is None else found[0][kept])
-            values.append(found[1] if kept is None else _at(found[1], kept))
+            values += [] if places_only else [found[1] if kept is None else _at(found[1], kept)]
         offsets = ravel(np.concatenate(coords) - origin, dims)
         if not len(offsets):
             return None
         order = np.argsort(offsets, kind="stable")
-        joined = self._dataset.arrays.join([] if places_only else values)
+        joined = self._dataset.arrays.join(values)
         return DefinedElements(
             offsets[order].astype(np.uint32), joined if places_only else _at(joined, order)
         )
