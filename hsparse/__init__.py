@@ -28,6 +28,7 @@ _NAMES = {
     "hsparse.client.links": ("ExternalLink", "HardLink", "SoftLink"),
     "hsparse.client.integrations.polars.polars_source": ("scan",),
     "hsparse.client.sparse_dataset": ("SparseDataset",),
+    "hsparse.client.virtual_layout": ("VirtualLayout", "VirtualSource"),
     "hsparse.errors": (
         "BadRequest",
         "Busy",

@@ -16,6 +16,8 @@ from hsparse.client.links import HardLink as HardLink
 from hsparse.client.links import SoftLink as SoftLink
 from hsparse.client.sparse.from_scipy import from_scipy as from_scipy
 from hsparse.client.sparse_dataset import SparseDataset as SparseDataset
+from hsparse.client.virtual_layout import VirtualLayout as VirtualLayout
+from hsparse.client.virtual_layout import VirtualSource as VirtualSource
 from hsparse.errors import BadRequest as BadRequest
 from hsparse.errors import Busy as Busy
 from hsparse.errors import Conflict as Conflict

@@ -25,6 +25,7 @@ from hsparse.client.sparse.sparse_writes import Values
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.datatype import base_and_dims
 from hsparse.client.types.hdf5_type import Hdf5Type
+from hsparse.client.virtual_layout import VirtualLayout
 from hsparse.errors import Conflict
 from hsparse.optional_module import OptionalModule
 
@@ -171,6 +172,28 @@ class DatasetCreation:
             else:
                 dataset.write_region(..., array, drop_fill=True)
         return dataset
+
+    def create_virtual_dataset(
+        self,
+        path: str,
+        layout: VirtualLayout,
+        fillvalue: ArrayLike | None = None,
+        *,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> DenseDataset | SparseDataset:
+        """Create a dataset that is made of others, with the missing groups above it. Nothing is copied.
+
+        >>> layout = hsparse.VirtualLayout((3, 2), "f4", sparse=True)
+        >>> layout[:] = hsparse.VirtualSource(".", "X", (4, 3))[1:4, ::2]
+        >>> f.create_virtual_dataset("part", layout).nnz <= f["X"].nnz
+        True
+        """
+        body = layout.body(fillvalue) | attribute_bodies(attributes)
+        record, whole = self.create_object("datasets", path, body)
+        made = (SparseDataset if layout.sparse else DenseDataset)(self.connection, record, whole)
+        if layout.maxshape is not None and self.connection.batch is None:
+            made.refresh()  # it has the extent that its sources give it
+        return made
 
     @contextmanager
     def batch(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
 from hsparse.model.acl import Right
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
-from hsparse.model.layout import is_signed
+from hsparse.model.layout import VIRTUAL, is_signed
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
@@ -139,6 +139,10 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
     async def read(dataset: Dataset) -> PlannedChunks:
         if is_file_backed(dataset.record):
             return await file_backed_chunks(owners, dataset.record, take)
+        if dataset.elsewhere == VIRTUAL:
+            raise Unsupported(
+                f"{dataset.id} is virtual, which no file made here has yet: export its sources."
+            )
         parts: list[ChunkRows] = []
         async with aclosing(chunk_pages(owners, dataset)) as pages:
             async for rows in pages:

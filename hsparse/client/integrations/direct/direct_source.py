@@ -17,7 +17,7 @@ from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
 from hsparse.model.file_backed import has_no_objects
-from hsparse.model.layout import CHUNKED, STRUCTURED
+from hsparse.model.layout import CHUNKED, STRUCTURED, class_elsewhere
 
 SCHEME = "s3://"
 SERVER = "server"
@@ -50,9 +50,8 @@ def direct_source(
 def _has_objects(record: Json) -> bool:
     """Say whether the values are in chunk objects, and are the fill value elsewhere."""
     properties = record.get("creationProperties") or {}
-    asked = (properties.get("layout") or {}).get("class", "")
     stored = (record.get("layout") or {}).get("class")
-    elsewhere = "_REF" in asked or properties.get("initializer") or has_no_objects(record)
+    elsewhere = class_elsewhere(record) or properties.get("initializer") or has_no_objects(record)
     return stored in (CHUNKED, STRUCTURED) and not elsewhere
 
 
