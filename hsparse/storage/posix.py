@@ -227,11 +227,17 @@ class PosixStore:
             await self._offload(key, lambda: self._space.look(now))
         self._space.take(memoryview(data).nbytes, self.name)
         if self._process is not None and fits_a_packet(etag, data):
-            return await self._process.put(key, condition, etag, data)
-        return await self._offload(
-            key,
-            lambda: repairing(self._root, key, lambda: put_by_rename(self._root, key, data, condition, etag)),
-        )
+            try:
+                return await self._process.put(key, condition, etag, data)
+            except StoreFailed:
+                self._check_there()
+                raise
+
+        def put() -> str:
+            self._check_there()
+            return put_by_rename(self._root, key, data, condition, etag)
+
+        return await self._offload(key, lambda: repairing(self._root, key, put))
 
     async def _offload(self, key: str, work: Callable[[], R]) -> R:
         """Run `work` on `key` in a thread; raise its `OSError` as an error of the store."""
@@ -248,6 +254,7 @@ class PosixStore:
             try:
                 file = open_file(f"{self._root.path}/{key}")
             except (FileNotFoundError, NotADirectoryError) as error:
+                self._check_there()
                 raise self._absent(key) from error
             try:
                 if (stored := self._read_once(file, key, resolve)) is not None:
@@ -262,6 +269,13 @@ class PosixStore:
         raise StoreFailed(
             f"{key!r} changes faster than it can be read; stop the other program that writes it in place."
         )
+
+    def _check_there(self) -> None:
+        """Raise `StoreFailed` if the directory itself is gone, as one that is not mounted: nothing is absent there."""
+        if not os.path.isdir(self._root.path if self._read_only else self._root.internal):  # noqa: PTH112 (costs less)
+            raise StoreFailed(
+                f"The directory {self._root.path!r} of the store {self.name!r} is gone or not mounted; bring it back."
+            )
 
     def _read_once(self, file: int, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored | None:
         """Read from an open file; None when it was written in place meanwhile."""
@@ -286,6 +300,7 @@ class PosixStore:
 
     def _listed(self, items: Iterator[Item]) -> Iterator[Entry | str]:
         """Yield the listed objects and prefixes; wait for, or repair, files that are half written."""
+        self._check_there()
         for key, found in items:
             status = found
             if status is None:

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import itertools
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -21,6 +22,7 @@ from hypothesis import given, settings
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
+from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal.file_deletion import prune
 from hsparse.testing.store_model import Move, check_moves, moves
@@ -375,6 +377,7 @@ INCREMENT = """
 import asyncio, sys
 from pathlib import Path
 from hsparse.errors import PreconditionFailed
+from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal.file_deletion import prune
 
@@ -417,6 +420,7 @@ async def test_processes_lose_no_update(store: PosixStore) -> None:
 PUT_FOR_EVER = """
 import asyncio, itertools, sys
 from pathlib import Path
+from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal.file_deletion import prune
 
@@ -482,3 +486,33 @@ async def test_other_accounts_cannot_read_or_lock_anything(tmp_path: Path, wal: 
     assert any(name.startswith(".hsparse/locks/") for name in modes)
     assert modes["db/a/b"] == 0o600
     assert not any(mode & 0o077 for mode in modes.values()), modes
+
+
+@pytest.mark.parametrize("wal", [False, True])
+@pytest.mark.parametrize("mount_point", [False, True])
+async def test_nothing_is_absent_from_a_directory_that_is_gone(
+    tmp_path: Path, wal: bool, mount_point: bool
+) -> None:
+    store = PosixStore(tmp_path / "root", wal=wal)
+    etag = await store.put("db/a", b"data")
+    (tmp_path / "root").rename(tmp_path / "away")
+    if mount_point:
+        (tmp_path / "root").mkdir()
+    calls = {
+        "get": lambda: store.get("db/a"),
+        "get_range": lambda: store.get_range("db/a", 0, 1),
+        "put": lambda: store.put("db/b", b""),
+        "put_if_absent": lambda: store.put_if_absent("db/c/d", b""),
+        "list": lambda: anext(store.list("db/")),
+        "delete": lambda: store.delete("db/a"),
+        "delete_if_match": lambda: store.delete_if_match("db/a", etag),
+        "delete_all": lambda: store.delete_all([Entry("db/a", 4, etag, 0.0)]),
+    }
+    for call in calls.values():
+        with pytest.raises(StoreFailed, match="store 'root'"):
+            await call()
+    assert not [one for one in (tmp_path / "root").rglob("*") if one.is_file()]
+    shutil.rmtree(tmp_path / "root", ignore_errors=True)
+    (tmp_path / "away").rename(tmp_path / "root")
+    assert (await store.get("db/a")).etag == etag
+    await store.close()
