@@ -16,7 +16,7 @@ from hsparse.optional_module import OptionalModule
 
 GROUP = "hsparse.extensions"
 METADATA = OptionalModule("importlib.metadata")
-BUILT_IN = ("hdf5", "versions", "explorer", "openid", "api_keys", "quotas", "telemetry")
+BUILT_IN = ("hdf5", "versions", "explorer", "openid", "api_keys", "quotas", "telemetry", "stripes")
 """Packages of hsparse with an `EXTENSION`, in the order of their commands and policies."""
 
 
@@ -44,6 +44,8 @@ class Extension:
     """A module with `parts(settings, clock)`: the `hsparse.sn.app.Parts` of a service node."""
     store: OptionalModule | None = None
     """A module with `wrapped(settings, store, ownership)`: the two of a data node that serves more."""
+    stores: OptionalModule | None = None
+    """A module with `joined(stores)`: the stores of several buckets, each of which knows the others."""
     tracer: OptionalModule | None = None
     """A module with `node_tracer(service)`, a context: the `Tracer` of a process, None where none is set."""
 

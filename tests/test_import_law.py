@@ -30,7 +30,7 @@ GROUND = {
 }
 EXTENSIONS = {
     *("api_keys", "client.integrations", "explorer", "hdf5", "openid", "quotas", "telemetry", "torch"),
-    "versions",
+    *("stripes", "versions"),
 }
 """Rooms that no other one imports but each other: the rest works without them."""
 EXTENSIONS_DOTTED = tuple(f"{name}." for name in EXTENSIONS)
@@ -87,6 +87,7 @@ ROOMS: dict[str, set[str]] = {
     "quotas": {"config", "extension", "cli", "client", "wire", "sn", *GROUND},
     "telemetry": {"config", "extension", *GROUND},
     "versions": {"config", "extension", "cli", "client", "wire", "storage", "dn", "sn", *GROUND},
+    "stripes": {"extension", "storage", *GROUND},
     "config": {
         *(
             "errors",
@@ -142,7 +143,7 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "hdf5.maps.parquet_references": {"pyarrow"},
     "hdf5.format": {"numpy", "imagecodecs"},
     "hdf5.served.kept_files": {"msgpack"},
-    **dict.fromkeys(("api_keys", "telemetry"), frozenset()),
+    **dict.fromkeys(("api_keys", "stripes", "telemetry"), frozenset()),
     **dict.fromkeys(("explorer", "openid", "quotas"), frozenset({"aiohttp"})),
     "versions": {"aiohttp", "numpy", "orjson"},
     "openid.issuer": {"joserfc", "orjson"},

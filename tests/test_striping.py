@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hsparse.clock import SystemClock
+from hsparse.dn.buckets import BucketRouter
+from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.service import DataService, NodeResources
 from hsparse.format.chunk_spec import chunk_key
+from hsparse.model.acl import Principal
 from hsparse.model.ids import chunk_prefix, storage_key
-from hsparse.model.stripes import MAX_STRIPES, Stripes
+from hsparse.model.schema import bucket_features
+from hsparse.model.stripes import MAX_STRIPES, Stripes, placed_key
+from hsparse.stripes.joining import joined
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
-from tests.sn.value_client import create, read, sparse, value_client
+from tests.sn.value_client import SETTINGS, create, read, sparse, value_client
 from tests.support.rest_client import RestClient
 
 INT = "<i4"
 EXTENT = (40, 30)
 DENSE = {"class": "H5D_CHUNKED", "dims": [16, 16]}
+BUCKETS = ("a", "b", "c")
+PLACES = ["c", "b/some/prefix", "a"]
 LAYOUTS = {"dense": DENSE, "sparse": sparse(8, 8)}
 
 
@@ -32,6 +42,7 @@ class Twins:
     store: CountingStore
     plain: str
     striped: str
+    stripes: int | list[str]
 
     async def both(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[Any, Any]:
         """Send a request about each; return the bodies of the answers."""
@@ -45,17 +56,58 @@ class Twins:
     async def keys(self, twin: str) -> set[str]:
         """Return the keys below a dataset."""
         prefix = chunk_prefix(twin.rpartition("/")[2])
-        return {entry.key async for page in self.store.list(prefix) for entry in page.entries}
+        return {
+            entry.key
+            async for page in self.store.list(prefix)
+            for entry in page.entries
+            if "/~" not in entry.key
+        }
 
 
-@pytest.fixture(params=LAYOUTS)
-async def twins(request: pytest.FixtureRequest) -> AsyncIterator[Twins]:
-    layout, store = LAYOUTS[request.param], CountingStore(MemoryStore(page_size=4))
+@asynccontextmanager
+async def placed_client() -> AsyncIterator[tuple[RestClient, CountingStore]]:
+    """A client of a server of three buckets, and the store of the first, with what its datasets have in the others."""
+    stores = joined([MemoryStore(name, page_size=4) for name in BUCKETS])
+    shared, clock = NodeResources.of(DataSettings()), SystemClock()
+    counting = CountingStore(stores[0])
+    services = [
+        DataService(store, clock, resources=shared.of_bucket(name), here=bucket_features(name, BUCKETS))
+        for name, store in zip(BUCKETS, (counting, *stores[1:]), strict=True)
+    ]
+    node, settings = BucketRouter(services), replace(SETTINGS, bucket="a", other_buckets=("b", "c"))
+    client = RestClient({"dn-001": node}, clock, Principal("admin", admin=True), settings=settings)
+    await client.open()
+    client.domain = "/home/admin/values.h5"
+    try:
+        assert (await client("PUT", "/", {})).status == 201
+        yield client, counting
+    finally:
+        await client.close()
+        await node.close()
+
+
+@asynccontextmanager
+async def one_bucket() -> AsyncIterator[tuple[RestClient, CountingStore]]:
+    """A client of a server of one bucket, and its store."""
+    store = CountingStore(MemoryStore(page_size=4))
     async with value_client(store) as client:
-        options = {"maxdims": [0, 0], "fillValue": -1}
+        yield client, store
+
+
+KINDS: dict[str, tuple[Any, Any]] = {"prefixes": (3, one_bucket), "buckets": (PLACES, placed_client)}
+
+
+@pytest.fixture(params=[f"{layout}-{kind}" for layout in LAYOUTS for kind in KINDS])
+async def twins(request: pytest.FixtureRequest) -> AsyncIterator[Twins]:
+    layout, kind = request.param.split("-")
+    stripes, opened = KINDS[kind]
+    async with opened() as (client, store):
+        options, layout = {"maxdims": [0, 0], "fillValue": -1}, LAYOUTS[layout]
         plain = await create(client, EXTENT, "H5T_STD_I32LE", layout=layout, **options)
-        striped = await create(client, EXTENT, "H5T_STD_I32LE", layout=layout | {"stripes": 3}, **options)
-        twins = Twins(client, store, plain, striped)
+        striped = await create(
+            client, EXTENT, "H5T_STD_I32LE", layout=layout | {"stripes": stripes}, **options
+        )
+        twins = Twins(client, store, plain, striped, stripes)
         body = {"select": "[3:39,2:30]", "value": np.arange(36 * 28).reshape(36, 28).tolist()}
         await twins.both("PUT", "/value", body)
         yield twins
@@ -64,9 +116,11 @@ async def twins(request: pytest.FixtureRequest) -> AsyncIterator[Twins]:
 async def test_chunks_are_in_stripes_below_the_dataset(twins: Twins) -> None:
     rows = (await twins.client("GET", f"{twins.striped}/chunks"))["chunks"]
     id = twins.striped.rpartition("/")[2]
-    keys = {chunk_key(id, row["scaled"], Stripes(3)) for row in rows}
-    assert {row["key"] for row in rows} == keys == await twins.keys(twins.striped) - {storage_key(id)}
-    assert {key.split("/")[-2] for key in keys} == {"1", "2", "3"}
+    keys = {chunk_key(id, row["scaled"], Stripes.of(twins.stripes)) for row in rows}
+    assert keys == await twins.keys(twins.striped) - {storage_key(id)}
+    places = [placed_key("hsparse" if twins.stripes == 3 else "a", key) for key in keys]
+    assert {(row["bucket"], row["key"]) for row in rows} == set(places)
+    assert {key.split("/")[-2] for _, key in places} == {"1", "2", "3"}
 
 
 async def test_elements_are_the_same(twins: Twins) -> None:
@@ -83,14 +137,15 @@ async def test_elements_are_the_same(twins: Twins) -> None:
 
 async def test_chunks_are_listed_as_one_dataset_by_the_same_requests(twins: Twins) -> None:
     def place(row: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in row.items() if key not in ("key", "etag")}
+        return {key: value for key, value in row.items() if key not in ("bucket", "key", "etag")}
 
     counts = []
     for twin in (twins.plain, twins.striped):
         twins.store.reset()
         rows = (await twins.client("GET", f"{twin}/chunks", order="coord"))["chunks"]
         counts.append((twins.store.calls["list"], list(map(place, rows))))
-    assert counts[0] == counts[1]
+    assert counts[0][1] == counts[1][1]
+    assert counts[1][0] - counts[0][0] <= (0 if twins.stripes == 3 else 2)  # pages of three listings, not one
     assert len(rows) > 4
 
     some, marker = [], None
@@ -100,7 +155,11 @@ async def test_chunks_are_listed_as_one_dataset_by_the_same_requests(twins: Twin
         )
         some += reply["chunks"]
         marker = reply.body.get("marker", "")
-    assert [row["key"] for row in some] == sorted(row["key"] for row in rows)
+
+    def in_order(row: dict[str, Any]) -> str:
+        return chunk_key(twins.striped.rpartition("/")[2], row["scaled"], Stripes.of(twins.stripes))
+
+    assert [row["scaled"] for row in some] == [row["scaled"] for row in sorted(rows, key=in_order)]
 
     first, second = await twins.both("GET", "/chunks", select="[0:9,20:21]", count_only=1)
     assert first == second
@@ -116,9 +175,11 @@ async def test_chunks_are_listed_as_one_dataset_by_the_same_requests(twins: Twin
 
 async def test_maps_have_the_keys(twins: Twins) -> None:
     _, found = await twins.both("GET", "/map")
-    assert found["layout"]["stripes"] == 3
+    assert found["layout"]["stripes"] == twins.stripes
+    id = twins.striped.rpartition("/")[2]
     for row in found["chunks"]:
-        assert (await twins.store.get(row["key"])).etag == row["etag"]
+        key = chunk_key(id, row["scaled"], Stripes.of(twins.stripes))
+        assert (await twins.store.get(key)).etag == row["etag"]
     if "flags" not in found["layout"]:
         refs = (await twins.client("GET", f"{twins.striped}/map", format="kerchunk"))["refs"]
         urls = {ref[0] for ref in refs.values() if isinstance(ref, list)}
@@ -142,12 +203,15 @@ async def test_the_record_says_what_it_needs_and_others_have_no_mark(twins: Twin
     keys = [storage_key(twin.rpartition("/")[2]) for twin in (twins.plain, twins.striped)]
     plain, record = [json.loads((await twins.store.get(key)).data) for key in keys]
     others = plain.get("schema", {"readFeatures": []})["readFeatures"]
-    assert record["schema"] == {"version": 1, "readFeatures": ["stripes", *others], "writeFeatures": []}
+    features = ["stripes", "home a", "stripes in c", "stripes in b", "stripes in a"][
+        : 1 if twins.stripes == 3 else None
+    ]
+    assert record["schema"] == {"version": 1, "readFeatures": [*features, *others], "writeFeatures": []}
     assert "stripes" not in others
     assert "stripe" not in json.dumps(plain)
     first, second = await twins.both("GET", "")
     assert second["creationProperties"].pop("layout") == first["creationProperties"].pop("layout") | {
-        "stripes": 3
+        "stripes": twins.stripes
     }
     assert first["layout"] == second["layout"]
 
@@ -165,3 +229,16 @@ async def test_bad_stripes_are_refused() -> None:
             reply = await client("POST", "/datasets", asked)
             assert reply.status == 400
             assert f"from 1 to {MAX_STRIPES}" in str(reply.body)
+
+
+async def test_a_bucket_that_is_not_served_is_refused_by_name() -> None:
+    asked = {
+        "type": "H5T_STD_I32LE",
+        "shape": [40, 30],
+        "creationProperties": {"layout": DENSE | {"stripes": ["a", "d/x"]}},
+    }
+    async with placed_client() as (client, _), value_client() as alone:
+        for one in (client, alone):
+            reply = await one("POST", "/datasets", asked)
+            assert reply.status == 400, reply.body
+            assert "'d/x' is in a bucket that is not served here" in str(reply.body) or one is alone

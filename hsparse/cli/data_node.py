@@ -18,7 +18,14 @@ from aiohttp.web import AppRunner
 
 from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, stop_signal
 from hsparse.cli.store_schema import needed_schema
-from hsparse.cli.stores import are_buckets, are_writable, closed_on_failure, open_stores, serving_store
+from hsparse.cli.stores import (
+    are_buckets,
+    are_writable,
+    closed_on_failure,
+    joined_stores,
+    open_stores,
+    serving_store,
+)
 from hsparse.clock import Clock, SystemClock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import Tracer
@@ -245,16 +252,23 @@ def _make_node(
     requests: StoreRequests | None = None,
     admission: Admission | None = None,
 ) -> DataService | BucketRouter:
-    first, ownership_of_first = extended(settings, stores[0], ownership)
-    several = stores if len(stores) > 1 else []
+    joined = joined_stores(stores)
+    first, ownership_of_first = extended(settings, joined[0], ownership)
+    several = joined if len(joined) > 1 else []
     shared = NodeResources.of(settings.data, *several, requests=requests, admission=admission)
     if not several:
         services = [DataService(first, clock, resources=shared, ownership=ownership_of_first)]
     else:
-        pairs = [(first, ownership_of_first), *((store, ownership) for store in stores[1:])]
+        pairs = [(first, ownership_of_first), *((store, ownership) for store in joined[1:])]
         services = [
-            DataService(store, clock, resources=shared.of_bucket(store.name), ownership=one)
-            for store, one in pairs
+            DataService(
+                store,
+                clock,
+                resources=shared.of_bucket(store.name),
+                ownership=one,
+                here=getattr(own, "features", ()),
+            )
+            for own, (store, one) in zip(joined, pairs, strict=True)
         ]
     for service in services if are_writable(stores) else ():
         service.start(settings.data.sweep_interval)

@@ -10,6 +10,7 @@ from typing import Any
 
 from hsparse.cli.store_schema import read_schema, with_schema
 from hsparse.errors import Forbidden, Misconfigured, NotFound
+from hsparse.extension import extensions
 from hsparse.model.ids import check_bucket_name
 from hsparse.model.schema import SCHEMA_KEY
 from hsparse.optional_module import OptionalModule
@@ -91,6 +92,14 @@ async def opened_stores(
     finally:
         for store in stores:
             await store.close()
+
+
+def joined_stores(stores: list[ObjectStore]) -> list[ObjectStore]:
+    """Return opened stores as extensions join them, if they are several."""
+    for one in extensions() if len(stores) > 1 else ():
+        if one.stores is not None:
+            stores = one.stores.load().joined(stores)
+    return stores
 
 
 def are_buckets(settings: StoreSettings) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hsparse.cli.data_node import extended
 from hsparse.cli.node_process import add_setting_flags, settings_of
 from hsparse.cli.progress import add_progress_flag, print_message, reports_failure, show_progress
-from hsparse.cli.stores import opened_stores
+from hsparse.cli.stores import joined_stores, opened_stores
 from hsparse.clock import SystemClock
 from hsparse.config import Settings
 from hsparse.dn.membership.ownership import NoOwnership
@@ -60,7 +60,7 @@ async def _sweep(
 ) -> list[tuple[str, Finding]]:
     found: list[tuple[str, Finding]] = []
     async with opened_stores(settings.store, put_log=settings.store.put_log, there=True) as stores:
-        for number, store in enumerate(stores):
+        for number, store in enumerate(joined_stores(stores)):
             sweep = Sweep(
                 store if number else extended(settings, store, NoOwnership())[0],
                 SystemClock(),

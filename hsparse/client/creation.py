@@ -44,7 +44,7 @@ class StorageOptions:
     shuffle: bool = False
     fletcher32: bool = False
     filters: Sequence[Filter] = ()
-    stripes: int = 1
+    stripes: int | Sequence[str] = 1
 
     def body(self, kind: Hdf5Type, shape: tuple[int, ...], *, sparse: bool = False) -> Json:
         """Return the body that creates a dataset; `InvalidValue` for options that contradict each other."""
@@ -68,7 +68,8 @@ class StorageOptions:
         return self.body(Hdf5Type.of_dtype(dtype), shape, sparse=True)
 
     def _layout(self, shape: tuple[int, ...], *, is_filtered: bool, sparse: bool) -> Json:
-        striped = {} if self.stripes == 1 else {"stripes": self.stripes}
+        stripes = self.stripes if isinstance(self.stripes, int) else list(self.stripes)
+        striped = {} if stripes == 1 else {"stripes": stripes}
         dims = [self.chunks] if type(self.chunks) is int else self.chunks
         named = {"dims": list(dims)} if isinstance(dims, Sequence) else {}
         if sparse:

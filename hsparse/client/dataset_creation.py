@@ -56,7 +56,7 @@ class DatasetCreation:
         data: ArrayLike | None = None,
         *,
         chunks: Shape | bool | None = None,
-        stripes: int = 1,
+        stripes: int | Sequence[str] = 1,
         maxshape: MaxShape = None,
         fillvalue: ArrayLike | None = None,
         compression: str | int | None = None,
@@ -70,9 +70,10 @@ class DatasetCreation:
 
         The options are h5py's; without `chunks` the server chooses them. `filters` are those of
         `creationProperties.filters`, in place of `compression`, `shuffle` and `fletcher32`. With `stripes` the chunks
-        are spread over so many prefixes of the store. Attributes, and values of up to 256 KiB, are sent with the
-        creation, as one request. With more values the dataset is seen when all are written; if that fails nothing is
-        left of it. `AlreadyExists` if the path has an object.
+        are spread over so many prefixes of the store, or over the buckets (`bucket`, `bucket/prefix`) that it names.
+        Attributes, and values of up to 256 KiB, are sent with the creation, as one request. With more values the
+        dataset is seen when all are written; if that fails nothing is left of it. `AlreadyExists` if the path has an
+        object.
 
         >>> t = f.create_dataset("t", data=[[1.5, 2], [3, 4]], attributes={"unit": "s"})
         >>> t.shape, t.dtype, t.attrs["unit"]
@@ -121,7 +122,7 @@ class DatasetCreation:
         chunks: Shape | None = None,
         *,
         data: Values | None = None,
-        stripes: int = 1,
+        stripes: int | Sequence[str] = 1,
         maxshape: MaxShape = None,
         fillvalue: ArrayLike | None = None,
         compression: str | int | None = None,

@@ -106,7 +106,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         dtype: DTypeLike,
         chunks: Sequence[int],
         *,
-        stripes: int = 1,
+        stripes: int | Sequence[str] = 1,
         maxshape: Sequence[int | None] | None = None,
         fillvalue: ArrayLike | None = None,
         filters: Sequence[Filter] = (),
@@ -115,9 +115,9 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         """Create a dataset at `path`, with the missing groups above it, and return it.
 
         `maxshape` has None for an unlimited dimension; without it the extent is fixed. With `stripes` the chunks are
-        spread over so many prefixes of the store. `filters` are those of `creationProperties.filters`: one with a
-        `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) is for that part of a chunk, one with none for all.
-        `attributes` are HDF5/JSON, by name.
+        spread over so many prefixes of the store, or over the buckets (`bucket`, `bucket/prefix`) that it names.
+        `filters` are those of `creationProperties.filters`: one with a `section` (`H5_SECTION_SELECTION`,
+        `H5_SECTION_FIXED`) is for that part of a chunk, one with none for all. `attributes` are HDF5/JSON, by name.
 
         >>> y = hsparse.SparseDataset.create(f.connection, "/y", (0, 512), "f4", (64, 512), maxshape=(None, 512))
         >>> y.shape, y.maxshape

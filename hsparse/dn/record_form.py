@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import orjson
@@ -220,13 +220,14 @@ class RecordCodec:
     """JSON bytes <-> record, for the object of `key`; `Unsupported` for one that a newer hsparse must read.
 
     A record has its `schema` in the store alone (`hsparse.model.schema`), unless it must not be changed here, and its
-    checksum (`hsparse.dn.record_form`) always.
+    checksum (`hsparse.dn.record_form`) always. It may need the features of `here`, that are this server's alone.
     """
 
-    __slots__ = ("_key",)
+    __slots__ = ("_here", "_key")
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, here: Collection[str] = ()) -> None:
         self._key = key
+        self._here = here
 
     def decode(self, data: bytes) -> Record:
         check_checksum(data, self._key)
@@ -254,6 +255,8 @@ class RecordCodec:
     def encode(self, value: Record, token: str = "") -> bytes:
         """Return the bytes of a record that is one object or, with the token of its delta, those of its base."""
         schema = with_deltas(schema_of(value)) if token else schema_of(value)
+        if schema is not None:
+            schema.check_readable(f"The object {self._key}", self._here)
         named = {**value, DELTA: token} if token else value
         data = orjson.dumps(named if schema is None else {**named, "schema": schema.to_json()})
         return add_checksum(data) if value and is_record(self._key) else data
@@ -278,7 +281,7 @@ class RecordCodec:
         """Take the schema out of a record if all of it is known; what is left of it forbids changes."""
         name = f"The object {self._key}"
         schema = parse_schema(record["schema"], name)
-        schema.check_readable(name)
+        schema.check_readable(name, self._here)
         if schema.writable:
             del record["schema"]
 

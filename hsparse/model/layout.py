@@ -12,6 +12,7 @@ signed dataset, in one of the class `SIGNED`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -39,7 +40,7 @@ from hsparse.model.file_backed import (
     slab_dims,
 )
 from hsparse.model.short_text import short_repr
-from hsparse.model.stripes import MAX_STRIPES
+from hsparse.model.stripes import StripeList, bucket_of, parse_stripes
 
 CHUNKED = "H5D_CHUNKED"
 CONTIGUOUS = "H5D_CONTIGUOUS"
@@ -68,19 +69,31 @@ class Layout:
     """A layout as asked, and the grid (empty for a null dataspace, which has no chunks).
 
     `follows` says that the grid follows from the request and the dataset's extent. `stripes` is their number, 1 for a
-    dataset without stripes. `signed` says that the dataset has a lower bound.
+    dataset without stripes, or the places of all. `signed` says that the dataset has a lower bound.
     """
 
     asked: Json
     grid: Json
     follows: bool = False
-    stripes: int = 1
+    stripes: StripeList = 1
     signed: bool = False
 
-    def fields(self, properties: Json) -> Json:
-        """Return the record's `layout`, `creationProperties` and, where it differs, `askedLayout`."""
-        if self.stripes > 1:
+    def check_places(self, buckets: Collection[str]) -> None:
+        """Raise `BadRequest` for a stripe in none of these buckets."""
+        for place in () if isinstance(self.stripes, int) else self.stripes:
+            if bucket_of(place) not in buckets:
+                raise BadRequest(
+                    f"The stripe {place!r} is in a bucket that is not served here; those are {', '.join(buckets)}."
+                )
+
+    def fields(self, properties: Json, bucket: str = "") -> Json:
+        """Return the record's `layout`, `creationProperties` and, where it differs, `askedLayout`.
+
+        The layout of a dataset with stripes in places has its own `bucket`, under whose name the chunks are there.
+        """
+        if self.stripes != 1:
             stored = {"class": STRIPED, "stripes": self.stripes, "layout": self.grid}
+            stored |= {} if isinstance(self.stripes, int) else {"bucket": bucket}
             asked = self.asked | {"stripes": self.stripes}
             return {
                 "layout": stored,
@@ -116,19 +129,10 @@ def parse_layout(
     signed = bool(lower_of(shape))
     if signed and (asked or {}).get("class", CHUNKED) not in (CHUNKED, STRUCTURED):
         raise Unsupported(f"A dataset with a lower bound needs the layout {CHUNKED} or {STRUCTURED}.")
-    return replace(layout, stripes=_parse_stripes(asked), signed=signed)
-
-
-def _parse_stripes(asked: Any) -> int:
-    """Return the number of stripes that a layout asks for, which is one for chunks."""
-    stripes = (asked or {}).get("stripes", 1)
-    if not isinstance(stripes, int) or isinstance(stripes, bool) or not 1 <= stripes <= MAX_STRIPES:
-        raise BadRequest(
-            f"The layout's stripes must be a number from 1 to {MAX_STRIPES}, not {short_repr(stripes)}."
-        )
-    if stripes > 1 and asked.get("class") not in (CHUNKED, STRUCTURED):
+    stripes = parse_stripes((asked or {}).get("stripes", 1))
+    if stripes != 1 and asked.get("class") not in (CHUNKED, STRUCTURED):
         raise BadRequest(f"Stripes need a layout of the class {CHUNKED} or {STRUCTURED}.")
-    return stripes
+    return replace(layout, stripes=stripes, signed=signed)
 
 
 def _unstriped(
@@ -195,10 +199,11 @@ def stored_layout(record: Json) -> Json:
     return _grid(record.get("layout") or record.get("creationProperties", {}).get("layout"))
 
 
-def stripes_of(record: Json) -> int:
-    """Return the number of stripes that the dataset's chunks are spread over, 1 without stripes."""
+def stripes_of(record: Json) -> StripeList:
+    """Return the stripes that the dataset's chunks are spread over: their number, 1 without any, or their places."""
     layout = record.get("layout") or {}
-    return int(layout["stripes"]) if layout.get("class") == STRIPED else 1
+    stripes: StripeList = layout["stripes"] if layout.get("class") == STRIPED else 1
+    return stripes
 
 
 def class_elsewhere(record: Json) -> str:

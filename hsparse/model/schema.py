@@ -11,12 +11,14 @@ Times of creation that clients give to links and attributes, as h5pyd 1.0 does w
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.model.layout import has_statistics, stripes_of
+from hsparse.model.stripes import bucket_of
 
 SCHEMA_KEY = "db/.schema.json"
 SCHEMA_VERSION = 1
@@ -24,6 +26,10 @@ APPENDS = "appends"
 """A write feature: elements beyond the extent belong to an append; see `hsparse.model.dataset_state`."""
 STRIPES = "stripes"
 """A read feature: the dataset's chunks are in stripes; see `hsparse.model.stripes`."""
+STRIPES_IN = "stripes in "
+"""What a read feature begins with: chunks are in the bucket that it names, which a server must have."""
+HOME = "home "
+"""What a read feature begins with: the name of the bucket that the dataset is in, see `hsparse.model.stripes`."""
 CHUNK_STATISTICS = "statistics"
 """A read feature: the footers of the dataset's chunks have version 2; see `hsparse.format.chunk_spec`."""
 DELTAS = "deltas"
@@ -48,15 +54,17 @@ class Schema:
     read_features: tuple[str, ...] = ()
     write_features: tuple[str, ...] = ()
 
-    def check_readable(self, name: str) -> None:
-        """Raise `Unsupported` if what is called `name` cannot be read here."""
+    def check_readable(self, name: str, here: Collection[str] = ()) -> None:
+        """Raise `Unsupported` if what is called `name` cannot be read here; `here` are features of this server."""
         if self.version > SCHEMA_VERSION:
             raise Unsupported(
                 f"{name} has version {self.version} of the store's schema, and this hsparse knows version "
                 f"{SCHEMA_VERSION}; use a newer hsparse."
             )
         for feature in self.read_features:
-            if feature not in READ_FEATURES:
+            if feature not in READ_FEATURES and feature not in here:
+                if feature.startswith((STRIPES_IN, HOME)):
+                    raise Unsupported(_missing_bucket(name, feature))
                 raise Unsupported(
                     f"{name} needs the feature {feature!r} to be read, which this hsparse does not know; "
                     "use a newer hsparse."
@@ -93,6 +101,22 @@ class Schema:
         }
 
 
+def bucket_features(home: str, buckets: Collection[str]) -> frozenset[str]:
+    """Return the features that records of the bucket `home` may have where all of these buckets are served."""
+    return frozenset((f"{HOME}{home}", *(f"{STRIPES_IN}{bucket}" for bucket in buckets)))
+
+
+def _missing_bucket(name: str, feature: str) -> str:
+    if feature.startswith(STRIPES_IN):
+        bucket = feature.removeprefix(STRIPES_IN)
+        return f"{name} has chunks in the bucket {bucket!r}, which is not served here; start the server with it too."
+    bucket = feature.removeprefix(HOME)
+    return (
+        f"{name} was made in the bucket {bucket!r}, by whose name its chunks in other buckets are found; serve it "
+        "under this name, beside the others."
+    )
+
+
 FIRST_SCHEMA = Schema()
 """What is needed of who reads or writes the store of hsparse 0.1: nothing."""
 
@@ -118,14 +142,23 @@ def _is_features(value: Any) -> bool:
 def schema_of(record: dict[str, Any]) -> Schema | None:
     """Return what a record that is written here needs, None if hsparse 0.1 could read and write it."""
     needed = (
-        stripes_of(record) > 1,
         has_statistics(record),
         VIRTUAL_DATA in record,
         "lower" in record.get("shape", ()),
     )
-    reading = tuple(compress((STRIPES, CHUNK_STATISTICS, VIRTUAL_DATA, SIGNED_PLACES), needed))
+    others = compress((CHUNK_STATISTICS, VIRTUAL_DATA, SIGNED_PLACES), needed)
+    reading = (*_of_stripes(record), *others)
     writing = (APPENDS,) if APPENDS in record else ()
     return Schema(read_features=reading, write_features=writing) if reading or writing else None
+
+
+def _of_stripes(record: dict[str, Any]) -> tuple[str, ...]:
+    stripes = stripes_of(record)
+    if isinstance(stripes, int):
+        return (STRIPES,) * (stripes > 1)
+    buckets = dict.fromkeys(map(bucket_of, stripes))
+    home: str = record["layout"]["bucket"]
+    return (STRIPES, f"{HOME}{home}", *(f"{STRIPES_IN}{bucket}" for bucket in buckets))
 
 
 def with_deltas(schema: Schema | None) -> Schema:

@@ -218,7 +218,8 @@ def test_stripes_are_kept_beside_the_grid(asked: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        *(SPARSE | {"stripes": stripes} for stripes in (0, -1, True, "3", 2.0, None, ["b"], MAX_STRIPES + 1)),
+        *(SPARSE | {"stripes": stripes} for stripes in (0, -1, True, "3", 2.0, None, MAX_STRIPES + 1)),
+        *(SPARSE | {"stripes": stripes} for stripes in ([], [1], ["b/"], ["b/../c"], ["b/.c"], ["b"] * 65)),
         {"class": "H5D_CONTIGUOUS", "stripes": 2},
         {"class": "H5D_COMPACT", "stripes": 2},
         {"stripes": 2},
@@ -227,7 +228,7 @@ def test_stripes_are_kept_beside_the_grid(asked: dict[str, Any]) -> None:
     ids=str,
 )
 def test_what_are_no_stripes(asked: dict[str, Any]) -> None:
-    with pytest.raises(BadRequest, match=r"stripes|Stripes|H5D_STRUCT_CHUNK"):
+    with pytest.raises(BadRequest, match=r"stripe|Stripes|bucket|H5D_STRUCT_CHUNK"):
         made(asked, {"shape": [90, 90]})
 
 

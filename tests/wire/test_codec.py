@@ -56,6 +56,7 @@ SPEC = ChunkSpec(
         FindElements(SPEC, (), "a > 1 & s == b'x'", 5, True, ("a", "s"), True),
         ReadDefined(SPEC, (), limit=4096),
         EraseChunks(replace(SPEC, stripes=Stripes(3)), ()),
+        EraseChunks(replace(SPEC, stripes=Stripes.of(["a", "b/c"])), ()),
         Outcome({"a": []}, True, False, None),
         Outcome(failure=Failure("gone", "It is gone.")),
         (None, 1, "x", 2.5, True),

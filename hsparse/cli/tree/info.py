@@ -146,8 +146,14 @@ def _fact_text(name: str, value: Any, *, human: bool) -> str:
         return shape_text(value)
     if name == "layout":
         stripes = value.get("stripes", 1)
+        places = f" in {', '.join(stripes)}" if isinstance(stripes, list) else ""
+        count = len(stripes) if places else stripes
         return " ".join(
-            [value["class"], *(value.get("flags") or ()), *([f"{stripes} stripes"] if stripes > 1 else [])]
+            [
+                value["class"],
+                *(value.get("flags") or ()),
+                *([f"{count} stripes{places}"] if count > 1 or places else []),
+            ]
         )
     if name == "filters":
         return filters_text(value) or "none"

@@ -45,7 +45,7 @@ from hsparse.sn.chunks.stored_chunk_read import (
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import hard_links
-from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, refuse_filter_mask
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, object_url, refuse_filter_mask
 from hsparse.wire.message import Record
 
 DAP_TYPES = {"i": "Int", "u": "UInt", "f": "Float"}
@@ -343,7 +343,7 @@ class Dmrpp:
         if self._file is not None:
             place = row["file"]
         else:
-            href = f' href="{xml_text(row.get("url") or self._base + row["key"])}"'
+            href = f' href="{xml_text(row.get("url") or object_url(row, self._base))}"'
         position = ",".join(map(str, row["offset"]))
         where = f' chunkPositionInArray="[{position}]"' if position else ""
         return f'<dmrpp:chunk offset="{place["address"]}" nBytes="{place["size"]}"{where}{href}/>\n'.encode()

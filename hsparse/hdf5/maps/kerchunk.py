@@ -31,7 +31,7 @@ from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import hard_links
-from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, refuse_filter_mask
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, object_url, refuse_filter_mask
 from hsparse.wire.message import Record
 
 GROUP: Json = {"zarr_format": 2}
@@ -265,7 +265,7 @@ class KerchunkReferences:
         if self._file is not None:
             place = [self._base, row["file"]["address"], row["file"]["size"]]
         else:
-            place = [row.get("url") or self._base + row["key"], row["address"], row["size"]]
+            place = [row.get("url") or object_url(row, self._base), row["address"], row["size"]]
         return _member(f"{prefix}{name}", place)
 
 

@@ -156,7 +156,7 @@ def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
     kind: Json = {"class": STRUCTURED, "flags": flags} if spec.structured else {"class": CHUNKED}
     names = SECTIONS[: len(spec.filters)] if spec.structured else ("",)
     if spec.stripes is not None:
-        kind["stripes"] = spec.stripes.count
+        kind["stripes"] = spec.stripes.places or spec.stripes.count
     found: Json = {
         "version": MAP_VERSION,
         "id": dataset.id,
@@ -258,9 +258,8 @@ def _dmrpp(request: Request, file: FileAddresses | None) -> Dmrpp:
 
 
 def _base(request: Request, file: FileAddresses | None) -> str:
-    """Return the prefix of objects' URLs in references, or the URL of the file."""
-    default = f"s3://{request.service.settings.bucket}/" if file is None else file.href
-    return request.arg("base") or default
+    """Return the prefix of objects' URLs in references, nothing for those of their buckets, or the URL of the file."""
+    return request.arg("base") or ("" if file is None else file.href)
 
 
 async def _file(request: Request) -> FileAddresses | None:

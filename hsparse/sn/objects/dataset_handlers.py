@@ -158,9 +158,10 @@ async def _fill_dataset(
         min_bytes=settings.min_chunk_size,
         max_bytes=settings.max_chunk_size,
     )
+    layout.check_places(request.service.buckets)
     fill = parse_fill_value(properties, datatype)
     rest = {key: value for key, value in properties.items() if key not in ("fillValue", "fillValue_encoding")}
-    record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
+    record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill, settings.bucket)
     record |= {AS_TEXT: True} if is_named_float(properties.get("fillValue")) else {}
     elsewhere = class_elsewhere(record)
     if layout.grid:

@@ -28,6 +28,7 @@ from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
 from hsparse.model.ids import map_key
+from hsparse.model.stripes import is_placed, placed_key
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.sn.request import FileRights
@@ -152,6 +153,18 @@ def refuse_filter_mask(row: Json) -> None:
         )
 
 
+def object_url(row: Json, base: str) -> str:
+    """Return the URL of a chunk's object: below `base` or, if that is empty, in its bucket."""
+    if not base:
+        return f"s3://{row['bucket']}/{row['key']}"
+    if is_placed(row["key"]):
+        raise Unsupported(
+            f"The chunk {row['scaled']} is in the bucket {row['bucket']!r}, not below {base[:200]}: leave base out, or "
+            "ask with urls."
+        )
+    return f"{base}{row['key']}"
+
+
 class ChunkObjectInfo:
     """`StoredChunks` of a dataset with chunk objects."""
 
@@ -203,6 +216,11 @@ class ChunkObjectInfo:
         counts = np.array(self.grid.counts, np.uint64)
         return found[(found < counts).all(axis=1)]
 
+    def _address(self, scaled: Sequence[int]) -> Json:
+        """Return where the object of a chunk is."""
+        bucket, key = placed_key(self._bucket, self._dataset.spec.key(scaled))
+        return {"bucket": bucket, "key": key}
+
     def _rows_json(self, rows: ChunkRows) -> list[Json]:
         spec = self._dataset.spec
         shown = rows.scaled.astype(np.int64) + np.array(spec.base, np.int64) if spec.base else rows.scaled
@@ -212,8 +230,7 @@ class ChunkObjectInfo:
             {
                 "scaled": named,
                 "offset": offset,
-                "bucket": self._bucket,
-                "key": spec.key(scaled),
+                **self._address(scaled),
                 "address": 0,
                 "size": size,
                 **({} if spec.sparse else {"filter_mask": 0}),
@@ -332,6 +349,8 @@ class SignedChunks:
             owners = self._owners
             if self._rights is not None:
                 owners = self._rights.owners_of(f"s3://{bucket}/{keys[0]}")[0]
+            elif is_placed(keys[0]):
+                owners = owners.of_bucket(bucket)
             signed = await owners.ask_any(SignKeys(keys, self._seconds))
             urls |= {(bucket, key): url for key, url in zip(keys, signed, strict=True)}
         return [{**row, "url": urls[row["bucket"], row["key"]]} for row in rows]

@@ -26,7 +26,7 @@ from hsparse.format.kinds.registry import kind_of
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.model.layout import SPARSE_DATA
-from hsparse.model.stripes import Stripes
+from hsparse.model.stripes import Stripes, parse_stripes
 
 VERSION = 1
 
@@ -87,6 +87,9 @@ def parse_map(answer: Json) -> DatasetMap:
         tuple(Filter(one["id"], tuple(one["values"])) for one in pipeline["filters"])
         for pipeline in answer["pipelines"]
     )
+    stripes = Stripes.of(parse_stripes(layout.get("stripes", 1)))
+    if stripes is not None and stripes.places and not all("url" in row for row in rows):
+        raise Unsupported("Chunks in several buckets are read directly by their URLs alone.")
     fill = base64.b64decode(answer["fillValue"])
     spec = ChunkSpec(
         answer["id"],
@@ -95,7 +98,7 @@ def parse_map(answer: Json) -> DatasetMap:
         sparse,
         fill,
         pipelines,
-        stripes=Stripes.of(layout.get("stripes", 1)),
+        stripes=stripes,
     )
     scaled = np.array([row["scaled"] for row in rows], np.uint64).reshape(len(rows), len(extent))
     return DatasetMap(

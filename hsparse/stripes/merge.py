@@ -1,0 +1,34 @@
+"""Listings in the order of keys, as one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from operator import attrgetter
+
+from hsparse.compute import gather_all
+from hsparse.storage.object_store import Entry, Page
+
+
+async def merged(streams: Sequence[AsyncIterator[Page]]) -> AsyncIterator[Page]:
+    """Yield the entries of listings without prefixes in the order of all keys; at most a page of each is in memory."""
+    waiting: dict[int, list[Entry]] = {}
+    asked = list(range(len(streams)))
+    while True:
+        pages = await gather_all([anext(streams[number], None) for number in asked])
+        waiting |= {
+            number: list(page.entries) for number, page in zip(asked, pages, strict=True) if page is not None
+        }
+        if not waiting:
+            return
+        last = min(entries[-1].key for entries in waiting.values())
+        found: list[Entry] = []
+        asked = []
+        for number, entries in list(waiting.items()):
+            ready = [entry for entry in entries if entry.key <= last]
+            found += ready
+            if len(ready) == len(entries):
+                asked.append(number)
+                del waiting[number]
+            else:
+                waiting[number] = entries[len(ready) :]
+        yield Page(tuple(sorted(found, key=attrgetter("key"))))

@@ -1,0 +1,253 @@
+"""The store of a bucket whose datasets may have their chunks in other buckets.
+
+The key of such a chunk names its bucket (`hsparse.model.stripes`). So each object has one place, in which conditions
+and durability are those of any object, and none is looked for in two places.
+
+A *marker* in the dataset's own bucket says in which places it has chunks:
+
+    db/<uuid1>/d/<uuid2>/.stripe/~/<place>/~
+
+It is put before the dataset's record, and sorts after the chunks of all stripes. A listing that meets it lists the
+place, too, and has the chunks in front of the marker. So a deletion that stops anywhere finds what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
+from itertools import groupby
+from typing import TypeVar
+
+from hsparse.compute import gather_all
+from hsparse.concurrency.request_trace import seconds_left
+from hsparse.errors import Misconfigured, StoreFailed
+from hsparse.model.layout import STRIPED
+from hsparse.model.schema import bucket_features
+from hsparse.model.stripes import AT, STRIPE, bucket_of, placed_key
+from hsparse.storage.delegating_store import DelegatingStore
+from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
+from hsparse.stripes.merge import merged
+
+R = TypeVar("R")
+
+END = "~"
+"""The component of markers' keys that sorts after the numbers of all stripes."""
+MARKER = f"{STRIPE}{END}/"
+RECORD = "/.dataset.json"
+STRIPED_CLASS = json.dumps(STRIPED).encode()
+PART_OF_TIME = 0.9
+"""How much of the time that a request has left a bucket may take: what is left is for an error that names it."""
+
+
+class StripedStore(DelegatingStore):
+    """An `ObjectStore` over that of a bucket, with what its datasets have in `buckets`, by their names.
+
+    `features` are those of records that need these buckets. A listing with a delimiter is that of the bucket alone.
+    """
+
+    def __init__(self, store: ObjectStore, buckets: Mapping[str, ObjectStore]) -> None:
+        super().__init__(store)
+        self._buckets = buckets
+        self.features = bucket_features(store.name, buckets.keys())
+
+    async def get(self, key: str) -> Stored:
+        if not key.startswith(STRIPE, AT):
+            return await self._store.get(key)
+        store, at = self._place(key)
+        return await _in_time(store, key, store.get(at))
+
+    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
+        if not key.startswith(STRIPE, AT):
+            return await self._store.get_range(key, start, length)
+        store, at = self._place(key)
+        return await _in_time(store, key, store.get_range(at, start, length))
+
+    async def put(self, key: str, data: Buffer) -> str:
+        store, at = await self._place_of_put(key, data)
+        return await _in_time(store, key, store.put(at, data))
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        store, at = await self._place_of_put(key, data)
+        return await _in_time(store, key, store.put_if_absent(at, data))
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        store, at = self._place(key)
+        return await _in_time(store, key, store.put_if_match(at, data, etag))
+
+    async def delete(self, key: str) -> None:
+        store, at = self._place(key)
+        await _in_time(store, key, store.delete(at))
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        store, at = self._place(key)
+        await _in_time(store, key, store.delete_if_match(at, etag))
+
+    async def delete_all(self, entries: Sequence[Entry]) -> builtins.list[bool]:
+        """See `ObjectStore`; markers go last, after all that they are for."""
+        if not any(entry.key.startswith(STRIPE, AT) for entry in entries):
+            return await self._store.delete_all(entries)
+        deleted = [False] * len(entries)
+        for some in _by_turns(entries):
+            await gather_all([self._delete_some(bucket, entries, at, deleted) for bucket, at in some.items()])
+        return deleted
+
+    async def _delete_some(
+        self, bucket: str, entries: Sequence[Entry], numbers: builtins.list[int], deleted: builtins.list[bool]
+    ) -> None:
+        """Delete the entries of these numbers, all of one bucket; note of each whether it is gone."""
+        places = [self._place(entries[number].key) for number in numbers]
+        listed = [replace(entries[number], key=at) for number, (_, at) in zip(numbers, places, strict=True)]
+        store = places[0][0]
+        done = await _in_time(store, entries[numbers[0]].key, store.delete_all(listed))
+        for number, gone in zip(numbers, done, strict=True):
+            deleted[number] = gone
+
+    async def presigned(self, key: str, seconds: int) -> str:
+        store, at = self._place(key)
+        return await store.presigned(at, seconds)
+
+    # --- lists -------------------------------------------------------------------------------------------
+
+    async def list(
+        self, prefix: str, *, delimiter: bool = False, start_after: str = ""
+    ) -> AsyncIterator[Page]:
+        inside = prefix.startswith(STRIPE, AT)
+        if delimiter or not inside:
+            pages = self._store.list(prefix, delimiter=delimiter, start_after=start_after)
+        else:  # the markers begin otherwise
+            pages = self._store.list(prefix[:AT] + STRIPE, start_after=start_after)
+        async for page in self._with_places(pages, start_after):
+            if not inside or delimiter:
+                yield page
+            elif some := tuple(entry for entry in page.entries if entry.key.startswith(prefix)):
+                yield Page(some)
+
+    async def _with_places(self, pages: AsyncIterator[Page], start_after: str) -> AsyncIterator[Page]:
+        """Yield the pages of the bucket with what the markers on them stand for."""
+        folder, markers = "", list[Entry]()
+        async for page in pages:
+            if page.prefixes:
+                yield page
+                continue
+            for found, some in groupby(page.entries, _folder):
+                if markers and found != folder:
+                    async for one in self._chunks(folder, markers, start_after):
+                        yield one
+                    markers = []
+                if found:
+                    folder, markers = found, [*markers, *some]
+                else:
+                    yield Page(tuple(some))
+        if markers:
+            async for one in self._chunks(folder, markers, start_after):
+                yield one
+
+    async def _chunks(self, folder: str, markers: Sequence[Entry], start_after: str) -> AsyncIterator[Page]:
+        """Yield the chunks in the places of a dataset whose stripes are in `folder`, then the markers."""
+        if not start_after.startswith(folder + END):
+            async with AsyncExitStack() as stack:
+                streams = []
+                for marker in markers:
+                    place = _marked(marker.key)
+                    stream = self._chunks_in(folder, place, start_after)
+                    streams.append(await stack.enter_async_context(aclosing(stream)))
+                async for page in merged(streams):
+                    yield page
+        yield Page(tuple(markers))
+
+    async def _chunks_in(self, folder: str, place: str, start_after: str) -> AsyncGenerator[Page, None]:
+        """Yield the chunks of a dataset that are in one place, by their keys here."""
+        store, first = self._place(f"{folder}0/{place}/0")
+        root, after = first.removesuffix("0/0"), ""
+        number, slash, name = start_after.removeprefix(folder).partition("/")
+        if start_after.startswith(folder) and slash:
+            is_here = name.startswith(f"{place}/")
+            after = f"{root}{number}/{name.removeprefix(f'{place}/') if is_here else ''}"
+        pages = store.list(root, start_after=after)
+        while (page := await _in_time(store, folder, anext(pages, None))) is not None:
+            found = []
+            for entry in page.entries:
+                number, _, name = entry.key.removeprefix(root).partition("/")
+                key = f"{folder}{number}/{place}/{name}"
+                if key > start_after and number.isdecimal() and name and "/" not in name:
+                    found.append(replace(entry, key=key))
+            if found:
+                yield Page(tuple(found))
+
+    # --- places ------------------------------------------------------------------------------------------
+
+    def _place(self, key: str) -> tuple[ObjectStore, str]:
+        """Return the store that has an object, and its key there; `Misconfigured` for a bucket that is not served."""
+        if not key.startswith(STRIPE, AT):
+            return self._store, key
+        if key.startswith(MARKER, AT):
+            self._bucket(
+                bucket_of(_marked(key)), key
+            )  # nothing is lost track of in a bucket that is not here
+            return self._store, key
+        bucket, at = placed_key(self.name, key)
+        return (self._store if at == key else self._bucket(bucket, key)), at
+
+    def _bucket(self, name: str, key: str) -> ObjectStore:
+        store = self._buckets.get(name)
+        if store is None:
+            raise Misconfigured(
+                f"The object {key} is in the bucket {name!r}, which is not served here; start the server with it too."
+            )
+        return store
+
+    async def _place_of_put(self, key: str, data: Buffer) -> tuple[ObjectStore, str]:
+        """Return `_place`; before the record of a dataset with chunks in other places their markers are put."""
+        if key.startswith(RECORD, AT) and STRIPED_CLASS in (text := bytes(data)):
+            layout = json.loads(text).get("layout", {})
+            places = layout.get("stripes") if layout.get("class") == STRIPED else None
+            if isinstance(places, builtins.list):
+                folder = key[:AT] + MARKER
+                keys = [f"{folder}{place}/{END}" for place in dict.fromkeys(places)]
+                await gather_all([self._store.put(marker, b"{}") for marker in keys])
+        return self._place(key)
+
+
+def _folder(entry: Entry) -> str:
+    """Return the folder of a dataset's stripes if an entry is a marker, else nothing."""
+    return entry.key[:AT] + STRIPE if entry.key.startswith(MARKER, AT) else ""
+
+
+def _marked(key: str) -> str:
+    """Return the place that a marker is for."""
+    return key[AT + len(MARKER) :].removesuffix(f"/{END}")
+
+
+def _by_turns(entries: Sequence[Entry]) -> Iterator[dict[str, builtins.list[int]]]:
+    """Yield the numbers of entries by their buckets (nothing: the own one), the markers in a turn of their own."""
+    for markers in (False, True):
+        turn: dict[str, builtins.list[int]] = {}
+        for number, entry in enumerate(entries):
+            if entry.key.startswith(MARKER, AT) == markers:
+                turn.setdefault(placed_key("", entry.key)[0], []).append(number)
+        if turn:
+            yield turn
+
+
+async def _in_time(store: ObjectStore, key: str, answer: Awaitable[R]) -> R:
+    """Await the answer of a bucket; `StoreFailed` names it when it takes most of the time that the request has left."""
+    left = seconds_left() if key.startswith(STRIPE, AT) else None
+    if left is None:
+        return await answer
+    seconds = left * PART_OF_TIME
+    try:
+        async with asyncio.timeout(seconds) as timeout:
+            return await answer
+    except TimeoutError:
+        if timeout.expired():
+            raise StoreFailed(
+                f"The bucket {store.name!r} gave no answer on {key!r} in the {seconds:.1f} s that the request had "
+                "left; check the bucket and the network, then try again."
+            ) from None
+        raise
+    finally:
+        del timeout  # an error has this frame, which would have its task, and so itself
