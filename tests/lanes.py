@@ -19,7 +19,16 @@ import pytest
 
 CHECK = ("test_import_law.py", "test_names.py")
 PURE = ("model", "format", "wire", "concurrency", "test_errors.py", "test_clock.py", "test_setting.py")
-CONTRACT = ("cluster", "dn", "storage", "testing", "support", "test_hsds_bucket.py", "test_striping.py")
+CONTRACT = (
+    "cluster",
+    "dn",
+    "storage",
+    "testing",
+    "support",
+    "stripes",
+    "test_hsds_bucket.py",
+    "test_striping.py",
+)
 ENDURE = {
     # Browsers.
     "web": (
@@ -69,6 +78,7 @@ ENDURE = {
     "client/http/test_connection_pool.py::test_threads_and_processes_share_a_client": (),
     "client/test_embedded.py": ("test_a_running_server_has_the_directory",),
     "client/test_killed_server.py": (),
+    "stripes/test_striped_server.py": ("test_a_bucket_that_fails_fails_alone_and_is_named[buckets]",),
     "sn/jobs/test_served_jobs.py": ("test_a_cancelled_import_leaves_no_domain",),
     "sn/served/test_remote_files.py::test_objects_are_read_by_few_requests": ("[objects.h5]",),
     "sn/served/test_thousand_files.py": (),

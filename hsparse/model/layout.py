@@ -79,11 +79,12 @@ class Layout:
     signed: bool = False
 
     def check_places(self, buckets: Collection[str]) -> None:
-        """Raise `BadRequest` for a stripe in none of these buckets."""
+        """Raise `BadRequest` for a stripe in none of these buckets, or in the only one, which keeps none of others."""
         for place in () if isinstance(self.stripes, int) else self.stripes:
-            if bucket_of(place) not in buckets:
+            if bucket_of(place) not in buckets or len(buckets) < 2:
                 raise BadRequest(
-                    f"The stripe {place!r} is in a bucket that is not served here; those are {', '.join(buckets)}."
+                    f"The stripe {place!r} must be in one of several buckets that are served here; those are: "
+                    f"{', '.join(buckets)}."
                 )
 
     def fields(self, properties: Json, bucket: str = "") -> Json:

@@ -158,7 +158,7 @@ def _of_stripes(record: dict[str, Any]) -> tuple[str, ...]:
         return (STRIPES,) * (stripes > 1)
     buckets = dict.fromkeys(map(bucket_of, stripes))
     home: str = record["layout"]["bucket"]
-    return (STRIPES, f"{HOME}{home}", *(f"{STRIPES_IN}{bucket}" for bucket in buckets))
+    return (STRIPES, *(f"{STRIPES_IN}{bucket}" for bucket in buckets), f"{HOME}{home}")
 
 
 def with_deltas(schema: Schema | None) -> Schema:
