@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, HsparseError, Unsupported
 from hsparse.hdf5.format.parse.virtual_mapping import block_name
 from hsparse.hdf5.virtual.elements import VirtualElements
@@ -18,6 +19,9 @@ from hsparse.sn.request import Request
 from hsparse.sn.service import Service
 from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.message import Record
+
+MAPPING_WORK = 1000
+"""To check a mapping takes as long as so many elements, see `compute`."""
 
 
 class VirtualDatasets:
@@ -38,7 +42,10 @@ class VirtualDatasets:
         properties, shape = record["creationProperties"], record["shape"]
         if properties.get("initializer"):
             raise BadRequest("What no source has reads as the fill value: leave out the initializer.")
-        layout = checked_layout(properties["layout"], len(dims_of(shape) or ()))
+        asked, rank = properties["layout"], len(dims_of(shape) or ())
+        mappings = asked.get("mappings")
+        work = MAPPING_WORK * len(mappings) if isinstance(mappings, list) else 0
+        layout = await compute(work, checked_layout, asked, rank)
         endless = grows(layout["mappings"])
         if endless and not is_extensible(shape):
             raise BadRequest("A mapping without end needs maxdims: the dataset grows with its sources.")

@@ -27,6 +27,7 @@ from hsparse.format.selections.serialized_selection import (
     Serialized,
 )
 from hsparse.hdf5.format.parse.virtual_mapping import THIS_FILE, VirtualMapping, unlimited_dim
+from hsparse.hdf5.virtual.merging import merged_mappings
 from hsparse.model.dataspace import MAX_RANK
 from hsparse.model.link import MAX_PATH
 from hsparse.model.short_text import short_repr
@@ -50,11 +51,11 @@ def checked_layout(layout: Json, rank: int) -> Json:
     if missing not in (FILL, ERROR):
         raise BadRequest(f"missing must be {ERROR} or {FILL}, not {short_repr(missing)}.")
     checked = [_checked(one, number, rank) for number, one in enumerate(mappings)]
-    return layout | {"mappings": checked, "missing": missing}
+    return layout | {"mappings": list(map(mapping_json, merged_mappings(checked))), "missing": missing}
 
 
-def _checked(one: Any, number: int, rank: int) -> Json:
-    """Return a mapping in its normal form."""
+def _checked(one: Any, number: int, rank: int) -> VirtualMapping:
+    """Return a mapping of a new dataset."""
     if not isinstance(one, dict) or not set(one) <= {"file", "dataset", "source", "virtual"}:
         raise BadRequest(f"Mapping {number} must have file, dataset, source and virtual, and nothing else.")
     file, path = one.get("file", THIS_FILE), one.get("dataset")
@@ -68,8 +69,13 @@ def _checked(one: Any, number: int, rank: int) -> Json:
     if (own := _rank(found.virtual)) not in (None, rank):
         raise BadRequest(f"Mapping {number} has a virtual selection of {own} dimensions, not {rank}.")
     _check_ends(found, number)
-    kept = {"source": selection_json(found.source), "virtual": selection_json(found.virtual)}
-    return {"file": file, "dataset": path, **kept}
+    return found
+
+
+def mapping_json(one: VirtualMapping) -> Json:
+    """Return the normal form of a mapping."""
+    kept = {"source": selection_json(one.source), "virtual": selection_json(one.virtual)}
+    return {"file": one.file, "dataset": one.dataset, **kept}
 
 
 def _rank(selection: Serialized) -> int | None:
