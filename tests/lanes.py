@@ -148,6 +148,11 @@ ENDURE = {
     "format/kinds/test_kinds.py::test_a_chunk_takes_no_more_memory_than_is_reserved": ("[rows-steps-sparse",),
     "sn/domains/test_handlers.py::test_a_domain_of_any_size_in_one_answer": (),
     "sn/chunks/test_handlers.py::test_chunks_after_writes_and_erasures": (),
+    "sn/values/signed/test_signed_appends.py": (
+        "test_many_append_at_both_ends[sparse",
+        "test_new_chunks_below_are_not_looked_for",
+        "test_the_end_that_has_died_holds_up_only_its_own",
+    ),
     "sn/values/signed/test_signed_programs.py": ("[dense-0]", "[sparse-0]"),
     "sn/values/test_element_query.py::test_a_band_of_chunks_larger_than_a_page": (),
     "storage/s3/test_s3_store.py::test_what_a_store_honours_is_found_out_whichever_is_lost": (),

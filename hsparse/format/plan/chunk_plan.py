@@ -175,9 +175,13 @@ class ChunkSelection:
     full: bool = False
 
     def begins_outside(self, extent: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-        """Say whether a chunk of these dimensions begins outside an extent, which may be empty: then it does not."""
+        """Say whether a chunk of these dimensions begins outside an extent, which may be empty: then it does not.
+
+        A negative length is the negative of where the extent began.
+        """
         return any(
-            scaled * dim >= length for scaled, dim, length in zip(self.scaled, dims, extent, strict=False)
+            scaled * dim >= length if length >= 0 else scaled * dim < -length
+            for scaled, dim, length in zip(self.scaled, dims, extent, strict=False)
         )
 
 

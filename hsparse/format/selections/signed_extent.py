@@ -155,6 +155,13 @@ def places_of(extent: tuple[int, ...], coords: NDArray[Any]) -> NDArray[Any]:
     return extent.places(coords) if isinstance(extent, SignedExtent) else coords
 
 
+def places_along(extent: tuple[int, ...], dim: int, coords: NDArray[Any]) -> NDArray[Any]:
+    """Return coordinates along a dimension of an extent, (n,), as a request counts them."""
+    if not isinstance(extent, SignedExtent):
+        return coords
+    return coords.astype(np.int64) + (extent.start[dim] - extent.first[dim])
+
+
 def outside_of(extent: tuple[int, ...], selection: Selection) -> Selection:
     """Return a selection in an extent as it counts from the first element, without signs."""
     return extent.outside(selection) if isinstance(extent, SignedExtent) else selection

@@ -141,8 +141,8 @@ class ChunkTable:
 
 def check_table(table: Dataset, layout: Record, rank: int) -> TableFields:
     """Return the fields of a table; `BadRequest` if it cannot be the table of a layout with `rank` dimensions."""
-    if file_backed_layout(table.record) is not None or table.spec.sparse:
-        raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own.")
+    if file_backed_layout(table.record) is not None or table.spec.sparse or table.spec.base:
+        raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own, and no lower bound.")
     if not table.arrays.is_exact:
         raise BadRequest(
             f"The chunk table {table.id} has fields of variable length: a file_uri in it must be a string of fixed "

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Any
 
@@ -143,8 +143,9 @@ async def _read(
     for _ in range(ATTEMPTS - 1):
         try:
             return dataset, await request.service.owners.gather(range(len(keys)), keys.__getitem__, message)
-        except Moved:
-            dataset = await load_dataset(request)
+        except Moved:  # the places of the chunks stay those that were named
+            generation = (await load_dataset(request)).spec.generation
+            dataset = replace(dataset, spec=replace(dataset.spec, generation=generation))
     return dataset, await request.service.owners.gather(range(len(keys)), keys.__getitem__, message)
 
 

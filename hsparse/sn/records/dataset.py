@@ -55,7 +55,7 @@ class Dataset:
     elsewhere: str = ""
     """The class of its layout if its data is in no chunk objects of its own, see `OtherData`; else empty."""
     grown_from: tuple[int, ...] = ()
-    """The extent in the record, if `with_length` has changed it; else empty."""
+    """The extent in the record, if that was changed here, as `ChunkSelection.begins_outside` has it; else empty."""
     rights: FileRights | None = None
 
     @classmethod
@@ -122,8 +122,9 @@ class Dataset:
         lower[dim] = min(start, lower[dim])
         dims[dim] = upper - lower[dim]
         grown = Dataset._parsed(self.record | {"shape": {**shape, "dims": dims, "lower": lower}})
-        is_above = grown.spec.base == self.spec.base
-        return replace(grown, grown_from=tuple(self.extent)) if is_above else grown
+        below = (grown.spec.base[dim] - self.spec.base[dim]) * self.spec.dims[dim]
+        before = [below if axis == dim and below else length for axis, length in enumerate(self.extent)]
+        return replace(grown, grown_from=tuple(before))
 
     def require_places(self) -> None:
         """Raise `BadRequest` if the dataset has a lower bound and the request counts from 0: chunks do not."""

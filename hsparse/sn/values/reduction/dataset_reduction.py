@@ -30,6 +30,8 @@ from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction, check_numbers, parse_axes
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.signed_extent import outside_of, places_along
 from hsparse.model.ids import collection_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
@@ -145,7 +147,7 @@ def _labels(request: Request, record: Record, length: int | None) -> Dataset:
     if len(dataset.extent) != 1:
         raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels have one.")
     if length is not None:
-        check_labels(dataset.extent[0], length)
+        check_labels(parse_select(None, dataset.extent).size, length)
     return dataset
 
 
@@ -161,7 +163,7 @@ async def _read(request: Request, dataset: Dataset) -> Values:
     """Return the values of a 1-D dataset of labels."""
     limit = request.service.settings.max_request_size
     chunks = ChunkFanout(request.service.owners, dataset)
-    values = await chunks.read_within(Orthogonal.all(dataset.extent), (), limit)
+    values = await chunks.read_within(parse_select(None, dataset.extent), (), limit)
     if isinstance(values, int):
         raise _too_large(dataset, limit)
     return values
@@ -322,7 +324,8 @@ class DatasetReduction:
             values = await from_parts([state], partial(self._finished, reduction, codes), num_codes)
         labels = None if groups is None else groups.labels
         kept = [dim for dim in reduction.kept if dim != reduction.grouped]
-        coords = {dim: ax.indices(self._selection.axes[dim]) for dim in kept}
+        extent = self._dataset.extent
+        coords = {dim: places_along(extent, dim, ax.indices(self._selection.axes[dim])) for dim in kept}
         return Reduced(self._dataset, reduction, values, labels, coords)
 
     def _check_chunks(self) -> None:
@@ -357,8 +360,10 @@ class DatasetReduction:
             return None
         if not axes or self._asked.axis in (None, ""):
             raise BadRequest("Name the axis that by has labels of: the first one in axis.")
-        length = self._dataset.extent[axes[0]]
-        return await read_groups(self._request, self._asked.by, length, self._selection.axes[axes[0]])
+        selection = outside_of(self._dataset.extent, self._selection)
+        assert isinstance(selection, Orthogonal)
+        length = selection.extent[axes[0]]
+        return await read_groups(self._request, self._asked.by, length, selection.axes[axes[0]])
 
     def _reduction(self, axes: Sequence[int], groups: LabelGroups | None) -> Reduction:
         return Reduction(

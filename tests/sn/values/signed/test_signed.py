@@ -1,0 +1,335 @@
+"""Datasets with a lower bound: their dataspace, how requests count places, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import ipc
+
+from hsparse.format.selections.points import Points
+from hsparse.format.structured.region import decode_region, encode_region
+from hsparse.testing.memory_store import MemoryStore
+from tests.sn.value_client import BINARY, sparse, value_client
+from tests.support.rest_client import RestClient
+
+UNLIMITED = "H5S_UNLIMITED"
+DENSE = {"class": "H5D_CHUNKED", "dims": [4], "enlarge": False}
+LAYOUTS: dict[str, dict[str, Any]] = {"dense": DENSE, "sparse": sparse(4)}
+
+
+@pytest.fixture
+async def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+async def client(store: MemoryStore) -> AsyncIterator[RestClient]:
+    async with value_client(store) as made:
+        yield made
+
+
+async def create(client: RestClient, layout: str = "sparse", **body: Any) -> str:
+    properties = {"layout": LAYOUTS[layout], **body.pop("creationProperties", {})}
+    bounds = {"shape": [10], "lower": [-5], "minlower": [UNLIMITED], "maxdims": [0]} | body
+    body = {"type": "H5T_STD_I64LE", "creationProperties": properties} | bounds
+    made = await client("POST", "/datasets", body)
+    assert made.status == 201, made.body
+    return f"/datasets/{made['id']}"
+
+
+async def filled(client: RestClient, layout: str = "sparse", **body: Any) -> str:
+    """Create a dataset whose elements are their places."""
+    path = await create(client, layout, **body)
+    values = np.arange(-5, 5, dtype="<i8").tobytes()
+    assert (await client("PUT", f"{path}/value", values, places="signed")).status == 200
+    return path
+
+
+async def shape(client: RestClient, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await client("GET", f"{path}/shape"))["shape"]
+    return found
+
+
+async def test_the_dataspace_has_both_bounds_and_the_record_says_what_it_needs(
+    client: RestClient, store: MemoryStore
+) -> None:
+    path = await filled(client)
+    bounds = {"dims": [10], "maxdims": [UNLIMITED], "lower": [-5], "minlower": [UNLIMITED]}
+    assert await shape(client, path) == {"class": "H5S_SIMPLE"} | bounds
+    found = await client("GET", path)
+    assert found["shape"] == {"class": "H5S_SIMPLE"} | bounds
+    assert found["creationProperties"]["layout"]["class"] == "H5D_STRUCT_CHUNK"
+    keys = [entry.key async for page in store.list("") for entry in page.entries]
+    assert {key.rpartition("/")[2] for key in keys} >= {"-2", "-1", "0", "1"}
+    (key,) = (key for key in keys if key.endswith(".dataset.json"))
+    record = (await store.get(key)).data
+    assert b'"readFeatures":["statistics","signed"]' in record
+    assert record.count(b'"layout":{"class":"H5D_CHUNKED_SIGNED","layout":{"class":"H5D_STRUCT_CHUNK"') == 2
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"lower": -7, "minlower": None}, {"lower": [-7], "minlower": [-7]}),
+        ({"lower": None, "minlower": -3}, {"lower": [0], "minlower": [-3]}),
+        ({"lower": [6], "minlower": [-3]}, {"lower": [6], "minlower": [-3]}),
+    ],
+)
+async def test_bounds_have_defaults(
+    client: RestClient, bounds: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    found = await shape(client, await create(client, **bounds))
+    assert {key: found[key] for key in expected} == expected
+    around = {"class": "H5S_SIMPLE", "dims": [10], "maxdims": [0]} | expected
+    again = await shape(client, await create(client, shape=around, lower=None, minlower=None))
+    assert again == found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_requests_count_in_places_or_from_zero(client: RestClient, layout: str) -> None:
+    path = await filled(client, layout)
+
+    async def values(select: Any, **query: Any) -> Any:
+        reply = await client("GET", f"{path}/value", select=select, **query)
+        return reply["value"] if reply.status == 200 else reply["error"]["kind"]
+
+    assert await values("[-5:0:2]", places="signed") == [-5, -3, -1] == await values("[0:5:2]")
+    assert await values("[[-1,4,-5]]", places="signed") == [-1, 4, -5] == await values("[[4,9,0]]")
+    assert await values("[3:]", places="signed") == [3, 4]
+    assert await values("[:-3]", places="signed") == [-5, -4] == await values("[:2]")
+    assert await values("[-6:0]", places="signed") == "out_of_range" == await values("[[5]]", places="signed")
+    assert await values("[-1:0]") == "bad_request" == await values("[0:11]")
+
+    async def posted(body: Any, **query: Any) -> Any:
+        reply = await client("POST", f"{path}/value", body, **query)
+        return reply["value"] if reply.status == 200 else reply["error"]["message"]
+
+    assert await posted({"points": [-5, 4]}, places="signed") == [-5, 4] == await posted({"points": [0, 9]})
+    assert await posted({"start": -2, "stop": 4, "step": 3}, places="signed") == [-2, 1]
+    assert await posted({"start": 3, "stop": 9, "step": 3}) == [-2, 1]
+    assert await posted({"select": [[-5, 0]], "orthogonal": True}, places="signed") == [-5, 0]
+    slab = {"class": "H5S_SEL_HYPERSLABS", "start": [-4], "count": [2], "stride": [4]}
+    assert await posted({"selection": slab}, places="signed") == [-4, 0]
+    boxes = {"class": "H5S_SEL_HYPERSLABS", "coordinates": [[[-5], [-4]], [[1], [1]]]}
+    assert await posted({"selection": boxes}, places="signed") == [-5, -4, 1]
+    assert await posted({"selection": {"class": "H5S_SEL_ALL"}}, places="signed") == list(range(-5, 5))
+    bounds = "its lower bound is -5, its upper bound 5."
+    assert (await posted({"points": [-6]}, places="signed")).endswith(bounds)
+    assert (await posted({"selection": slab | {"start": [-9]}}, places="signed")).endswith(bounds)
+    assert (await values("[0:1]", places="yes")) == "bad_request"
+
+
+async def test_the_paired_lists_of_a_selection(client: RestClient) -> None:
+    path = await create(
+        client,
+        shape=[10, 10],
+        lower=[-5, 2],
+        minlower=[-5, 2],
+        maxdims=[0, 0],
+        creationProperties={"layout": sparse(4, 4)},
+    )
+    body = {"points": [[-5, 2], [4, 11], [0, 5]], "value": [1, 2, 3]}
+    assert (await client("PUT", f"{path}/value", body, places="signed")).status == 200
+    found = await client("GET", f"{path}/value", select="[[-5,4,0],[2,11,5]]", places="signed")
+    assert found["value"] == [1, 2, 3]
+    found = await client("GET", f"{path}/value", query="_ > 1", places="signed")
+    assert found["index"] == [[0, 5], [4, 11]]
+    changed = await client("PUT", f"{path}/value", {"value": 7}, query="_ == 3", places="signed")
+    assert (changed["indices"], changed["value"]) == ([[0, 5]], [[[0, 5], 7]])
+    changed = await client("PUT", f"{path}/value", {"value": 8}, query="_ == 7")
+    assert changed["indices"] == [[5, 3]]
+    table = await client(
+        "GET",
+        f"{path}/reduce",
+        op="sum",
+        axis=1,
+        undefined="fill",
+        accept="application/vnd.apache.arrow.stream",
+        places="signed",
+        select="[-5:-3,:]",
+    )
+    assert table.status == 200, table.body
+    assert ipc.open_stream(table.body).read_all().to_pydict()["dim_0"] == [-5, -4]
+
+
+async def test_encoded_selections_count_from_the_lower_bound(client: RestClient) -> None:
+    path = await filled(client)
+    body = encode_region(Points((10,), np.array([[0], [9]], np.uint64)), np.array([50, 59]))
+    assert (await client("PUT", f"{path}/value", body, sparse=1, places="signed")).status == 200
+    found = await client("GET", f"{path}/value", select="[[-5,-4,4]]", places="signed")
+    assert found["value"] == [50, -4, 59]
+    answer = await client("GET", f"{path}/value", select="[3:5]", sparse=1, accept=BINARY, places="signed")
+    selection, values = decode_region(answer.body, np.dtype("<i8"))
+    assert (selection.coords().ravel().tolist(), values.tolist()) == ([8, 9], [3, 59])
+    body = encode_region(Points((3,), np.array([[2]], np.uint64)), np.array([70]))
+    reply = await client(
+        "PUT", f"{path}/value", body, sparse=1, append=3, append_side="lower", places="signed"
+    )
+    assert reply["selection"] == "[-8:-5]"
+    assert (await client("GET", f"{path}/defined", select="[:-5]", places="signed"))["selection"][
+        "coordinates"
+    ] == [[-6]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_both_ends_move(client: RestClient, layout: str) -> None:
+    path = await filled(client, layout, creationProperties={"fillValue": 99})
+
+    async def moved(body: Any, **query: Any) -> Any:
+        reply = await client("PUT", f"{path}/shape", body, **query)
+        return reply.body if reply.status == 201 else reply["error"]["kind"]
+
+    assert await moved({"lower": [-2], "expect": [10], "expect_lower": [-5]}, places="signed") == {}
+    assert await moved({"extend": 4, "dim": 0, "side": "lower"}, places="signed") == {"selection": "[-6:-2]"}
+    whole = (await client("GET", f"{path}/value", places="signed"))["value"]
+    assert whole == [99] * 4 + list(range(-2, 5)), "what was dropped is not uncovered"
+    assert await moved({"extend": 2, "side": "lower"}) == {"selection": "[0:2]"}
+    assert await moved({"extend": 1}) == {"selection": "[13:14]"}
+    assert await moved({"extend": 1}, places="signed") == {"selection": "[6:7]"}
+    assert await moved({"lower": [-7], "expect_lower": [-5]}) == "conflict"
+    assert await moved({"lower": [8]}) == "bad_request", "beyond the upper bound"
+    assert await moved({"lower": [1, 2]}) == "bad_request" == await moved({"extend": 1, "side": "left"})
+    assert await moved({"lower": [0], "extend": 1}) == "bad_request"
+    assert await moved({"lower": [7]}) == {}
+    assert (await shape(client, path))["dims"] == [0]
+    assert await moved({"lower": [-20], "shape": [4]}) == {}
+    assert (await client("GET", f"{path}/value", places="signed"))["value"] == [99] * 4
+
+
+async def test_the_least_lower_bound_holds(client: RestClient) -> None:
+    path = await create(client, minlower=[-7], maxdims=[14])
+    reply = await client("PUT", f"{path}/shape", {"extend": 3, "side": "lower"})
+    assert (reply.status, "at least -7, not -8" in reply["error"]["message"]) == (409, True)
+    body = {"append": 3, "append_side": "lower", "value": [1, 2, 3]}
+    assert (await client("PUT", f"{path}/value", body)).status == 409
+    assert (await client("PUT", f"{path}/value", body | {"append": 2, "value": [1, 2]})).status == 200
+    reply = await client("PUT", f"{path}/value", {"append": 3, "value": [1, 2, 3]})
+    assert (reply.status, "at most 14 elements" in reply["error"]["message"]) == (409, True)
+    assert (await shape(client, path))["lower"] == [-7]
+
+
+async def test_an_append_below_is_made_once(client: RestClient) -> None:
+    path = await filled(client)
+    key = {"Idempotency-Key": '"a"'}
+
+    async def append(**body: Any) -> Any:
+        reply = await client("PUT", f"{path}/value", body, headers=key, places="signed")
+        return reply["selection"] if reply.status == 200 else reply["error"]["message"]
+
+    below = {"append": 2, "append_side": "lower", "value": [20, 21]}
+    assert await append(**below) == "[-7:-5]" == await append(**below)
+    assert "used to append" in await append(append=2, value=[20, 21])
+    body, headers = {"extend": 2, "side": "lower"}, {"Idempotency-Key": '"b"'}
+    for _ in range(2):
+        reply = await client("PUT", f"{path}/shape", body, headers=headers, places="signed")
+        assert reply["selection"] == "[-9:-7]"
+    reply = await client("PUT", f"{path}/shape", {"extend": 2}, headers=headers)
+    assert reply.status == 400
+    assert (await shape(client, path))["lower"] == [-9]
+
+
+async def test_chunks_have_signed_coordinates(client: RestClient) -> None:
+    path = await filled(client)
+    listed = await client("GET", f"{path}/chunks", places="signed", limit=2)
+    assert [row["scaled"] for row in listed["chunks"]] == [[-1], [-2]]
+    assert [row["offset"] for row in listed["chunks"]] == [[-4], [-8]]
+    rest = await client("GET", f"{path}/chunks", places="signed", marker=listed["marker"])
+    assert [row["scaled"] for row in rest["chunks"]] == [[0], [1]]
+    one = await client("GET", f"{path}/chunks/-2", places="signed")
+    assert (one["scaled"], one["defined"], one["key"][-3:]) == ([-2], 1, "/-2")
+    covered = await client("GET", f"{path}/chunks/selection", places="signed")
+    assert covered["selection"]["coordinates"] == [[[-5], [4]]]
+    data = await client("GET", f"{path}/chunks/-1/value", accept=BINARY, places="signed")
+    sizes = {name: data.headers[f"X-Hdf-section-{name}"] for name in ("size", "unfiltered-size")}
+    query = {"section_size": sizes["size"], "section_unfiltered_size": sizes["unfiltered-size"]}
+    assert (await client("PUT", f"{path}/chunks/0/value", data.body, places="signed", **query)).status == 200
+    found = await client("GET", f"{path}/value", select="[-1:4]", places="signed")
+    assert found["value"] == [-1, -4, -3, -2, -1]
+    refused = await client("PUT", f"{path}/chunks/-2/value", data.body, places="signed", **query)
+    assert "below the lower bound" in refused["error"]["message"]
+    for name in ("-3", "2"):
+        assert (await client("GET", f"{path}/chunks/{name}", places="signed"))["error"][
+            "kind"
+        ] == "out_of_range"
+    for route in ("/chunks", "/chunks/0", "/chunks/selection", "/map"):
+        assert "places=signed" in (await client("GET", f"{path}{route}"))["error"]["message"]
+    found = await client("GET", f"{path}/map", places="signed")
+    assert (found["shape"]["lower"], {tuple(row["scaled"]) for row in found["chunks"]}) == (
+        [-5],
+        {(-2,), (-1,), (0,), (1,)},
+    )
+
+
+async def test_many_datasets_in_one_answer(client: RestClient) -> None:
+    paths = [await filled(client), await create(client, lower=[-6], minlower=[-6])]
+    ids = [path.rpartition("/")[2] for path in paths]
+    reads = {"reads": [{"ids": ids, "select": "[-2:0]"}]}
+    found = await client("POST", "/datasets/values", reads, places="signed")
+    blocks = np.frombuffer(found.body, "<i8").tolist()
+    assert blocks == [16, -2, -1, 0, 16, 0, 0, 0]
+
+
+async def test_a_streamed_write_goes_where_its_places_are(client: RestClient) -> None:
+    layout = {"class": "H5D_CHUNKED", "dims": [4096]}
+    path = await create(client, shape=[40_000], lower=[-30_000], creationProperties={"layout": layout})
+    values = np.arange(39_999, dtype="<i8").tobytes()
+    reply = await client("PUT", f"{path}/value", values, select="[-30000:9999]", places="signed")
+    assert reply.status == 200, reply.body
+    found = await client("GET", f"{path}/value", select="[-2:1]", places="signed")
+    assert found["value"] == [29_998, 29_999, 30_000]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"lower": [1, 2]}, "for each of the 1 dimensions"),
+        ({"lower": "x"}, "lower must have an integer"),
+        ({"minlower": [-4]}, "at most -5"),
+        ({"minlower": [UNLIMITED, 0]}, "for each of the 1 dimensions"),
+        ({"maxdims": None}, "needs maxdims"),
+        ({"lower": [2**62], "minlower": None}, "beyond 2\\^62"),
+        ({"lower": [-(2**63)], "minlower": None}, "between -2\\^62 and 2\\^62"),
+        ({"shape": []}, "Only a simple dataspace"),
+        (
+            {
+                "creationProperties": {"layout": {"class": "H5D_CONTIGUOUS"}},
+                "maxdims": None,
+                "minlower": None,
+            },
+            "needs the layout",
+        ),
+        (
+            {"creationProperties": {"layout": DENSE, "initializer": ["arange", "--start=0", "--step=1"]}},
+            "initializer",
+        ),
+    ],
+)
+async def test_what_cannot_be_is_refused(client: RestClient, body: dict[str, Any], message: str) -> None:
+    given = {
+        "type": "H5T_STD_I64LE",
+        "shape": [10],
+        "lower": [-5],
+        "minlower": [UNLIMITED],
+        "maxdims": [0],
+    } | body
+    reply = await client(
+        "POST", "/datasets", {key: value for key, value in given.items() if value is not None}
+    )
+    assert reply.status == 400
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(reply["error"]["message"])
+
+
+async def test_an_ordinary_dataset_has_no_lower_bound(client: RestClient) -> None:
+    made = await client("POST", "/datasets", {"type": "H5T_STD_I64LE", "shape": [10], "maxdims": [0]})
+    path = f"/datasets/{made['id']}"
+    for body in ({"lower": [-5]}, {"extend": 1, "side": "lower"}):
+        reply = await client("PUT", f"{path}/shape", body)
+        assert (reply.status, "has no lower bound" in reply["error"]["message"]) == (400, True)
+    reply = await client("PUT", f"{path}/value", {"append": 1, "append_side": "lower", "value": [1]})
+    assert "has no lower bound" in reply["error"]["message"]
+    assert (await client("GET", f"{path}/value", select="[2:4]", places="signed"))["value"] == [0, 0]
+    assert set(await shape(client, path)) == {"class", "dims", "maxdims"}
