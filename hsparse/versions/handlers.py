@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any
-
 from aiohttp import web
 
 from hsparse.clock import Clock
 from hsparse.config import Settings
-from hsparse.errors import BadRequest, Forbidden, HsparseError, NotFound
+from hsparse.errors import BadRequest, Forbidden
 from hsparse.model.acl import Right
 from hsparse.model.ids import collection_of, moved_id
 from hsparse.sn.app import Parts
@@ -17,9 +14,11 @@ from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs
 from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
+from hsparse.versions.clone_handlers import post_clone, post_materialize
 from hsparse.versions.differences import by_object
+from hsparse.versions.snapshot_requests import ask, find_snapshot, take_snapshot, tell
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AskStore, Forget
+from hsparse.wire.record_message import Forget
 
 MAX_MESSAGE = 4096
 """Characters of a snapshot's message."""
@@ -34,20 +33,6 @@ async def post_snapshot(request: Request) -> web.StreamResponse:
     return respond(await take_snapshot(request, _head(request), message), status=201)
 
 
-async def take_snapshot(request: Request, root: str, message: str) -> Record:
-    """Take a snapshot of the domain of `root`, and return it."""
-    owners = request.service.owners
-    begun = await ask(request, "begin", root, author=request.principal.name, message=message)
-    number = begun["snapshot"]
-    try:
-        await owners.ask_all(AskStore("versions.tell", {"root": root}, settles=root))
-        return await ask(request, "seal", root, number=number)
-    except HsparseError:
-        with suppress(HsparseError):
-            await ask(request, "abandon", root, number=number)
-        raise
-
-
 async def get_snapshots(request: Request) -> web.StreamResponse:
     """List the domain's snapshots, the oldest first, and the clones that need one."""
     found = await ask(request, "list", _head(request))
@@ -59,21 +44,11 @@ async def get_snapshot(request: Request) -> web.StreamResponse:
     return respond(await find_snapshot(request, _head(request), _number(request)))
 
 
-async def find_snapshot(request: Request, root: str, number: int) -> Record:
-    """Return a snapshot of the domain of `root`; `NotFound` names those there are."""
-    snapshots: list[Record] = (await ask(request, "list", root))["snapshots"]
-    for one in snapshots:
-        if one["snapshot"] == number:
-            return one
-    known = ", ".join(str(one["snapshot"]) for one in snapshots) or "none"
-    raise NotFound(f"{request.domain.path} has no snapshot {number}; there are {known}.")
-
-
 async def delete_snapshot(request: Request) -> web.StreamResponse:
     """Delete a snapshot, and what is kept for it alone."""
     owners, root, number = request.service.owners, _head(request), _number(request)
     gone = await ask(request, "remove", root, number=number)
-    await owners.ask_all(AskStore("versions.tell", {"root": root}, settles=root))
+    await tell(request, root)
     await owners.ask_all(Forget(gone["root"]))
     await ask(request, "collect", root)
     return respond({})
@@ -81,12 +56,12 @@ async def delete_snapshot(request: Request) -> web.StreamResponse:
 
 async def post_restore(request: Request) -> web.StreamResponse:
     """Bring the domain back to what it was at a snapshot."""
-    owners, root, number = request.service.owners, _head(request), _number(request)
+    root, number = _head(request), _number(request)
     await find_snapshot(request, root, number)
     try:
         reply = await ask(request, "restore", root, number=number)
     finally:  # whatever was changed, by the store itself
-        await owners.ask_all(AskStore("versions.tell", {"root": root}, settles=root, renews=True))
+        await tell(request, root, renews=True)
     return respond({"snapshot": number, "changed": reply["changed"]})
 
 
@@ -125,11 +100,6 @@ async def _paths(request: Request, root: str, head: str) -> dict[str, str]:
     return found
 
 
-async def ask(request: Request, what: str, root: str, **arguments: Any) -> Record:
-    """Have a data node answer what is asked about the snapshots of a domain."""
-    return await request.service.owners.ask_any(AskStore(f"versions.{what}", {"root": root, **arguments}))
-
-
 def _head(request: Request) -> str:
     """Return the root group's id of the request's domain; `Forbidden` of a snapshot."""
     if "snapshot" in request.domain.record:
@@ -153,6 +123,8 @@ ROUTES = (
     Route("DELETE", "/snapshots/{number}", delete_snapshot, Right.DELETE),
     Route("POST", "/snapshots/{number}/restore", post_restore, Right.UPDATE, adds=False),
     Route("GET", "/snapshots/{number}/diff", get_diff, Right.READ),
+    Route("POST", "/clones", post_clone, None),
+    Route("POST", "/clones/materialize", post_materialize, Right.UPDATE, adds=False),
 )
 
 

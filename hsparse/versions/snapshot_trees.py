@@ -14,7 +14,7 @@ import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -36,6 +36,7 @@ from hsparse.versions.version_keys import (
     moved,
     parsed_copy,
     rest_of,
+    tree_root,
 )
 from hsparse.wire.message import Record
 
@@ -168,7 +169,8 @@ class SnapshotTrees:
             if not self._reading[half]:
                 del self._reading[half]
                 self._idle.set()
-        if self._confirms() and await self._stored_base(half) != base:
+        is_own = base.tree == tree_root(base.root, base.token, base.number)  # a clone's is pinned
+        if is_own and self._confirms() and await self._stored_base(half) != base:
             raise Gone(f"The snapshot {base.number} of {base.root} was deleted.")
         if found is None:
             raise NotFound(f"There is no object {key}.")
@@ -214,6 +216,11 @@ class SnapshotTrees:
 
     async def extent(self, base: Base, rest: str) -> Extent | None:
         """Return the extent that a dataset had, by its record; None if it had no chunks, or was not there."""
+        if base.tree != (
+            own := tree_root(base.root, base.token, base.number)
+        ):  # of a clone, which may differ
+            base = replace(base, tree=own)
+            self.learn(base)
         known = base.tree[2:19], rest
         if known not in self._extents:
             key = domain_prefix(base.tree) + rest

@@ -28,6 +28,7 @@ from hsparse.model.ids import (
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, parse_schema
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, current_etag, no_urls
+from hsparse.versions.clone_store import CloneStore
 from hsparse.versions.preserving import DomainVersions, Preserved
 from hsparse.versions.snapshot_trees import Base, SnapshotTrees
 from hsparse.versions.version_keys import (
@@ -53,12 +54,12 @@ class PreservingStore(DelegatingStore):
 
     def __init__(self, store: ObjectStore, ownership: Ownership, clock: Clock) -> None:
         super().__init__(store)
-        self.below = store
+        self.below = CloneStore(store, clock)
         self.clock = clock
         self.ownership = ownership
         self.used: bool | None = None
         """Whether the store has snapshots; None where that is not known."""
-        self.trees = SnapshotTrees(self, clock, lambda: not ownership.hears_all)
+        self.trees = self.below.snapshots = SnapshotTrees(self, clock, lambda: not ownership.hears_all)
         self.versions = DomainVersions(self._preserved)
         self.notes = DeletionNotes(store, clock)
         self.began: Callable[[], None] = lambda: None
@@ -98,7 +99,7 @@ class PreservingStore(DelegatingStore):
 
     def _step_aside(self) -> None:
         for name in METHODS:
-            setattr(self, name, getattr(self.below, name))
+            setattr(self, name, getattr(self.below.plain, name))
 
     async def _preserved(self, root: str) -> Preserved:
         return Preserved(await read_note(self.below, root), self, self.below, self.trees)

@@ -20,6 +20,8 @@ ABSENT = b""
 """The bytes of the mark that an object was not there."""
 MARK = bytes.fromhex("b45e")
 """What the ids of a snapshot's tree begin with; those of few other domains do."""
+CLONE_MARK = bytes.fromhex("c10e")
+"""What the ids of a clone begin with."""
 TREE = f"db/{MARK.hex()}"
 BASES = "db/.bases/"
 HALF = slice(3, 20)
@@ -28,7 +30,7 @@ NOTE = ".versions.json"
 HISTORY = ".history/"
 _OBJECT = re.compile("db/[0-9a-f]{8}-[0-9a-f]{8}/.+")
 _SNAPSHOT = re.compile(r"(.+)@([1-9][0-9]{0,8})")
-_NOT_KEPT = (HISTORY, NOTE, ".info.json", ".summary.json")
+_NOT_KEPT = (HISTORY, NOTE, ".clone/", ".info.json", ".summary.json")
 _CHECKSUM = len(b',\n"crc32":"01234567"}')
 _RECORD = "/.domain.json"
 _DIGITS = 9

@@ -91,6 +91,15 @@ class VersionNote:
         self.check_unpinned(number)
         return replace(self, snapshots=tuple(one for one in self.snapshots if one.number != number))
 
+    def pinned(self, pin: Pin) -> VersionNote:
+        """Return the note with a clone of a snapshot; `NotFound` if there is no such snapshot."""
+        self.find(pin.snapshot)
+        return replace(self, pins=(*self.pins, pin))
+
+    def unpinned(self, root: str) -> VersionNote:
+        """Return the note without the clone that has this root group."""
+        return replace(self, pins=tuple(pin for pin in self.pins if pin.root != root))
+
     def check_unpinned(self, number: int | None = None) -> None:
         """Raise `Conflict` if a clone needs a snapshot; without a number, any of them."""
         for pin in self.pins:

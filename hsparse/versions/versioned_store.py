@@ -10,18 +10,24 @@ paused meanwhile deletes nothing: the note must be the one that was read.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import orjson
 
-from hsparse.errors import Busy, NotFound, PreconditionFailed, Unsupported
-from hsparse.model.ids import domain_prefix
+from hsparse.clock import Clock
+from hsparse.compute import gather_each
+from hsparse.dn.membership.ownership import Ownership
+from hsparse.errors import Busy, Conflict, NotFound, PreconditionFailed, Unsupported
+from hsparse.model.ids import domain_prefix, storage_key
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
-from hsparse.storage.object_store import Entry
+from hsparse.storage.object_store import Entry, ObjectStore
+from hsparse.versions.clone_store import Clone
 from hsparse.versions.differences import differences
 from hsparse.versions.restoring import Restoring
 from hsparse.versions.snapshot_trees import Base
-from hsparse.versions.store import PreservingStore, root_of
+from hsparse.versions.store import AT_ONCE, PreservingStore, root_of
 from hsparse.versions.version_keys import (
     BASES,
     HISTORY,
@@ -30,9 +36,10 @@ from hsparse.versions.version_keys import (
     history_prefix,
     note_key,
     parsed_copy,
+    rest_of,
     tree_root,
 )
-from hsparse.versions.version_note import VersionNote, put_note, read_note
+from hsparse.versions.version_note import Pin, VersionNote, put_note, read_note
 
 Json: TypeAlias = dict[str, Any]
 ATTEMPTS = 16
@@ -41,6 +48,10 @@ TOKEN_BYTES = 8
 
 class VersionedStore(PreservingStore):
     """A `PreservingStore` that takes snapshots, and lets go of them."""
+
+    def __init__(self, store: ObjectStore, ownership: Ownership, clock: Clock) -> None:
+        super().__init__(store, ownership, clock)
+        self.below.ended = self._unpin
 
     async def answer(self, question: str, arguments: Json) -> Json:
         answers: dict[str, Callable[..., Awaitable[Json]]] = {
@@ -51,6 +62,10 @@ class VersionedStore(PreservingStore):
             "versions.abandon": self._abandon,
             "versions.remove": self._remove,
             "versions.collect": self._collect,
+            "versions.clone": self._clone,
+            "versions.unclone": self._unclone,
+            "versions.materialize": self._materialize,
+            "versions.part": self._part,
             "versions.restore": self._restore,
             "versions.changes": self._changes,
             "sweep": self._sweep,
@@ -59,13 +74,16 @@ class VersionedStore(PreservingStore):
         return await (super().answer(question, arguments) if answer is None else answer(**arguments))
 
     async def _list(self, root: str) -> Json:
-        note = await read_note(self.below, root)
-        if note is None:
-            return {"snapshots": [], "clones": []}
+        note, clone = await read_note(self.below, root), await self._as_clone(root)
+        base = clone and clone.base
         return {
-            "snapshots": [one.to_json() for one in note.snapshots if one.sealed],
-            "clones": [{"domain": pin.domain, "snapshot": pin.snapshot} for pin in note.pins],
+            "snapshots": [one.to_json() for one in note.snapshots if one.sealed] if note else [],
+            "clones": [{"domain": pin.domain, "snapshot": pin.snapshot} for pin in note.pins] if note else [],
+            "base": clone and base and {"domain": clone.source, "snapshot": base.number},
         }
+
+    async def _as_clone(self, root: str) -> Clone | None:
+        return await self.below.clone_of(storage_key(root))
 
     # --- taking one -----------------------------------------------------------------------------------
 
@@ -114,6 +132,7 @@ class VersionedStore(PreservingStore):
     async def _tell(self, root: str) -> Json:
         """Know the snapshots of a domain as they are now; nobody reads one that is gone when this returns."""
         self.begin_use()
+        self.below.forget(root)
         known = await self.versions.renew(root)
         await self.trees.forget(
             root, [] if known.note is None else [one.root for one in known.note.snapshots]
@@ -179,6 +198,62 @@ class VersionedStore(PreservingStore):
                 if not any(first < number <= epoch for number in live):
                     needless.append(entry)
             yield needless
+
+    # --- clones ---------------------------------------------------------------------------------------
+
+    async def _clone(self, root: str, number: int, clone: str, source: str, domain: str) -> Json:
+        """Pin a snapshot, and have a root group that shares what it has; `Conflict` if the domain is being deleted."""
+        pin = Pin(domain, clone, number)
+        note = await self._change(root, lambda note: note.pinned(pin))
+        base = Base(root, note.token, number, clone)
+        if await self.notes.read(root) is not None:
+            await self._change(root, lambda note: note.unpinned(clone))
+            raise Conflict(f"{source} is being deleted: it cannot be cloned.")
+        new = Clone(clone, base, source)
+        await self.below.plain.put_if_absent(storage_key(clone), new.encode(domain, self.clock.now()))
+        return {}
+
+    async def _unclone(self, root: str, clone: str) -> Json:
+        """Take a clone back that no domain has."""
+        await self.below.plain.delete(storage_key(clone))
+        self.below.forget(clone)
+        await self._change(root, lambda note: note.unpinned(clone))
+        return {}
+
+    async def _unpin(self, clone: Clone) -> None:
+        """Let go of the snapshot that a clone needed."""
+        if clone.base is not None:
+            with suppress(NotFound):
+                await self._change(clone.base.root, lambda note: note.unpinned(clone.root))
+
+    async def _materialize(self, root: str) -> Json:
+        """Give a clone objects of its own in place of those that it shares; return how many, and its base."""
+        clone = await self._as_clone(root)
+        if clone is None or clone.base is None:
+            return {"copied": 0, "base": None}
+        base, below = clone.base, self.below
+        copied = 0
+
+        async def copy(entry: Entry) -> None:
+            nonlocal copied
+            with suppress(PreconditionFailed):  # it has one, or has deleted it
+                data = (await self.trees.get(base, entry.key)).data
+                await below.plain.put_if_absent(clone.own_key(rest_of(entry.key)), data)
+                copied += 1
+
+        await gather_each(copy, await self.trees.entries(base, domain_prefix(root)), AT_ONCE)
+        stored = await below.plain.get(storage_key(root))
+        found = orjson.loads(stored.data) | {"base": None}
+        await below.plain.put_if_match(storage_key(root), orjson.dumps(found), stored.etag)
+        return {"copied": copied, "base": base.root}
+
+    async def _part(self, root: str, base: str) -> Json:
+        """Let go of the snapshot that a clone needed until all nodes were told that it has all for itself."""
+        own = Clone(root, None).own_key("")
+        async for page in self.below.plain.list(own):
+            await self.below.plain.delete_all([entry for entry in page.entries if not entry.size])
+        await self._change(base, lambda note: note.unpinned(root))
+        return {}
 
     # --- what there was -------------------------------------------------------------------------------
 
@@ -252,6 +327,10 @@ class VersionedStore(PreservingStore):
         for one in note.snapshots:
             if not one.sealed and one.time <= before:
                 await self._abandon(note.root, one.number)
+        for pin in note.pins:
+            clone = await self.below.stored(pin.root)
+            if (clone is None or clone.base is None) and note.find(pin.snapshot).time <= before:
+                await self._change(note.root, partial(VersionNote.unpinned, root=pin.root))
         await self._collect(note.root)
         return await read_note(self.below, note.root)
 

@@ -50,8 +50,8 @@ class Versioned:
         clock = SystemClock()
         for _ in range(self.count):
             sole = SOLE if self.count == 1 else Doubtful()
-            versioned, ownership = with_versions(self.store, sole, clock)
-            self.nodes.append(DataService(versioned, clock, ownership=ownership))
+            self.versioned, ownership = with_versions(self.store, sole, clock)
+            self.nodes.append(DataService(self.versioned, clock, ownership=ownership))
         users = (Principal("admin", admin=True), Principal("ann"), Principal("ben"))
         settings = ServiceSettings(min_chunk_size=1, single_user=None)
         for number in range(self.count):

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from hsparse.clock import SystemClock
+from hsparse.dn.sweep import Sweep
 from hsparse.errors import StoreFailed
 from hsparse.storage.object_store import Buffer
-from hsparse.wire.record_message import AskStore
 from tests.support.endurance import repeats
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
@@ -37,6 +38,8 @@ class World:
     crashes: bool = False
     head: Content = field(default_factory=dict)
     snapshots: dict[int, Content] = field(default_factory=dict)
+    clones: dict[str, Content] = field(default_factory=dict)
+    pins: dict[str, int] = field(default_factory=dict)
     left: int = -1
     """Requests to the store until the process is killed; negative for never."""
 
@@ -62,17 +65,25 @@ class World:
         await self.check(DOMAIN, self.head)
         for number, content in self.snapshots.items():
             await self.check(f"{DOMAIN}@{number}", content)
+        for clone, content in list(self.clones.items()):
+            await self.check(clone, content)
+            await self.drop(clone)
+        await self.sweep()
         for number in list(self.snapshots):
             await self.server.done("DELETE", f"/snapshots/{number}", door=self.door)
-        if self.crashes:
-            await self.server.nodes[0].send(AskStore("sweep", {"min_age": 0.0, "dry_run": False}))
+        await self.sweep()
         left = [key for key in await self.server.keys() if "/.history/" in key or ".versions.json" in key]
         assert not left
-        assert not [key for key in await self.server.keys() if key.startswith("db/.bases/")]
+        assert not [key for key in await self.server.keys() if key.startswith(("db/.bases/", "db/c10e"))]
+
+    async def sweep(self) -> None:
+        if self.crashes:
+            await Sweep(self.server.versioned, SystemClock(), min_age=0.0).run()
 
     async def move(self) -> None:
         moves = [self.write] * 6 + [self.resize] * 2 + [self.describe, self.create, self.remove]
         moves += [self.take] * 2 + [self.let_go, self.restore, self.restart]
+        moves += [self.clone, self.clone, self.drop_clone, self.own_all]
         move = self.random.choice(moves)
         if not self.crashes or self.random.random() < 0.7:
             await move()
@@ -97,12 +108,20 @@ class World:
         self.head = await self.content(DOMAIN)
         listed = (await self.server.done("GET", "/snapshots"))["snapshots"]
         numbers = {one["snapshot"] for one in listed}
+        for clone in list(self.clones):
+            reply = await self.server.rest("GET", "/", domain=clone)
+            if reply.status == 200:
+                self.clones[clone] = await self.content(clone)
+            else:
+                del self.clones[clone]
         self.snapshots = {n: self.snapshots.get(n, self.head) for n in numbers}
         self.snapshots = {n: deepcopy(content) for n, content in self.snapshots.items()}
 
     # --- what is looked at ----------------------------------------------------------------------------
 
     async def check_one(self) -> None:
+        for clone in self.random.sample(list(self.clones), min(1, len(self.clones))):
+            await self.check(clone, self.clones[clone])
         numbers = [0, *self.snapshots]
         number = self.random.choice(numbers)
         if number:
@@ -129,52 +148,93 @@ class World:
 
     # --- moves ----------------------------------------------------------------------------------------
 
-    async def _some(self) -> tuple[str, str] | None:
-        links = await self.server.links(door=self.door)
-        names = [name for name in self.head if name in links]
+    def _domain(self) -> tuple[str, Content]:
+        return self.random.choice([(DOMAIN, self.head), *self.clones.items()])
+
+    async def _some(self) -> tuple[Content, str, str, str] | None:
+        domain, content = self._domain()
+        links = await self.server.links(door=self.door, domain=domain)
+        names = [name for name in content if name in links]
         if not names:
             return None
         name = self.random.choice(names)
-        return name, links[name]
+        return content, name, links[name], domain
 
     async def create(self) -> None:
-        if len(self.head) > 3:
+        domain, content = self._domain()
+        if len(content) > 3:
             return
         name = f"d{self.random.randrange(10_000)}"
         size = self.random.choice((0, 15, 40))
-        await self.server.create(name, size, self.random.choice((DENSE, SPARSE)), door=self.door)
-        self.head[name] = {"values": [0] * size, "a": None}
+        layout = self.random.choice((DENSE, SPARSE))
+        await self.server.create(name, size, layout, door=self.door, domain=domain)
+        content[name] = {"values": [0] * size, "a": None}
 
     async def write(self) -> None:
-        if (some := await self._some()) is None or not (values := self.head[some[0]]["values"]):
+        if (some := await self._some()) is None or not (values := some[0][some[1]]["values"]):
             return
         start = self.random.randrange(len(values))
         new = [self.random.randrange(1, 1000) for _ in range(self.random.randint(1, len(values) - start))]
-        await self.server.write(some[1], start, new, door=self.door)
+        await self.server.write(some[2], start, new, door=self.door, domain=some[3])
         values[start : start + len(new)] = new
 
     async def resize(self) -> None:
         if (some := await self._some()) is None:
             return
-        values, size = self.head[some[0]]["values"], self.random.choice((0, 5, 10, 25, 45))
-        await self.server.done("PUT", f"/datasets/{some[1]}/shape", {"shape": [size]}, door=self.door)
+        content, name, id, domain = some
+        values, size = content[name]["values"], self.random.choice((0, 5, 10, 25, 45))
+        await self.server.done(
+            "PUT", f"/datasets/{id}/shape", {"shape": [size]}, door=self.door, domain=domain
+        )
         values[:] = (values + [0] * 50)[:size]
 
     async def describe(self) -> None:
         if (some := await self._some()) is None:
             return
+        content, name, id, domain = some
         a = self.random.randrange(1000)
         body = {"type": "H5T_STD_I32LE", "value": a}
-        await self.server.done("PUT", f"/datasets/{some[1]}/attributes/a", body, replace=1, door=self.door)
-        self.head[some[0]]["a"] = a
+        path = f"/datasets/{id}/attributes/a"
+        await self.server.done("PUT", path, body, replace=1, door=self.door, domain=domain)
+        content[name]["a"] = a
 
     async def remove(self) -> None:
         if (some := await self._some()) is None:
             return
-        await self.server.done("DELETE", f"/datasets/{some[1]}", door=self.door)
-        root = (await self.server.done("GET", "/", door=self.door))["root"]
-        await self.server.done("DELETE", f"/groups/{root}/links/{some[0]}", door=self.door)
-        del self.head[some[0]]
+        content, name, id, domain = some
+        await self.server.done("DELETE", f"/datasets/{id}", door=self.door, domain=domain)
+        root = (await self.server.done("GET", "/", door=self.door, domain=domain))["root"]
+        await self.server.done("DELETE", f"/groups/{root}/links/{name}", door=self.door, domain=domain)
+        del content[name]
+
+    async def clone(self) -> None:
+        if not self.snapshots or len(self.clones) > 2:
+            return
+        number, path = (
+            self.random.choice(list(self.snapshots)),
+            f"/home/admin/c{self.random.randrange(10**6)}",
+        )
+        self.clones[path] = deepcopy(self.snapshots[number])  # also if the reply is lost
+        self.pins[path] = number
+        await self.server.done("POST", "/clones", {"target": path, "snapshot": number}, door=self.door)
+
+    async def drop_clone(self) -> None:
+        if self.clones:
+            await self.drop(self.random.choice(list(self.clones)))
+
+    async def drop(self, clone: str) -> None:
+        root = (await self.server.done("GET", "/", domain=clone))["root"]
+        await self.server.done("DELETE", "/", domain=clone, wait=10, door=self.door)
+        del self.clones[clone]
+        self.pins.pop(clone, None)
+        if not self.crashes:
+            assert not [key for key in await self.server.keys() if root[2:19] in key]
+
+    async def own_all(self) -> None:
+        if self.clones:
+            clone = self.random.choice(list(self.clones))
+            await self.server.done("POST", "/clones/materialize", {}, domain=clone, door=self.door)
+            self.pins.pop(clone, None)
 
     async def take(self) -> None:
         if len(self.snapshots) < 5:
@@ -183,8 +243,12 @@ class World:
     async def let_go(self) -> None:
         if self.snapshots:
             number = self.random.choice(list(self.snapshots))
-            await self.server.done("DELETE", f"/snapshots/{number}", door=self.door)
-            del self.snapshots[number]
+            reply = await self.door("DELETE", f"/snapshots/{number}")
+            if number in self.pins.values() and not self.crashes:
+                assert (reply.status, "needs snapshot" in str(reply.body)) == (409, True), reply
+            if reply.status != 409:
+                assert reply.status == 200, reply
+                del self.snapshots[number]
 
     async def restore(self) -> None:
         if self.snapshots:

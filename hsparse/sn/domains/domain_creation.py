@@ -53,7 +53,7 @@ async def create_domain(request: Request, body: Record) -> Record:
     if (await request.service.owners.read(requested.path))[0].failure is None:
         raise Conflict(f"{requested.path} exists already.")
     if not parent.allows(request.principal, Right.READ):
-        await _require_nothing_below(request, requested.path)
+        await require_nothing_below(request, requested.path)
     first: Domain | None = None
     if requested.shared_domain is not None:
         first = await _first_name(request, requested.shared_domain, requested.path)
@@ -63,7 +63,7 @@ async def create_domain(request: Request, body: Record) -> Record:
     now = request.service.clock.now()
     record: Record = {
         "owner": requested.owner,
-        "acls": _acls(parent, requested),
+        "acls": acls_of_new(parent, requested.owner, folder=requested.folder),
         "created": now,
         "lastModified": now,
     }
@@ -156,7 +156,7 @@ async def require_creation(request: Request, new_path: str) -> Domain:
     return parent
 
 
-async def _require_nothing_below(request: Request, path: str) -> None:
+async def require_nothing_below(request: Request, path: str) -> None:
     """Raise `Conflict` if there are files below a new path, of a principal who may not read them as the parent says.
 
     The new domain or folder would be the nearest above them, and give its owner the right to.
@@ -208,7 +208,7 @@ async def _require_unused(request: Request, root: str) -> None:
         raise Conflict(f"There are objects of {root} already: choose another root_id.")
 
 
-def _acls(parent: Domain, requested: _DomainRequest) -> dict[str, dict[str, bool]]:
+def acls_of_new(parent: Domain, new_owner: str, *, folder: bool = False) -> dict[str, dict[str, bool]]:
     """Return the ACLs of the new domain: those of the parent that grant a right, except `default` and the owner's.
 
     A folder lets nobody read who may not read the parent: it also has the entries that grant nothing, and the right
@@ -218,11 +218,11 @@ def _acls(parent: Domain, requested: _DomainRequest) -> dict[str, dict[str, bool
     inherited = {
         user: rights
         for user, rights in acls.items()
-        if user not in (DEFAULT, requested.owner, owner) and (requested.folder or grants_any(rights))
+        if user not in (DEFAULT, new_owner, owner) and (folder or grants_any(rights))
     }
-    if not requested.folder:
-        return inherited | {requested.owner: full_rights()}
-    own = folder_acls(requested.owner)
+    if not folder:
+        return inherited | {new_owner: full_rights()}
+    own = folder_acls(new_owner)
     if not is_granted(acls, ANONYMOUS, Right.READ):
         if owner in acls and is_granted(acls, Principal(str(owner)), Right.READ):
             inherited[owner] = own[DEFAULT]

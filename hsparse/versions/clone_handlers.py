@@ -1,0 +1,89 @@
+"""Handlers of `/clones`: a domain of its own that shares what a snapshot has, until it is changed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, Conflict, Forbidden, HsparseError
+from hsparse.model.acl import Right
+from hsparse.model.ids import root_id
+from hsparse.sn.domains.domain_creation import acls_of_new, require_creation, require_nothing_below
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.records.domain_path import parsed_path
+from hsparse.sn.request import Request, respond
+from hsparse.versions.snapshot_requests import ask, find_snapshot, take_snapshot, tell
+from hsparse.versions.version_keys import CLONE_MARK, parsed_snapshot
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject
+
+
+async def post_clone(request: Request) -> web.StreamResponse:
+    """Make a domain that has what a snapshot has; without one, what the domain has now."""
+    body = await read_json_object(request)
+    request.found = await request.named_domain(Right.READ)
+    target, number = _target(request, body), body.get("snapshot")
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+        raise BadRequest(f"snapshot must be the number of a snapshot, not {number!r:.40}.")
+    source, head = request.domain.path, request.domain.root_group
+    if "snapshot" in request.domain.record:
+        if number is not None:
+            raise BadRequest(f"{source} is a snapshot already: leave snapshot out.")
+        number, head = request.domain.record["snapshot"], request.domain.record["head"]
+        source = (parsed_snapshot(source) or (source, 0))[0]
+    parent = await require_creation(request, target)
+    owners, principal = request.service.owners, request.principal
+    if principal.anonymous:
+        raise Forbidden("Creating a domain needs a user: send a name and password.")
+    if (await owners.read(target))[0].failure is None:
+        raise Conflict(f"{target} exists already.")
+    if not parent.allows(principal, Right.READ):
+        await require_nothing_below(request, target)
+    if number is None:
+        request.domain.require(principal, Right.UPDATE)
+        number = (await take_snapshot(request, head, f"for the clone {target}"))["snapshot"]
+    await find_snapshot(request, head, number)
+    clone = root_id(CLONE_MARK + request.service.clock.token(6))
+    now = request.service.clock.now()
+    record: Record = {
+        "owner": principal.name,
+        "acls": acls_of_new(parent, principal.name),
+        "created": now,
+        "lastModified": now,
+        "root": clone,
+        "head": head,
+    }
+    try:
+        await ask(request, "clone", head, number=number, clone=clone, source=source, domain=target)
+        await owners.apply(CreateObject(target, record))
+    except HsparseError:
+        with suppress(HsparseError):
+            await ask(request, "unclone", head, clone=clone)
+        raise
+    base = {"domain": source, "snapshot": number}
+    return respond({"domain": target, "root": clone, "base": base}, status=201)
+
+
+def _target(request: Request, body: Record) -> str:
+    target = body.get("target")
+    if not isinstance(target, str) or not target:
+        raise BadRequest("The body must have target: the path of the new domain.")
+    bucket, path = parsed_path(target)
+    if bucket is not None and bucket != request.service.settings.bucket:
+        raise BadRequest(f"A clone is in the bucket of its domain, not in {bucket[:80]!r}.")
+    if path == "/" or parsed_snapshot(path) is not None:
+        raise BadRequest(f"{path[:80]} cannot be a clone's path: name a new domain, without @ and a number.")
+    return path
+
+
+async def post_materialize(request: Request) -> web.StreamResponse:
+    """Give a clone all that it shares for itself: its snapshot is not needed any more."""
+    root = request.domain.root_group
+    if "snapshot" in request.domain.record:
+        raise Forbidden(f"{request.domain.path} is a snapshot, which never changes: name a clone.")
+    done = await ask(request, "materialize", root)
+    if done["base"] is not None:
+        await tell(request, root, renews=True)
+        await ask(request, "part", root, base=done["base"])
+    return respond({"copied": done["copied"]})

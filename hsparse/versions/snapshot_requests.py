@@ -1,0 +1,48 @@
+"""What handlers ask the data nodes about the snapshots of a domain."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from hsparse.errors import HsparseError, NotFound
+from hsparse.sn.request import Request
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import AskStore
+
+
+async def take_snapshot(request: Request, root: str, message: str) -> Record:
+    """Take a snapshot of the domain of `root`, and return it."""
+    begun = await ask(request, "begin", root, author=request.principal.name, message=message)
+    number = begun["snapshot"]
+    try:
+        await tell(request, root)
+        return await ask(request, "seal", root, number=number)
+    except HsparseError:
+        with suppress(HsparseError):
+            await ask(request, "abandon", root, number=number)
+        raise
+
+
+async def find_snapshot(request: Request, root: str, number: int) -> Record:
+    """Return a snapshot of the domain of `root`; `NotFound` names those there are."""
+    snapshots: list[Record] = (await ask(request, "list", root))["snapshots"]
+    for one in snapshots:
+        if one["snapshot"] == number:
+            return one
+    known = ", ".join(str(one["snapshot"]) for one in snapshots) or "none"
+    raise NotFound(f"{request.domain.path} has no snapshot {number}; there are {known}.")
+
+
+async def ask(request: Request, what: str, root: str, **arguments: Any) -> Record:
+    """Have a data node answer what is asked about the snapshots of a domain."""
+    return await request.service.owners.ask_any(AskStore(f"versions.{what}", {"root": root, **arguments}))
+
+
+async def tell(request: Request, root: str, *, renews: bool = False) -> None:
+    """Have every data node know the snapshots of a domain, once its changes of before have ended.
+
+    It confirms what it knows of the domain's objects if `renews` says that the store has changed them.
+    """
+    told = AskStore("versions.tell", {"root": root}, settles=root, renews=renews)
+    await request.service.owners.ask_all(told)

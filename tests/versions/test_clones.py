@@ -1,0 +1,134 @@
+"""Clones: domains that share what a snapshot has until they are changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
+
+CLONE = "/home/admin/clone"
+ROOT_GROUP = "/.group.json"
+
+
+async def clone(past: Versioned, target: str = CLONE, **body: Any) -> str:
+    options = {"domain": body.pop("domain", DOMAIN), "user": body.pop("user", "admin")}
+    return str((await past.done("POST", "/clones", {"target": target, **body}, **options))["root"])
+
+
+@pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
+async def test_neither_sees_what_is_changed_in_the_other(past: Versioned, layout: dict[str, Any]) -> None:
+    kept, gone = [await past.create(name, 30, layout) for name in ("kept", "gone")]
+    for id in (kept, gone):
+        await past.write(id, 0, range(30))
+    await past.snapshot()
+    await past.write(kept, 0, [100])
+    await clone(past, snapshot=1)
+    there = await past.links(domain=CLONE)
+    assert await past.read(there["kept"], domain=CLONE) == list(range(30))
+    await past.write(there["kept"], 10, [200], domain=CLONE)
+    await past.done("DELETE", f"/datasets/{there['gone']}", domain=CLONE)
+    await past.write(gone, 0, [300])
+    await past.restart()
+    assert await past.read(kept) == [100, *range(1, 30)]
+    assert await past.read(gone) == [300, *range(1, 30)]
+    assert await past.read(there["kept"], domain=CLONE) == [*range(10), 200, *range(11, 30)]
+    assert await past.read(kept, domain=CLONE) == [*range(10), 200, *range(11, 30)]  # as references have it
+    assert (await past.rest("GET", f"/datasets/{there['gone']}", domain=CLONE)).status in (404, 410)
+    again = await past.create("again", 10, layout, domain=CLONE)
+    await past.write(again, 0, range(10), domain=CLONE)
+    assert set(await past.links(domain=CLONE)) == {"kept", "gone", "again"}
+    assert set(await past.links()) == {"kept", "gone"}
+
+
+async def test_what_a_clone_costs_does_not_depend_on_the_size(past: Versioned) -> None:
+    await past.done("GET", "/", domain="/home/admin")
+    await past.snapshot()
+    past.store.reset()
+    await clone(past, snapshot=1)
+    small = dict(past.store.calls)
+    id = await past.create("kept", 1000, DENSE)
+    await past.write(id, 0, range(1000))
+    await past.snapshot()
+    past.store.reset()
+    await clone(past, f"{CLONE}2", snapshot=2)
+    assert past.store.calls == small
+    assert past.store.puts == 3
+
+
+async def test_a_snapshot_that_a_clone_needs_stays_and_its_domain_too(past: Versioned) -> None:
+    id = await past.create("kept", 30, DENSE)
+    await past.write(id, 0, range(30))
+    await clone(past)
+    listed = await past.done("GET", "/snapshots")
+    assert listed["clones"] == [{"domain": CLONE, "snapshot": 1}]
+    assert (await past.done("GET", "/snapshots", domain=CLONE))["base"] == {"domain": DOMAIN, "snapshot": 1}
+    for path in ("/snapshots/1", "/"):
+        reply = await past.rest("DELETE", path)
+        assert (reply.status, CLONE in str(reply.body)) == (409, True), reply
+    await past.write(id, 0, [7])
+    assert (await past.done("POST", "/clones/materialize", {}, domain=CLONE))["copied"] == 5
+    assert (await past.done("POST", "/clones/materialize", {}, domain=CLONE))["copied"] == 0
+    await past.done("DELETE", "/snapshots/1")
+    await past.done("DELETE", "/", wait=10)
+    await past.restart()
+    there = await past.links(domain=CLONE)
+    assert await past.read(there["kept"], domain=CLONE) == list(range(30))
+    await past.done("DELETE", "/", domain=CLONE, wait=10)
+    assert set(await past.keys()) <= {"db/.schema.json"}
+
+
+async def test_a_clone_has_snapshots_and_clones(past: Versioned) -> None:
+    id = await past.create("kept", 30, SPARSE)
+    await past.write(id, 0, range(30))
+    await clone(past)
+    first = (await past.links(domain=CLONE))["kept"]
+    await past.write(first, 0, [1] * 5, domain=CLONE)
+    await past.snapshot(domain=CLONE)
+    await past.write(first, 0, [2] * 15, domain=CLONE)
+    await clone(past, f"{CLONE}2", domain=f"{CLONE}@1")
+    second = (await past.links(domain=f"{CLONE}2"))["kept"]
+    assert await past.read(second, domain=f"{CLONE}2") == [*[1] * 5, *range(5, 30)]
+    assert (await past.rest("DELETE", "/", domain=CLONE)).status == 409
+    await past.done("POST", "/snapshots/1/restore", {}, domain=CLONE)
+    assert await past.read(first, domain=CLONE) == [*[1] * 5, *range(5, 30)]
+    for path in (f"{CLONE}2", CLONE, DOMAIN):
+        await past.done("DELETE", "/", domain=path, wait=10)
+    assert set(await past.keys()) <= {"db/.schema.json"}
+
+
+async def test_a_clone_is_its_makers_and_needs_the_right_to_read(past: Versioned) -> None:
+    await past.create("kept", 5, DENSE)
+    await past.snapshot()
+    mine = "/home/ann/mine"
+    body = {"target": mine, "snapshot": 1}
+    assert (await past.rest("POST", "/clones", body, user="ann")).status == 403
+    await past.done("PUT", "/acls/ann", {"read": True})
+    assert (await past.rest("POST", "/clones", {"target": mine}, user="ann")).status == 403
+    assert (await past.rest("POST", "/clones", body | {"target": "/home/ben/x"}, user="ann")).status in (
+        403,
+        404,
+    )
+    await clone(past, mine, snapshot=1, user="ann")
+    await past.done("PUT", "/acls/ann", {"read": False})
+    id = (await past.links(domain=mine, user="ann"))["kept"]
+    await past.write(id, 0, [3], domain=mine, user="ann")
+    for wrong in (
+        {"target": mine, "snapshot": 1},
+        {"target": "/home/ann/b", "snapshot": 9},
+        {},
+        {"target": "/home/ann/b@2"},
+    ):
+        assert (await past.rest("POST", "/clones", wrong)).status in (400, 404, 409), wrong
+    assert (await past.done("GET", "/snapshots"))["clones"] == [{"domain": mine, "snapshot": 1}]
+
+
+async def test_who_does_not_know_clones_is_told_so_by_the_root_group(past: Versioned) -> None:
+    await past.create("kept", 5, DENSE)
+    root = await clone(past)
+    key = next(key for key in await past.keys() if root[2:19] in key and key.endswith(ROOT_GROUP))
+    stub = json.loads((await past.memory.get(key)).data)
+    assert stub["schema"]["readFeatures"] == ["clones"]
+    assert "links" not in stub
