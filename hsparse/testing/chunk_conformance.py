@@ -262,22 +262,25 @@ async def test_deleting_the_chunks_of_a_dataset(node: DataNode) -> None:
     assert await node.send(CountDefined(other, parts)) == (48,) * 5
 
 
+@pytest.mark.parametrize("first", [(), (2, 3), (6, 0)])
 @pytest.mark.parametrize("sparse", [True, False])
-async def test_trimming_erases_and_fences(node: DataNode, sparse: bool) -> None:
+async def test_trimming_erases_and_fences(node: DataNode, sparse: bool, first: tuple[int, ...]) -> None:
     old = spec(sparse=sparse, fill=np.float64(5).tobytes())
     whole = Orthogonal.all(DIMS)
     parts = tuple(ChunkSelection((i, j), whole) for i in range(2) for j in range(2))
     await node.send(WriteChunks(old, parts, (np.ones(DIMS),) * 4))
     new = ChunkSpec(old.dataset, old.type, old.dims, old.sparse, old.fill, old.filters, generation=1)
-    await node.send(TrimChunks(new, (9, 4), tuple(part.scaled for part in parts)))
+    await node.send(TrimChunks(new, (9, 4), tuple(part.scaled for part in parts), first))
     got = await node.send(ReadChunks(new, parts))
     model = np.full((12, 16), 5.0)
-    model[:9, :4] = 1.0
+    below = first or (0, 0)
+    model[below[0] : 9, below[1] : 4] = 1.0
     for part, values in zip(parts, got, strict=True):
         row, column = part.scaled
         expected = model[row * 6 : row * 6 + 6, column * 8 : column * 8 + 8]
         np.testing.assert_array_equal(np.full(DIMS, 5.0) if values is None else values.view(float), expected)
     assert got[1] is None
+    assert got[0] is None or first != (6, 0), "a chunk below the lower bound is deleted"
     with pytest.raises(Moved):
         await node.send(WriteChunks(old, parts, (np.ones(DIMS),) * 4))
     with pytest.raises(Moved):

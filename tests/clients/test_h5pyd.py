@@ -326,3 +326,33 @@ def test_an_array_is_larger_than_the_server_holds(
     with files("r") as file:
         for name in ("x", "y"):
             assert np.array_equal(file[name][...].view("u8"), data.view("u8"))
+
+
+def test_a_dataset_with_a_lower_bound_begins_at_0(endpoint: str, files: Files) -> None:
+    """A client that does not know of signed places sees it shifted, and appends and resizes at the upper end."""
+    layout = {"class": "H5D_CHUNKED", "dims": [4], "enlarge": False}
+    with files("w"), Connection(endpoint, files.path, user="admin", password="any") as connection:
+        body = {
+            "type": "H5T_STD_I32LE",
+            "shape": [10],
+            "maxdims": [0],
+            "lower": [-5],
+            "minlower": ["H5S_UNLIMITED"],
+        }
+        place = {"h5path": "/s", "creationProperties": {"layout": layout}}
+        path = f"/datasets/{connection.json('POST', '/datasets', body=body | place)['id']}"
+        values = {"value": list(range(-5, 5))}
+        connection.json("PUT", f"{path}/value", body=values, places="signed")
+        with files("a") as file:
+            dataset = file["s"]
+            assert (dataset.shape, dataset.maxshape, dataset.chunks) == ((10,), (None,), (4,))
+            np.testing.assert_array_equal(dataset[...], np.arange(-5, 5))
+            np.testing.assert_array_equal(dataset[2:9:3], [-3, 0, 3])
+            assert (dataset[0], dataset[-1]) == (-5, 4)
+            dataset[1] = 40
+            dataset.resize((12,))
+            dataset[10:] = [50, 51]
+        more = {"append": 2, "append_side": "lower", "value": [60, 61]}
+        connection.json("PUT", f"{path}/value", body=more, places="signed")
+        with files("r") as file:
+            assert file["s"][...].tolist() == [60, 61, -5, 40, *range(-3, 5), 50, 51]

@@ -23,9 +23,10 @@ PREFIX = chunk_prefix(DATASET)
 GRID = Grid((120, 30), (10, 10))
 PLAIN = ChunkSpec(DATASET, "H5T_STD_I32LE", (10, 10), False, b"", ((),))
 STRIPED = replace(PLAIN, stripes=Stripes(3))
+SIGNED = replace(PLAIN, base=(-3, -1))
 NAMES = {
     spec: {spec.key(scaled).removeprefix(PREFIX): scaled for scaled in itertools.product(range(14), range(5))}
-    for spec in (PLAIN, STRIPED)
+    for spec in (PLAIN, STRIPED, SIGNED)
 }
 OTHERS = ["x", "1", "1_2_3", "01_2", "1_02", "-1_2", "1_2x", "1_", "_", "9" * 30 + "_0", "1_2/3", "²_1"]
 OTHERS += [
@@ -47,9 +48,9 @@ async def filled(names: set[str], page_size: int) -> MemoryStore:
     return store
 
 
-@pytest.mark.parametrize("spec", [PLAIN, STRIPED], ids=["plain", "striped"])
+@pytest.mark.parametrize("spec", [PLAIN, STRIPED, SIGNED], ids=["plain", "striped", "signed"])
 @given(
-    names=st.sets(st.sampled_from([*NAMES[PLAIN], *NAMES[STRIPED], *OTHERS])),
+    names=st.sets(st.sampled_from([*NAMES[PLAIN], *NAMES[STRIPED], *NAMES[SIGNED], *OTHERS])),
     page_size=st.integers(1, 9),
     after=st.one_of(st.none(), st.tuples(st.integers(0, 11), st.integers(0, 2))),
 )

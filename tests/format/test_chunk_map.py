@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hsparse.format.chunk_map import (
     MAGIC,
     ChunkMap,
     ChunkRows,
+    based,
     decode_map,
     digests,
     encode_map,
@@ -95,6 +97,18 @@ def test_only_rows_of_the_same_etag_are_found(known: list[Row], asked: list[Row]
 def test_what_lies_outside_a_grid_is_left_out(some: list[Row]) -> None:
     sorted_rows = ChunkMap.empty(RANK, SECTIONS).merge(made(some))
     assert [one[0] for one in plain(sorted_rows.inside((2, 3)))] == sorted(
+        one[0] for one in some if one[0][0] < 2 and one[0][1] < 3
+    )
+
+
+@given(rows, st.tuples(st.integers(-3, 2), st.integers(-3, 2)))
+def test_the_rows_of_a_signed_dataset_stay_when_its_lower_bound_moves(
+    some: list[Row], base: tuple[int, int]
+) -> None:
+    there = ChunkMap.empty(RANK, SECTIONS).merge(replace(made(some), scaled=based(made(some).scaled, base)))
+    inside = decode_map(encode_map(there.inside((2, 3), base)), RANK, SECTIONS)
+    back = based(inside.scaled, tuple(-number for number in base))
+    assert sorted(map(tuple, back.tolist())) == sorted(
         one[0] for one in some if one[0][0] < 2 and one[0][1] < 3
     )
 

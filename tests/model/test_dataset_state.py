@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from hsparse.errors import Conflict, HsparseError, Moved
+from hsparse.errors import BadRequest, Conflict, HsparseError, Moved
 from hsparse.model.dataset_state import (
     MOST_DROPPED,
     MOST_REMEMBERED,
@@ -26,15 +26,19 @@ from hsparse.model.dataset_state import (
     extents_of_change,
     generation,
     is_trimmed,
+    lowers_of_change,
     part_starts,
     part_with_key,
     set_extent,
 )
+from tests.support.endurance import repeats
 
 ID = "d-01234567-89abcdef-0123-456789-abcdef"
 HOUR = 3600.0
 MOST = 5
 """The most elements along the second dimension."""
+LEAST = -6
+"""The least lower bound of the second dimension."""
 
 
 def dataset(*extent: int, maxdims: tuple[int, ...] = (0,)) -> Record:
@@ -47,6 +51,7 @@ class Part:
     count: int
     key: str
     until: float
+    below: bool = False
     written: bool = False
 
 
@@ -55,33 +60,47 @@ class Model:
     """What is visible, what is being appended, and whether something is left to erase."""
 
     extent: Extent = (4, 3)
+    lower: Extent = (0, 0)
     generation: int = 0
     trimmed: bool = False
     dim: int = 0
     parts: list[Part] = field(default_factory=list)
     dropped: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)
-    made: dict[str, tuple[Extent, Extent]] = field(default_factory=dict)
-    """The changes of the extent, by token."""
-    appended: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Dimension, first place and count of what was appended with a key."""
+    made: dict[str, tuple[Extent, Extent, Extent, Extent]] = field(default_factory=dict)
+    """The changes of the extent, and of the lower bounds, by token."""
+    appended: dict[str, tuple[int, int, int, bool]] = field(default_factory=dict)
+    """Dimension, first place, count and side of what was appended with a key."""
 
-    def set_extent(self, after: Extent, token: str) -> None:
+    def places(self, extent: Extent, lower: Extent) -> set[tuple[int, int]]:
+        """Return both bounds of each dimension, as the places that are on their outer sides."""
+        return {
+            (dim, at)
+            for dim, (low, count) in enumerate(zip(lower, extent, strict=True))
+            for at in (*range(-60, low), *range(low + count, 60))
+        }
+
+    def set_extent(self, after: Extent, token: str, lower: Extent | None = None) -> None:
+        lower = self.lower if lower is None else lower
         if token in self.made:
             return
-        grows = any(new > old for new, old in zip(after, self.extent, strict=True))
+        if min(after) < 0:
+            raise BadRequest("beyond the upper bound")
+        if lower[1] < LEAST:
+            raise Conflict("least")
         if after[1] > MOST:
             raise Conflict("limit")
-        if after == self.extent:
+        if (after, lower) == (self.extent, self.lower):
             return
         if self.parts:
             raise Moved("appended")
-        if grows and self.trimmed:
+        outside, before = self.places(after, lower), self.places(self.extent, self.lower)
+        if before - outside and self.trimmed:
             raise Conflict("trimmed")
-        self.made[token] = (self.extent, after)
-        if any(new < old for new, old in zip(after, self.extent, strict=True)):
+        self.made[token] = (self.extent, after, self.lower, lower)
+        if outside - before:
             self._trim()
-        self.extent = after
+        self.extent, self.lower = after, lower
 
     def end_trim(self, of_generation: int) -> None:
         if self.trimmed and of_generation == self.generation:
@@ -100,7 +119,8 @@ class Model:
         if self.trimmed or slab[1 - dim] != self.extent[1 - dim] or (self.parts and dim != self.dim):
             raise Moved("another extent")
         end = self.extent[dim] + sum(one.count for one in self.parts) + part.count
-        if dim == 1 and end > MOST:
+        down = sum(one.count for one in (*self.parts, part) if one.below)
+        if dim == 1 and (end > MOST or self.lower[1] - down < LEAST):
             raise Conflict("limit")
         self.dim = dim
         self.parts.append(part)
@@ -110,14 +130,22 @@ class Model:
             raise Moved("dropped")
         for part in self.parts:
             part.written |= part.token == token
-        while self.parts and self.parts[0].written:
-            part = self.parts.pop(0)
-            self.shown.add(part.token)
-            start = self.extent[self.dim]
-            if part.key:
-                self.appended[part.key] = (self.dim, start, part.count)
-            grown = start + part.count
-            self.extent = (grown, self.extent[1]) if self.dim == 0 else (self.extent[0], grown)
+        for below in (False, True):
+            while side := [part for part in self.parts if part.below == below]:
+                part = side[0]
+                if not part.written:
+                    break
+                self.parts.remove(part)
+                self.shown.add(part.token)
+                low, count = self.lower[self.dim], self.extent[self.dim]
+                start = low - part.count if below else low + count
+                if part.key:
+                    self.appended[part.key] = (self.dim, start, part.count, below)
+                self.extent = self._with(self.extent, count + part.count)
+                self.lower = self._with(self.lower, min(low, start))
+
+    def _with(self, values: Extent, value: int) -> Extent:
+        return (value, values[1]) if self.dim == 0 else (values[0], value)
 
     def abandon(self, chosen: Callable[[Part], bool]) -> None:
         if any(map(chosen, self.parts)):
@@ -139,13 +167,17 @@ DIMS = st.sampled_from([0, 0, 0, 1])
 class DatasetState(RuleBasedStateMachine):
     """Changes in any order, each sent once or more, by service nodes that know an old extent."""
 
+    signed = False
+
     def __init__(self) -> None:
         super().__init__()
         self.record = dataset(4, 3, maxdims=(0, MOST))
+        if self.signed:
+            self.record["shape"] |= {"lower": [0, 0], "minlower": ["H5S_UNLIMITED", LEAST]}
         self.model = Model()
         self.now = 1e9
         self.extents: dict[str, Extent] = {}
-        self.slabs: dict[str, tuple[Extent, int, str]] = {}
+        self.slabs: dict[str, tuple[Extent, int, str, bool]] = {}
 
     def both(self, change: Callable[[Record], Record], expected: Callable[[], None]) -> None:
         """Apply a transition to the record and to the model: the same error, or a new state of both."""
@@ -179,6 +211,35 @@ class DatasetState(RuleBasedStateMachine):
             lambda: self.model.set_extent(after, token),
         )
 
+    @rule(
+        lower=st.tuples(st.integers(-8, 6), st.integers(-8, 6)),
+        dims=st.sampled_from([(), (3, 2), (5, 4)]),
+        token=TOKENS.map("l{}".format),
+    )
+    def move(self, lower: Extent, dims: Extent, token: str) -> None:
+        if not self.signed:
+            return
+        after = dims or tuple(
+            low + count - place
+            for low, count, place in zip(self.model.lower, self.model.extent, lower, strict=True)
+        )
+        self.both(
+            lambda record: set_extent(record, dims, lower=lower, token=token),
+            lambda: self.model.set_extent(after, token, lower),
+        )
+
+    @rule(count=st.integers(0, 3), dim=DIMS, token=TOKENS.map("d{}".format))
+    def extend_down(self, count: int, dim: int, token: str) -> None:
+        if not self.signed:
+            return
+        lengths, lower = list(self.model.extent), list(self.model.lower)
+        lengths[dim] += count
+        lower[dim] -= count
+        self.both(
+            lambda record: set_extent(record, (count,), dim, token=token, below=True),
+            lambda: self.model.set_extent((lengths[0], lengths[1]), token, (lower[0], lower[1])),
+        )
+
     @rule(behind=st.sampled_from([0, 0, 0, 1, 2]))
     def erased(self, behind: int) -> None:
         of_generation = self.model.generation - behind
@@ -191,16 +252,20 @@ class DatasetState(RuleBasedStateMachine):
         dim=DIMS,
         key=KEYS,
         lease=st.sampled_from([0, 2, 20]),
+        below=st.booleans(),
     )
-    def begin(self, token: str, count: int, longer: bool, dim: int, key: str, lease: int) -> None:
+    def begin(
+        self, token: str, count: int, longer: bool, dim: int, key: str, lease: int, below: bool
+    ) -> None:
         if token in self.model.shown:
             token = f"{token}x{len(self.model.shown)}"  # who was answered does not begin again
         other = self.model.extent[1 - dim] + (longer and count == 1)
         slab = (count, other) if dim == 0 else (other, count)
-        slab, dim, key = self.slabs.setdefault(token, (slab, dim, key))
-        part, keys = Part(token, slab[dim], key, self.now + lease), ((key, 0, slab[dim]),) if key else ()
+        slab, dim, key, below = self.slabs.setdefault(token, (slab, dim, key, below and self.signed))
+        part = Part(token, slab[dim], key, self.now + lease, below)
+        keys = ((key, 0, slab[dim]),) if key else ()
         self.both(
-            lambda record: begin_append(record, token, slab, dim, lease, self.now, keys),
+            lambda record: begin_append(record, token, slab, dim, lease, self.now, keys, below=below),
             lambda: self.model.begin(part, slab, dim),
         )
 
@@ -237,32 +302,47 @@ class DatasetState(RuleBasedStateMachine):
     def same(self) -> None:
         record, model = self.record, self.model
         assert tuple(record["shape"]["dims"]) == model.extent
+        assert tuple(record["shape"].get("lower", (0, 0))) == model.lower
         assert (is_trimmed(record), generation(record)) == (model.trimmed, model.generation)
         assert not (is_trimmed(record) and appended_parts(record)), "two states at once"
         parts = [(one["token"], one["count"], one["done"]) for one in appended_parts(record)]
         assert parts == [(one.token, one.count, one.written) for one in model.parts]
-        starts, end = part_starts(record), model.extent[model.dim]
+        starts, low = part_starts(record), model.lower[model.dim]
+        end = low + model.extent[model.dim]
         for part in model.parts:
-            assert starts.pop(part.token) == end
-            end += part.count
+            low -= part.count * part.below
+            assert starts.pop(part.token) == (low if part.below else end)
+            end += part.count * (not part.below)
         assert not starts
 
     @invariant()
     def what_was_made_is_remembered(self) -> None:
         for token, extents in list(self.model.made.items())[-MOST_REMEMBERED:]:
-            assert extents_of_change(self.record, token) == extents
+            assert extents_of_change(self.record, token) == extents[:2]
+            assert lowers_of_change(self.record, token) == (extents[2:] if self.signed else ((), ()))
         for key in ("k1", "k2"):
             found = appended_before(self.record, key)
-            assert (found and (found["dim"], found["start"], found["count"])) == self.model.appended.get(key)
+            known = found and (found["dim"], found["start"], found["count"], "side" in found)
+            assert known == self.model.appended.get(key)
             being = [one for one in self.model.parts if one.key == key]
             part = part_with_key(self.record, key)
-            assert [part] == [{"token": one.token, "count": one.count} for one in being] or not (
+            sides = [{"side": "lower"} if one.below else {} for one in being]
+            expected = [{"token": one.token, "count": one.count} for one in being]
+            assert [part] == [one | side for one, side in zip(expected, sides, strict=True)] or not (
                 part or being
             )
 
 
+class SignedDatasetState(DatasetState):
+    """The same of a dataset that grows and shrinks at both ends."""
+
+    signed = True
+
+
 TestDatasetState = DatasetState.TestCase
+TestSignedDatasetState = SignedDatasetState.TestCase
 TestDatasetState.settings = settings(max_examples=200, stateful_step_count=50)
+TestSignedDatasetState.settings = settings(max_examples=repeats(400, short=40), stateful_step_count=50)
 
 
 def test_the_last_changes_of_the_extent_are_remembered() -> None:

@@ -179,9 +179,10 @@ def erase_step(draw: st.DrawFn, subject: Subject) -> None:
 
 def trim_step(draw: st.DrawFn, subject: Subject) -> None:
     stop = tuple(draw(st.integers(1, dim)) for dim in DIMS)
-    inside = set(offsets_of(Orthogonal.box(DIMS, (0, 0), stop)))
+    start = draw(st.one_of(st.just(()), st.tuples(*(st.integers(0, end) for end in stop))))
+    inside = set(offsets_of(Orthogonal.box(DIMS, start or (0, 0), stop)))
     subject.model = {offset: row for offset, row in subject.model.items() if offset in inside}
-    assert subject.apply(subject.kind.trim(SCALED, stop)) is None
+    assert subject.apply(subject.kind.trim(SCALED, stop, start)) is None
 
 
 def test_every_kind_is_here() -> None:
