@@ -45,6 +45,7 @@ from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_bod
 from hsparse.hdf5.importer.sparsified_upload import Sparsify
 from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.hdf5.importer.upload import UPLOAD
+from hsparse.hdf5.importer.virtual_links import VirtualLinks
 from hsparse.model.ids import derived_id, new_root_id
 from hsparse.model.link import check_title
 
@@ -142,6 +143,17 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         help="look for files that an HDF5 file names, of virtual datasets and external data, also in this directory or "
         "prefix s3://bucket/path, and allow all files below it; those below the directory of FILE are always allowed. "
         "May be repeated",
+    )
+    parser.add_argument(
+        "--copy",
+        action="store_true",
+        help="copy virtual datasets; else those stay virtual whose sources are domains of the server",
+    )
+    parser.add_argument(
+        "--linked",
+        default="",
+        metavar="FOLDER",
+        help="the folder with domains of the files that virtual datasets name, such as /run (default: that of DOMAIN)",
     )
     parser.add_argument(
         "--path",
@@ -304,18 +316,27 @@ class _Run:
         if self._sparsify is not None:
             self._sparsify.check_all([one.path for one in objects.of(ObjectKind.DATASET)])
         resumed, sparsify = known is not None, self._sparsify
+        links = None if self._args.copy else VirtualLinks(self._sending, self._target.path, self._args.linked)
         self._guarded(
             known,
             root,
             objects.is_ordered,
             lambda uploads: Hdf5Import(
-                self._sending, uploads, objects, self._advance, resumed=resumed, sparsify=sparsify
+                self._sending,
+                uploads,
+                objects,
+                self._advance,
+                resumed=resumed,
+                sparsify=sparsify,
+                links=links,
             ).run(),
             objects.user_block(),
         )
         for path, (kept, count) in sorted(objects.kept.items()):
             text = f"{path} is sparse: {kept:,} of {count:,} elements are kept."
             print_message(self._args.progress, text)
+        for path, count in sorted(links.linked.items() if links else ()):
+            print_message(self._args.progress, f"{path} stays virtual: {count:,} mappings of other datasets.")
         if objects.lost:
             text = f"{objects.lost} references lead to objects that are not imported: they are null."
             print_message(self._args.progress, text, sys.stderr)

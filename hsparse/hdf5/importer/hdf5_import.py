@@ -34,6 +34,7 @@ from hsparse.hdf5.importer.object_body import (
     dataset_body,
     link_bodies,
     values_bytes,
+    virtual_body,
 )
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import MatrixUpload, matrix_body
@@ -45,6 +46,7 @@ from hsparse.hdf5.importer.structured_upload import (
     StructuredUpload,
 )
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
+from hsparse.hdf5.importer.virtual_links import VirtualLinks
 from hsparse.model.ids import collection_of
 
 Json = dict[str, Any]
@@ -75,7 +77,10 @@ class NewObject:
 
 
 class Hdf5Import:
-    """One import; `resumed`: some objects may exist. `sparsify` says which dense datasets become sparse."""
+    """One import; `resumed`: some objects may exist. `sparsify` says which dense datasets become sparse.
+
+    `links` are those of virtual datasets that stay virtual; without it all are copied.
+    """
 
     def __init__(
         self,
@@ -86,6 +91,7 @@ class Hdf5Import:
         *,
         resumed: bool,
         sparsify: Sparsify | None = None,
+        links: VirtualLinks | None = None,
     ) -> None:
         self._server = server
         self._uploads = uploads
@@ -93,6 +99,7 @@ class Hdf5Import:
         self._advance = advance
         self._resumed = resumed
         self._sparsify = sparsify
+        self._virtual = links
         self._matrices: list[MatrixUpload] = []
 
     def run(self) -> None:
@@ -243,6 +250,9 @@ class Hdf5Import:
                 chosen = thinned()
                 make = partial(self._upload, SparsifiedUpload, one.path, dataset, _kept(chosen), thinned)
                 return NewObject(one.path, chosen.body(), make)
+            layout = None if self._virtual is None else self._virtual.layout(self._objects, dataset, one.path)
+            if layout is not None:
+                return NewObject(one.path, virtual_body(self._objects, stored, one.path, layout))
             data = open_data(self._objects, dataset)
             storage = data.storage if isinstance(data, VirtualData) else None
             body = dataset_body(self._objects, replace(stored, dataset=data.dataset), one.path, storage)

@@ -90,6 +90,16 @@ def _link(objects: FileObjects, link: LinkMessage) -> Json:
     raise AssertionError(link)
 
 
+def virtual_body(objects: FileObjects, stored: ParsedObject, path: str, layout: Json) -> Json:
+    """Return a virtual dataset that stays virtual, of this layout."""
+    dataset = stored.dataset
+    assert dataset is not None
+    body = common_body(objects, stored, path)
+    body |= {"type": type_body(objects, dataset.type, dataset.committed), "shape": dataset.shape}
+    body["creationProperties"] |= {"layout": layout} | fill_body(objects, dataset)
+    return body
+
+
 def dataset_body(
     objects: FileObjects, stored: ParsedObject, path: str, storage: ParsedDataset | None = None
 ) -> Json:
