@@ -129,6 +129,15 @@ def placed_key(home: str, key: str) -> tuple[str, str]:
     return bucket, f"{prefix}{slash}{PLACED}{home}/{key[:AT].removeprefix('db/')}/{number}/{name}"
 
 
+def unplaced_key(bucket: str, key: str) -> str:
+    """Return the key that `placed_key` was given for a key in a bucket; of any other object the key itself."""
+    if not is_placed(key):
+        return key
+    prefix, _, rest = key.rpartition(PLACED)
+    _, first, kind, second, number, name = rest.split("/")
+    return f"db/{first}/{kind}/{second}{STRIPE}{number}/{f'{bucket}/{prefix}'.rstrip('/')}/{name}"
+
+
 def is_placed(key: str) -> bool:
     """Say whether a key is that of a chunk in a place."""
     return key.startswith(PLACED) or f"/{PLACED}" in key

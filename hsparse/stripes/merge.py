@@ -14,7 +14,7 @@ async def merged(streams: Sequence[AsyncIterator[Page]]) -> AsyncIterator[Page]:
     waiting: dict[int, list[Entry]] = {}
     asked = list(range(len(streams)))
     while True:
-        pages = await gather_all([anext(streams[number], None) for number in asked])
+        pages = await gather_all([_next(streams[number]) for number in asked])
         waiting |= {
             number: list(page.entries) for number, page in zip(asked, pages, strict=True) if page is not None
         }
@@ -32,3 +32,11 @@ async def merged(streams: Sequence[AsyncIterator[Page]]) -> AsyncIterator[Page]:
             else:
                 waiting[number] = entries[len(ready) :]
         yield Page(tuple(sorted(found, key=attrgetter("key"))))
+
+
+async def _next(pages: AsyncIterator[Page]) -> Page | None:
+    """Return the next page that has entries."""
+    async for page in pages:
+        if page.entries:
+            return page
+    return None

@@ -25,9 +25,10 @@ from typing import TypeVar
 from hsparse.compute import gather_all
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.errors import Misconfigured, StoreFailed
+from hsparse.model.ids import tree_of_key
 from hsparse.model.layout import STRIPED
 from hsparse.model.schema import bucket_features
-from hsparse.model.stripes import AT, STRIPE, bucket_of, placed_key
+from hsparse.model.stripes import AT, PLACED, STRIPE, bucket_of, placed_key
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
 from hsparse.stripes.merge import merged
@@ -37,6 +38,11 @@ R = TypeVar("R")
 END = "~"
 """The component of markers' keys that sorts after the numbers of all stripes."""
 MARKER = f"{STRIPE}{END}/"
+ALL = "db/"
+"""The prefix of a listing of all objects, as a sweep makes it."""
+PLACES = "db/.stripe-places/"
+"""Below it are the places that datasets have had chunks in: a sweep looks there for chunks that came too late."""
+MOST_NOTED = 1000
 RECORD = "/.dataset.json"
 STRIPED_CLASS = json.dumps(STRIPED).encode()
 PART_OF_TIME = 0.9
@@ -53,6 +59,8 @@ class StripedStore(DelegatingStore):
         super().__init__(store)
         self._buckets = buckets
         self.features = bucket_features(store.name, buckets.keys())
+        self._noted: set[str] = set()
+        """Places that are noted to be used."""
 
     async def get(self, key: str) -> Stored:
         if not key.startswith(STRIPE, AT):
@@ -115,6 +123,10 @@ class StripedStore(DelegatingStore):
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
+        if prefix == ALL and not delimiter:
+            async for page in self._everything(start_after):
+                yield page
+            return
         inside = prefix.startswith(STRIPE, AT)
         if delimiter or not inside:
             pages = self._store.list(prefix, delimiter=delimiter, start_after=start_after)
@@ -149,14 +161,9 @@ class StripedStore(DelegatingStore):
     async def _chunks(self, folder: str, markers: Sequence[Entry], start_after: str) -> AsyncIterator[Page]:
         """Yield the chunks in the places of a dataset whose stripes are in `folder`, then the markers."""
         if not start_after.startswith(folder + END):
-            async with AsyncExitStack() as stack:
-                streams = []
-                for marker in markers:
-                    place = _marked(marker.key)
-                    stream = self._chunks_in(folder, place, start_after)
-                    streams.append(await stack.enter_async_context(aclosing(stream)))
-                async for page in merged(streams):
-                    yield page
+            places = [_marked(marker.key) for marker in markers]
+            async for page in _together([self._chunks_in(folder, place, start_after) for place in places]):
+                yield page
         yield Page(tuple(markers))
 
     async def _chunks_in(self, folder: str, place: str, start_after: str) -> AsyncGenerator[Page, None]:
@@ -169,14 +176,26 @@ class StripedStore(DelegatingStore):
             after = f"{root}{number}/{name.removeprefix(f'{place}/') if is_here else ''}"
         pages = store.list(root, start_after=after)
         while (page := await _in_time(store, folder, anext(pages, None))) is not None:
-            found = []
-            for entry in page.entries:
-                number, _, name = entry.key.removeprefix(root).partition("/")
-                key = f"{folder}{number}/{place}/{name}"
-                if key > start_after and number.isdecimal() and name and "/" not in name:
-                    found.append(replace(entry, key=key))
-            if found:
-                yield Page(tuple(found))
+            yield _renamed(page, root, folder[:AT], place, start_after)
+
+    async def _everything(self, start_after: str) -> AsyncIterator[Page]:
+        """Yield all objects of the bucket with all chunks in its places, also those of which no marker tells."""
+        places = [
+            entry.key.removeprefix(PLACES).removesuffix(f"/{END}")
+            async for page in self._store.list(PLACES)
+            for entry in page.entries
+        ]
+        served = [place for place in places if bucket_of(place) in self._buckets]
+        streams = [self._all_in(place, start_after) for place in served]
+        async for page in _together([_pages(self._store.list(ALL, start_after=start_after)), *streams]):
+            yield page
+
+    async def _all_in(self, place: str, start_after: str) -> AsyncGenerator[Page, None]:
+        """Yield the chunks of all datasets that are in one place, by their keys here."""
+        bucket, _, prefix = place.partition("/")
+        root = f"{prefix}{'/' if prefix else ''}{PLACED}{self.name}/"
+        async for page in self._buckets[bucket].list(root):
+            yield _renamed(page, root, "", place, start_after)
 
     # --- places ------------------------------------------------------------------------------------------
 
@@ -207,8 +226,11 @@ class StripedStore(DelegatingStore):
             places = layout.get("stripes") if layout.get("class") == STRIPED else None
             if isinstance(places, builtins.list):
                 folder = key[:AT] + MARKER
-                keys = [f"{folder}{place}/{END}" for place in dict.fromkeys(places)]
+                names = [f"{place}/{END}" for place in dict.fromkeys(places)]
+                keys = [f"{PLACES}{name}" for name in names if name not in self._noted]
+                keys += [f"{folder}{name}" for name in names]
                 await gather_all([self._store.put(marker, b"{}") for marker in keys])
+                self._noted = {*(self._noted if len(self._noted) < MOST_NOTED else ()), *names}
         return self._place(key)
 
 
@@ -220,6 +242,36 @@ def _folder(entry: Entry) -> str:
 def _marked(key: str) -> str:
     """Return the place that a marker is for."""
     return key[AT + len(MARKER) :].removesuffix(f"/{END}")
+
+
+def _renamed(page: Page, root: str, dataset: str, place: str, start_after: str) -> Page:
+    """Return the chunks on a page of a place, which are below `root`, by the keys that they have here.
+
+    `dataset` is what these begin with; without it what is below `root` says that, too.
+    """
+    found = []
+    for entry in page.entries:
+        rest = entry.key.removeprefix(root)
+        tree, rest = (dataset, f"/{rest}") if dataset else (f"{ALL}{rest[: AT - 3]}", rest[AT - 3 :])
+        _, number, name = rest.split("/") if rest.count("/") == 2 else ("", "", "")
+        key = f"{tree}{STRIPE}{number}/{place}/{name}"
+        if key > start_after and number.isdecimal() and name and tree_of_key(key) is not None:
+            found.append(replace(entry, key=key))
+    return Page(tuple(found))
+
+
+async def _pages(pages: AsyncIterator[Page]) -> AsyncGenerator[Page, None]:
+    async for page in pages:
+        yield page
+
+
+async def _together(streams: Sequence[AsyncGenerator[Page, None]]) -> AsyncIterator[Page]:
+    """Yield listings as one, and close all of them at the end."""
+    async with AsyncExitStack() as stack:
+        for stream in streams:
+            await stack.enter_async_context(aclosing(stream))
+        async for page in merged(streams):
+            yield page
 
 
 def _by_turns(entries: Sequence[Entry]) -> Iterator[dict[str, builtins.list[int]]]:

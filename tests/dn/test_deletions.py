@@ -15,7 +15,10 @@ from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.ids import DELETION_FOLDER, deletion_key, delta_key, storage_key, tree_prefix
 from hsparse.model.stripes import Stripes
 from hsparse.storage.object_store import Entry, Page
+from hsparse.stripes.joining import joined
+from hsparse.stripes.merge import merged
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree, WithdrawDeletion
 from tests.support.deletion_world import CHUNKS, Node, World, crash_everywhere
@@ -79,12 +82,17 @@ async def test_the_deletion_of_a_dataset_that_dies_anywhere_is_finished() -> Non
     assert await crash_everywhere(delete, check, two_domains) >= 8
 
 
-async def test_the_deletion_of_a_striped_dataset_that_dies_anywhere_is_finished() -> None:
-    stripes = Stripes(2)
+@pytest.mark.parametrize("stripes", [Stripes(2), Stripes.of(["b", "c/deep"])], ids=["prefixes", "buckets"])
+async def test_the_deletion_of_a_striped_dataset_that_dies_anywhere_is_finished(stripes: Stripes) -> None:
+    others = [MemoryStore("b", page_size=2), MemoryStore("c")] if stripes.places else []
 
     async def prepare(world: World) -> None:
+        world.others = others
+        world.store = joined([world.store, *others])[0] if others else world.store
         await world.make(A)
         [dataset] = next(iter(world.datasets.values()))
+        for place in stripes.places:  # as they are put with a record that has them
+            await world.store.put(f"{tree_prefix(dataset)}.stripe/~/{place}/~", b"{}")
         node = world.node()
         await node.write(dataset, stripes)
         await node.close()
@@ -107,6 +115,10 @@ async def test_the_deletion_of_a_striped_dataset_that_dies_anywhere_is_finished(
         assert keys & await world.keys() == (keys if is_there else set())
         await world.settle()
         assert keys & await world.keys() == (keys if is_there else set())
+        left = [
+            entry async for page in merged([one.list("") for one in world.others]) for entry in page.entries
+        ]
+        assert len(left) == (len(others) and len(keys)) * is_there
 
     assert await crash_everywhere(delete, check, prepare) >= 8
 

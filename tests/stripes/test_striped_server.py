@@ -260,3 +260,25 @@ def test_the_example_of_the_page(tmp_path: Path) -> None:
         exec(example, {"f": f})
         f["frames"].append(np.ones((3, 4096, 4096), "u2"))
     assert [bool(keys) for keys in chunks_in(place)] == [False, True, True]
+
+
+def test_a_snapshot_shows_chunks_as_they_were(tmp_path: Path) -> None:
+    place = in_directories(tmp_path)
+    settings = plain_settings(place.settings)
+    with embedded_server(settings) as url, domain(url, "/run.h5") as connection:
+        empty = [len(keys) for keys in chunks_in(place)]
+        x = create(connection, place.stripes)
+        gone = create(connection, place.stripes, "/gone")
+        assert connection.json("POST", "/snapshots", {"message": "before"})["snapshot"] == 1
+        x[0:30] = 2 * MATRIX[0:30]
+        x.append(MATRIX)
+        connection.json("DELETE", f"/datasets/{gone.id}")
+        with Connection(url, "/run.h5@1") as then:
+            for path in ("/x", "/gone"):
+                old = hsparse.SparseDataset.open(then, path)
+                np.testing.assert_array_equal(old[:].toarray(), MATRIX.toarray())
+                assert len(then.json("GET", f"/datasets/{old.id}/chunks")["chunks"]) == 15
+        np.testing.assert_array_equal(x[0:30].toarray(), 2 * MATRIX[0:30].toarray())
+        connection.json("DELETE", "/snapshots/1")
+        connection.json("DELETE", f"/datasets/{x.id}")
+        assert [len(keys) for keys in chunks_in(place)] == empty

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.clock import ManualClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
+from hsparse.dn.sweep import Sweep, Waste
 from hsparse.errors import Misconfigured, NotFound, PreconditionFailed, StoreFailed
-from hsparse.model.stripes import PLACED, Stripes, placed_key
+from hsparse.model.stripes import Stripes, placed_key, unplaced_key
 from hsparse.storage.object_store import Entry, ObjectStore
+from hsparse.storage.s3.s3_store import S3Store
 from hsparse.stripes.joining import joined
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_conformance import *  # noqa: F403
@@ -51,18 +55,26 @@ async def chunk_keys(store: ObjectStore, prefix: str = DATASET, after: str = "")
 
 
 async def test_each_chunk_is_in_its_place_alone() -> None:
-    stores = [MemoryStore(name) for name in ("home", "b", "c")]
+    stores = [CountingStore(MemoryStore(name)) for name in ("home", "b", "c")]
     home = joined(stores)[0]
     await make(home)
     keys = [chunk(i, j) for i in range(6) for j in range(6)]
+    for one in stores:
+        one.reset()
     for key in keys:
         etag = await home.put_if_absent(key, key.encode())
         assert (await home.get(key)).etag == etag
         with pytest.raises(PreconditionFailed):
             await home.put_if_absent(key, b"")
         bucket, at = placed_key("home", key)
+        assert unplaced_key(bucket, at) == key
         there = {one.name: one for one in stores}[bucket]
         assert (await there.get(at)).data == key.encode() == (await home.get_range(key, 0)).data
+    assert sum((one.calls for one in stores), Counter()) == {
+        "put_if_absent": 2 * len(keys),
+        "get": 2 * len(keys),  # one of them of the place itself
+        "get_range": len(keys),
+    }
     assert {placed_key("home", key)[0] for key in keys} == {"home", "b", "c"}
     assert at.startswith("db/.stripes/home/0123abcd-0123abcd/d/0123-abcdef-abcdef/")
     inside = [entry.key async for page in stores[2].list("") for entry in page.entries]
@@ -122,7 +134,7 @@ async def test_it_agrees_with_a_dict(seed: int, page_size: int) -> None:
                 found = [
                     entry
                     for entry in (await listed_keys(store, prefix, start_after=after))[0]
-                    if not entry.key.endswith((".dataset.json", "~")) and PLACED not in entry.key
+                    if not entry.key.endswith((".dataset.json", "~")) and "/.stripe" not in entry.key[:12]
                 ]
                 assert [(entry.key, entry.etag) for entry in found] == [
                     (one, model[one][1]) for one in sorted(model) if one.startswith(prefix) and one > after
@@ -151,7 +163,7 @@ async def test_what_is_listed_is_deleted_from_all_places_the_markers_last() -> N
         assert all(await home.delete_all(page.entries))
     left = [entry.key for one in stores async for page in one.list("") for entry in page.entries]
     _, at = placed_key("home", chunk(1, dataset=OTHER))
-    assert [key for key in left if not key.startswith(OTHER)] == [at]
+    assert [key for key in left if not key.startswith((OTHER, "db/.stripe-places/"))] == [at]
 
 
 async def test_a_listing_asks_other_buckets_only_where_a_dataset_has_chunks_there() -> None:
@@ -206,3 +218,37 @@ async def test_a_bucket_that_does_not_answer_is_named_within_the_time_of_the_req
                     await call
     finally:
         end_trace(token)
+
+
+async def test_a_server_that_is_stopped_is_named_within_the_time_of_the_request() -> None:
+    options = {"endpoint": "http://127.0.0.1:1", "region": "us-east-1", "access_key": "a", "secret_key": "b"}
+    trace = RequestTrace("hurry")
+    trace.deadline = asyncio.get_running_loop().time() + 0.2
+    async with S3Store("b", **options) as stopped:
+        home = joined([MemoryStore("home"), stopped])[0]
+        key = next(key for key in (chunk(i) for i in range(4)) if "/b/" in key)
+        token = begin_trace(trace)
+        try:
+            with pytest.raises(StoreFailed, match="bucket 'b' gave no answer"):
+                await home.get(key)
+        finally:
+            end_trace(token)
+
+
+async def test_a_sweep_finds_chunks_that_came_when_their_dataset_was_deleted() -> None:
+    clock = ManualClock()
+    stores = [MemoryStore(name, clock=clock) for name in ("home", "b", "c")]
+    root = "db/0123abcd-0123abcd/.group.json"
+    home = joined(stores)[0]
+    await home.put(root, b"{}")
+    await make(home)
+    keys = [chunk(i) for i in range(8)]
+    await home.delete_all((await listed_keys(home, DATASET))[0])
+    for key in keys:
+        await home.put(key, b"late")
+    clock.time += 2 * 86400
+    await home.put(root, b"{}")
+    found = await Sweep(home, clock).run()
+    assert [(one.waste, one.objects) for one in found] == [(Waste.CHUNKS, len(keys))]
+    left = [entry.key for one in stores async for page in one.list("") for entry in page.entries]
+    assert [key for key in left if not key.startswith("db/.stripe-places/")] == [root]

@@ -120,6 +120,8 @@ class World:
         self.store: ObjectStore = MemoryStore(clock=self.clock, page_size=5)
         if store is not None:
             self.store = CrashingStore(store)  # which nodes leave open when they are closed
+        self.others: list[MemoryStore] = []
+        """Stores in which datasets have chunks, too."""
         self.datasets: dict[str, set[str]] = {}
         self.root_c = ""
 

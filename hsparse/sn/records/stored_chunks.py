@@ -28,7 +28,7 @@ from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
 from hsparse.model.ids import map_key
-from hsparse.model.stripes import is_placed, placed_key
+from hsparse.model.stripes import is_placed, placed_key, unplaced_key
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.sn.request import FileRights
@@ -349,8 +349,7 @@ class SignedChunks:
             owners = self._owners
             if self._rights is not None:
                 owners = self._rights.owners_of(f"s3://{bucket}/{keys[0]}")[0]
-            elif is_placed(keys[0]):
-                owners = owners.of_bucket(bucket)
-            signed = await owners.ask_any(SignKeys(keys, self._seconds))
+            named = tuple(unplaced_key(bucket, key) for key in keys)
+            signed = await owners.ask_any(SignKeys(named, self._seconds))
             urls |= {(bucket, key): url for key, url in zip(keys, signed, strict=True)}
         return [{**row, "url": urls[row["bucket"], row["key"]]} for row in rows]
