@@ -18,7 +18,6 @@ from hsparse.dn.service import DataService, NodeResources
 from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.acl import Principal
 from hsparse.model.ids import chunk_prefix, storage_key
-from hsparse.model.schema import bucket_features
 from hsparse.model.stripes import MAX_STRIPES, Stripes, placed_key
 from hsparse.stripes.joining import joined
 from hsparse.testing.memory_store import MemoryStore
@@ -71,7 +70,7 @@ async def placed_client() -> AsyncIterator[tuple[RestClient, CountingStore]]:
     shared, clock = NodeResources.of(DataSettings()), SystemClock()
     counting = CountingStore(stores[0])
     services = [
-        DataService(store, clock, resources=shared.of_bucket(name), here=bucket_features(name, BUCKETS))
+        DataService(store, clock, resources=shared.of_bucket(name))
         for name, store in zip(BUCKETS, (counting, *stores[1:]), strict=True)
     ]
     node, settings = BucketRouter(services), replace(SETTINGS, bucket="a", other_buckets=("b", "c"))

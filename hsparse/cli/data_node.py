@@ -261,14 +261,8 @@ def _make_node(
     else:
         pairs = [(first, ownership_of_first), *((store, ownership) for store in joined[1:])]
         services = [
-            DataService(
-                store,
-                clock,
-                resources=shared.of_bucket(store.name),
-                ownership=one,
-                here=getattr(own, "features", ()),
-            )
-            for own, (store, one) in zip(joined, pairs, strict=True)
+            DataService(store, clock, resources=shared.of_bucket(store.name), ownership=one)
+            for store, one in pairs
         ]
     for service in services if are_writable(stores) else ():
         service.start(settings.data.sweep_interval)

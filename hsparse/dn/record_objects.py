@@ -25,7 +25,7 @@ end.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -233,7 +233,8 @@ LARGE_READ = 1 << 20
 class RecordObjects:
     """The form (`StoredForm`) of an object's record; a base has a delta if it has more than `limit` bytes.
 
-    A request that reads a large one holds some of `memory` until it is answered. It may need the features of `here`.
+    A request that reads a large one holds some of `memory` until it is answered. A record may need the `features` of
+    the store.
     """
 
     __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "key")
@@ -246,14 +247,13 @@ class RecordObjects:
         clock: Clock,
         limit: int = LARGE_RECORD,
         memory: MemoryBudget | None = None,
-        here: Collection[str] = (),
     ) -> None:
         self.key = key
         self._store = store
         self._clock = clock
         self._limit = limit
         self._memory = memory
-        self._codec = RecordCodec(key, here)
+        self._codec = RecordCodec(key, getattr(store, "features", ()))
 
     def encode(self, state: ObjectState[RecordValue], value: RecordValue | None) -> EncodedRecord:
         if value is not None and value.delta is not None:

@@ -11,7 +11,7 @@ before the first change of an object here.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from hsparse.clock import Clock
@@ -211,10 +211,8 @@ class Records:
         ownership: Ownership = SOLE,
         max_size: int = NO_LIMIT,
         large_size: int = LARGE_RECORD,
-        here: Collection[str] = (),
     ) -> None:
         self._store = store
-        self._here = here
         self._max_size = max_size
         self._large_size = large_size
         self._memory = MemoryBudget(READ_MEMORY)
@@ -383,7 +381,7 @@ class Records:
         return CachedObject(form, self._ownership, id)
 
     def _objects(self, key: str) -> RecordObjects:
-        return RecordObjects(key, self._store, self._clock, self._large_size, self._memory, self._here)
+        return RecordObjects(key, self._store, self._clock, self._large_size, self._memory)
 
     def _note_deletions(self, change: RecordChange, before: Record) -> None:
         """Note which names a change has deleted from the record `before` it, or made again."""

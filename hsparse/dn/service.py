@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
@@ -118,10 +118,7 @@ class NodeResources:
 
 
 class DataService:
-    """A data node's service: implements `DataNode` directly over an object store.
-
-    `here` are the features of records that this server knows because of its buckets.
-    """
+    """A data node's service: implements `DataNode` directly over an object store."""
 
     def __init__(
         self,
@@ -132,7 +129,6 @@ class DataService:
         id: str = "dn-001",
         resources: NodeResources | None = None,
         ownership: Ownership = SOLE,
-        here: Collection[str] = (),
     ) -> None:
         resources = resources or NodeResources.of(settings or DataSettings())
         self.id = id
@@ -154,7 +150,6 @@ class DataService:
             ownership,
             resources.max_record_size,
             resources.large_record_size,
-            here,
         )
         self.deletions = Deletions(store, clock, self._cache)
         fences = self._fences = Fences(self._records.generation, hears_all=lambda: ownership.hears_all)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import CancelledError
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 from hsparse.clock import Clock
@@ -46,6 +46,7 @@ class TracedStore:
         self._places = places
         self._versions = versions
         self.name = store.name
+        self.features: Collection[str] = getattr(store, "features", ())
 
     async def get(self, key: str) -> Stored:
         return await self._ask(Work.READS, "get", key, self._store.get, key)

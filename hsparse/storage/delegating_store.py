@@ -8,7 +8,7 @@ A store that is read and never written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from hsparse.errors import HsparseError, PreconditionFailed, Unsupported
@@ -27,6 +27,8 @@ class DelegatingStore:
 
     def __init__(self, store: ObjectStore) -> None:
         self.name = store.name
+        self.features: Collection[str] = getattr(store, "features", ())
+        """What records in this store may need and other servers do not have, see `hsparse.model.schema`."""
         self._store = store
 
     async def get(self, key: str) -> Stored:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 from hsparse.storage.delegating_store import delete_each
@@ -24,6 +24,7 @@ class StoreWrapper:
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
         self.name = store.name
+        self.features: Collection[str] = getattr(store, "features", ())
 
     async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
         """Await `call(data)`; subclasses do their work here."""

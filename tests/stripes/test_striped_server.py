@@ -29,6 +29,8 @@ NUMBERS = itertools.count()
 MATRIX = scipy.sparse.random_array((60, 40), density=0.2, rng=np.random.default_rng(5), format="csr")
 
 
+NOTED = "db/.stripe-places/"
+"""Notes of places that were ever used, which stay."""
 Names = tuple[str, str, str]
 
 
@@ -52,7 +54,8 @@ def in_directories(tmp_path: Path, names: Names = ("data", "second", "third")) -
 
     def keys(name: str) -> set[str]:
         found = (one for one in (tmp_path / name).rglob("*") if one.is_file())
-        return {str(one.relative_to(tmp_path / name)) for one in found if ".hsparse" not in str(one)}
+        keys = (str(one.relative_to(tmp_path / name)) for one in found)
+        return {key for key in keys if not key.startswith((".hsparse", NOTED))}
 
     return Place(names, StoreSettings(root=tmp_path / "data", bucket=names[1:], fsync=False), keys)
 
@@ -66,7 +69,8 @@ def in_buckets(endpoint: str) -> Place:
     async def listed(name: str) -> set[str]:
         options = {"access_key": "test", "secret_key": "test"}
         async with S3Store(name, endpoint=endpoint, region="us-east-1", **options) as store:
-            return {entry.key async for page in store.list("") for entry in page.entries}
+            keys = {entry.key async for page in store.list("") for entry in page.entries}
+            return {key for key in keys if not key.startswith(NOTED)}
 
     settings = StoreSettings(bucket=(first, second, third), s3_endpoint=endpoint, s3_region="us-east-1")
     return Place((first, second, third), settings, lambda name: asyncio.run(listed(name)))
