@@ -1,7 +1,8 @@
 """Extents of datasets with a lower bound: how requests count places, and how plans, grids and chunks do.
 
 Inside, coordinates are unsigned and begin at the first element of the chunk that has the lower bound, so that chunks
-lie on their grid. Requests count in signed places or, those of stock clients, from 0 at the lower bound.
+lie on their grid. Requests count in signed places, from an origin that they name or, those of stock clients, from 0 at
+the lower bound.
 """
 
 from __future__ import annotations
@@ -22,20 +23,29 @@ INTEGER = re.compile(r"-?[0-9]{1,19}")
 class SignedExtent(tuple[int, ...]):
     """The extent of a dataset with the lower bounds `lower`, in the coordinates of plans, as any other extent is.
 
-    `first` is the lower bound in these coordinates. A request counts places if `in_places`, else from 0.
+    `first` is the lower bound in these coordinates. A request counts places if `in_places`, from `origin` on if it
+    names one; else from 0 at the lower bound.
     """
 
     lower: tuple[int, ...]
     first: tuple[int, ...]
     in_places: bool
+    origin: tuple[int, ...]
 
     @classmethod
     def of(
-        cls, lengths: Sequence[int], lower: Sequence[int], first: Sequence[int], *, in_places: bool = False
+        cls,
+        lengths: Sequence[int],
+        lower: Sequence[int],
+        first: Sequence[int],
+        *,
+        in_places: bool = False,
+        origin: Sequence[int] = (),
     ) -> SignedExtent:
         """Return the extent of so many elements in each dimension from `lower` on, which is at `first` inside."""
         self = cls(map(int.__add__, first, lengths))
         self.lower, self.first, self.in_places = tuple(lower), tuple(first), in_places
+        self.origin = tuple(origin)
         return self
 
     @property
@@ -46,16 +56,25 @@ class SignedExtent(tuple[int, ...]):
     @property
     def start(self) -> tuple[int, ...]:
         """What a request calls the first element."""
+        if self.origin:
+            return tuple(map(int.__sub__, self.lower, self.origin))
         return self.lower if self.in_places else (0,) * len(self)
+
+    @property
+    def image_start(self) -> tuple[int, ...]:
+        """What an encoded selection, which has no signs, calls the first element."""
+        return self.start if self.origin else (0,) * len(self)
 
     @property
     def corner(self) -> tuple[int, ...]:
         """The place at the origin of the coordinates."""
         return tuple(map(int.__sub__, self.lower, self.first))
 
-    def for_request(self, *, in_places: bool) -> SignedExtent:
-        """Return the extent for a request that counts in places, or from 0."""
-        return self.of(self.lengths, self.lower, self.first, in_places=in_places)
+    def for_request(self, *, in_places: bool, origin: Sequence[int] = ()) -> SignedExtent:
+        """Return the extent for a request that counts in places, or from 0; `BadRequest` for an origin of other rank."""
+        if len(origin) not in (0, len(self)):
+            raise BadRequest(f"places has {len(origin)} numbers; the dataset has {len(self)} dimensions.")
+        return self.of(self.lengths, self.lower, self.first, in_places=in_places, origin=origin)
 
     def inside(self, selection: Selection) -> Selection:
         """Return a selection that counts from the lower bound in the coordinates of plans."""
@@ -64,6 +83,26 @@ class SignedExtent(tuple[int, ...]):
     def outside(self, selection: Selection) -> Selection:
         """Return the reverse of `inside`."""
         return selection.translate([-first for first in self.first], self.lengths)
+
+    def decoded(self, selection: Selection) -> Selection:
+        """Return an encoded selection of a request in the coordinates of plans; `OutOfRange` outside the bounds."""
+        for dim, (low, high) in enumerate(zip(*(selection.bounds() or ((), ())), strict=True)):
+            self._check(low + self.start[dim] - self.image_start[dim], dim)
+            self._check(high - 1 + self.start[dim] - self.image_start[dim], dim)
+        moves = map(int.__sub__, self.first, self.image_start)
+        return selection.translate(tuple(moves), tuple(self))
+
+    def encodable(self, selection: Selection) -> Selection:
+        """Return the reverse of `decoded`; `OutOfRange` for what lies below the origin of the request."""
+        moves = tuple(map(int.__sub__, self.image_start, self.first))
+        for low, move, origin in zip((selection.bounds() or ((), ()))[0], moves, self.origin, strict=False):
+            if low + move < 0:
+                raise OutOfRange(
+                    f"There is an element at {low + move + origin}, below the place {origin} from which the request "
+                    "counts: name what is read, or ask for Arrow."
+                )
+        stop = (max(0, move + length) for move, length in zip(moves, self, strict=True))
+        return selection.translate(moves, tuple(stop))
 
     def points(self, coords: NDArray[Any]) -> Points:
         """Return the points at the coordinates of a request, (n, rank) integers; `OutOfRange` outside the bounds."""
@@ -102,16 +141,17 @@ class SignedExtent(tuple[int, ...]):
         if INTEGER.fullmatch(text) is None:
             return text
         self._check(int(text), dim, ends=ends)
-        return str(int(text) - self.lower[dim])
+        return str(int(text) - self.start[dim])
 
     def _check(self, place: int, dim: int, *, ends: bool = False) -> None:
         """Raise `OutOfRange` unless a place is inside the bounds or, of a bound of a slice, at the upper one."""
         low = self.start[dim]
         upper = low + self[dim] - self.first[dim]
         if not low <= place < upper + ends:
+            move = self.origin[dim] if self.origin else 0
             raise OutOfRange(
-                f"Place {place} of dimension {dim} is outside the dataset: its lower bound is {low}, its upper bound "
-                f"{upper}."
+                f"Place {place + move} of dimension {dim} is outside the dataset: its lower bound is {low + move}, its "
+                f"upper bound {upper + move}."
             )
 
     def unsigned_json(self, value: Any) -> Any:
@@ -126,7 +166,7 @@ class SignedExtent(tuple[int, ...]):
                     for dim in range(len(self)):
                         for place in (array[..., dim].min(), array[..., dim].max()) if array.size else ():
                             self._check(int(place), dim)
-                    moved[key] = (array - np.array(self.lower)).tolist()
+                    moved[key] = (array - np.array(self.start)).tolist()
             except (ValueError, OverflowError) as error:
                 raise BadRequest(f"The {key} of the selection must be lists of equal length.") from error
         return moved
@@ -135,7 +175,7 @@ class SignedExtent(tuple[int, ...]):
         """Return a selection in HDF5/JSON's form, of what `outside` has made, as a request counts it."""
         for key in ("start", "coordinates") if self.in_places else ():
             if key in found:
-                moved = np.asarray(found[key], np.int64) + np.array(self.lower, np.int64)
+                moved = np.asarray(found[key], np.int64) + np.array(self.start, np.int64)
                 found[key] = moved if isinstance(found[key], np.ndarray) else moved.tolist()
         return found
 
@@ -165,6 +205,11 @@ def places_along(extent: tuple[int, ...], dim: int, coords: NDArray[Any]) -> NDA
 def outside_of(extent: tuple[int, ...], selection: Selection) -> Selection:
     """Return a selection in an extent as it counts from the first element, without signs."""
     return extent.outside(selection) if isinstance(extent, SignedExtent) else selection
+
+
+def encodable_of(extent: tuple[int, ...], selection: Selection) -> Selection:
+    """Return a selection in an extent as an encoded one counts, which has no signs."""
+    return extent.encodable(selection) if isinstance(extent, SignedExtent) else selection
 
 
 def first_of(extent: tuple[int, ...]) -> tuple[int, ...]:

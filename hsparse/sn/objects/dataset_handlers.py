@@ -250,7 +250,7 @@ async def put_shape(request: Request) -> web.StreamResponse:
     lowers = lowers_of_change(record, token)
     if extents is not None and key:
         _require_same(body, *extents, *lowers)
-    in_places = request.arg("places") == "signed"
+    in_places = request.arg("places") is not None
     selection = growth_selection(*extents, *lowers, in_places=in_places) if extents else None
     return respond({"selection": selection} if selection else {}, status=201)
 

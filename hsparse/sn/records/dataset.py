@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ SMALL_RECORD = 16 * 1024
 MOST_KNOWN = 512
 AT_ONCE = 64
 """Datasets that are loaded before other requests run."""
+ORIGIN = re.compile(r"\[-?[0-9]{1,18}(,-?[0-9]{1,18})*\]")
+"""A place from which a request counts, as its parameter `places` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,18 @@ class Dataset:
         return replace(self, extent=extent, grid=Grid(extent, self.spec.dims), grown_from=grown_from)
 
     def seen_by(self, places: str | None) -> Dataset:
-        """Return the dataset as a request counts it whose parameter `places` this is: from 0, or in signed places."""
-        if places not in (None, "signed"):
-            raise BadRequest(f"places must be signed, not {places[:40]!r}.")
-        if not isinstance(self.extent, SignedExtent) or places is None:
+        """Return the dataset as a request counts it whose parameter `places` this is.
+
+        That is from 0, in signed places, or from an origin: `[-5,0]`.
+        """
+        if places is None:
             return self
-        return replace(self, extent=self.extent.for_request(in_places=True))
+        if places != "signed" and ORIGIN.fullmatch(places) is None:
+            raise BadRequest(f"places must be signed, or an origin like [-5,0], not {places[:40]!r}.")
+        if not isinstance(self.extent, SignedExtent):
+            return self
+        origin = () if places == "signed" else tuple(map(int, places.strip("[]").split(",")))
+        return replace(self, extent=self.extent.for_request(in_places=True, origin=origin))
 
     def slab(self, dim: int, count: int) -> Dataset:
         """Return the dataset as if it had only `count` elements along a dimension, from 0 on, as what is appended."""
@@ -109,7 +118,8 @@ class Dataset:
             [value if axis == dim else old for axis, old in enumerate(values)]
             for values, value in ((extent.lengths, count), (extent.lower, 0))
         )
-        new = SignedExtent.of(lengths, lower, (0,) * len(extent), in_places=extent.in_places)
+        origin = [0 if axis == dim else old for axis, old in enumerate(extent.origin)]
+        new = SignedExtent.of(lengths, lower, (0,) * len(extent), in_places=extent.in_places, origin=origin)
         return replace(self, extent=new, grid=Grid(new, self.spec.dims))
 
     def reaching(self, dim: int, start: int, stop: int) -> Dataset:

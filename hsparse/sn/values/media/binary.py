@@ -17,7 +17,7 @@ from aiohttp import web
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.points import Selection
-from hsparse.format.selections.signed_extent import SignedExtent, outside_of
+from hsparse.format.selections.signed_extent import SignedExtent, encodable_of
 from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE
@@ -64,7 +64,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
         return await respond_computed(
             values.size,
             lambda: web.Response(
-                body=read.arrays.to_region(outside_of(read.dataset.extent, points), values),
+                body=read.arrays.to_region(encodable_of(read.dataset.extent, points), values),
                 content_type=BINARY_TYPE,
             ),
         )
@@ -74,7 +74,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 
 def answer_places(read: ValueRead) -> web.Response:
     """Answer with an encoded selection, which has no signs: it counts from the dataset's first element."""
-    selection = outside_of(read.dataset.extent, read.selection)
+    selection = encodable_of(read.dataset.extent, read.selection)
     return web.Response(body=encode_selection(selection), content_type=BINARY_TYPE)
 
 
@@ -166,7 +166,7 @@ class RegionBody:
                 f"The body selects in {len(selection.extent)} dimensions; the dataset has {len(dataset.extent)}."
             )
         if isinstance(dataset.extent, SignedExtent):
-            selection = dataset.extent.inside(selection)
+            selection = dataset.extent.decoded(selection)
         elif selection.extent != dataset.extent:
             selection = selection.translate((0,) * len(dataset.extent), dataset.extent)
         return selection, values.reshape(selection.shape)
