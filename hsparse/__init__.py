@@ -5,7 +5,7 @@
 The examples in docstrings have numpy as `np` and
 
 - `f`, the file `data/home/admin/run.h5` in a store's directory. It has `X`, a sparse dataset of shape (4, 3);
-- `D`, a dense dataset of the same shape, of 0 to 11;
+- `D`, a dense dataset of the same shape, of 0 to 11; `S`, a sparse one of shape (5, 3) with the lower bounds (-2, 0);
 - `cells`, a file with an AnnData: `X` of 4 cells and 3 genes, `cell_type` and `n_genes`; `adata` is that AnnData;
 - `server`, the URL of a server, and the names of the module in which they stand.
 """

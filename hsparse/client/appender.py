@@ -54,8 +54,11 @@ class Appender:
         max_delay: float,
         max_bytes: int,
         clock: Clock | None = None,
+        *,
+        below: bool = False,
     ) -> None:
-        """`make` checks what is appended, and `append` sends it."""
+        """`make` checks what is appended, and `append` sends it: if `below`, each below the one before."""
+        self._below = below
         self._make, self._append, self._dim = make, append, dim
         self._max_delay, self._max_bytes = max_delay, max_bytes
         self._clock = clock or SystemClock()
@@ -152,6 +155,7 @@ class Appender:
     def _run(self) -> None:
         while group := self._next():
             try:
+                group = group[::-1] if self._below else group  # so that the first is next to what is there
                 start = self._append(join_slabs([one.slab for one in group], self._dim)).start
             except Exception as error:  # noqa: BLE001 - whoever appends or waits raises it
                 self._fail(error, group)

@@ -107,5 +107,5 @@ def _described(body: Json) -> Json:
     record = {name: body[name] for name in ("type", "creationProperties") if name in body}
     if "shape" not in body:
         return record | {"shape": {"class": "H5S_SCALAR"}}
-    limits = {"maxdims": body["maxdims"]} if "maxdims" in body else {}
+    limits = {name: body[name] for name in ("maxdims", "lower", "minlower") if name in body}
     return record | {"shape": {"class": "H5S_SIMPLE", "dims": body["shape"]} | limits}

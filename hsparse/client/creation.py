@@ -30,7 +30,7 @@ SPARSITY = 64
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How a new dataset is stored: the options of h5py's `create_dataset`, `filters` and `stripes`.
+    """How a new dataset is stored: the options of h5py's `create_dataset`, `filters`, `stripes` and lower bounds.
 
     `compression` is h5py's: `"gzip"`, `"lzf"`, a level of gzip, True, or the number of a filter, whose client values
     are then `compression_opts`. `filters` say all of a pipeline, as `creationProperties.filters` has it.
@@ -45,6 +45,8 @@ class StorageOptions:
     fletcher32: bool = False
     filters: Sequence[Filter] = ()
     stripes: int | Sequence[str] = 1
+    lower: Shape | None = None
+    minlower: MaxShape = None
 
     def body(self, kind: Hdf5Type, shape: tuple[int, ...], *, sparse: bool = False) -> Json:
         """Return the body that creates a dataset; `InvalidValue` for options that contradict each other."""
@@ -60,8 +62,14 @@ class StorageOptions:
         body: Json = {"type": kind.item, "creationProperties": properties}
         if shape:
             body["shape"] = list(shape)
-        limits = self._limits()
-        return body if limits is None else body | {"maxdims": limits}
+        limits = self._limits(self.maxshape)
+        if limits is not None:
+            body["maxdims"] = limits
+        if self.lower is not None or self.minlower is not None:
+            body["lower"] = list(shape_tuple((0,) * len(shape) if self.lower is None else self.lower))
+            limits = self._limits(self.minlower)
+            body |= {} if limits is None else {"minlower": limits}
+        return body
 
     def sparse_body(self, shape: tuple[int, ...], dtype: DTypeLike) -> Json:
         """Return the body that creates a sparse dataset."""
@@ -74,12 +82,12 @@ class StorageOptions:
         named = {"dims": list(dims)} if isinstance(dims, Sequence) else {}
         if sparse:
             return SPARSE | (named or {"dims": _sparse_chunks(shape)}) | striped
-        if self.chunks is False and (is_filtered or striped or self.maxshape is not None):
-            raise InvalidValue("Filters, stripes and maxshape need chunks: leave chunks=False out.")
+        is_signed = self.lower is not None or self.minlower is not None
+        if self.chunks is False and (is_filtered or striped or self.maxshape is not None or is_signed):
+            raise InvalidValue("Filters, stripes, maxshape and lower need chunks: leave chunks=False out.")
         return {"class": "H5D_CHUNKED"} | named | striped if self.chunks or striped else {}
 
-    def _limits(self) -> list[int | str] | None:
-        limits = self.maxshape
+    def _limits(self, limits: MaxShape) -> list[int | str] | None:
         if limits is None:
             return None
         each = (limits,) if isinstance(limits, int) else limits

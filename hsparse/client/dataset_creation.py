@@ -58,6 +58,8 @@ class DatasetCreation:
         chunks: Shape | bool | None = None,
         stripes: int | Sequence[str] = 1,
         maxshape: MaxShape = None,
+        lower: Shape | None = None,
+        minlower: MaxShape = None,
         fillvalue: ArrayLike | None = None,
         compression: str | int | None = None,
         compression_opts: int | Sequence[int] | None = None,
@@ -71,9 +73,10 @@ class DatasetCreation:
         The options are h5py's; without `chunks` the server chooses them. `filters` are those of
         `creationProperties.filters`, in place of `compression`, `shuffle` and `fletcher32`. With `stripes` the chunks
         are spread over so many prefixes of the store, or over the buckets (`bucket`, `bucket/prefix`) that it names.
-        Attributes, and values of up to 256 KiB, are sent with the creation, as one request. With more values the
-        dataset is seen when all are written; if that fails nothing is left of it. `AlreadyExists` if the path has an
-        object.
+        `lower` is the place of the first element, and `minlower` says how far that may move down, as `maxshape` does at
+        the other end; with either no index counts from the end. Attributes, and values of up to 256 KiB, are sent with
+        the creation, as one request. With more values the dataset is seen when all are written; if that fails nothing
+        is left of it. `AlreadyExists` if the path has an object.
 
         >>> t = f.create_dataset("t", data=[[1.5, 2], [3, 4]], attributes={"unit": "s"})
         >>> t.shape, t.dtype, t.attrs["unit"]
@@ -81,6 +84,10 @@ class DatasetCreation:
         >>> log = f.create_dataset("log", (0, 3), "i4", maxshape=(None, 3), compression="gzip", shuffle=True)
         >>> log.extend(2), log.compression
         (slice(0, 2, None), 'gzip')
+        >>> both = f.create_dataset("both", (3,), "i4", maxshape=(None,), lower=-1, minlower=(None,))
+        >>> both[-1] = 8
+        >>> both.extend(2, side="lower"), both
+        (slice(-3, -1, None), <DenseDataset /both: shape (5,), places [-3:2] (none counts from the end), int32, ...>)
         """
         if data is None and shape is None:
             raise InvalidValue("Give data, or a shape and a dtype.")
@@ -91,7 +98,17 @@ class DatasetCreation:
             array = _reshaped(array, (*extent, *dims))
         kind = Hdf5Type.of(array, dims)
         options = StorageOptions(
-            chunks, maxshape, fillvalue, compression, compression_opts, shuffle, fletcher32, filters, stripes
+            chunks,
+            maxshape,
+            fillvalue,
+            compression,
+            compression_opts,
+            shuffle,
+            fletcher32,
+            filters,
+            stripes,
+            lower,
+            minlower,
         )
         body = options.body(kind, extent)
         body |= attribute_bodies(attributes)
@@ -124,6 +141,8 @@ class DatasetCreation:
         data: Values | None = None,
         stripes: int | Sequence[str] = 1,
         maxshape: MaxShape = None,
+        lower: Shape | None = None,
+        minlower: MaxShape = None,
         fillvalue: ArrayLike | None = None,
         compression: str | int | None = None,
         compression_opts: int | Sequence[int] | None = None,
@@ -160,7 +179,17 @@ class DatasetCreation:
         if fillvalue is None and given is not None and given.fill_value != 0:
             fillvalue = given.fill_value
         options = StorageOptions(
-            chunks, maxshape, fillvalue, compression, compression_opts, shuffle, fletcher32, filters, stripes
+            chunks,
+            maxshape,
+            fillvalue,
+            compression,
+            compression_opts,
+            shuffle,
+            fletcher32,
+            filters,
+            stripes,
+            lower,
+            minlower,
         )
         body = options.sparse_body(extent, dtype) | attribute_bodies(attributes)
         if data is None:

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.dataset import Side
 from hsparse.client.errors import InvalidValue, as_client_errors, in_own_words
 from hsparse.client.indexing.key_items import Key
+from hsparse.client.indexing.places import places_param
 from hsparse.client.indexing.select import ArrayKey, Region, Select
 from hsparse.client.memory_limit import check_size, element_bytes
 from hsparse.client.progress import Progress, show_read
@@ -51,9 +53,7 @@ class DenseDataset(ReducedDataset):
         self.source = ChosenElements(connection, record, self.type.wire)
 
     def __repr__(self) -> str:
-        return (
-            f"<DenseDataset {self.name or self.id}: shape {self.shape}, {self.dtype}, chunks {self.chunks}>"
-        )
+        return f"<DenseDataset {self.name or self.id}: {self._extent_text()}, {self.dtype}, chunks {self.chunks}>"
 
     def __getitem__(self, key: Key) -> Any:
         """Return the selected values: an array, or a scalar where numpy returns one.
@@ -108,14 +108,15 @@ class DenseDataset(ReducedDataset):
             raise InvalidValue(f"{self.name or self.id} is dense: append an array, without values or count.")
         return self._whole_slab(self._codec.cast(block), dim)
 
-    def _append_slab(self, slab: Slab, dim: int, drop_fill: bool) -> slice:
+    def _append_slab(self, slab: Slab, dim: int, drop_fill: bool, side: Side) -> slice:
         if drop_fill:
             raise InvalidValue(f"{self.name or self.id} is dense: drop_fill is for sparse datasets.")
         if not slab.count:
-            return slice(self.shape[dim], self.shape[dim])
+            return self._nothing_new(dim, side)
         data, path = self.type.encode(slab.values), self._path("value")
+        params = {"append": slab.count, "append_dim": dim} | self._on_side(side, "append_side")
         with in_own_words(self.id, self.name), as_client_errors():
-            answer = self.connection.json("PUT", path, data, append=slab.count, append_dim=dim)
+            answer = self.connection.json("PUT", path, data, places=places_param(self.shape), **params)
         return self._grown(answer, dim)
 
     def _put(self, selection: Selection, values: NDArray[Any]) -> None:
@@ -126,12 +127,16 @@ class DenseDataset(ReducedDataset):
         if len(data) > PIECE and values.size > 1:
             raise TooLarge(f"The values have {len(data)} bytes, more than a request: write fewer at a time.")
         if request.body is None:
-            one = 1 if is_one else None
-            self.connection.json("PUT", self._path("value"), data, select=request.select, element_count=one)
+            params = {
+                "select": request.select,
+                "places": request.places,
+                "element_count": 1 if is_one else None,
+            }
+            self.connection.json("PUT", self._path("value"), data, **params)
             return
         named = request.body if "select" in request.body else {"points": selection.coords().tolist()}
         body = named | {"value_base64": b64encode(data).decode()}
-        self.connection.json("PUT", self._path("value"), body)
+        self.connection.json("PUT", self._path("value"), body, places=places_param(selection.extent))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:

@@ -24,6 +24,7 @@ from hsparse.errors import (
     Unauthenticated,
     Unsupported,
 )
+from hsparse.errors import OutOfRange as PlaceOutOfRange
 
 
 class MissingKey(NotFound, KeyError):
@@ -60,12 +61,14 @@ class WrongType(BadRequest, TypeError):
     """An argument has a type that does not fit."""
 
 
-class OutOfRange(BadRequest, IndexError):
+class OutOfRange(PlaceOutOfRange, IndexError):
     """An index beyond the extent, a mask of another length, or more indices than there are dimensions."""
 
 
 class NoSuchAxis(InvalidValue, OutOfRange):
     """An axis that the dataset does not have."""
+
+    kind = ErrorKind.BAD_REQUEST
 
 
 class ResultTooLarge(TooLarge, MemoryError):
@@ -96,6 +99,7 @@ BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
         PermissionDenied,
         NotSignedIn,
         InvalidValue,
+        OutOfRange,
         ResultTooLarge,
         QuotaExceeded,
         NotImplementedHere,

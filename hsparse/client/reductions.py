@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hsparse.client.connection import Json
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue, NoSuchAxis, NotImplementedHere, ResultTooLarge, WrongType
+from hsparse.client.indexing.places import places_param
 from hsparse.client.indexing.select import Select, select_region
 from hsparse.client.memory_limit import check_size
 from hsparse.client.sources.elements import ValueSource
@@ -140,7 +141,7 @@ class ReducedDataset(Dataset):
                 body["field"] = field
             if by is not None:
                 body["by"] = by if isinstance(by, str) else np.asarray(by, object).tolist()
-            found = None if self._reduces_here else self._ask(body, shape)
+            found = None if self._reduces_here else self._ask(body, shape, places_param(extent))
             return self._reduce_here(body, selection, axes) if found is None else found
 
         return self._in_current_extent(run)
@@ -158,13 +159,15 @@ class ReducedDataset(Dataset):
                 real[name] = real[name] + 1j * imaginary[name]
         return real
 
-    def _ask(self, body: Json, shape: tuple[int, ...]) -> dict[str, Array] | None:
+    def _ask(self, body: Json, shape: tuple[int, ...], places: str | None) -> dict[str, Array] | None:
         """Return what the server reduces, None if it does not; `shape` is that of the result without groups."""
         path, field = self._path("reduce"), body.get("field")
         try:
             if "by" not in body:
-                return self._parsed(self.connection.binary("POST", path, body), body["op"], shape, field)
-            answer = self.connection.json("POST", path, body)
+                return self._parsed(
+                    self.connection.binary("POST", path, body, places=places), body["op"], shape, field
+                )
+            answer = self.connection.json("POST", path, body, places=places)
         except (ResultTooLarge, NotImplementedHere):  # it may be small enough for this process
             return None
         except HsparseError as error:

@@ -143,7 +143,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     def __repr__(self) -> str:
         return (
-            f"<SparseDataset {self.name or self.id}: shape {self.shape}, {self.dtype}, chunks {self.chunks}, "
+            f"<SparseDataset {self.name or self.id}: {self._extent_text()}, {self.dtype}, chunks {self.chunks}, "
             f"fill value {self.fillvalue!s}>"
         )
 
@@ -285,4 +285,6 @@ class OrthogonalIndex:
         array([[4., 0.],
                [1., 2.]], dtype=float32)
         """
-        return ArrayKey(self._dataset.labels.resolve(key, self._dataset.ndim), orthogonal=True)
+        return ArrayKey(
+            self._dataset.labels.resolve(key, self._dataset.ndim, self._dataset.lower), orthogonal=True
+        )

@@ -28,6 +28,7 @@ OPERATORS = {"__getitem__", "__setitem__", "__delitem__"}
 DESCRIPTORS = (property, cached_property, classmethod, staticmethod)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MATRIX = np.array([[1, 0, 2], [0, 0, 0], [0, 3, 0], [4, 0, 0]], "f4")
+SIGNED = np.array([[1, 0, 0], [0, 0, 0], [0, 2, 0], [0, 0, 3], [0, 0, 0]], "f4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,15 @@ class Sample:
         """Return the names that an example uses; `server` is the URL of one. What it can change is fresh."""
         found: dict[str, Any] = {"np": np, "hsparse": hsparse, "server": server}
         used = set(re.findall(r"\w+", docstring))
-        if used & {"f", "X", "D", "run"}:
+        if used & {"f", "X", "D", "S", "run"}:
             found["f"], found["X"] = self._fresh_run()
         if "D" in used:
             found["D"] = found["f"].create_dataset("D", data=np.arange(12).reshape(4, 3))
+        if "S" in used:
+            found["S"] = s = found["f"].create_sparse(
+                "S", SIGNED.shape, "f4", (2, 3), maxshape=(None, 3), lower=(-2, 0), minlower=(None, 0)
+            )
+            s.write_region(None, SIGNED, drop_fill=True)
         if "adata" in used:
             found["adata"] = self._adata.copy()
         if "cells" in used:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hsparse.client.indexing.indexed_region import IndexedRegion, KeyAxis
@@ -11,13 +9,13 @@ from hsparse.client.indexing.key_axes import ListedAxes, SlicedAxis
 from hsparse.client.indexing.key_items import AxisItem, Key, parse_items
 
 
-def parse_key(key: Key, extent: Sequence[int]) -> IndexedRegion:
+def parse_key(key: Key, extent: tuple[int, ...]) -> IndexedRegion:
     """Return what a key selects in an array of the shape `extent`, as in numpy.
 
-    An index takes its dimension away; lists and masks are paired, and broadcast to one shape. `OutOfRange` for an index
-    beyond the extent, for a mask that does not fit it, and for what is no key.
+    Indices of an extent with lower bounds are places. An index takes its dimension away; lists and masks are paired,
+    and broadcast to one shape. `OutOfRange` for an index beyond the extent, for a mask that does not fit it, and for
+    what is no key.
     """
-    extent = tuple(extent)
     items = parse_items(key, extent, orthogonal=False)
     lists = [dim for dim, item in enumerate(items.axes) if isinstance(item, np.ndarray)]
     axes: list[KeyAxis] = []
@@ -36,13 +34,12 @@ def parse_key(key: Key, extent: Sequence[int]) -> IndexedRegion:
     )
 
 
-def parse_orthogonal_key(key: Key, extent: Sequence[int]) -> IndexedRegion:
+def parse_orthogonal_key(key: Key, extent: tuple[int, ...]) -> IndexedRegion:
     """Return what a key selects in an array of the shape `extent` if each list or mask is for its own dimension.
 
     The result is the product of the items, as of `oindex` in zarr: lists are flat and not paired. Errors are those of
     `parse_key`.
     """
-    extent = tuple(extent)
     items = parse_items(key, extent, orthogonal=True)
     axes = tuple(
         ListedAxes.of([dim], extent, [item]) if isinstance(item, np.ndarray) else _sliced(dim, item)

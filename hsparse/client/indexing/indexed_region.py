@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hsparse.client.errors import InvalidValue, ResultTooLarge
 from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis
 from hsparse.format.selections.extent import strides, unravel
-from hsparse.format.selections.orthogonal import indices
+from hsparse.format.selections.orthogonal import EMPTY_SPAN, indices
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
 from hsparse.format.selections.select_syntax import most_paired
 
@@ -185,7 +185,7 @@ def _selection(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> Selection:
     if all(len(axis.dims) == 1 for axis in axes):
         return Orthogonal.trusted(extent, tuple(axis.selected() for axis in axes))
     if any(not axis.size for axis in axes):
-        return Orthogonal.none(extent)
+        return Orthogonal.trusted(extent, (EMPTY_SPAN,) * len(extent))
     sliced = [axis for axis in axes if isinstance(axis, SlicedAxis)]
     if not all(abs(axis.cut.step) == 1 or axis.size == 1 for axis in sliced):
         size = prod(axis.size for axis in axes)

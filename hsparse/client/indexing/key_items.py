@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.errors import OutOfRange
+from hsparse.client.indexing.places import place_from, places_along, slice_from
+from hsparse.format.selections.signed_extent import SignedExtent
 
 Indices: TypeAlias = Sequence[Any] | NDArray[Any]
 """Integers, or a mask, nested to any depth."""
@@ -35,7 +37,7 @@ class KeyItems:
     has_ellipsis: bool
 
 
-def parse_items(key: Key, extent: Sequence[int], *, orthogonal: bool) -> KeyItems:
+def parse_items(key: Key, extent: tuple[int, ...], *, orthogonal: bool) -> KeyItems:
     """Return what a key has for each dimension of an extent; `OutOfRange` if it does not fit.
 
     An orthogonal key has one dimension in each item, so its lists and masks are flat.
@@ -58,7 +60,7 @@ def parse_items(key: Key, extent: Sequence[int], *, orthogonal: bool) -> KeyItem
     for item in (*items[:place], *items[place : place + len(dots)], *rest, *items[place + 1 :]):
         is_list.append(not isinstance(item, slice | EllipsisType))
         if item is not Ellipsis:
-            if _follows_extent(item, extent[len(axes)]):
+            if _follows_extent(item, len(axes), extent):
                 cut_off.add(len(axes))
             axes += _axes_of(item, len(axes), extent)
     starts = sum(one and not before for before, one in zip([False, *is_list], is_list, strict=False))
@@ -99,27 +101,30 @@ def _is_mask(item: Any) -> bool:
     return isinstance(item, np.ndarray) and item.dtype.kind == "b"
 
 
-def _follows_extent(item: Any, length: int) -> bool:
+def _follows_extent(item: Any, dim: int, extent: tuple[int, ...]) -> bool:
     """Say whether an item selects something else in a longer dimension; an open slice is of the known one."""
+    is_signed, upper = isinstance(extent, SignedExtent), places_along(extent, dim).stop
     if isinstance(item, slice):
         return any(
-            isinstance(end, int | np.integer) and (end > length or end < 0) for end in (item.start, item.stop)
+            isinstance(end, int | np.integer) and (end > upper or (end < 0 and not is_signed))
+            for end in (item.start, item.stop)
         )
-    return bool(np.less(item, 0).any()) if not _is_mask(item) else False
+    return bool(np.less(item, 0).any()) if not _is_mask(item) and not is_signed else False
 
 
-def _axes_of(item: Any, dim: int, extent: Sequence[int]) -> list[AxisItem]:
+def _axes_of(item: Any, dim: int, extent: tuple[int, ...]) -> list[AxisItem]:
     """Return what an item of a key selects in the dimensions from `dim`: in one, and a mask in as many as it has."""
     length = extent[dim]
     if isinstance(item, slice):
         try:
-            return [range(length)[item]]
+            cut = slice_from(item, dim, extent) if isinstance(extent, SignedExtent) else item
+            return [range(length)[cut]]
         except (TypeError, ValueError) as error:
             raise OutOfRange(f"The slice of dimension {dim}: {error}.") from error
     if isinstance(item, int):
-        return [int(_from_start(np.array(item), dim, length))]
+        return [int(_from_start(np.array(item), dim, extent))]
     if not _is_mask(item):
-        return [_from_start(item, dim, length)]
+        return [_from_start(item, dim, extent)]
     if item.shape != tuple(extent[dim : dim + item.ndim]):
         raise OutOfRange(
             f"A mask of shape {list(item.shape)} does not fit dimensions {dim} to {dim + item.ndim - 1} of "
@@ -128,8 +133,13 @@ def _axes_of(item: Any, dim: int, extent: Sequence[int]) -> list[AxisItem]:
     return [column.astype(np.int64) for column in item.nonzero()]
 
 
-def _from_start(indices: NDArray[Any], dim: int, length: int) -> NDArray[np.int64]:
-    """Return indices counted from the start, of ones that may count from the end."""
+def _from_start(indices: NDArray[Any], dim: int, extent: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return indices counted from the start, of ones that may count from the end, or of places."""
+    length = extent[dim]
+    if isinstance(extent, SignedExtent):
+        for place in (int(indices.min()), int(indices.max())) if indices.size else ():
+            place_from(place, dim, extent)
+        return indices.astype(np.int64) - extent.lower[dim]
     wrong = (indices >= length) | (indices < -length)
     if wrong.any():
         raise OutOfRange(

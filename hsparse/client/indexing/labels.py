@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import Any, TypeAlias
 
@@ -35,10 +35,10 @@ class AxisLabels:
         """Return the labels along an axis, None if it has none."""
         return None if self._labels is None else self._labels(axis)
 
-    def resolve(self, key: Key, rank: int) -> Key:
+    def resolve(self, key: Key, rank: int, lower: Sequence[int] = ()) -> Key:
         """Return an orthogonal key with indices for text; `MissingKey` for a label that an axis does not have.
 
-        `InvalidValue` for a label that it has twice.
+        The first label of an axis is that of its place `lower`, or 0. `InvalidValue` for a label that it has twice.
 
         >>> cells["X"].labels.resolve((slice(2), ["NKG7", "CD3E"]), 2)
         (slice(None, 2, None), array([1, 0]))
@@ -53,7 +53,7 @@ class AxisLabels:
                 dim += rank - len(items) + 1
                 found.append(item)
                 continue
-            found.append(self._indices(item, dim) if _is_text(item) else item)
+            found.append(self._indices(item, dim) + (lower[dim] if lower else 0) if _is_text(item) else item)
             dim += 1
         return tuple(found)
 

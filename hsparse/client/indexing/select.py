@@ -19,6 +19,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections.orthogonal import Axis, Span, indices
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, coords_at
 from hsparse.format.selections.select_syntax import parse_axes
+from hsparse.format.selections.signed_extent import SignedExtent
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def select_region(select: Select, extent: Sequence[int]) -> Region:
     In a `select` string an index keeps its dimension, and paired lists are in the place of the first one.
     """
     with _as_out_of_range():
-        return _select_region(select, tuple(extent))
+        return _select_region(select, extent if isinstance(extent, tuple) else tuple(extent))
 
 
 def select_points(coords: ArrayLike, extent: Sequence[int]) -> Points:
@@ -85,6 +86,8 @@ def select_points(coords: ArrayLike, extent: Sequence[int]) -> Points:
             found = np.asarray(coords)
             if found.shape == (0,):
                 found = np.empty((0, len(extent)), np.uint64)
+            if isinstance(extent, SignedExtent):
+                return Points.trusted(extent, extent.points(found).coordinates)
             return Points(tuple(extent), found)
         except ValueError as error:
             raise OutOfRange(f"Places are rows of {len(extent)} coordinates, all of one length.") from error
@@ -108,6 +111,10 @@ def _select_region(select: Select, extent: tuple[int, ...]) -> Region:
         return parse_key(..., extent)
     if isinstance(select, str):
         return _region(extent, parse_axes(select, extent), paired=True)
+    if isinstance(extent, SignedExtent) and isinstance(select, Orthogonal | Boxes | Points):
+        raise OutOfRange(
+            "A Selection counts from 0, which a dataset with a lower bound does not: give a key or a select string."
+        )
     if isinstance(select, Orthogonal):
         corners = select.bounds()
         if corners is not None and any(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.indexing.places import has_lower_bounds
 from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.sources.elements import FEW_ELSEWHERE, Elements, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
@@ -54,7 +55,7 @@ class ChosenElements:
     def chosen(self) -> ValueSource:
         """What more than a few elements are read from."""
         direct = self._connection.direct
-        if direct is False:
+        if direct is False or has_lower_bounds(self._record):  # with which chunks lie across the origin
             return self._server
         found: ValueSource | None = DIRECT_SOURCE.load().direct_source(
             self._connection, self._record, direct, self._server

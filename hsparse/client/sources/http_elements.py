@@ -120,8 +120,10 @@ def arrow_elements(columns: Mapping[str, NDArray[Any]], rank: int, dtype: np.dty
     try:
         places = [columns[f"dim_{dim}"] for dim in range(rank)]
         values = columns["value"]
-        if any(place.dtype.kind != "u" for place in places):
+        if any(place.dtype.kind not in "ui" for place in places):
             raise ValueError("a column has another type")
+        if any(place.dtype.kind == "i" and len(place) and place.min() < 0 for place in places):
+            raise ValueError("a place is negative")
         if values.ndim == 2:  # the bytes of elements that are no numbers
             values = values.reshape(-1).view(dtype)
         elif values.dtype != dtype.newbyteorder("<"):

@@ -10,6 +10,7 @@ from http.client import HTTPResponse
 from typing import Any
 
 from hsparse.client.connection import BINARY, Body, Connection, Json
+from hsparse.client.indexing.places import places_param
 from hsparse.client.progress import read_answer
 from hsparse.format.selections.orthogonal import as_span
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
@@ -22,31 +23,36 @@ FEW_POINTS = 256
 
 @dataclass(frozen=True, slots=True)
 class SelectionRequest:
-    """A selection as requests have it: either `select` for the URL, None for all elements, or `body`."""
+    """A selection as requests have it: either `select` for the URL, None for all elements, or `body`.
+
+    `places` is the parameter that says from where both count, see `hsparse.client.indexing.places`.
+    """
 
     select: str | None = None
     body: Json | None = None
+    places: str | None = None
 
     @classmethod
     def of(cls, selection: Selection, *, named: bool = False) -> SelectionRequest:
         """Return the form for a selection; the server answers in its order.
 
         All of the extent is left out, so that it is all there is by then, unless it is to be `named`: others may have
-        extended the dataset.
+        extended the dataset. With lower bounds it is named, as what others prepend has no place in the answer.
         """
-        if not selection.extent or (selection.is_all and not named):
+        places = places_param(selection.extent)
+        if not selection.extent or (selection.is_all and not named and places is None):
             return cls()
         if isinstance(selection, Boxes):
-            return cls(body={"selection": selection_json(selection)})
+            return cls(body={"selection": selection_json(selection)}, places=places)
         if isinstance(selection, Points) and selection.size > FEW_POINTS:
-            return cls(body={"points": selection.coordinates.tolist()})
+            return cls(body={"points": selection.coordinates.tolist()}, places=places)
         is_product = (
             isinstance(selection, Orthogonal) and sum(as_span(axis) is None for axis in selection.axes) > 1
         )
         text = format_select(selection, orthogonal=True)
         if is_product:
-            return cls(body={"select": text, "orthogonal": True})
-        return cls(text) if len(text) <= LONG_SELECT else cls(body={"select": text})
+            return cls(body={"select": text, "orthogonal": True}, places=places)
+        return cls(text, None, places) if len(text) <= LONG_SELECT else cls(None, {"select": text}, places)
 
 
 @contextmanager
@@ -57,10 +63,10 @@ def open_values(
     path, select = f"/datasets/{id}/value", None
     body: Body | None
     if isinstance(selection, Points) and selection.size > FEW_POINTS:
-        body = selection.coordinates.astype("<u8").tobytes()
+        body, params["places"] = selection.coordinates.astype("<u8").tobytes(), places_param(selection.extent)
     else:
         request = SelectionRequest.of(selection)
-        body, select = request.body, request.select
+        body, select, params["places"] = request.body, request.select, request.places
     with connection.stream("POST" if body else "GET", path, accept, body, select=select, **params) as answer:
         yield answer
 
@@ -77,7 +83,9 @@ def read_values(connection: Connection, id: str, selection: Selection, **params:
 
 def count_defined(connection: Connection, id: str, selection: Selection, *, named: bool = True) -> int:
     """Return how many of the selected elements are defined, by one request; `named` as in `SelectionRequest.of`."""
-    request = SelectionRequest.of(selection, named=named)
+    request = (
+        SelectionRequest.of(selection, named=named) if named or not selection.is_all else SelectionRequest()
+    )
     send = partial(_ask, connection.json, f"/datasets/{id}/defined", request, {"count_only": 1})
     return int(connection.repeated(send)["count"])
 
@@ -93,11 +101,13 @@ def read_defined(connection: Connection, id: str, selection: Selection, *, named
 
 def erase_body(selection: Selection, *, named: bool = True) -> Body:
     """Return the body of a request that erases a selection; `named` as in `SelectionRequest.of`."""
-    request = SelectionRequest.of(selection, named=named)
+    if not named and selection.is_all:
+        return {"select": "[...]"}
+    request = SelectionRequest.of(selection, named=True)
     return request.body if request.body is not None else {"select": request.select or "[...]"}
 
 
 def _ask(send: Any, path: str, request: SelectionRequest, params: dict[str, object]) -> Any:
     if request.body is not None:
-        return send("POST", path, request.body, **params)
-    return send("GET", path, select=request.select, **params)
+        return send("POST", path, request.body, places=request.places, **params)
+    return send("GET", path, select=request.select, places=request.places, **params)

@@ -26,11 +26,14 @@ Send: TypeAlias = Callable[[Selection, Array], None]
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """What is appended: `count` rows or frames, all `values` of them or, with `coords: (n, rank)`, those alone."""
+    """What is appended: `count` rows or frames, all `values` of them or, with `coords: (n, rank)`, those alone.
+
+    The coordinates are places, but along the dimension that grows they count from 0.
+    """
 
     count: int
     values: NDArray[Any]
-    coords: NDArray[np.uint64] | None = None
+    coords: NDArray[Any] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -51,7 +54,7 @@ def join_slabs(slabs: Sequence[Slab], dim: int) -> Slab:
     if not places:
         return Slab(sum(counts), np.concatenate([slab.values for slab in slabs], dim))
     coords = np.concatenate(places)
-    starts = np.cumsum([0, *counts[:-1]]).astype(np.uint64)
+    starts = np.cumsum([0, *counts[:-1]]).astype(coords.dtype)
     coords[:, dim] += np.repeat(starts, [len(some) for some in places])
     return Slab(sum(counts), np.concatenate([slab.values for slab in slabs]), coords)
 

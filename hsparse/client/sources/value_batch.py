@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import BINARY, Connection, Json
+from hsparse.client.indexing.places import has_lower_bounds, places_param
 from hsparse.client.memory_limit import check_total, element_bytes
 from hsparse.client.object_records import home_of
 from hsparse.client.progress import Progress, read_answer, show_read
@@ -98,9 +99,10 @@ class DatasetRead:
     @property
     def select(self) -> str | None:
         """The selection as the server takes it; None for all."""
-        if all(axis is None for axis in self._axes()):
+        extent = self.extent
+        if all(axis is None for axis in self._axes()) and places_param(extent) is None:
             return None
-        return f"[{','.join(map(_text_of, self._axes()))}]"
+        return f"[{','.join(map(_text_of, self._axes(), extent))}]"
 
     def locate(self, elements: Elements) -> Elements:
         """Return the elements that were read at their places in the result."""
@@ -114,10 +116,10 @@ class DatasetRead:
         return (*self.axes, *(None,) * len(self.extent))[: len(self.extent)]
 
 
-def _text_of(axis: Axis) -> str:
+def _text_of(axis: Axis, length: int) -> str:
     """Return indices as a slice if they follow each other, else as a list."""
     if axis is None:
-        return ":"
+        return f"0:{length}"
     first, last = int(axis[0]), int(axis[-1]) + 1
     return f"{first}:{last}" if last - first == len(axis) else f"[{','.join(map(str, axis.tolist()))}]"
 
@@ -175,8 +177,8 @@ def _count(connection: Connection, read: DatasetRead) -> int:
     """Return how many of the elements are defined."""
     body = {"select": read.select or "[...]", "orthogonal": True}
     connection = home_of(connection, read.record)
-    path = f"/datasets/{read.record['id']}/defined"
-    return int(connection.json("POST", path, body, count_only=1)["count"])
+    path, places = f"/datasets/{read.record['id']}/defined", places_param(read.extent)
+    return int(connection.json("POST", path, body, count_only=1, places=places)["count"])
 
 
 def _expected_bytes(connection: Connection, read: DatasetRead) -> int:
@@ -198,7 +200,7 @@ def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[l
             yield [read]
             continue
         is_full = batch and (total + size > BATCH_BYTES or len(batch) == MOST_DATASETS)
-        if is_full or (batch and _domain_of(read) != _domain_of(batch[0])):
+        if is_full or (batch and _home_of(read) != _home_of(batch[0])):
             yield batch
             batch, total = [], 0
         batch.append(read)
@@ -207,9 +209,9 @@ def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[l
         yield batch
 
 
-def _domain_of(read: DatasetRead) -> str | None:
-    """Return the domain of a dataset that an external link led to."""
-    return read.record["domain"] if "h5path" in read.record else None
+def _home_of(read: DatasetRead) -> tuple[str | None, str | None]:
+    """Return the domain of a dataset that an external link led to, and from where its places are counted."""
+    return read.record["domain"] if "h5path" in read.record else None, places_param(read.extent)
 
 
 def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
@@ -221,21 +223,24 @@ def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
     for (select, sparse), members in groupby(batch, lambda read: (read.select, read.sparse)):
         ids = [read.record["id"] for read in members]
         groups.append({"ids": ids, "select": select, "orthogonal": True, "sparse": sparse})
-    parts = answer_parts(connection.repeated(lambda: _ask(connection, groups)))
+    places = places_param(batch[0].extent)
+    parts = answer_parts(connection.repeated(lambda: _ask(connection, groups, places)))
     return {
         id(read): _elements(read, part) if read.sparse else _values(read, part)
         for read, part in zip(batch, parts, strict=True)
     }
 
 
-def _ask(connection: Connection, groups: list[Json]) -> bytes:
-    with connection.stream("POST", "/datasets/values", BINARY, {"reads": groups}) as answer:
+def _ask(connection: Connection, groups: list[Json], places: str | None) -> bytes:
+    body = {"reads": groups}
+    with connection.stream("POST", "/datasets/values", BINARY, body, places=places) as answer:
         return read_answer(answer)
 
 
 def _is_direct(connection: Connection, read: DatasetRead) -> bool:
     """Say whether a read asks the dataset's own source, which may be the store."""
-    return connection.direct is not False and read.nbytes >= LARGE_BYTES and not read.dtype.hasobject
+    is_large = read.nbytes >= LARGE_BYTES and not read.dtype.hasobject
+    return connection.direct is not False and is_large and not has_lower_bounds(read.record)
 
 
 def _read_directly(connection: Connection, read: DatasetRead) -> Found:

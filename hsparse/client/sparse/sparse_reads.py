@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.indexed_region import IndexedRegion
-from hsparse.client.indexing.select import Region, Select
+from hsparse.client.indexing.places import as_places, places_param
+from hsparse.client.indexing.select import Region, Select, select_points
 from hsparse.client.memory_limit import ResultLimit, check_size
 from hsparse.client.progress import Progress, show_read
-from hsparse.client.sources.elements import Elements, ValueSource
+from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
 from hsparse.client.sparse.banded_csr import row_bands
 from hsparse.client.sparse.sparse_result import (
@@ -50,10 +51,11 @@ class SparseReads(Dataset):
 
     source: ValueSource
 
-    def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+    def read(self, select: Select = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the defined elements of the selection, each once: coordinates (n, rank) uint64 and values (n,).
 
-        From a server the order is chunk after chunk, row-major inside each.
+        With lower bounds the coordinates are places, int64. From a server the order is chunk after chunk, row-major
+        inside each.
 
         >>> places, values = X.read(np.s_[0:2])
         >>> places, values
@@ -61,12 +63,12 @@ class SparseReads(Dataset):
                [0, 2]], dtype=uint64), array([1., 2.], dtype=float32))
         """
 
-        def get(region: Region) -> Elements:
+        def get(region: Region) -> tuple[NDArray[Any], NDArray[Any]]:
             limit = self._limit(region, self._codec.nbytes + 8 * self.ndim)
-            return self.source.defined_elements(region.selection, limit)
+            found = self.source.defined_elements(region.selection, limit)
+            return as_places(region.extent, found.coords()), self.type.unpack(found.values)
 
-        found = self._in_region(select, get)
-        return found.coords(), self.type.unpack(found.values)
+        return self._in_region(select, get)
 
     def read_dense(self, select: Select = None) -> NDArray[Any]:
         """Return every selected value, the fill value where undefined, in the selection's shape.
@@ -83,26 +85,30 @@ class SparseReads(Dataset):
         >>> X.read_points([[3, 0], [3, 1]])
         array([4., 0.], dtype=float32)
         """
-        places = self._points(coords)
-        check_size(bytes_of_dense((len(places),), self._codec.nbytes), self.max_bytes, (len(places),))
-        body = places.astype("<u8").tobytes()
-        data = bytearray(self.connection.binary("POST", self._path("value"), body))
-        return self.type.decode(data, (len(places),))
 
-    def defined(self, select: Select = None) -> NDArray[np.uint64]:
-        """Return the coordinates of the defined elements of the selection, (n, rank) uint64, as `read` orders them.
+        def get(extent: tuple[int, ...]) -> NDArray[Any]:
+            places = select_points(coords, extent).coords()
+            check_size(bytes_of_dense((len(places),), self._codec.nbytes), self.max_bytes, (len(places),))
+            body = places.astype("<u8").tobytes()
+            path = self._path("value")
+            data = bytearray(self.connection.binary("POST", path, body, places=places_param(extent)))
+            return self.type.decode(data, (len(places),))
+
+        return self._in_current_extent(get)
+
+    def defined(self, select: Select = None) -> NDArray[Any]:
+        """Return the coordinates of the defined elements of the selection, (n, rank), as `read` has and orders them.
 
         >>> X.defined(np.s_[2:])
         array([[2, 1],
                [3, 0]], dtype=uint64)
         """
 
-        def get(region: Region) -> NDArray[np.uint64]:
+        def get(region: Region) -> NDArray[Any]:
             if (limit := self._limit(region, 8 * self.ndim)) is not None:
                 limit.check(region.selection.size)
             data = read_defined(self.connection, self.id, region.selection, named=select is not None)
-            coords: NDArray[np.uint64] = ENCODED_SELECTION.load().decode_selection(data).coords()
-            return coords
+            return as_places(region.extent, ENCODED_SELECTION.load().decode_selection(data).coords())
 
         return self._in_region(select, get)
 

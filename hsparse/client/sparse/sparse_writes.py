@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hsparse.client.dataset import Dataset
+from hsparse.client.dataset import Dataset, Side
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
+from hsparse.client.indexing.places import as_places, places_along, places_param, slab_extent
 from hsparse.client.indexing.select import ArrayKey, Region, Select, select_points
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
@@ -83,7 +84,7 @@ class SparseWrites(Dataset):
             self._erase(region.selection)
             if len(column):
                 places = Elements(tuple(columns), column).coords()
-                self._upload_elements(Points(region.extent, places), column)
+                self._upload_elements(Points.trusted(region.extent, places), column)
 
         self._in_region(select, send)
 
@@ -142,7 +143,8 @@ class SparseWrites(Dataset):
         is_one = values.size > 1 and not any(values.strides)
         data = self._codec.dense(values.reshape(-1)[:1] if is_one else values)
         count = 1 if is_one else None
-        self._put(data, select=request.select, element_count=count, drop_fill=drop_fill)
+        params = {"select": request.select, "places": request.places, "drop_fill": drop_fill}
+        self._put(data, element_count=count, **params)
 
     def erase(self, select: Select = None) -> None:
         """Make the selected elements undefined; without a selection all, also those that others have appended.
@@ -170,44 +172,15 @@ class SparseWrites(Dataset):
 
     def _erase(self, selection: Selection, *, named: bool = True) -> None:
         def send(part: Selection, _: NDArray[Any]) -> None:
-            self.connection.json("POST", self._path("erase"), erase_body(part, named=named))
+            places = places_param(part.extent)
+            self.connection.json("POST", self._path("erase"), erase_body(part, named=named), places=places)
 
         nbytes = COORDINATE_TEXT * self.ndim if isinstance(selection, Points) else 0
         upload(selection, np.broadcast_to(np.uint8(0), selection.shape), self.chunks, nbytes, send)
 
-    def append(
-        self,
-        block: Values,
-        values: ArrayLike | None = None,
-        *,
-        count: int | None = None,
-        axis: int = 0,
-        drop_fill: bool = False,
+    def append_region(
+        self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False, side: Side = "upper"
     ) -> slice:
-        """Grow a dimension and define elements there, as one change; return the slice of what is new.
-
-        `append(csr)`: the stored elements of a sparse array (scipy's in any format, `sparse.COO`), or all of a dense
-        one, that has the shape of what is new, or of a single row or frame. `append(coords, values, count=10)`: the
-        elements at `coords: (n, rank)` in 10 new rows; the first new row is row 0.
-
-        Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
-        What a request has no room for (96 MiB, or the server's limit) takes several: others see the new extent first,
-        then values.
-        `OutOfRange` for `coords` that are not in what is new,
-        `InvalidValue` for a shape that does not fit, `WrongType` for a type that numpy does not cast by "same_kind".
-
-        >>> import scipy.sparse
-        >>> X.append(scipy.sparse.csr_array([[0, 0, 8], [9, 0, 0]]))
-        slice(4, 6, None)
-        >>> X.append([[0, 1], [9, 1]], [5, 6], count=10)
-        slice(6, 16, None)
-        >>> X.shape, X.nnz
-        ((16, 3), 8)
-        """
-        dim = self._axis(axis, self.shape)
-        return self._append_slab(self._slab(block, values, count, dim), dim, drop_fill)
-
-    def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
         """Append `values`, all of them defined: they have the shape of what is new. Else as `append`.
 
         >>> X.append_region([[7, 0, 8]], drop_fill=True)
@@ -216,7 +189,7 @@ class SparseWrites(Dataset):
         ((5, 3), 2)
         """
         dim = self._axis(axis, self.shape)
-        return self._append_slab(self._whole_slab(self._codec.cast(values), dim), dim, drop_fill)
+        return self._append_slab(self._whole_slab(self._codec.cast(values), dim), dim, drop_fill, side)
 
     def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
         if values is not None:
@@ -224,9 +197,13 @@ class SparseWrites(Dataset):
                 raise InvalidValue(
                     f"Say by how many the dimension {dim} grows: append(coords, values, count=...)."
                 )
-            places = self._in_current_extent(
-                lambda extent: select_points(block, (*extent[:dim], count, *extent[dim + 1 :])).coords()
-            )
+            length = count
+
+            def placed_in(extent: tuple[int, ...]) -> NDArray[Any]:
+                slab = slab_extent(extent, dim, length)
+                return as_places(slab, select_points(block, slab).coords())
+
+            places = self._in_current_extent(placed_in)
             return Slab(count, np.ascontiguousarray(self._codec.cast(values)), places)
         if count is not None:
             raise InvalidValue(
@@ -238,41 +215,59 @@ class SparseWrites(Dataset):
         stored = self._checked(found)
         if len(stored.shape) == self.ndim - 1:
             stored = stored.with_axis(dim)
-        self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
+        count = stored.shape[dim]
+
+        def checked(extent: tuple[int, ...]) -> tuple[int, ...]:
+            self._check_slab(stored.shape, extent, dim)
+            return slab_extent(extent, dim, count)
+
+        slab = self._in_current_extent(checked)
         coords = Elements(tuple(stored.columns), stored.values).coords()
-        return Slab(stored.shape[dim], stored.values, coords)
+        return Slab(count, stored.values, as_places(slab, coords))
 
-    def _append_slab(self, slab: Slab, dim: int, drop_fill: bool) -> slice:
+    def _append_slab(self, slab: Slab, dim: int, drop_fill: bool, side: Side) -> slice:
         if slab.coords is None:
-            return self._append_whole(np.ascontiguousarray(slab.values), slab.count, dim, drop_fill)
-        return self._append_elements(slab.coords, slab.values, slab.count, dim, drop_fill)
+            return self._append_whole(np.ascontiguousarray(slab.values), slab.count, dim, drop_fill, side)
+        return self._append_elements(slab.coords, slab.values, slab.count, dim, drop_fill, side)
 
-    def _append_whole(self, array: NDArray[Any], count: int, dim: int, drop_fill: bool) -> slice:
+    def _append_whole(self, array: NDArray[Any], count: int, dim: int, drop_fill: bool, side: Side) -> slice:
         def send(extent: tuple[int, ...]) -> slice:
             def fill(rows: slice) -> None:
                 key = ArrayKey((*[slice(None)] * dim, rows))
                 self.write_region(key, array, drop_fill=drop_fill)
 
             body = partial(self._codec.dense, array)
-            return self._append(array.size * self._codec.nbytes, body, fill, dim, count, drop_fill)
+            places = places_param(extent)
+            return self._append(
+                array.size * self._codec.nbytes,
+                body,
+                fill,
+                dim,
+                count,
+                side,
+                drop_fill=drop_fill,
+                places=places,
+            )
 
         return self._in_current_extent(send)
 
     def _append_elements(
-        self, coords: ArrayLike, column: NDArray[Any], count: int, dim: int, drop_fill: bool
+        self, coords: NDArray[Any], column: NDArray[Any], count: int, dim: int, drop_fill: bool, side: Side
     ) -> slice:
         def send(extent: tuple[int, ...]) -> slice:
-            slab = (*extent[:dim], count, *extent[dim + 1 :])
-            points = select_points(coords, slab)
+            points = select_points(coords, slab_extent(extent, dim, count))
 
             def fill(rows: slice) -> None:
-                places = points.coords()
-                places[:, dim] += np.uint64(rows.start)
+                places = coords.copy()
+                places[:, dim] += places.dtype.type(rows.start)
                 self.write(places, column, drop_fill=drop_fill)
 
             nbytes = points.size * self._element_bytes(points)
             body = partial(self._codec.region, points, column)
-            return self._append(nbytes, body, fill, dim, count, drop_fill, sparse=1)
+            places = places_param(extent)
+            return self._append(
+                nbytes, body, fill, dim, count, side, drop_fill=drop_fill, places=places, sparse=1
+            )
 
         return self._in_current_extent(send)
 
@@ -283,20 +278,21 @@ class SparseWrites(Dataset):
         fill: Callable[[slice], None],
         dim: int,
         count: int,
+        side: Side,
+        *,
         drop_fill: bool,
         **params: object,
     ) -> slice:
         """Append what `body` returns, by one request; extend and `fill` if that is too much for one."""
+        params |= self._on_side(side, "append_side")
         if not count:
-            return slice(self.shape[dim], self.shape[dim])
+            return self._nothing_new(dim, side)
         path = self._path("value")
-        params |= {"drop_fill": drop_fill or None}
+        params |= {"append": count, "append_dim": dim, "drop_fill": drop_fill or None}
         if nbytes <= WHOLE:
             with suppress(TooLarge):
-                return self._grown(
-                    self.connection.json("PUT", path, body(), append=count, append_dim=dim, **params), dim
-                )
-        added = self.extend(count, dim)
+                return self._grown(self.connection.json("PUT", path, body(), **params), dim)
+        added = self.extend(count, dim, side=side)
         try:
             fill(added)
         except BaseException:
@@ -307,10 +303,14 @@ class SparseWrites(Dataset):
 
     def _take_back(self, added: slice, dim: int) -> None:
         """Undo an extension; what others have appended behind it stays, and then it stays empty."""
-        shape = (*self.shape[:dim], added.start, *self.shape[dim + 1 :])
         try:
-            if self.refresh()[dim] == added.stop:
-                self.resize(shape, erase=True)
+            own = places_along(self.refresh(), dim)
+            if own.stop == added.stop:
+                rest = added.start - own.start
+                self.resize((*self.shape[:dim], rest, *self.shape[dim + 1 :]), erase=True)
+                return
+            if own.start == added.start:
+                self.drop_before(added.stop, dim)
                 return
         except Conflict:
             pass
@@ -339,7 +339,8 @@ class SparseWrites(Dataset):
         return self._codec.nbytes + places
 
     def _put_elements(self, selection: Selection, values: NDArray[Any], **params: object) -> None:
-        self._put(self._codec.region(selection, values), sparse=1, **params)
+        places = places_param(selection.extent)
+        self._put(self._codec.region(selection, values), sparse=1, places=places, **params)
 
     def _put(self, body: bytes, **params: object) -> None:
         self.connection.json("PUT", self._path("value"), body, **params)

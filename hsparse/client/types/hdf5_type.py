@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.indexing.places import placed
 from hsparse.client.types.datatype import complex_fields, dtype_of, packed, type_item
 from hsparse.client.types.text_compound import (
     TEXT_TYPE,
@@ -207,8 +208,14 @@ def attribute_body(value: Any) -> dict[str, Any]:
 
 
 def shape_of(dataspace: Any) -> tuple[int, ...] | None:
-    """Return the shape in a dataspace's HDF5/JSON: None for a null one, `()` for a scalar."""
+    """Return the shape in a dataspace's HDF5/JSON: None for a null one, `()` for a scalar.
+
+    That of a dataspace with lower bounds is a `SignedExtent`.
+    """
     kind = dataspace if isinstance(dataspace, str) else dataspace.get("class")
     if kind == "H5S_NULL":
         return None
-    return () if kind == "H5S_SCALAR" else tuple(dataspace["dims"])
+    if kind == "H5S_SCALAR":
+        return ()
+    lengths = tuple(dataspace["dims"])
+    return placed(lengths, dataspace["lower"]) if dataspace.get("lower") else lengths

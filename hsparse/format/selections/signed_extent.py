@@ -71,7 +71,7 @@ class SignedExtent(tuple[int, ...]):
         return tuple(map(int.__sub__, self.lower, self.first))
 
     def for_request(self, *, in_places: bool, origin: Sequence[int] = ()) -> SignedExtent:
-        """Return the extent for a request that counts in places, or from 0; `BadRequest` for an origin of other rank."""
+        """Return the extent for a request that counts in places, or from 0; `BadRequest` for a wrong origin."""
         if len(origin) not in (0, len(self)):
             raise BadRequest(f"places has {len(origin)} numbers; the dataset has {len(self)} dimensions.")
         return self.of(self.lengths, self.lower, self.first, in_places=in_places, origin=origin)

@@ -99,10 +99,10 @@ def test_large_datasets_have_requests_of_their_own(
     ask = value_batch._ask
     barrier = threading.Barrier(4, timeout=30)
 
-    def watched(connection: Connection, groups: Any) -> bytes:
+    def watched(connection: Connection, groups: Any, places: str | None) -> bytes:
         sent.append(sum(len(one["ids"]) for one in groups))
         barrier.wait()
-        return ask(connection, groups)
+        return ask(connection, groups, places)
 
     monkeypatch.setattr(value_batch, "_ask", watched)
     found = read_datasets(group.connection, [DatasetRead(records[name]) for name in names])
@@ -149,9 +149,9 @@ def test_large_values_are_read_past_the_server(
     sent: list[int] = []
     ask = value_batch._ask
 
-    def watched(connection: Connection, groups: Any) -> bytes:
+    def watched(connection: Connection, groups: Any, places: str | None) -> bytes:
         sent.append(sum(len(one["ids"]) for one in groups))
-        return ask(connection, groups)
+        return ask(connection, groups, places)
 
     monkeypatch.setattr(value_batch, "_ask", watched)
     axes = (np.array([0, 2, 6]), None)

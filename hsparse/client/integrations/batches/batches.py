@@ -201,6 +201,7 @@ class Batches:
         dataset = query_matrix(source) if isinstance(source, Query) else source
         if not isinstance(dataset, SparseDataset) or dataset.ndim != 2 or dataset.fillvalue != 0:
             raise InvalidValue(f"Batches are rows of a matrix whose fill value is 0; {dataset!r} is none.")
+        dataset.check_from_zero("Batches")
         if size < 1 or not 0 <= rank < world or (block_rows is not None and block_rows < 1):
             raise InvalidValue("A batch and a block have 1 row or more, and rank is one of 0 to world - 1.")
         if format not in ("csr", "numpy"):

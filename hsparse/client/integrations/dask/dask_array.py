@@ -17,6 +17,7 @@ import numpy as np
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
+from hsparse.client.indexing.places import key_at_places
 from hsparse.client.sparse.sparse_result import in_native_order
 from hsparse.client.types.hdf5_type import Hdf5Type, take_inner
 from hsparse.clock import SystemClock
@@ -68,12 +69,13 @@ class SparseSource(ArraySource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DatasetBlocks:
-    """A dataset as dask slices it, in the `shape` that it had: `Conflict` if it has been shrunk since.
+    """A dataset as dask slices it, in the `extent` that it had: `Conflict` if it has been shrunk since.
 
-    The dimensions of an array type are the last ones of `shape`.
+    The dimensions of an array type are the last ones of `shape`. It counts from 0 at the first place of the extent.
     """
 
     dataset: ArraySource
+    extent: tuple[int, ...]
     shape: tuple[int, ...]
     read: Callable[[Any], Any]
 
@@ -87,8 +89,8 @@ class DatasetBlocks:
 
     def __getitem__(self, key: Any) -> Any:
         rank = self.dataset.ndim
-        found = self.read(key[:rank])
-        self.dataset.check_extent(self.shape[:rank])
+        found = self.read(key_at_places(key[:rank], self.extent))
+        self.dataset.check_extent(self.extent)
         return take_inner(found, key[rank:])
 
 
@@ -96,7 +98,7 @@ def dense_to_dask(dataset: ArraySource, chunks: Blocks = None) -> Any:
     """Return a `dask.array.Array` of a dense dataset, see `sparse_to_dask`."""
     blocks = _blocks(dataset, chunks, BLOCK_BYTES // dataset.dtype.itemsize)
     meta = np.empty((0,) * len(blocks), dataset.dtype.base)
-    source = DatasetBlocks(dataset, _shape(dataset), dataset.__getitem__)
+    source = DatasetBlocks(dataset, dataset.shape, _shape(dataset), dataset.__getitem__)
     return DASK.load().from_array(
         source, blocks, name=_name(dataset, blocks, "dense"), meta=meta, inline_array=True
     )
@@ -119,7 +121,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
         fill = in_native_order(np.asarray(dataset.fillvalue))[()]
         meta = SPARSE.load().COO(np.empty((0,) * len(blocks), dtype), fill_value=np.ravel(fill)[0])
         return dask.from_array(
-            DatasetBlocks(dataset, _shape(dataset), dataset.to_coo),
+            DatasetBlocks(dataset, dataset.shape, _shape(dataset), dataset.to_coo),
             blocks,
             name=name,
             asarray=False,
@@ -128,7 +130,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
         )
     if len(blocks) != 2 or dataset.type.inner or dataset.fillvalue != 0:
         raise InvalidValue("A csr_array has 2 dimensions and the fill value 0: give format='coo'.")
-    source = DatasetBlocks(dataset, dataset.shape, partial(dataset.to_scipy, "csr"))
+    source = DatasetBlocks(dataset, dataset.shape, dataset.shape, partial(dataset.to_scipy, "csr"))
     spans = [_spans(lengths) for lengths in blocks]
     graph = {
         (name, *place): (

@@ -70,6 +70,8 @@ def _find(source: Any, path: str | None, options: dict[str, Any]) -> SparseDatas
     if isinstance(source, Group) and path is not None:
         source = source[path]
     if isinstance(source, SparseDataset) or is_frame(source):
+        if not isinstance(source, Group):
+            source.check_from_zero("a scan")
         return cast("SparseDataset | DenseDataset | Group", source)
     if isinstance(source, Group) and path is None:
         raise InvalidValue(f"Name a dataset or a data frame of {source.name}: hsparse.scan(source, 'X').")

@@ -26,6 +26,7 @@ from hsparse.client import file
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import MissingKey
 from hsparse.client.group import Group, make_member
+from hsparse.client.indexing.places import key_at_places
 from hsparse.client.indexing.select import ArrayKey
 from hsparse.client.integrations.anndata.domain_tree import DomainTree
 from hsparse.client.integrations.anndata.element_reader import ElementReader
@@ -109,6 +110,7 @@ class DatasetArray(BackendArray):
         """Take a dataset; `packing` is undone here, of a sparse one."""
         self.dataset = dataset
         self.packing = packing
+        self.extent = dataset.shape
         self.shape = (*dataset.shape, *dataset.type.inner)
         self.dtype = dataset.dtype.base if packing is None else packing.dtype
 
@@ -121,13 +123,13 @@ class DatasetArray(BackendArray):
 
     def _read(self, key: tuple[Any, ...]) -> Any:
         rank = self.dataset.ndim
-        select, inner = ArrayKey(key[:rank], orthogonal=True), key[rank:]
+        select, inner = ArrayKey(key_at_places(key[:rank], self.extent), orthogonal=True), key[rank:]
         if isinstance(self.dataset, DenseDataset):
             values = self.dataset.take(select)
-            self.dataset.check_extent(self.shape[:rank])
+            self.dataset.check_extent(self.extent)
             return take_inner(values, inner)
         found = take_inner(self.dataset.to_coo(select), inner)
-        self.dataset.check_extent(self.shape[:rank])
+        self.dataset.check_extent(self.extent)
         found = found if self.packing is None else self.packing.undo(found)
         return found if found.shape else found.todense()
 
