@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 
 from hsparse.clock import Clock
 from hsparse.config import Settings
-from hsparse.errors import BadRequest, Forbidden
+from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.acl import Right
 from hsparse.model.ids import collection_of, moved_id
 from hsparse.sn.app import Parts
@@ -15,11 +17,13 @@ from hsparse.sn.http.response import hrefs
 from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
 from hsparse.versions.clone_handlers import post_clone, post_materialize
-from hsparse.versions.differences import by_object
 from hsparse.versions.snapshot_requests import ask, find_snapshot, take_snapshot, tell
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Forget
 
+MAX_CHANGES = 10_000
+LOOK = 1.0
+"""Seconds from one look for a new snapshot to the next."""
 MAX_MESSAGE = 4096
 """Characters of a snapshot's message."""
 
@@ -68,8 +72,7 @@ async def post_restore(request: Request) -> web.StreamResponse:
 async def get_diff(request: Request) -> web.StreamResponse:
     """Say what is different between a snapshot and another one (`to`), or the domain as it is now."""
     root, number, to = _head(request), _number(request), request.number("to")
-    reply = await ask(request, "changes", root, number=number, to=to)
-    found = by_object(reply["changes"])
+    found = await ask(request, "diff", root, number=number, to=to)
     before = (await find_snapshot(request, root, number))["root"]
     after = root if to is None else (await find_snapshot(request, root, to))["root"]
     paths = {**await _paths(request, before, root), **await _paths(request, after, root)}
@@ -79,6 +82,49 @@ async def get_diff(request: Request) -> web.StreamResponse:
         more = {"chunks": found[id]["chunks"]} if id.startswith("d-") else {}
         shown[collection_of(id)].append(one | more)
     return respond({"from": number, "to": to, **shown})
+
+
+async def get_changes(request: Request) -> web.StreamResponse:
+    """List what was changed between the snapshot `since`, 0 for the beginning, and the last one, in pages.
+
+    `marker` is that of the page before. With `wait` an answer without changes waits so many seconds for a snapshot.
+    """
+    root, since, until = _head(request), request.number("since"), 0
+    if since is None:
+        raise BadRequest("since must be the number of a snapshot, or 0 for all there is.")
+    limit = request.number("limit") or MAX_CHANGES
+    if limit > MAX_CHANGES:
+        raise BadRequest(f"limit must be at most {MAX_CHANGES}.")
+    last, _, marker = (request.arg("marker") or "").partition(":")
+    if last:
+        until = _parsed_number(last)
+    else:
+        until = await _newest(request, root, since, request.wait_seconds())
+    reply: Record = {"changes": [], "marker": None}
+    if until > since:
+        reply = await ask(request, "changes", root, number=since, to=until, marker=marker, limit=limit)
+    more = None if reply["marker"] is None else f"{until}:{reply['marker']}"
+    changes = [{key: one[key] for key in ("id", "chunk", "change")} for one in reply["changes"]]
+    return respond({"since": since, "until": until, "changes": changes, "marker": more})
+
+
+async def _newest(request: Request, root: str, since: int, wait: int) -> int:
+    """Return the number of the last snapshot, once there is a later one than `since` or the time is over."""
+    clock = request.service.clock
+    end = clock.monotonic() + wait
+    while True:
+        snapshots = (await ask(request, "list", root))["snapshots"]
+        numbers = [one["snapshot"] for one in snapshots]
+        if since and since not in numbers:
+            raise NotFound(
+                f"{request.domain.path} has no snapshot {since} any more: begin again with since=0."
+            )
+        newest = max(numbers, default=0)
+        left = end - clock.monotonic()
+        if newest > since or left <= 0:
+            return newest
+        async with request.without_place():
+            await asyncio.sleep(min(left, LOOK))
 
 
 async def _paths(request: Request, root: str, head: str) -> dict[str, str]:
@@ -110,7 +156,10 @@ def _head(request: Request) -> str:
 
 
 def _number(request: Request) -> int:
-    text = request.params["number"]
+    return _parsed_number(request.params["number"])
+
+
+def _parsed_number(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise BadRequest(f"{text[:40]!r} is not the number of a snapshot.")
     return int(text)
@@ -123,6 +172,7 @@ ROUTES = (
     Route("DELETE", "/snapshots/{number}", delete_snapshot, Right.DELETE),
     Route("POST", "/snapshots/{number}/restore", post_restore, Right.UPDATE, adds=False),
     Route("GET", "/snapshots/{number}/diff", get_diff, Right.READ),
+    Route("GET", "/changes", get_changes, Right.READ),
     Route("POST", "/clones", post_clone, None),
     Route("POST", "/clones/materialize", post_materialize, Right.UPDATE, adds=False),
 )

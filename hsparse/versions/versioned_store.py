@@ -9,6 +9,7 @@ paused meanwhile deletes nothing: the note must be the one that was read.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -24,8 +25,8 @@ from hsparse.model.ids import domain_prefix, storage_key
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
 from hsparse.storage.object_store import Entry, ObjectStore
 from hsparse.versions.clone_store import Clone
-from hsparse.versions.differences import differences
-from hsparse.versions.restoring import Restoring
+from hsparse.versions.differences import by_object, differences
+from hsparse.versions.restoring import Restoring, record_of
 from hsparse.versions.snapshot_trees import Base
 from hsparse.versions.store import AT_ONCE, PreservingStore, root_of
 from hsparse.versions.version_keys import (
@@ -44,6 +45,7 @@ from hsparse.versions.version_note import Pin, VersionNote, put_note, read_note
 Json: TypeAlias = dict[str, Any]
 ATTEMPTS = 16
 TOKEN_BYTES = 8
+MOST_FOUND = 4
 
 
 class VersionedStore(PreservingStore):
@@ -52,6 +54,8 @@ class VersionedStore(PreservingStore):
     def __init__(self, store: ObjectStore, ownership: Ownership, clock: Clock) -> None:
         super().__init__(store, ownership, clock)
         self.below.ended = self._unpin
+        self._found: dict[tuple[str, ...], list[Json]] = {}
+        """What is different between snapshots, which never changes."""
 
     async def answer(self, question: str, arguments: Json) -> Json:
         answers: dict[str, Callable[..., Awaitable[Json]]] = {
@@ -68,6 +72,7 @@ class VersionedStore(PreservingStore):
             "versions.part": self._part,
             "versions.restore": self._restore,
             "versions.changes": self._changes,
+            "versions.diff": self._diff,
             "sweep": self._sweep,
         }
         answer = answers.get(question)
@@ -263,22 +268,43 @@ class VersionedStore(PreservingStore):
         await restoring.run()
         return {"changed": restoring.changed}
 
-    async def _changes(
-        self, root: str, number: int, to: int | None, marker: str = "", limit: int = 0
-    ) -> Json:
-        """Return what is different between a snapshot and another one, or the domain as it is now.
+    async def _diff(self, root: str, number: int, to: int | None) -> Json:
+        """Return what became of each object between a snapshot and another one, or now; see `by_object`."""
+        return by_object(await self._differences(root, number, to))
 
-        With a `limit`, so many changes, and the marker of the last one if there are more.
-        """
-        before = await self._shown(await self._base_at(root, number))
-        if to is None:
-            after = await self.trees.head_sources(root)
-        else:
-            after = await self._shown(await self._base_at(root, to))
-        found = differences(root, before, after)
-        left = [one for one in found if one["marker"] > marker]
-        page = left[:limit] if limit else left
-        return {"changes": page, "marker": page[-1]["marker"] if len(page) < len(left) else None}
+    async def _changes(self, root: str, number: int, to: int, marker: str, limit: int) -> Json:
+        """Return at most `limit` changes between two snapshots, and the marker of the last one if there are more."""
+        found = await self._differences(root, number, to)
+        first = bisect_right(found, marker, key=lambda one: one["marker"])
+        page = found[first : first + limit]
+        return {"changes": page, "marker": page[-1]["marker"] if first + limit < len(found) else None}
+
+    async def _differences(self, root: str, number: int, to: int | None) -> list[Json]:
+        """Return all changes since a snapshot, or since there was nothing; those between two are remembered."""
+        after = None if to is None else await self._base_at(root, to)
+        before = await self._base_at(root, number) if number else None
+        between = root, "" if before is None else before.tree, "" if after is None else after.tree
+        if between in self._found:
+            return self._found[between]
+        old = {} if before is None else await self._shown(before)
+        new = await self.trees.head_sources(root) if after is None else await self._shown(after)
+        for rest in old.keys() & new.keys():
+            if record_of(rest) and await self._is_same(old[rest], new[rest]):
+                new[rest] = old[rest]
+        found = differences(root, old, new)
+        if after is not None:
+            self._found[between] = found
+            if len(self._found) > MOST_FOUND:
+                del self._found[next(iter(self._found))]
+        return found
+
+    async def _is_same(self, old: Entry, new: Entry) -> bool:
+        """Say whether a record that is read from two objects is the same: it is copied before a chunk is made, too."""
+        if old.size != new.size or (old.key, old.etag) == (new.key, new.etag):
+            return old.size == new.size
+        with suppress(NotFound):
+            return (await self.get(old.key)).data == (await self.get(new.key)).data
+        return False
 
     async def _shown(self, base: Base) -> dict[str, Entry]:
         found = await self.trees.sources(base)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from hsparse.versions import handlers
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 
@@ -63,3 +65,36 @@ async def test_what_is_different_is_said(past: Versioned) -> None:
     back = (await past.done("GET", "/snapshots/2/diff", to=1)).facts
     assert [one["change"] for one in back["datasets"]] == ["created", "changed"]
     assert (await past.rest("GET", "/snapshots/1/diff", to=9)).status == 404
+
+
+async def test_changes_are_followed_in_pages(past: Versioned) -> None:
+    id = await past.create("kept", 50, SPARSE)
+    await past.write(id, 0, range(50))
+    await past.snapshot()
+    await past.write(id, 5, [7] * 10)
+    await past.snapshot()
+    await past.write(id, 45, [8])
+    found: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"marker": ""}
+    while page["marker"] is not None:
+        page = (await past.done("GET", "/changes", since=0, limit=3, marker=page["marker"])).body
+        assert (page["since"], page["until"], len(page["changes"]) <= 3) == (0, 2, True)
+        found += page["changes"]
+    assert {one["change"] for one in found} == {"created"}
+    assert [one["chunk"] for one in found if one["id"] == id] == [None, "0", "1", "2", "3", "4"]
+    later = (await past.done("GET", "/changes", since=1)).body
+    chunks = [{"id": id, "chunk": chunk, "change": "changed"} for chunk in ("0", "1")]
+    assert later == {"since": 1, "until": 2, "changes": chunks, "marker": None}
+    assert (await past.done("GET", "/changes", since=2))["changes"] == []
+    assert (await past.rest("GET", "/changes", since=9)).status == 404
+    assert (await past.rest("GET", "/changes")).status == 400
+
+
+async def test_changes_are_waited_for(past: Versioned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "LOOK", 0.01)
+    id = await past.create("kept", 10, DENSE)
+    await past.snapshot()
+    waiting = asyncio.create_task(past.done("GET", "/changes", since=1, wait=30))
+    await past.write(id, 0, [1])
+    await past.snapshot()
+    assert (await waiting)["changes"][-1] == {"id": id, "chunk": "0", "change": "created"}
