@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from hsparse.errors import Conflict, Gone, HsparseError, NotFound
+from hsparse.model.dataspace import UNLIMITED
+from hsparse.model.layout import SIGNED
 from hsparse.wire.message import Record
 from tests.simulation.history import Action, AppendOperation, ExtentRead, History, Operation
 from tests.simulation.service_operations import ServiceOperations
@@ -68,6 +70,8 @@ class Clients:
     history: History
     generator: random.Random
     sparse: bool
+    signed: bool = False
+    """Whether datasets have lower bounds, below which elements are appended, too."""
     mix: Mix = MIXED
     values: Any = field(default_factory=lambda: iter(range(1, 1 << 30)))
     errors: list[str] = field(default_factory=list)
@@ -160,20 +164,24 @@ class Clients:
         """Append, every other time with a key: such a request is sent again until it is answered."""
         value, count = next(self.values), self.generator.randint(1, 3)
         key = str(value) if value % 2 else ""
-        noted = AppendOperation(value, count, next(self.history.ticks))
+        below = self.signed and self.generator.random() < 0.5
+        noted = AppendOperation(value, count, next(self.history.ticks), below=below)
         self.history.appends.append(noted)
         for _ in range(TRIES if key else 1):
-            noted.start = await self._ask(lambda node: node.append(self.names.appended, count, value, key))
-            if noted.start is not None:
+            start = await self._ask(
+                lambda node: node.append(self.names.appended, count, value, key, below=below)
+            )
+            if start is not None:
+                noted.answered(start, next(self.history.ticks))
                 break
-        if noted.start is not None:
-            noted.returned = next(self.history.ticks)
 
     async def extent(self, client: str) -> None:
         invoked = next(self.history.ticks)
-        length = await self._ask(lambda node: node.extent(self.names.appended))
-        if length is not None:
-            self.history.extents.append(ExtentRead(length, invoked, next(self.history.ticks)))
+        bounds = await self._ask(lambda node: node.bounds(self.names.appended))
+        if bounds is not None:
+            returned = next(self.history.ticks)
+            self.history.extents.append(ExtentRead(bounds[1], invoked, returned))
+            self.history.extents.append(ExtentRead(-bounds[0], invoked, returned, below=True))
 
     async def extend(self, client: str) -> None:
         count = self.generator.randint(1, 3)
@@ -225,16 +233,19 @@ def group_record(id: str, value: Any) -> Record:
     }
 
 
-def dataset_record(id: str, root: str, extent: int, *, sparse: bool) -> Record:
+def dataset_record(id: str, root: str, extent: int, *, sparse: bool, lower: int | None = None) -> Record:
     """Return the record of a dataset of one dimension that can grow, with chunks of two elements."""
     layout: Record = {"class": "H5D_CHUNKED", "dims": [2]}
     if sparse:
         layout = {"class": "H5D_STRUCT_CHUNK", "dims": [2], "flags": ["H5D_SPARSE_DATA"]}
+    if lower is not None:
+        layout = {"class": SIGNED, "layout": layout}
+    bounds = {} if lower is None else {"lower": [lower], "minlower": [UNLIMITED]}
     return {
         "id": id,
         "root": root,
         "type": {"class": "H5T_INTEGER", "base": "H5T_STD_I64LE"},
-        "shape": {"class": "H5S_SIMPLE", "dims": [extent], "maxdims": [0]},
+        "shape": {"class": "H5S_SIMPLE", "dims": [extent], "maxdims": [0]} | bounds,
         "layout": layout,
         "creationProperties": {"layout": layout, "filters": []},
         "attributes": {},

@@ -48,22 +48,31 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class AppendOperation:
-    """An append of elements that all have `value`; `start` is where the answer says they are."""
+    """An append of elements that all have `value`; `start` is where the answer says they are.
+
+    Those `below` the lower bound are told as places downwards from 0.
+    """
 
     value: int
     count: int
     invoked: int
     returned: int | None = None
     start: int | None = None
+    below: bool = False
+
+    def answered(self, place: int, tick: int) -> None:
+        """Note the place in the answer."""
+        self.start, self.returned = (-place - self.count if self.below else place), tick
 
 
 @dataclass(slots=True, eq=False)
 class ExtentRead:
-    """A read of the extent that was answered."""
+    """A read of the extent that was answered: of its upper end or, downwards from 0, of its lower one."""
 
     length: int
     invoked: int
     returned: int
+    below: bool = False
 
 
 @dataclass(slots=True)

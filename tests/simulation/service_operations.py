@@ -11,7 +11,10 @@ import numpy as np
 from hsparse.clock import Clock
 from hsparse.errors import Moved
 from hsparse.format.selections.points import Orthogonal, Points, Selection
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.signed_extent import points_of
 from hsparse.model.dataset_state import extents_of_change
+from hsparse.model.dataspace import lower_of
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset
@@ -66,16 +69,16 @@ class ServiceOperations:
         """Return all elements of the extent."""
 
         async def read(dataset: Dataset) -> list[int]:
-            found = await ChunkFanout(self.owners, dataset).read(Orthogonal.all(dataset.extent))
+            found = await ChunkFanout(self.owners, dataset).read(parse_select(None, dataset.extent))
             return list(map(int, found))
 
         return await self._until_current(id, read)
 
-    async def append(self, id: str, count: int, value: int, key: str = "") -> int:
+    async def append(self, id: str, count: int, value: int, key: str = "", *, below: bool = False) -> int:
         """Append `count` elements of this value, once for a key, and return where they are."""
 
         async def load() -> Dataset:
-            return Dataset.of(await self.owners.record(id))
+            return Dataset.of(await self.owners.record(id)).seen_by("signed")
 
         @asynccontextmanager
         async def prepare(slab: Dataset) -> AsyncIterator[tuple[Selection, Values]]:
@@ -84,7 +87,7 @@ class ServiceOperations:
         async def write(dataset: Dataset, selection: Selection, values: Values) -> None:
             await ChunkFanout(self.owners, dataset).write(selection, values)
 
-        select = await self._groups.apply(Append(count, 0), load, prepare, write, key)
+        select = await self._groups.apply(Append(count, 0, below), load, prepare, write, key)
         return int(select.strip("[]").split(":")[0])
 
     async def extend(self, id: str, count: int) -> int:
@@ -95,9 +98,11 @@ class ServiceOperations:
         assert extents is not None
         return extents[0][0]
 
-    async def extent(self, id: str) -> int:
-        """Return the extent."""
-        return Dataset.of(await self.owners.record(id)).extent[0]
+    async def bounds(self, id: str) -> tuple[int, int]:
+        """Return the lower bound, 0 of a dataset that has none, and the upper one."""
+        shape = (await self.owners.record(id))["shape"]
+        (lower,) = lower_of(shape) or (0,)
+        return lower, lower + shape["dims"][0]
 
     async def create(self, id: str, record: Record) -> None:
         """Create a record; `Conflict` if it exists."""
@@ -125,4 +130,4 @@ class ServiceOperations:
 
 def points(dataset: Dataset, places: Sequence[int]) -> Points:
     """Return elements as a selection."""
-    return Points(dataset.extent, np.array(places, np.uint64).reshape(-1, 1))
+    return points_of(dataset.extent, np.array(places, np.uint64).reshape(-1, 1))

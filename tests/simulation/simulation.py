@@ -72,11 +72,12 @@ def run_seed(
     repeats: Collection[Action] = ANY_CHANGE,
     data_nodes: Sequence[int] = (1, 2, 2, 3, 3),
     clients: int = 0,
+    signed: bool = False,
 ) -> Run:
     """Run a cluster of some data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
 
     With another `mix` there are twice as many clients, or so many, which pause less. Changes of the kinds in `repeats`
-    may take effect more than once.
+    may take effect more than once. `signed` datasets have lower bounds, and grow at both ends.
     """
     run, loop = Run(seed, repeats), VirtualLoop()
     started = loop.time()
@@ -93,7 +94,7 @@ def run_seed(
             for _ in range(2):
                 cluster.start_service_node()
         await cluster.recover()
-        working = await begin(cluster, run.history, random.Random(f"clients {seed}"))
+        working = await begin(cluster, run.history, random.Random(f"clients {seed}"), signed=signed)
         nemesis = Nemesis(cluster, chosen, run.faults)
         count, pause = (CLIENTS, PAUSE) if mix is MIXED else (2 * CLIENTS, PAUSE / 3)
         working.mix = mix
@@ -114,17 +115,19 @@ def run_seed(
     return run
 
 
-async def begin(cluster: SimulatedCluster, history: History, generator: random.Random) -> Clients:
+async def begin(
+    cluster: SimulatedCluster, history: History, generator: random.Random, *, signed: bool
+) -> Clients:
     """Create the datasets, and return clients for them."""
     clock = VirtualClock(cluster.loop, generator)
     root = new_root_id(clock)
     ids = [new_id("datasets", root, clock) for _ in range(3)]
     groups = tuple(new_id("groups", root, clock) for _ in range(2))
     sparse = generator.random() < 0.5
-    for id, extent in zip(ids, (ELEMENTS, 0, 0), strict=True):
-        record = dataset_record(id, root, extent, sparse=sparse)
+    for id, extent, lower in zip(ids, (ELEMENTS, 0, 0), (-3, 0, -1), strict=True):
+        record = dataset_record(id, root, extent, sparse=sparse, lower=lower if signed else None)
         await cluster.request(lambda node, id=id, record=record: node.create(id, record))
-    return Clients(Names(*ids, groups), cluster.request, history, generator, sparse)
+    return Clients(Names(*ids, groups), cluster.request, history, generator, sparse, signed)
 
 
 async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
@@ -138,7 +141,8 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     await clients.extent("end")
     try:
         values = await cluster.request(lambda node: node.read_all(clients.names.appended))
-        extent = await cluster.request(lambda node: node.extent(clients.names.extended))
+        lower, _ = await cluster.request(lambda node: node.bounds(clients.names.appended))
+        first, end = await cluster.request(lambda node: node.bounds(clients.names.extended))
     except HsparseError as error:
         run.wrong.append(f"after all faults: {error!r}")
         return
@@ -146,6 +150,9 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     run.wrong += [f"after all faults: {text}" for text in clients.errors]
     run.wrong += [f"a defect: {error!r}" for error in cluster.network.defects]
     run.wrong += wrong_registers(run.history, repeats=run.repeats)
-    run.wrong += wrong_extensions(extent, run.history.extensions)
+    run.wrong += wrong_extensions(end - first, run.history.extensions)
     found = [value or None for value in values]
-    run.wrong += wrong_appends(found, run.history.appends, run.history.extents)
+    for below, part in ((False, found[-lower:]), (True, found[:-lower][::-1])):
+        appends = [one for one in run.history.appends if one.below == below]
+        extents = [one for one in run.history.extents if one.below == below]
+        run.wrong += wrong_appends(part, appends, extents)

@@ -140,6 +140,15 @@ def test_appends_while_service_nodes_die(pytestconfig: pytest.Config) -> None:
     assert failed(lambda seed: run_seed(seed, faults, **options), seeds) == []
 
 
+def test_datasets_that_grow_at_both_ends(pytestconfig: pytest.Config) -> None:
+    """Faults of any kind, and many appends at both ends while nodes die."""
+    seeds = range(pytestconfig.getoption("seeds") // 16)
+    assert failed(lambda seed: run_seed(seed, signed=True), seeds) == []
+    options: dict[str, Any] = {"operations": 40, "most": 6, "mix": MOST_APPENDS, "clients": 10}
+    faults = (restart_service_node, restart_service_node, kill, pause, join, leave)
+    assert failed(lambda seed: run_seed(seed, faults, signed=True, **options), seeds) == []
+
+
 @pytest.mark.parametrize("servers", [0, 2])
 def test_records_that_are_split(pytestconfig: pytest.Config, servers: int) -> None:
     """Every record is a base and a delta, and many changes store the base again."""
