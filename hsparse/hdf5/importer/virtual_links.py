@@ -34,10 +34,12 @@ Json = dict[str, Any]
 class VirtualLinks:
     """Links of the virtual datasets of one file, which becomes the domain `target`.
 
-    `folder` is one with domains of the files that mappings name, empty for that of the domain.
+    `folder` is one with domains of the files that mappings name, empty for that of the domain. With `all` nothing is
+    looked for: the file is that of a domain, whose virtual datasets have what they name there.
     """
 
-    def __init__(self, server: RetryingClient, target: str, folder: str = "") -> None:
+    def __init__(self, server: RetryingClient, target: str, folder: str = "", *, all: bool = False) -> None:
+        self._all = all
         self._server = server
         self._target = target
         self._folder = folder
@@ -66,6 +68,8 @@ class VirtualLinks:
     def _reached(self, objects: FileObjects, dataset: ParsedDataset, one: VirtualMapping) -> str | None:
         """Return what the layout calls the domain of a mapping, None if its source is not in reach."""
         path = block_name(one.dataset, 0)
+        if self._all:
+            return one.file if one.file == THIS_FILE else join(self._folder, one.file)
         if one.file == THIS_FILE:
             found = find_object(objects.source, objects.file, objects.files, path)
             own = found is not None and found.source is objects.source and found.object.dataset is not None

@@ -45,6 +45,7 @@ from hsparse.hdf5.format.plan.planned_chunks import (
     PlannedChunks,
     plan_elements,
 )
+from hsparse.hdf5.format.plan.planned_mapping import plan_mapping
 from hsparse.hdf5.format.plan.planned_object import PlannedAttribute, PlannedDataset, plan_layout
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan, PlannedMessage
 from hsparse.hdf5.format.plan.transcoded_chunk import (
@@ -54,8 +55,9 @@ from hsparse.hdf5.format.plan.transcoded_chunk import (
     needs_transcoding,
     unwritten_size,
 )
+from hsparse.hdf5.virtual.mappings import mapping_of
 from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of, shape_json
-from hsparse.model.layout import CHUNKED, layout_json
+from hsparse.model.layout import CHUNKED, VIRTUAL, class_elsewhere, layout_json
 from hsparse.model.vlen_array import VlenArray
 
 MAX_INDEX = 64 * 1024 * 1024
@@ -133,6 +135,9 @@ def plan_dataset(
         ordered=ordered,
         fill_places=places,
     )
+    if class_elsewhere(record) == VIRTUAL:
+        mappings = [mapping_of(one) for one in record["creationProperties"]["layout"]["mappings"]]
+        return DatasetPlan(replace(planned, layout=plan_mapping(mappings, heap)))
     region = ChunkRegion.of((key, "chunks"), spec, form, chunks, file.revision)
     if spec.sparse and file.is_structured:
         return _structured(planned, record, region)
