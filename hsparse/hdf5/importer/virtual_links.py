@@ -12,6 +12,7 @@ from typing import Any
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Forbidden, Gone, NotFound
 from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.parse.mapping_json import mapping_json
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
 from hsparse.hdf5.format.parse.virtual_mapping import (
     THIS_FILE,
@@ -21,7 +22,7 @@ from hsparse.hdf5.format.parse.virtual_mapping import (
 )
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.source_dataset import find_object
-from hsparse.hdf5.virtual.mappings import MAX_MAPPINGS, mapping_json
+from hsparse.hdf5.virtual.mappings import MAX_MAPPINGS
 from hsparse.hdf5.virtual.merging import merged_mappings
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type

@@ -37,6 +37,7 @@ from hsparse.hdf5.format.messages.object_messages import (
     FillValue,
     encode_section_pipelines,
 )
+from hsparse.hdf5.format.parse.mapping_json import mapping_of
 from hsparse.hdf5.format.plan.file_plan import FileForm, FilePiece
 from hsparse.hdf5.format.plan.planned_chunks import (
     ChunkForm,
@@ -55,7 +56,6 @@ from hsparse.hdf5.format.plan.transcoded_chunk import (
     needs_transcoding,
     unwritten_size,
 )
-from hsparse.hdf5.virtual.mappings import mapping_of
 from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of, shape_json
 from hsparse.model.layout import CHUNKED, VIRTUAL, class_elsewhere, layout_json
 from hsparse.model.vlen_array import VlenArray
