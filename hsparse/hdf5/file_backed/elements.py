@@ -28,6 +28,7 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.query import Ordering, bind_query
 from hsparse.format.reductions.partials import Partials, reduce_array
 from hsparse.format.reductions.reduction import Codes, Reduction
+from hsparse.format.selections.points import Selection
 from hsparse.hdf5.file_backed.chunk_table import ChunkTable
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
 from hsparse.model.json_values import Values
@@ -107,7 +108,7 @@ class FileBackedElements:
         """Refuse: what is in files is dense."""
         raise not_sparse(self._dataset.spec)
 
-    async def count_defined(self, planned: Sequence[PlannedChunk]) -> list[int]:
+    async def count_defined(self, selection: Selection) -> int | None:
         """Refuse: what is in files is dense."""
         raise not_sparse(self._dataset.spec)
 

@@ -36,6 +36,7 @@ from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
+from hsparse.sn.values.defined_read import count_defined
 from hsparse.wire.chunk_message import NO_LIMIT
 
 _Found: TypeAlias = tuple[NDArray[np.uint64], Values]
@@ -69,6 +70,7 @@ class VirtualElements:
     """`ElementSource` of a dataset that is made of others."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
+        self._owners = owners
         self._dataset = dataset
         self._sources = Sources(owners, dataset.record, dataset.rights)
         self._fills = dataset.record["creationProperties"]["layout"]["missing"] == FILL
@@ -82,8 +84,10 @@ class VirtualElements:
         dims = self._dataset.spec.dims
         selections: list[Selection] = []
         for chunk in planned:
-            origin = tuple(at * dim for at, dim in zip(chunk.scaled, dims, strict=True))
-            selection = chunk.selection.translate(origin, self._dataset.extent)
+            selection = chunk.selection
+            if selection.extent != self._dataset.extent or any(chunk.scaled):
+                origin = tuple(at * dim for at, dim in zip(chunk.scaled, dims, strict=True))
+                selection = selection.translate(origin, self._dataset.extent)
             selections.append(ascending(selection) if once else selection)
         near = layout.near_each([one.bounds() for one in selections])
         names = {number: layout.name(number) for number in dict.fromkeys(n for some in near for n in some)}
@@ -380,10 +384,24 @@ class VirtualElements:
                     one.name, "a mapping has an element of it twice: map it in two mappings."
                 )
 
-    async def count_defined(self, planned: Sequence[PlannedChunk]) -> list[int]:
-        """Return how many elements of each planned chunk are defined."""
-        found = await self.read_defined(planned, places_only=True)
-        return [len(one.offsets) if isinstance(one, DefinedElements) else 0 for one in found]
+    async def count_defined(self, selection: Selection) -> int | None:
+        """Return how many selected elements are defined: each source counts its own, unless mappings overlap."""
+        layout, whole = await self._mapped(), ascending(selection)
+        extent = self._dataset.extent
+        everything = PlannedChunk((0,) * len(extent), whole, (), False)
+        wanted = await self._pieces(layout, [everything], once=True)
+        self._check_sparse(wanted)
+        pieces = [(one.source, piece) for one in wanted for piece in one.pieces]
+        if not layout.are_apart([piece.number for _, piece in pieces]):
+            chunks = ChunkFanout(self._owners, self._dataset)
+            found = [await self.read_defined(some, places_only=True) async for some in chunks.batches(whole)]
+            return sum(len(one.offsets) for some in found for one in some if isinstance(one, DefinedElements))
+
+        async def count(item: tuple[Source, _Piece]) -> int:
+            source, piece = item
+            return await count_defined(source.owners, source.dataset, ascending(piece.cut.source))
+
+        return sum(await gather_each(count, pieces, AT_ONCE))
 
     # --- reductions ---------------------------------------------------------------------------------
 
@@ -391,6 +409,9 @@ class VirtualElements:
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
         """Return partial results of the planned chunks; the sources are read, some at a time, and reduced here."""
+        pushed = await self._reduced_there(planned, reduction, codes)
+        if pushed is not None:
+            return pushed
         fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
         state = Partials.empty(reduction.places, reduction.numbers(fill).dtype, reduction.columns)
         for part, origin in self._parts(planned):
@@ -403,6 +424,50 @@ class VirtualElements:
             if found is not None:
                 state.merge(found.placed(reduction, shape, origin))
         return [state]
+
+    async def _reduced_there(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
+    ) -> list[Partials] | None:
+        """Return partial results by the owners of the sources, None where these cannot have them: `_is_reducible`."""
+        layout = await self._mapped()
+        wanted = await self._pieces(layout, planned)
+        if self._dataset.spec.sparse:
+            self._check_sparse(wanted)
+        numbers = [piece.number for one in wanted for piece in one.pieces]
+        if not layout.are_apart(numbers) or not all(map(self._is_reducible, wanted)):
+            return None
+
+        async def reduce(one: _OfSource) -> list[Partials]:
+            fan = ChunkFanout(one.source.owners, one.source.dataset)
+            shifted: list[PlannedChunk] = []
+            for piece in one.pieces:
+                places = zip(planned[piece.chunk].origin, piece.cut.place, strict=True)
+                first = [at + place.start for at, place in places]
+                for chunk in await fan.planned(piece.cut.source):
+                    begins = map(int.__add__, first, chunk.origin)
+                    ends = zip(begins, chunk.selection.shape, strict=True)
+                    place = tuple(slice(at, at + length) for at, length in ends)
+                    shifted.append(replace(chunk, place=place))
+            return await fan.source.reduce(shifted, reduction, codes)
+
+        return [part for some in await gather_each(reduce, wanted, AT_ONCE) for part in some]
+
+    def _is_reducible(self, wanted: _OfSource) -> bool:
+        """Say whether what a source reduces is what this dataset has: the same elements, in the same dimensions.
+
+        A dense chunk that was never written has no elements: the fill values have to be the same, too.
+        """
+        source, own = wanted.source.dataset, self._dataset
+        if not self._has_type_of(source) or source.spec.sparse != own.spec.sparse or source.spec.arange:
+            return False
+        if not own.spec.sparse and source.spec.fill != own.spec.fill:
+            return False
+        return all(
+            isinstance(piece.cut.source, Orthogonal)
+            and piece.cut.source.shape == piece.cut.shape
+            and all(isinstance(place, slice) for place in piece.cut.place)
+            for piece in wanted.pieces
+        )
 
     async def _reduced(
         self, part: PlannedChunk, reduction: Reduction, codes: Codes | None

@@ -27,6 +27,8 @@ Dims = tuple[int, ...]
 Name = tuple[str, str]
 SourceDims = Callable[[Name], Awaitable[Dims | None]]
 MOST_KNOWN = 64
+MOST_COMPARED = 4000
+"""The most mappings of which each is compared with each other."""
 
 
 class Mapped:
@@ -96,6 +98,16 @@ class Mapped:
             else some[((low < np.array(box[1])) & (high > np.array(box[0]))).all(axis=1)].tolist()
             for box in boxes
         ]
+
+    def are_apart(self, numbers: Sequence[int]) -> bool:
+        """Say whether the boxes around mappings have nothing in common; of too many, that they may have."""
+        some = sorted(set(numbers))
+        if len(some) > MOST_COMPARED:
+            return False
+        low, high = self.low[some], self.high[some]
+        return not any(
+            ((low[n + 1 :] < high[n]) & (high[n + 1 :] > low[n])).all(axis=1).any() for n in range(len(some))
+        )
 
 
 def _json(one: Record | MappedSource) -> Record:

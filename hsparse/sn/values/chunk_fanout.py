@@ -37,7 +37,6 @@ from hsparse.sn.values.element_source import ElementSource
 from hsparse.sn.values.file_data import ReadTable, other_data
 from hsparse.wire.chunk_message import (
     NO_LIMIT,
-    CountDefined,
     EraseChunks,
     FindElements,
     ReadChunks,
@@ -96,11 +95,8 @@ class ChunkObjectElements:
             planned, self.key, lambda some: ReadDefined(spec, chunk_selections(some), places_only, limit)
         )
 
-    async def count_defined(self, planned: Sequence[PlannedChunk]) -> list[int]:
-        spec = self._dataset.spec
-        return await self._owners.gather(
-            planned, self.key, lambda some: CountDefined(spec, chunk_selections(some))
-        )
+    async def count_defined(self, selection: Selection) -> int | None:
+        return None
 
     async def find(
         self,

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from hsparse.errors import TooLarge
-from hsparse.format.plan.chunk_plan import count_chunks
+from hsparse.format.plan.chunk_plan import chunk_selections, count_chunks
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, Array, ChunkFanout, DefinedRead
+from hsparse.wire.chunk_message import CountDefined
 
 
 async def read_whole(read: DefinedRead, selection: Selection, limit: int) -> tuple[Points, Values] | None:
@@ -58,8 +59,10 @@ def places_too_large(limit: int) -> TooLarge:
 
 async def count_defined(owners: Owners, dataset: Dataset, selection: Selection) -> int:
     """Return how many of the selected elements are defined; many whole chunks are not read for that."""
-    chunks = ChunkFanout(owners, dataset)
-    is_all = isinstance(selection, Orthogonal) and selection.is_all and not dataset.elsewhere
+    chunks, spec = ChunkFanout(owners, dataset), dataset.spec
+    if dataset.elsewhere and (known := await chunks.source.count_defined(selection)) is not None:
+        return known
+    is_all = isinstance(selection, Orthogonal) and selection.is_all
     if is_all and count_chunks(selection, dataset.grid) >= MANY_WHOLE:
         # The footers of all chunks say so together: none is planned.
         return sum([int(rows.defined.sum()) async for rows in chunks.listed(selection)])
@@ -67,11 +70,14 @@ async def count_defined(owners: Owners, dataset: Dataset, selection: Selection) 
     whole: list[tuple[int, ...]] = []
     async for planned in chunks.batches(selection):
         full = [chunk.scaled for chunk in planned if chunk.full]
-        if len(full) < MANY_WHOLE or dataset.elsewhere:
+        if len(full) < MANY_WHOLE:
             full = []
         parts = [chunk for chunk in planned if not (full and chunk.full)]
         whole += full
-        total += sum(await chunks.source.count_defined(parts))
+        counts: list[int] = await owners.gather(
+            parts, chunks.key, lambda some: CountDefined(spec, chunk_selections(some))
+        )
+        total += sum(counts)
     return total + (await _count_whole(chunks, selection, whole) if whole else 0)
 
 

@@ -12,6 +12,7 @@ from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
+from hsparse.format.selections.points import Selection
 from hsparse.model.json_values import Values
 from hsparse.wire.chunk_message import (
     NO_LIMIT,
@@ -37,8 +38,8 @@ class ElementSource(Protocol):
         """Return the defined elements of each planned chunk of a sparse dataset, see `ReadDefined`."""
         ...
 
-    async def count_defined(self, planned: Sequence[PlannedChunk]) -> list[int]:
-        """Return how many of the elements of each planned chunk of a sparse dataset are defined."""
+    async def count_defined(self, selection: Selection) -> int | None:
+        """Return how many selected elements of a sparse dataset are defined; None if its chunks are to be asked."""
         ...
 
     async def find(

@@ -136,3 +136,39 @@ async def test_a_sparse_one_is_not_erased(client: RestClient, pile: tuple[str, E
     ]
     assert [one.status for one in replies] == [400, 400]
     assert all("write to its sources" in one["error"]["message"] for one in replies)
+
+
+async def test_sources_count_and_reduce_their_own(client: RestClient) -> None:
+    """What does not overlap is counted and reduced by the owners of the sources, by groups and axes, too."""
+    one, two = await filled(client, "one", (12, 20), 1), await filled(client, "two", (20, 30), 2)
+    mappings = [
+        maps("one", box([2, 5], [14, 25])),
+        maps("two", box([14, 0], [24, 30]), slab([1, 0], [10, 30], stride=[2, 1])),
+    ]
+    path = await virtual(client, [40, 30], *mappings, flags=FLAGS)
+    model = {(i + 2, j + 5): v for (i, j), v in one.items()}
+    model |= {(14 + (i - 1) // 2, j): v for (i, j), v in two.items() if i % 2 == 1}
+    assert (await client("GET", f"{path}/defined", count_only=1))["count"] == len(model)
+    labels = [place % 3 for place in range(40)]
+    reply = await client(
+        "POST", f"{path}/reduce", {"op": "sum,count", "axis": 0, "by": labels, "undefined": "skip"}
+    )
+    sums, counts = np.zeros((3, 30), int), np.zeros((3, 30), int)
+    for (i, j), value in model.items():
+        sums[i % 3, j] += value
+        counts[i % 3, j] += 1
+    assert reply["value"] == {"sum": sums.tolist(), "count": counts.tolist()}
+    # Rows without an element are as those of a dataset that has the elements itself.
+    own = await create(client, [40, 30], "H5T_STD_I32LE", layout=sparse(4, 7), fillValue=FILL)
+    await client("PUT", f"{own}/value", {"points": list(model), "value": list(model.values())})
+    for op, axis, undefined in (
+        ("max", 1, "skip"),
+        ("mean", 0, "skip"),
+        ("min", 0, "fill"),
+        ("sum", "0,1", "fill"),
+    ):
+        found = [
+            await client("GET", f"{one}/reduce", op=op, axis=axis, select="[10:30,4:28]", undefined=undefined)
+            for one in (path, own)
+        ]
+        assert found[0]["value"] == found[1]["value"], op
