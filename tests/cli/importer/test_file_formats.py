@@ -22,6 +22,7 @@ from tests.cli.importer.conftest import Import
 from tests.cli.importer.test_command import Stopped, stop_after
 from tests.cli.importer.test_sparse_matrix import elements_at, elements_of, random_matrix
 from tests.client.anndata.conftest import assert_same
+from tests.support.changed_bytes import change_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 CELLS, GENES = 60, 40
@@ -492,10 +493,7 @@ def test_a_file_with_other_bytes_is_refused_or_read_as_others_do(
 ) -> None:
     """Bytes of values have no checksum, so that others read the changed ones, too."""
     path = write(tmp_path / "damaged.h5")
-    rng, data = np.random.default_rng(seed), bytearray(path.read_bytes())
-    for place in rng.integers(0, len(data), 10):
-        data[place] ^= int(rng.integers(1, 256))
-    path.write_bytes(data)
+    change_bytes(path, np.random.default_rng(seed))
     domain = f"/home/admin/{write.__name__}-{seed}-damaged.h5"
     if main(["import", str(path), domain, "--endpoint", url]) == 2:
         assert "/" in capsys.readouterr().err

@@ -21,6 +21,7 @@ from hsparse.client.connection import Connection
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.test_command import Stopped, stop_after
 from tests.client.anndata.anndata_examples import EXAMPLES
+from tests.support.changed_bytes import change_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NAMES = [
@@ -230,9 +231,7 @@ def test_an_experiment_with_other_bytes_is_refused_or_read_as_tiledbsoma_does(
     path = experiment(tmp_path / "cells")
     rng = np.random.default_rng(seed)
     for file in rng.choice(np.array(sorted(one for one in path.rglob("*") if one.is_file())), 3):
-        data = bytearray(file.read_bytes() or b"\0")
-        data[int(rng.integers(len(data)))] ^= int(rng.integers(1, 256))
-        file.write_bytes(data)
+        change_bytes(file, rng, 1)
     domain = f"/home/admin/soma-{seed}-damaged.h5"
     if main(["import", str(path), domain, "--endpoint", url]) == 2:
         assert "cannot read it" in capsys.readouterr().err

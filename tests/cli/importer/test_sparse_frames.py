@@ -19,6 +19,7 @@ from hsparse.client.connection import Connection
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.test_command import Stopped, stop_after
 from tests.cli.importer.test_file_formats import replaced
+from tests.support.changed_bytes import change_bytes
 
 FRAMES, ROWS, COLUMNS = 9, 40, 50
 PYFAI, SCAN = "entry_0000/sparse_frames", "1.1/measurement/eiger"
@@ -256,10 +257,7 @@ def test_a_file_with_other_bytes_is_refused_or_read_as_others_do(
     seed: int,
 ) -> None:
     path = write(tmp_path / "damaged.h5")
-    rng, data = np.random.default_rng(seed), bytearray(path.read_bytes())
-    for place in rng.integers(0, len(data), 10):
-        data[place] ^= int(rng.integers(1, 256))
-    path.write_bytes(data)
+    change_bytes(path, np.random.default_rng(seed))
     domain = f"/home/admin/{write.__name__}-{seed}-damaged.h5"
     if main(["import", str(path), domain, "--endpoint", url]) == 2:
         assert "/" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from tests.cli.importer.conftest import Import
 from tests.cli.importer.test_command import Stopped, stop_after
 from tests.client.anndata.anndata_examples import EXAMPLES
 from tests.client.anndata.conftest import assert_same
+from tests.support.changed_bytes import change_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -365,9 +366,7 @@ def test_a_store_with_other_bytes_is_refused_or_read_as_zarr_does(
     rng = np.random.default_rng(seed)
     files = sorted(path for path in (tmp_path / "a.zarr").rglob("*") if path.is_file())
     for path in rng.choice(np.array(files), 3):
-        data = bytearray(path.read_bytes())
-        data[int(rng.integers(len(data)))] ^= int(rng.integers(1, 256))
-        path.write_bytes(data)
+        change_bytes(path, rng, 1)
     domain = f"/home/admin/zarr-{version}-{seed}-damaged.h5"
     if main(["import", str(tmp_path / "a.zarr"), domain, "--endpoint", url]) == 2:
         assert "/" in capsys.readouterr().err
