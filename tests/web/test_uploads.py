@@ -17,10 +17,11 @@ from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 from hsparse.client.connection import Connection
 from tests.cli.importer.domain_content import domain_differences
 from tests.support.endurance import repeats
+from tests.web import test_deeds
 from tests.web.conftest import go, open_page
 from tests.web.cutting_proxy import cutting_proxy
 from tests.web.test_accessibility import check
-from tests.web.test_deeds import ANN, EXACT, REFUSED, SCRIPT, ask, entry, jobs_server, make
+from tests.web.test_deeds import ANN, EXACT, REFUSED, SCRIPT, ask, entry, make
 from tests.web.test_signing_in import PASSWORD, Guarded, sign_in
 
 pytestmark = pytest.mark.needs("chromium")
@@ -36,11 +37,7 @@ IMPOSSIBLE = {kind: one for kind, one in REFUSED.items() if kind != "half"} | {
 }
 """A browser replaces half a character in a file's name; with its end the path of an upload has no room for the last."""
 
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with jobs_server(tmp_path_factory.mktemp("guarded")) as guarded:
-        yield guarded
+guarded = test_deeds.guarded
 
 
 @pytest.fixture
