@@ -107,7 +107,9 @@ def chunks_in(place: Place) -> list[set[str]]:
     return [{key for key in place.keys(name) if "db/.stripes/" in key} for name in place.names]
 
 
-def test_it_works_as_one_dataset_and_nothing_is_left(place: Place, tmp_path: Path) -> None:
+def test_it_works_as_one_dataset_and_nothing_is_left(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
     with embedded_server(plain_settings(place.settings)) as url:
         empty = [place.keys(name) for name in place.names]
         with domain(url, "/run.h5") as connection:
@@ -123,6 +125,8 @@ def test_it_works_as_one_dataset_and_nothing_is_left(place: Place, tmp_path: Pat
             x.append(MATRIX[:13])
             expected = scipy.sparse.vstack([MATRIX, MATRIX[:13]]).toarray()
             np.testing.assert_array_equal(x[:].toarray(), expected)
+            assert main(["info", "/run.h5/x", "--endpoint", url]) == 0
+            assert f"3 stripes in {', '.join(place.stripes)}" in capsys.readouterr().out
             assert main(["cp", "/run.h5", "/copy.h5", "--endpoint", url]) == 0
             with Connection(url, "/copy.h5") as copy:
                 np.testing.assert_array_equal(hsparse.SparseDataset.open(copy, "/x")[:].toarray(), expected)
@@ -174,6 +178,12 @@ def test_maps_and_urls_lead_to_each_bucket(place: Place) -> None:
         np.testing.assert_array_equal(direct[:].toarray(), MATRIX.toarray())
 
 
+def sweep_of(tmp_path: Path) -> list[str]:
+    """Return the command that sweeps the directories at once."""
+    flags = ["--root", str(tmp_path / "data"), "--bucket", "second", "--bucket", "third", "--no-fsync"]
+    return ["sweep", *flags, "--min-age", "0"]
+
+
 def test_a_sweep_finds_what_is_left_in_every_directory(tmp_path: Path) -> None:
     place = in_directories(tmp_path)
     with embedded_server(plain_settings(place.settings)) as url:
@@ -184,8 +194,7 @@ def test_a_sweep_finds_what_is_left_in_every_directory(tmp_path: Path) -> None:
     (tmp_path / "data/lost.h5/.domain.json").unlink()
     before = chunks_in(place)
     assert all(before)
-    flags = ["--root", str(tmp_path / "data"), "--bucket", "second", "--bucket", "third", "--no-fsync"]
-    assert main(["sweep", *flags, "--min-age", "0"]) == 0
+    assert main(sweep_of(tmp_path)) == 0
     after = chunks_in(place)
     assert [len(keys) * 2 for keys in after] == [len(keys) for keys in before]
     with embedded_server(plain_settings(place.settings)) as url, Connection(url, "/kept.h5") as connection:
@@ -255,6 +264,12 @@ def test_a_server_without_the_bucket_refuses_the_dataset_and_not_the_domain(tmp_
             plain = hsparse.SparseDataset.open(connection, "/plain")
             np.testing.assert_array_equal(plain[:].toarray(), MATRIX.toarray())
         settings.root.rename(tmp_path / "renamed")
+    (tmp_path / "renamed").rename(tmp_path / "data")
+    with embedded_server(plain_settings(alone)) as url, Connection(url, "/run.h5") as connection:
+        connection.json("DELETE", "/")
+    assert any(chunks_in(place)), "who does not have a bucket leaves what is there to a sweep"
+    assert main(sweep_of(tmp_path)) == 0
+    assert chunks_in(place) == [set()] * 3
 
 
 def test_the_example_of_the_page(tmp_path: Path) -> None:
