@@ -38,8 +38,19 @@ GROWING = ("append", "extend")
 """Parameters, or members of a body, of requests that have another effect each time, unless they carry the same key."""
 KEY_HEADER = "Idempotency-Key"
 TIMEOUT_HEADER = "Request-Timeout"
-CHANGING_POSTS = ("/groups", "/datasets", "/datatypes", "/erase", "/jobs")
+CHANGING_POSTS = (
+    "/groups",
+    "/datasets",
+    "/datatypes",
+    "/erase",
+    "/jobs",
+    "/snapshots",
+    "/restore",
+    "/materialize",
+)
 """What the path of a POST ends with that changes something; others read what is too long for a URL."""
+OPENED_TO_READ = "was opened with mode 'r', to be read: open it with 'r+' to change it."
+NEVER_CHANGES = "is a snapshot, which never changes: change the domain itself, or a clone of it."
 TIMED_BODY = 1 << 20
 """Bytes of the largest body with which the server is told of the timeout: it counts from before the body is sent."""
 
@@ -75,7 +86,9 @@ class Connection:
     max_bytes: int = default_limit()
     """The bytes of a result that are not refused, of datasets that are opened from now on; a third of the memory."""
     is_read_only = False
-    """Whether changes are refused here: the domain was opened with mode "r"."""
+    """Whether changes are refused here: the domain was opened with mode "r", or is a snapshot."""
+    snapshot: int | None = None
+    """The number of the snapshot that the domain is."""
     is_closed = False
     """Whether every request is refused, because the file or folder was closed."""
     batch: Batch | None = None
@@ -108,7 +121,7 @@ class Connection:
         self._headers = {"Accept": JSON, TIMEOUT_HEADER: f"{timeout:.3f}"} | _credentials(
             user, password, token
         )
-        self._timeout = timeout
+        self.timeout = timeout
         self._retry = retry or Retry()
         self._heeds_keys: list[bool] = []
         """Whether the server makes a change with a key once; empty before that was asked."""
@@ -117,7 +130,7 @@ class Connection:
 
     def _new_pool(self) -> ConnectionPool:
         parts = urlsplit(self.url)
-        return ConnectionPool(parts.scheme, parts.hostname or "", parts.port, self._timeout, *self._route)
+        return ConnectionPool(parts.scheme, parts.hostname or "", parts.port, self.timeout, *self._route)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle has: all but the connections and the batch, with the credentials."""
@@ -153,7 +166,7 @@ class Connection:
         'folder'
         """
         other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, domain=domain)
+        other.__dict__.update(self.__dict__, domain=domain, snapshot=None)
         return other
 
     def close(self) -> None:
@@ -321,9 +334,7 @@ class Connection:
         if self.is_read_only and (
             method in ("PUT", "DELETE") or (method == "POST" and path.endswith(CHANGING_POSTS))
         ):
-            raise InvalidValue(
-                f"{name} was opened with mode 'r', to be read: open it with 'r+' to change it."
-            )
+            raise InvalidValue(f"{name} {OPENED_TO_READ if self.snapshot is None else NEVER_CHANGES}")
         if self.batch is not None:
             self.batch.send()
 

@@ -38,7 +38,7 @@ class EmbeddedConnection(Connection):
         self.url = str(self.root)
 
     def _new_pool(self) -> ConnectionPool:
-        return EmbeddedPool(self.root, self._timeout)
+        return EmbeddedPool(self.root, self.timeout)
 
     @property
     def is_here(self) -> bool:

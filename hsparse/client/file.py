@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from hsparse.client.acls import Acls
-from hsparse.client.connection import Connection, Json
+from hsparse.client.connection import NEVER_CHANGES, Connection, Json
 from hsparse.client.creation import Filter
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingFile
@@ -20,6 +21,7 @@ from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.client.indexing.frame_labels import FrameLabels
 from hsparse.client.sources.elements import Direct
+from hsparse.client.versions import Versions, remedy_for_missing, snapshot_domain
 from hsparse.errors import Conflict, Gone, HsparseError, NotFound
 from hsparse.optional_module import OptionalModule
 
@@ -41,7 +43,7 @@ QUERY = OptionalModule("hsparse.client.integrations.anndata.query")
 """Imported when they are used: a first value should not wait for them."""
 
 
-class File(Group):
+class File(Group, Versions):
     """A domain: its root group. After `close` it and its objects refuse to be used; every write was durable before.
 
     >>> with hsparse.open("data/home/admin/run.h5") as file:
@@ -57,6 +59,8 @@ class File(Group):
 
     def __init__(self, connection: Connection, record: Json, *, is_new: bool = False) -> None:
         self._unmade, self._old, self._is_new = None, None, is_new
+        if "snapshot" in record:
+            connection.is_read_only, connection.snapshot = True, record["snapshot"]
         self._names = FrameLabels(connection, record["root"])
         super().__init__(connection, {"id": record["root"]}, "/", self._names)
         self.filename = connection.domain or "/"
@@ -382,8 +386,9 @@ class Folder(Mapping[str, "File | Folder"]):
 
 def open(
     address: str | Path,
-    mode: Mode = "r+",
+    mode: Mode | None = None,
     *,
+    snapshot: int | None = None,
     endpoint: str | None = None,
     root: str | Path | None = None,
     user: str | None = None,
@@ -402,9 +407,10 @@ def open(
 
     `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
-    `mode` is "r" to read what exists, "r+" to change it too, "a" to create the domain if it is missing, "w" to replace
-    it, "x" (or "w-") to create it. With "w" the old domain is there until the file is first used, or closed; if it is
-    used by `write_anndata`, `from_scipy` or the like, until all is stored.
+    `mode` is "r" to read what exists, "r+", the default, to change it too, "a" to create the domain if it is missing,
+    "w" to replace it, "x" (or "w-") to create it. With "w" the old domain is there until the file is first used, or
+    closed; if it is used by `write_anndata`, `from_scipy` or the like, until all is stored.
+    `snapshot` is the number of one of the domain's snapshots, which is read as it is at `x.h5@3`, and never changes.
     `username` is h5pyd's word for `user`. Without a user and a password, or a `token`, the environment and `~/.hscfg`
     are looked at (`hsparse.client.http.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
@@ -430,7 +436,7 @@ def open(
     Traceback (most recent call last):
     hsparse.client.errors.ResultTooLarge: The result, of the shape [4, 1000], would have ...
     """
-    if mode not in get_args(Mode):
+    if mode not in (None, *get_args(Mode)):
         raise InvalidValue(f"There is no mode {mode!r}: give 'r', 'r+', 'a', 'w' or 'x'.")
     if None not in (user, username):
         raise InvalidValue("user and username are the same: give one of them.")
@@ -439,6 +445,9 @@ def open(
         found = Address("/" + str(address).strip("/"), root=Path(root))
     else:
         found = parse_address(address, endpoint, configured.endpoint)
+    if snapshot is not None:
+        _check_reads(snapshot_domain(found.path, snapshot), mode)
+        found = replace(found, path=snapshot_domain(found.path, snapshot))
     retry = Retry(retries + 1, patience)
     given = SignIn(endpoint, user or username, password, token)
     connection = connect(found, configured, given, timeout, retry, proxy=proxy, ca_file=ca_file)
@@ -446,10 +455,12 @@ def open(
     if max_bytes is not None:
         connection.max_bytes = max_bytes
     try:
-        if mode not in ("r", "r+"):
-            return _create_file(connection, mode)
         connection.is_read_only = mode == "r"
-        return open_connection(connection)
+        is_made = mode not in (None, "r", "r+")
+        opened = _create_file(connection, mode) if is_made else open_connection(connection)
+        if connection.is_read_only:  # as a snapshot is, which the path may name, too
+            _check_reads(found.path, mode)
+        return opened
     except BaseException:
         connection.close()
         raise
@@ -483,13 +494,18 @@ def open_connection(connection: Connection) -> File | Folder:
     try:
         record = connection.json("GET", "/")
     except NotFound as error:
-        raise MissingFile(
-            f"There is no domain {connection.domain} at {connection.url}; mode='a' would create it."
-        ) from error
+        remedy = remedy_for_missing(connection.domain)
+        raise MissingFile(f"There is no domain {connection.domain} at {connection.url}; {remedy}") from error
     return File(connection, record) if "root" in record else Folder(connection)
 
 
-def _create_file(connection: Connection, mode: Mode) -> File:
+def _check_reads(path: str, mode: Mode | None) -> None:
+    """Raise `InvalidValue` for a mode that would change a snapshot."""
+    if mode not in (None, "r"):
+        raise InvalidValue(f"{path} {NEVER_CHANGES} mode={mode!r} would change it; 'r' reads it.")
+
+
+def _create_file(connection: Connection, mode: Mode | None) -> File:
     if mode == "w":
         with suppress(NotFound):
             old = open_connection(connection)

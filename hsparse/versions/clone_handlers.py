@@ -13,8 +13,9 @@ from hsparse.sn.domains.domain_creation import acls_of_new, require_creation, re
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.records.domain_path import parsed_path
 from hsparse.sn.request import Request, respond
+from hsparse.versions.snapshot_path import parsed_snapshot
 from hsparse.versions.snapshot_requests import ask, find_snapshot, take_snapshot, tell
-from hsparse.versions.version_keys import CLONE_MARK, parsed_snapshot
+from hsparse.versions.version_keys import CLONE_MARK
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
 

@@ -30,6 +30,7 @@ from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, current_etag, no_urls
 from hsparse.versions.clone_store import CloneStore
 from hsparse.versions.preserving import DomainVersions, Preserved
+from hsparse.versions.snapshot_path import snapshot_path
 from hsparse.versions.snapshot_trees import Base, SnapshotTrees
 from hsparse.versions.version_keys import (
     NOTE,
@@ -38,7 +39,6 @@ from hsparse.versions.version_keys import (
     is_object_key,
     rest_of,
     snapshot_of_key,
-    snapshot_path,
 )
 from hsparse.versions.version_note import read_note
 

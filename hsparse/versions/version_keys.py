@@ -15,6 +15,7 @@ from hashlib import sha256
 
 from hsparse.dn.record_form import add_checksum, has_checksum
 from hsparse.model.ids import chunk_of_key, domain_prefix, root_id
+from hsparse.versions.snapshot_path import parsed_snapshot
 
 ABSENT = b""
 """The bytes of the mark that an object was not there."""
@@ -29,7 +30,6 @@ HALF = slice(3, 20)
 NOTE = ".versions.json"
 HISTORY = ".history/"
 _OBJECT = re.compile("db/[0-9a-f]{8}-[0-9a-f]{8}/.+")
-_SNAPSHOT = re.compile(r"(.+)@([1-9][0-9]{0,8})")
 _NOT_KEPT = (HISTORY, NOTE, ".clone/", ".info.json", ".summary.json")
 _CHECKSUM = len(b',\n"crc32":"01234567"}')
 _RECORD = "/.domain.json"
@@ -86,17 +86,6 @@ def tree_root(root: str, token: str, number: int) -> str:
 def base_key(tree: str) -> str:
     """Return the key of what says which snapshot a tree shows, by the root group's id in it."""
     return f"{BASES}{tree[2:19]}.json"
-
-
-def snapshot_path(path: str, number: int) -> str:
-    """Return the path of the domain that a snapshot is read as."""
-    return f"{path}@{number}"
-
-
-def parsed_snapshot(path: str) -> tuple[str, int] | None:
-    """Return the domain's path and the number in the path of a snapshot, None for any other path."""
-    match = _SNAPSHOT.fullmatch(path)
-    return None if match is None or match[2].startswith("0") else (match[1], int(match[2]))
 
 
 def snapshot_of_key(key: str) -> tuple[str, int] | None:

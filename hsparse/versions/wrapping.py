@@ -6,7 +6,7 @@ from hsparse.clock import Clock, SystemClock
 from hsparse.config import Settings
 from hsparse.dn.membership.ownership import Ownership, SoleOwnership
 from hsparse.storage.object_store import ObjectStore
-from hsparse.versions.version_keys import parsed_snapshot
+from hsparse.versions.snapshot_path import parsed_snapshot
 from hsparse.versions.versioned_store import VersionedStore
 
 

@@ -19,6 +19,7 @@ from hsparse.client.integrations.batches.batches import Batch
 from hsparse.client.integrations.fsspec_filesystem import HsparseFileSystem, VirtualFile
 from hsparse.client.integrations.xarray.xarray_backend import HsparseBackendEntrypoint
 from hsparse.client.sparse_dataset import OrthogonalIndex
+from hsparse.client.versions import Change, Difference, Snapshot
 from tests.support.docstring_examples import Documented, Sample, documented, run_example, sample
 
 __all__ = ["sample"]
@@ -29,11 +30,14 @@ RETURNED = [
     Attributes,
     AxisLabels,
     Batch,
+    Change,
+    Difference,
     HsparseBackendEntrypoint,
     HsparseFileSystem,
     NamedType,
     OrthogonalIndex,
     Query,
+    Snapshot,
     VirtualFile,
 ]
 """What the objects of `hsparse` return, and what xarray and fsspec know by entry points."""

@@ -107,6 +107,7 @@ class Sample:
         """Return the file `run.h5` and its `X`: those of the example before, if it has changed nothing."""
         if self._run is None or state(*self._run[:2]) != self._run[2]:
             f = self._created("run.h5")
+            assert not len(f)  # made anew, without snapshots
             x = f.create_sparse("X", MATRIX.shape, "f4", (2, 3), maxshape=(None, 3))
             x.write(np.argwhere(MATRIX), MATRIX[MATRIX != 0])
             self._run = f, x, state(f, x)
@@ -141,7 +142,7 @@ def state(f: hsparse.File, x: hsparse.SparseDataset) -> Any:
     """Return all that an example may change in `f`; None if even that fails."""
     try:
         objects = f.connection.json("GET", "/", getobjs=1, include_attrs=1, include_links=1)["domain_objs"]
-        return objects, *(column.tolist() for column in x.read())
+        return objects, f.snapshots(), *(column.tolist() for column in x.read())
     except hsparse.HsparseError:
         return None
 

@@ -62,7 +62,9 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return self.path.rpartition("/")[2]
+        """The last component of the path, of a snapshot that of its domain's."""
+        name = self.path.rpartition("/")[2]
+        return name.rpartition("@")[0] if "snapshot" in self.record else name
 
     @property
     def display_path(self) -> str:
@@ -102,6 +104,10 @@ class ServerTree:
     def put(self, path: str, body: Json, domain: str) -> Json:
         """Send a PUT that may be repeated."""
         return self._server.json("PUT", path, body, domain=domain)
+
+    def post(self, path: str, body: Json, domain: str, *, repeated: bool = False) -> Json:
+        """Send a POST about a domain; it is `repeated` after a lost answer if that changes nothing more."""
+        return self._server.ask(lambda one: one.json("POST", path, body, domain=domain), idempotent=repeated)
 
     def find(self, text: str) -> Entry:
         """Return what is at a path; `NotFound` without anything."""

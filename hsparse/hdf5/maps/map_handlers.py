@@ -82,6 +82,8 @@ FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Real-IP")
 async def get_dataset_map(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/map`: a dataset and all its stored chunks, streamed."""
     _check_request(request)
+    if request.arg("format") not in (None, "json"):
+        _check_objects(request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         file = await _file(request)
@@ -121,7 +123,21 @@ def _directory(request: Request) -> Json:
     headers, peer = request.http.headers, request.http.remote or ""
     directory = request.service.settings.directory
     forwarded = any(name in headers for name in FORWARDED)
-    return {"directory": directory} if directory and peer in LOOPBACK and not forwarded else {}
+    is_told = directory and peer in LOOPBACK and not forwarded and not _has_others(request)
+    return {"directory": directory} if is_told else {}
+
+
+def _has_others(request: Request) -> bool:
+    """Say whether objects of the domain are another one's: those of a snapshot, and what a clone shares."""
+    return "head" in request.domain.record
+
+
+def _check_objects(request: Request) -> None:
+    """Raise `Unsupported` for references to objects that the domain has not: readers would take them for absent."""
+    if _has_others(request) and request.arg("addresses") != "file":
+        raise Unsupported(
+            f"Objects of {request.domain.path} have no keys of their own: export it, or map it with addresses=file."
+        )
 
 
 async def get_map(request: Request) -> web.StreamResponse:
@@ -130,6 +146,7 @@ async def get_map(request: Request) -> web.StreamResponse:
     if root is None:
         raise BadRequest(f"{request.domain.path} is a folder: only domains have a map.")
     _check_request(request)
+    _check_objects(request)
     file = await _file(request)
     if request.arg("format") == "dmrpp":
         name = request.domain.path.rpartition("/")[2]

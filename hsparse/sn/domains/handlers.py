@@ -43,6 +43,7 @@ VARYING: dict[str, str] = {hdrs.VARY: hdrs.ACCEPT}
 """Of the JSON at `/`, where a browser gets a page."""
 SETTLING = 10.0
 """Seconds after a change for which clients that keep a domain's objects are not given them."""
+FACTS = ("owner", "created", "lastModified", "snapshot")
 MAX_NAME = 256
 """Characters of a user's name in an ACL."""
 ACL_ATTEMPTS = 16
@@ -180,7 +181,7 @@ def domain_json(domain: Domain) -> Record:
     """Return the JSON of a domain or folder."""
     record = domain.record
     shown: Record = {"class": "folder"} if domain.root is None else {"root": domain.root, "class": "domain"}
-    return shown | {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
+    return shown | {key: record[key] for key in FACTS if key in record}
 
 
 def domain_hrefs(request: Request, path: str, root: str | None, *, home: bool = False) -> list[Href]:

@@ -58,6 +58,8 @@ def _has_objects(record: Json) -> bool:
 def _choice(connection: Connection, id: str, direct: Direct) -> ReaderChoice | None:
     if direct is False:
         return None
+    if connection.snapshot is not None:  # whose objects have no keys of their own
+        return OfferedReader(False, ServerObjects(connection, id))
     if isinstance(connection, EmbeddedConnection) and (direct is None or direct is True):
         return GivenReader(DirectoryObjects(connection.root))
     if direct is True:

@@ -1,0 +1,18 @@
+"""Paths of snapshots: `/home/ann/run.h5@3`."""
+
+from __future__ import annotations
+
+import re
+
+_SNAPSHOT = re.compile(r"(.+)@([1-9][0-9]{0,8})")
+
+
+def snapshot_path(path: str, number: int) -> str:
+    """Return the path of the domain that a snapshot is read as."""
+    return f"{path}@{number}"
+
+
+def parsed_snapshot(path: str) -> tuple[str, int] | None:
+    """Return the domain's path and the number in the path of a snapshot, None for any other path."""
+    match = _SNAPSHOT.fullmatch(path)
+    return None if match is None else (match[1], int(match[2]))
