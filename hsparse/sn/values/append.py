@@ -352,11 +352,6 @@ class AppendGroups:
 
     async def _write(self, group: Sequence[_Member]) -> list[int]:
         """Append a group as one; return where each member is. `Moved` if its place was given up."""
-        if group[0].append.below and len(group) > 1:  # the first of them is the uppermost
-            return (await self._write_in_order(group[::-1]))[::-1]
-        return await self._write_in_order(group)
-
-    async def _write_in_order(self, group: Sequence[_Member]) -> list[int]:
         first, (*offsets, count) = group[0], accumulate((one.append.count for one in group), initial=0)
         dim, slab = first.append.dim, first.slab.slab(first.append.dim, count)
         lower = slab.extent.lower if isinstance(slab.extent, SignedExtent) else ()

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from pyarrow import ipc
 
+from hsparse.clock import SystemClock
+from hsparse.dn.service import DataService
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region, encode_region
+from hsparse.model.acl import Principal
 from hsparse.testing.memory_store import MemoryStore
-from tests.sn.value_client import BINARY, sparse, value_client
+from hsparse.testing.store_wrapper import CountingStore
+from tests.sn.value_client import BINARY, SETTINGS, sparse, value_client
 from tests.support.rest_client import RestClient
 
 UNLIMITED = "H5S_UNLIMITED"
@@ -263,8 +267,50 @@ async def test_chunks_have_signed_coordinates(client: RestClient) -> None:
     )
 
 
+async def test_what_is_remembered_of_chunks_follows_the_lower_bound(client: RestClient) -> None:
+    """Also where no chunk was changed, and the extent is as long as before."""
+    path = await create(client, lower=[-8], shape=[16])
+    assert (
+        await client("PUT", f"{path}/value", {"points": [0], "value": [1]}, places="signed")
+    ).status == 200
+    for lower in (-8, -12, -4):
+        body = {"lower": [lower], "shape": [16]}
+        assert (await client("PUT", f"{path}/shape", body)).status == 201
+        listed = await client("GET", f"{path}/chunks", order="coord", places="signed")
+        assert [row["scaled"] for row in listed["chunks"]] == [[0]]
+
+
+async def test_footers_are_not_read_again_when_the_lower_bound_moves() -> None:
+    store = CountingStore(MemoryStore())
+    async with value_client(store) as client:
+        path = await create(client, lower=[-200], shape=[400])
+        values = np.ones(400, "<i8").tobytes()
+        assert (await client("PUT", f"{path}/value", values)).status == 200
+        assert len((await client("GET", f"{path}/chunks", places="signed"))["chunks"]) == 100
+        body = {"extend": 40, "side": "lower"}
+        assert (await client("PUT", f"{path}/shape", body)).status == 201
+    node = DataService(store, SystemClock())
+    cold = await RestClient(node, SystemClock(), Principal("admin", admin=True), settings=SETTINGS).open()
+    cold.domain = "/home/admin/values.h5"
+    store.reset()
+    assert len((await cold("GET", f"{path}/chunks", places="signed"))["chunks"]) == 100
+    assert store.calls["get_range"] == 0
+    await cold.close()
+    await node.close()
+
+
+async def test_labels_count_from_the_lower_bound(client: RestClient) -> None:
+    path, labels = await filled(client), await create(client, lower=[-2], minlower=[-2])
+    assert (await client("PUT", f"{labels}/value", {"value": [0, 1] * 5})).status == 200
+    query = {"op": "sum", "axis": 0, "by": labels.rpartition("/")[2], "undefined": "skip"}
+    found = await client("GET", f"{path}/reduce", select="[-5:3]", places="signed", **query)
+    assert found["value"]["sum"] == [-5 - 3 - 1 + 1, -4 - 2 + 0 + 2]
+    given = await client("POST", f"{path}/reduce", query | {"by": [1] * 9, "axis": [0]})
+    assert given.status == 400
+
+
 async def test_many_datasets_in_one_answer(client: RestClient) -> None:
-    paths = [await filled(client), await create(client, lower=[-6], minlower=[-6])]
+    paths = [await filled(client), await create(client, lower=[-9], minlower=[-9])]
     ids = [path.rpartition("/")[2] for path in paths]
     reads = {"reads": [{"ids": ids, "select": "[-2:0]"}]}
     found = await client("POST", "/datasets/values", reads, places="signed")
