@@ -116,3 +116,12 @@ KNOWN = (
         "A dimension without values is no array",
     ),
 )
+
+SERVED = (
+    Known(
+        (*FILES, "client", "h5pyd"),
+        r"NeXus: a scan: /entry/events(: members|/counts(\.defined)?: added)",
+        "Events of NeXus have their counts beside them, a sparse dataset",
+    ),
+)
+"""What differs of files that are served where they lie, besides."""

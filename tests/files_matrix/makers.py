@@ -161,4 +161,5 @@ def _(path: Path) -> None:
         events.attrs["NX_class"] = "NXevent_data"
         events["event_id"] = np.array([3, 1, 4, 1], "<u4")
         events["event_index"] = np.array([0, 2], "<u8")
+        events["event_time_zero"] = np.array([0.0, 0.1])
         events.create_dataset("title", data=objects("a", "b"), dtype=h5py.string_dtype())

@@ -36,6 +36,8 @@ from hsparse.hdf5.importer.formats.file_formats import (
 from hsparse.hdf5.importer.formats.matrix_directory import is_directory, open_directory
 from hsparse.hdf5.importer.formats.part_upload import PartUpload
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
+from hsparse.hdf5.importer.index_columns import look_at_indices
+from hsparse.hdf5.importer.matrix_forms import EVENTS
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
 from hsparse.hdf5.importer.npz_matrix import open_npz
 from hsparse.hdf5.importer.server_source import UploadSource
@@ -112,6 +114,12 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "--as-is",
         action="store_true",
         help="leave HDF5 files of other formats, sparse matrices in groups, and defined sets what they are",
+    )
+    parser.add_argument(
+        "--events",
+        action="store_true",
+        help="beside the columns of NXevent_data in a NeXus file, make a sparse dataset counts, pulses x pixels: the "
+        "number of events",
     )
     parser.add_argument(
         "--chunk",
@@ -294,7 +302,8 @@ class _Run:
         objects = FileObjects(
             self._source,
             root,
-            matrices=() if self._args.as_is else ALL_MATRICES,
+            matrices=self._kinds(),
+            look=look_at_indices,
             files=self._files,
             matrix_chunk=self._args.chunk,
             strict=self._args.strict,
@@ -305,7 +314,16 @@ class _Run:
             return
         self._hdf5(known, root, objects, left)
 
+    def _kinds(self) -> tuple[str, ...]:
+        if self._args.as_is and self._args.events:
+            raise BadRequest("--as-is leaves events what they are; leave --events out.")
+        if self._args.as_is:
+            return ()
+        return (*ALL_MATRICES, EVENTS) if self._args.events else ALL_MATRICES
+
     def _refuse_sparsify(self) -> None:
+        if self._args.events:
+            raise BadRequest("--events is for NeXus files.")
         if self._sparsify is not None:
             raise BadRequest(
                 "--sparse is for datasets of HDF5 files; one of another format needs --as-is, too."

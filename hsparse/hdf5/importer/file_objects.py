@@ -6,9 +6,10 @@ that are sparse matrices become datasets.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import TypeAlias
 
 from hsparse.errors import Conflict, HsparseError, StoreFailed, Unsupported
 from hsparse.format.filters.pipeline import CODECS, filter_name
@@ -25,10 +26,13 @@ from hsparse.hdf5.format.parse.parsed_object import (
 from hsparse.hdf5.format.plan.file_plan import MAX_SIZE, Json, user_block_json
 from hsparse.hdf5.format.superblock import read_superblock
 from hsparse.hdf5.importer.matrix_forms import (
+    EVENTS,
     DefinedSet,
     FramesForm,
     MatrixForm,
+    counts_name,
     find_defined_set,
+    find_events,
     find_frames,
     find_matrix,
 )
@@ -55,6 +59,7 @@ class FileObject:
     """An object: the first of its paths, its kind, its id, and its extent if it is a dataset.
 
     `matrix` is set for a group that becomes a sparse dataset, `defined` and `frames` for a dataset that becomes one.
+    A sparse dataset beside columns of events has the address `~group` of their group, and is linked there.
     """
 
     address: int
@@ -117,6 +122,7 @@ class FileObjects:
         root: str,
         *,
         matrices: Collection[str],
+        look: Look | None = None,
         files: SourceFiles | None = None,
         matrix_chunk: tuple[int, ...] = (),
         strict: bool = False,
@@ -127,7 +133,8 @@ class FileObjects:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
         Groups that are sparse matrices of the kinds `matrices` become datasets, and their members are left out; with
-        any, datasets with a defined set become sparse ones, and the set is left out. Without
+        any, datasets with a defined set become sparse ones, and the set is left out. `look` is called with the form of
+        each matrix, and returns the one to use; what it raises is why the group stays what it is. Without
         `files`, no other file is read. `matrix_chunk` are the chunk dimensions of those matrices, if not chosen.
         With `copied`, all stays as it is; otherwise what no server can have is left out, with the reason in `skipped`,
         or with `strict` raises `Unsupported`. With `damaged`, so is what cannot be read, but for the root group.
@@ -155,6 +162,7 @@ class FileObjects:
         self._walked: dict[int, ParsedObject] = {}
         """Objects as the walk has found them, until they are read for the first time."""
         self._root = root
+        self._look: Look = look or (lambda _, form: form)
         if known:
             self.by_address = {one.address: one for one in known}
         else:
@@ -170,7 +178,14 @@ class FileObjects:
 
     def read(self, one: FileObject) -> ParsedObject:
         """Read an object: its header, and the messages and links that it leads to."""
+        if one.address < 0:
+            group = self._parsed(~one.address, one.path)
+            header = replace(group.header, address=one.address)
+            return replace(group, header=header, kind=one.kind, attributes=(), links=())
         found = self._walked.pop(one.address, None) or self._parsed(one.address, one.path)
+        if ~one.address in self.by_address or ~one.address in self.failed:
+            counts = LinkMessage(counts_name(found.links), HardLink(~one.address))
+            return replace(found, links=(*found.links, counts))
         if one.defined is None:
             return found
         return replace(
@@ -228,13 +243,15 @@ class FileObjects:
             self._note_links(path, found)
             if address == self.file.root:
                 self.is_ordered = is_ordered(found)
-            matrix, defined, columns = self._forms(found, matrices)
+            matrix, defined, columns = self._forms(path, found, matrices)
             frames += columns
             dims = dims_of(found.dataset.shape) or () if found.dataset is not None else ()
             dims = dims if matrix is None else matrix.shape
             id = self._id(address, "datasets" if matrix is not None else COLLECTIONS[found.kind])
             self.by_address[address] = FileObject(address, path, found.kind, id, dims, matrix, defined)
             if matrix is None:
+                if EVENTS in matrices and found.kind == ObjectKind.GROUP:
+                    self._count_events(path, found)
                 parent = path.rstrip("/")
                 ahead += [
                     (f"{parent}/{link.name}", link.target.address)
@@ -244,7 +261,7 @@ class FileObjects:
         self._leave_places_out(frames)
 
     def _forms(
-        self, found: ParsedObject, matrices: Collection[str]
+        self, path: str, found: ParsedObject, matrices: Collection[str]
     ) -> tuple[MatrixForm | None, DefinedSet | None, list[FramesForm]]:
         """Return the matrix that an object is, or the defined set of a dataset, or columns of pixels in a group."""
         if not matrices:
@@ -254,8 +271,33 @@ class FileObjects:
         is_root = found.header.address == self.file.root
         matrix = None if is_root else find_matrix(self.source, self.file, found)
         if matrix is not None and matrix.kind in matrices:
-            return matrix, None, []
+            looked = self._looked_at(path, lambda: matrix)
+            if looked is not None:
+                return looked, None, []
         return None, None, find_frames(self.source, self.file, found) if "frames" in matrices else []
+
+    def _looked_at(self, path: str, find: Callable[[], MatrixForm | None]) -> MatrixForm | None:
+        """Return a form as `look` has it; None, with the reason in `skipped`, where it raises an error."""
+        try:
+            with path_in_errors(path):
+                form = find()
+                return form and self._look(self, form)
+        except (StoreFailed, Conflict):
+            raise
+        except HsparseError as error:
+            self._skip(path, error)
+            return None
+
+    def _count_events(self, path: str, found: ParsedObject) -> None:
+        """Add the sparse dataset beside columns of events, or why there is none."""
+        beside = f"{path.rstrip('/')}/{counts_name(found.links)}"
+        address = ~found.header.address
+        form = self._looked_at(beside, lambda: find_events(self.source, self.file, found))
+        if form is not None:
+            id = self._id(address, "datasets")
+            self.by_address[address] = FileObject(address, beside, ObjectKind.DATASET, id, form.shape, form)
+        elif beside in self.skipped:
+            self.failed[address] = self.skipped[beside]
 
     def _leave_places_out(self, frames: list[FramesForm]) -> None:
         """Make sparse datasets of the values of frames, and leave out what says where values are."""
@@ -305,3 +347,6 @@ class FileObjects:
         if address == self.file.root:
             return self._root
         return derived_id(collection, self._root, sha256(b"%d" % address).digest())
+
+
+Look: TypeAlias = Callable[[FileObjects, MatrixForm], MatrixForm]

@@ -18,7 +18,7 @@ from hsparse.hdf5.format.parse.parsed_object import parse_object
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.matrix_chunks import Lines
-from hsparse.hdf5.importer.matrix_forms import FramesForm, MatrixForm
+from hsparse.hdf5.importer.matrix_forms import EVENTS, FramesForm, MatrixForm
 from hsparse.hdf5.importer.object_body import fill_body, type_body
 from hsparse.hdf5.importer.sparse_matrix import (
     BATCH,
@@ -32,6 +32,9 @@ from hsparse.model.initial_values import chunk_of
 
 Json = dict[str, Any]
 Column = FileData | VirtualData
+COUNT = {"class": "H5T_INTEGER", "base": "H5T_STD_U32LE"}
+"""The type of numbers of events."""
+MOST_IN_PULSE = 2**32 - 1
 
 
 def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
@@ -43,17 +46,37 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
         raise Corrupt(f"The matrix has {data.dims[0]} values and {[one.dims[0] for one in indices]} indices.")
     pointers = None
     if form.pointers is not None:
-        found = open_column(objects, form.pointers, "pointers")
-        pointers = np.asarray(found.read((0,), found.dims)).astype(np.int64)
-        check_pointers(pointers, form.shape[form.kind == "csc"], count)
+        pointers = read_pointers(objects, form, count)
     chunk = chunk_of(form.shape, count, objects.matrix_chunk, by_chunks=pointers is not None)
     layout = data.dataset.layout
     stored = layout.dims[0] if isinstance(layout, ChunkedLayout) else 1
     matrix = Matrix(form.shape, data.dataset.type.item, data.size, count, chunk=chunk)
+    if form.kind == EVENTS:
+        matrix = replace(matrix, item=COUNT, itemsize=4)
     if pointers is not None:
         return replace(matrix, lines=_lines(form, data, indices[-1], pointers, stored))
     step = max(1, BATCH // stored) * stored  # so that hardly any chunk is decoded twice
     return replace(matrix, batches=_batches(form, data, indices, count, step), most=step)
+
+
+def read_pointers(objects: FileObjects, form: MatrixForm, count: int) -> NDArray[np.int64]:
+    """Return where each row or column of `count` elements begins, and where the last one ends; `Corrupt`."""
+    assert form.pointers is not None
+    column = open_column(objects, form.pointers, "pointers")
+    lines = form.shape[form.kind == "csc"]
+    found = np.asarray(column.read((0,), column.dims)).astype(np.int64)
+    if form.kind == EVENTS:
+        # Some programs write the end of the last pulse, too, or -1 for pulses after the last event.
+        found[found == -1] = count
+        if len(found) < lines or (found[lines:] != count).any():
+            raise Corrupt(
+                f"event_index has {len(found)} entries, event_time_zero {lines}; entries beyond must be {count}."
+            )
+        found = np.append(found[:lines], count)
+    check_pointers(found, lines, count)
+    if form.kind == EVENTS and int(np.diff(found).max()) > MOST_IN_PULSE:
+        raise Unsupported(f"A pulse has more than {MOST_IN_PULSE} events.")
+    return found
 
 
 def values_body(objects: FileObjects, form: MatrixForm | FramesForm) -> Json:
@@ -62,6 +85,8 @@ def values_body(objects: FileObjects, form: MatrixForm | FramesForm) -> Json:
     The fill value is Binsparse's `fill_value`, or else HDF5's of the dataset of values. `Unsupported` if its type is
     not that of the values.
     """
+    if isinstance(form, MatrixForm) and form.kind == EVENTS:
+        return {"type": COUNT, "creationProperties": {}}
     dataset = open_column(objects, form.values, "values").dataset
     if isinstance(form, MatrixForm) and form.fill is not None:
         fill = open_column(objects, form.fill, "fill value")
@@ -95,7 +120,7 @@ def open_column(objects: FileObjects, address: int, what: str) -> Column:
     return column
 
 
-def _nbytes(column: Column) -> int:
+def column_bytes(column: Column) -> int:
     """Return the bytes of a column in the file."""
     return column.dims[0] * column.size if column.records is None else int(column.records.size.sum())
 
@@ -104,13 +129,14 @@ def _lines(form: MatrixForm, data: Column, indices: Column, pointers: NDArray[np
     def read(begin: int, end: int) -> tuple[NDArray[Any], NDArray[Any]]:
         return _read(indices, begin, end), _values(form, data, begin, end)
 
-    return Lines(int(form.kind == "csc"), pointers, read, step, _nbytes(data) + _nbytes(indices))
+    nbytes = column_bytes(data) + column_bytes(indices)
+    return Lines(int(form.kind == "csc"), pointers, read, step, nbytes, adds_up=form.kind == EVENTS)
 
 
 def _batches(
     form: MatrixForm, data: Column, indices: list[Column], count: int, step: int
 ) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    nbytes = sum(map(_nbytes, (data, *indices)))
+    nbytes = sum(map(column_bytes, (data, *indices)))
     for begin in range(0, count, step):
         end = min(begin + step, count)
         yield (
@@ -125,6 +151,8 @@ def _elements(form: MatrixForm, data: Column, indices: list[Column], begin: int,
 
 
 def _values(form: MatrixForm, data: Column, begin: int, end: int) -> NDArray[Any]:
+    if form.kind == EVENTS:
+        return np.ones(end - begin, "<u4")
     return np.repeat(_read(data, 0, 1), end - begin) if form.iso else _read(data, begin, end)
 
 

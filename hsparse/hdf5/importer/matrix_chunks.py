@@ -59,7 +59,8 @@ class Lines:
     """The stored elements of a compressed matrix, line by line: rows or, if `axis` is 1, columns.
 
     `pointers`, (lines + 1,) int64, say where each line begins. `read(begin, end)` returns the indices in their lines
-    and the values of elements; `step` of them are best read together. They take `nbytes` of the file.
+    and the values of elements; `step` of them are best read together. They take `nbytes` of the file. With `adds_up`
+    values at one place are added up.
     """
 
     axis: int
@@ -67,6 +68,7 @@ class Lines:
     read: Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]
     step: int
     nbytes: int
+    adds_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,12 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """Elements of a part, by chunks: of chunk k they are those from `bounds[k]` to `bounds[k + 1]`."""
+    """Elements of a part, by chunks: of chunk k they are those from `bounds[k]` to `bounds[k + 1]`.
 
+    They are made of `counts[k]` elements of the matrix.
+    """
+
+    counts: NDArray[np.intp]
     bounds: list[int]
     offsets: NDArray[np.uint32]
     values: NDArray[Any]
@@ -131,14 +137,14 @@ class ChunkUpload(ValueUpload[Lines]):
                 self._count(there, before=True)
                 continue
             pieces = self._pieces(part)
-            counts = np.sum([np.diff(piece.bounds) for piece in pieces], axis=0).tolist()
+            counts = np.sum([piece.counts for piece in pieces], axis=0).tolist()
             for number, count in enumerate(counts):
                 scaled = self._scaled(part, number)
                 if count == stored.get(scaled, 0):
                     self._count(count, before=True)
                 else:
                     nbytes = 4 * count * (4 + self._spec.dtype.itemsize)
-                    self._uploads.submit(nbytes, partial(self._send, scaled, pieces, number))
+                    self._uploads.submit(nbytes, partial(self._send, scaled, pieces, number, count))
 
     def _parts(self) -> Iterator[_Part]:
         """Yield the parts with any elements."""
@@ -200,23 +206,30 @@ class ChunkUpload(ValueUpload[Lines]):
         numbers = chunks.astype(number)
         if part.last - part.first > 1:
             numbers += np.repeat(((lines // line_length - part.first) * part.width).astype(number), counts)
-        ends = np.cumsum(np.bincount(numbers, minlength=part.size))
-        if (numbers[1:] < numbers[:-1]).any():
+        counts = np.bincount(numbers, minlength=part.size)
+        ends = np.cumsum(counts)
+        if self._data.adds_up:
+            places, values = added_up(numbers.astype(np.uint64) << np.uint64(32) | offsets, values)
+            ends = np.searchsorted(places >> np.uint64(32), np.arange(part.size, dtype=np.uint64), "right")
+            offsets = places.astype(np.uint32)
+        elif (numbers[1:] < numbers[:-1]).any():
             order = np.argsort(numbers, kind="stable")
             offsets, values = offsets[order], values[order]
-        return _Piece([0, *ends.tolist()], offsets, values)
+        return _Piece(counts, [0, *ends.tolist()], offsets, values)
 
     def _scaled(self, part: _Part, number: int) -> Dims:
         band, place = divmod(number, part.width)
         pair = part.first + band, part.low + place
         return pair[::-1] if self._axis else pair
 
-    def _send(self, scaled: Dims, pieces: list[_Piece], number: int) -> None:
-        """Encode and send a chunk."""
+    def _send(self, scaled: Dims, pieces: list[_Piece], number: int, count: int) -> None:
+        """Encode and send a chunk that is made of `count` elements."""
         slices = [(piece, slice(*piece.bounds[number : number + 2])) for piece in pieces]
         offsets = np.concatenate([piece.offsets[some] for piece, some in slices])
         values = np.concatenate([piece.values[some] for piece, some in slices])
         rows, width = self._spec.dims
+        if self._data.adds_up:
+            offsets, values = added_up(offsets, values)
         if self._axis and rows <= 1 << 16:
             # Columns follow each other: sorting by rows of two bytes alone is 5 times as fast as by places.
             order = np.argsort((offsets // np.uint32(width)).astype(np.uint16), kind="stable")
@@ -236,11 +249,19 @@ class ChunkUpload(ValueUpload[Lines]):
             except TooLarge:  # for one request: the server puts parts of it together
                 points = points_in_chunk(self._grid, scaled, chunk.offsets)
                 self._put_elements(points, chunk.values)
-        self._count(len(offsets))
+        self._count(count)
 
     def _count(self, elements: int, *, before: bool = False) -> None:
         """Count elements as done, maybe by an import before this one."""
         self._advance(int(elements * self._byte_rate), elements, before=before)
+
+
+def added_up(places: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the places, ascending and each once, and the sums of their counts."""
+    order = np.argsort(places, kind="stable")
+    places = places[order]
+    first = np.flatnonzero(np.append(True, places[1:] != places[:-1])[: len(places)])
+    return places[first], np.add.reduceat(counts[order], first, dtype=counts.dtype) if len(first) else counts
 
 
 def checked_indices(indices: NDArray[Any], extent: int) -> NDArray[Any]:

@@ -1,23 +1,24 @@
 """Groups and datasets of an HDF5 file that become sparse datasets, and which datasets these are made of.
 
 Groups of AnnData (`encoding-type`, and the older `h5sparse_format`) and of Binsparse; datasets with a defined set;
-frames of detectors as columns of pixels, by pyFAI's sparsify-Bragg and by ImageD11.
+frames of detectors as columns of pixels, by pyFAI's sparsify-Bragg and by ImageD11; events of NeXus.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification,
-https://www.silx.org/doc/pyFAI, https://imaged11.readthedocs.io
+https://www.silx.org/doc/pyFAI, https://imaged11.readthedocs.io,
+https://manual.nexusformat.org/classes/base_classes/NXevent_data.html
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from hsparse.errors import HsparseError
+from hsparse.errors import Corrupt, HsparseError
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.file_type import names_of_enum
-from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.group_messages import HardLink, LinkMessage
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedAttribute, ParsedDataset, ParsedObject, parse_object
@@ -39,10 +40,11 @@ from hsparse.model.json_values import to_json
 
 @dataclass(frozen=True, slots=True)
 class MatrixForm:
-    """A matrix of `shape`: `kind` is csr, csc or coo. The other fields are addresses of datasets.
+    """A matrix of `shape`: `kind` is csr, csc, coo or events. The other fields are addresses of datasets.
 
     `indices` has the column (csr), the row (csc) or both (coo) of each element, `pointers` the start of each row or
-    column. `iso`: all elements have the same value.
+    column. `iso`: all elements have the same value. Events are a csr, pulses x pixels, whose values are the numbers of
+    elements at a place; `values` are their indices, too.
     """
 
     kind: str
@@ -92,6 +94,43 @@ class FramesForm:
     def places(self) -> set[int]:
         """The datasets that say where the values are."""
         return {one for one in (*self.indices, self.pointers, self.counts) if one is not None}
+
+
+EVENTS = "events"
+COUNTS = "counts"
+"""The name of the sparse dataset beside the columns of events."""
+EVENT_COLUMNS = ("event_id", "event_index", "event_time_zero")
+
+
+def counts_name(links: Iterable[LinkMessage]) -> str:
+    """Return a name for the sparse dataset that no link of its group has."""
+    names, name = {link.name for link in links}, COUNTS
+    while name in names:
+        name += "_"
+    return name
+
+
+def find_events(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
+    """Return the form of the events in a group of NeXus, whose shape has no pixels yet; None for a group without any.
+
+    `Corrupt` if the columns that say which events are of which pulse are not there.
+    """
+    classes = [_value(source, file, one) for one in stored.attributes if one.name == "NX_class"]
+    if classes not in (["NXevent_data"], [["NXevent_data"]]):
+        return None
+    names = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
+    if EVENT_COLUMNS[0] not in {link.name for link in stored.links}:
+        return None
+    dims = []
+    for name in EVENT_COLUMNS:
+        found = _dims(source, file, names[name]) if name in names else None
+        if found is None or len(found) != 1:
+            raise Corrupt(f"There is no column of numbers {name} beside.")
+        dims.append(found[0])
+    if not all(dims):
+        return None
+    ids, index = (names[name] for name in EVENT_COLUMNS[:2])
+    return MatrixForm(EVENTS, (dims[2], 0), ids, (ids,), index)
 
 
 PYFAI = ("frame_ptr", "index", "intensity", "mask")

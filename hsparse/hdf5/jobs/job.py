@@ -64,7 +64,14 @@ def one_of(choices: type[Enum]) -> JobOption:
 
 
 OPTIONS: dict[JobKind, dict[str, JobOption]] = {
-    JobKind.IMPORT: {"resume": TRUTH, "as_is": TRUTH, "path": NAME, "part": NAME, "requests": COUNT},
+    JobKind.IMPORT: {
+        "resume": TRUTH,
+        "as_is": TRUTH,
+        "events": TRUTH,
+        "path": NAME,
+        "part": NAME,
+        "requests": COUNT,
+    },
     JobKind.EXPORT: {
         "layout": one_of(FileLayout),
         "revision": one_of(FormatRevision),

@@ -32,9 +32,8 @@ from hsparse.format.selections.points import Points, Selection
 from hsparse.hdf5.format.messages.layout_message import UNFILTERED_EDGES, ChunkedLayout
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.hdf5.importer.file_objects import FileObjects
-from hsparse.hdf5.importer.hdf5_matrix import open_column
+from hsparse.hdf5.importer.hdf5_matrix import open_column, read_pointers
 from hsparse.hdf5.importer.matrix_forms import MatrixForm
-from hsparse.hdf5.importer.sparse_matrix import check_pointers
 from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
 from hsparse.hdf5.importer.virtual_data import VirtualData
 
@@ -173,7 +172,7 @@ class DefinedChunks:
         return _written(self._spec, scaled, Points(self._spec.dims, coords - origin), values)
 
 
-class _Column:
+class IndexColumn:
     """A column of a matrix, read in blocks of which the last are kept; threads that need the same one wait for it."""
 
     def __init__(self, data: FileData | VirtualData) -> None:
@@ -183,14 +182,14 @@ class _Column:
         numbers = None if records is None else records.scaled[:, 0]
         self._in_order = numbers is not None and np.array_equal(numbers, np.arange(len(numbers)))
         """Whether the chunks of the file are in the order of the elements, as in all but damaged files."""
-        self._step = layout.dims[0] if isinstance(layout, ChunkedLayout) else IN_BAND
-        self._most = max(2, KEPT_BYTES // max(1, self._step * data.size))
+        self.step = layout.dims[0] if isinstance(layout, ChunkedLayout) else IN_BAND
+        self._most = max(2, KEPT_BYTES // max(1, self.step * data.size))
         self._blocks: OrderedDict[int, Future[NDArray[Any]]] = OrderedDict()
         self._lock = Lock()
 
     def read(self, begin: int, end: int) -> NDArray[Any]:
         """Return the elements from `begin` to `end`."""
-        step, parts = self._step, []
+        step, parts = self.step, []
         for number in range(begin // step, -(-end // step)):
             first = number * step
             parts.append(self._block(number)[max(begin - first, 0) : end - first])
@@ -217,8 +216,8 @@ class _Column:
         return found.result()
 
     def _decoded(self, number: int) -> NDArray[Any]:
-        first = number * self._step
-        last = min(first + self._step, self._data.dims[0])
+        first = number * self.step
+        last = min(first + self.step, self._data.dims[0])
         if self._in_order:
             assert isinstance(self._data, FileData)
             return self._data.whole_chunk(number)[: last - first]
@@ -238,19 +237,17 @@ class MatrixChunks:
     """The chunks of a compressed sparse matrix (csr or csc): bands of whole rows or columns."""
 
     def __init__(self, objects: FileObjects, form: MatrixForm, spec: ChunkSpec) -> None:
-        assert form.pointers is not None
         self._form, self._spec = form, spec
         self._axis = int(form.kind == "csc")
         data, indices = (
             open_column(objects, form.values, "values"),
-            open_column(objects, form.indices[0], "indices"),
+            open_column(objects, form.indices[-1], "indices"),
         )
-        pointers = open_column(objects, form.pointers, "pointers")
-        self._pointers = np.asarray(pointers.read((0,), pointers.dims)).astype(np.int64)
         self._count = indices.dims[0]
-        check_pointers(self._pointers, form.shape[self._axis], self._count)
+        if form.pointers is not None:
+            self._pointers = read_pointers(objects, form, self._count)
         self._itemsize = data.size + indices.size
-        self._data, self._indices = _Column(data), _Column(indices)
+        self._data, self._indices = IndexColumn(data), IndexColumn(indices)
 
     def names(self) -> dict[str, int]:
         band, lines = self._spec.dims[self._axis], self._form.shape[self._axis]
@@ -269,27 +266,44 @@ class MatrixChunks:
         last = min(first + band, self._form.shape[self._axis])
         if first >= last:
             return None
-        begin, end = int(self._pointers[first]), int(self._pointers[last])
+        begin, end = self._bounds(first, last)
         if begin == end:
             return None
         return _decoded(self._spec, self._of_lines(first, last, begin, end))
 
+    def _bounds(self, first: int, last: int) -> tuple[int, int]:
+        """Return where the elements of the rows or columns from `first` to `last` begin and end."""
+        return int(self._pointers[first]), int(self._pointers[last])
+
     def _of_lines(self, first: int, last: int, begin: int, end: int) -> SparseChunk:
         """Return the chunk of the rows or columns from `first` to `last`, whose elements are from `begin` to `end`."""
+        values = self._data.read(0, 1) if self._form.iso else self._data.read(begin, end)
+        if self._form.iso:
+            values = np.repeat(values, end - begin)
+        dims, dtype, offsets = self._spec.dims, self._spec.dtype, self._offsets(first, last, begin, end)
+        if (offsets[1:] > offsets[:-1]).all():
+            return SparseChunk(dims, offsets, values.astype(dtype, copy=not values.flags.owndata))
+        chunk = SparseChunk.empty(dims, dtype).merge(offsets, values)
+        if twice := len(offsets) - len(chunk.offsets):
+            raise Corrupt(f"{twice} of {len(offsets)} elements are at places that others have too.")
+        return chunk
+
+    def _offsets(self, first: int, last: int, begin: int, end: int) -> NDArray[np.uint32]:
+        """Return the places in a chunk of the elements from `begin` to `end`."""
         across = self._indices.read(begin, end)
         # Unsigned, a negative index is as large as one beyond the extent.
         across = across.view(across.dtype.str.replace("i", "u"))
         if int(across.max()) >= self._form.shape[1 - self._axis]:
             raise Corrupt("An index of the matrix is outside of it.")
-        values = self._data.read(0, 1) if self._form.iso else self._data.read(begin, end)
-        if self._form.iso:
-            values = np.repeat(values, end - begin)
-        dims, dtype, counts = self._spec.dims, self._spec.dtype, np.diff(self._pointers[first : last + 1])
-        offsets = np.repeat(np.arange(last - first, dtype=np.uint32) * (1 if self._axis else dims[1]), counts)
-        offsets += across.astype(np.uint32, copy=False) * dims[1] if self._axis else across
-        if (offsets[1:] > offsets[:-1]).all():
-            return SparseChunk(dims, offsets, values.astype(dtype, copy=not values.flags.owndata))
-        return SparseChunk.empty(dims, dtype).merge(offsets, values)
+        width = self._spec.dims[1]
+        offsets = self._within(first, last, begin, end) * np.uint32(1 if self._axis else width)
+        offsets += across.astype(np.uint32, copy=False) * np.uint32(width if self._axis else 1)
+        return offsets
+
+    def _within(self, first: int, last: int, begin: int, end: int) -> NDArray[np.uint32]:
+        """Return the rows or columns, counted from `first`, of the elements from `begin` to `end`."""
+        bounds = np.clip(self._pointers[first : last + 1], begin, end)
+        return np.repeat(np.arange(last - first, dtype=np.uint32), np.diff(bounds))
 
     def _scaled(self, number: int) -> Scaled:
         return (0, number) if self._axis else (number, 0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from threading import Lock
 from typing import Any
 from weakref import finalize
@@ -19,7 +20,8 @@ from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
-from hsparse.hdf5.importer.matrix_forms import DefinedSet, MatrixForm
+from hsparse.hdf5.importer.index_columns import look_at_indices
+from hsparse.hdf5.importer.matrix_forms import EVENTS, DefinedSet, MatrixForm
 from hsparse.hdf5.importer.source import Source, path_in_errors
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
@@ -33,12 +35,15 @@ from hsparse.hdf5.served.file_chunks import (
     StructuredChunks,
 )
 from hsparse.hdf5.served.file_records import FileRecords
+from hsparse.hdf5.served.indexed_chunks import CooChunks, EventChunks
 from hsparse.hdf5.served.kept_files import KeptFile
 from hsparse.hdf5.served.opening import RememberedSource
 from hsparse.model.ids import chunk_of_key, chunk_prefix, storage_key
 
-COMPRESSED = ("csr", "csc")
-"""The matrices that become sparse datasets: the places of a coo matrix are in no order by which parts are found."""
+MATRICES = ("csr", "csc", "coo", EVENTS)
+MOST_LOOKED, MOST_FETCHED = 1024 * 1024 * 1024, 64 * 1024 * 1024
+"""Bytes of a column in a file, here and far away, that is read when the file is opened."""
+CHUNKS: dict[str, type[MatrixChunks]] = {"coo": CooChunks, EVENTS: EventChunks}
 
 
 class ServedFile:
@@ -76,7 +81,12 @@ class ServedFile:
     def _parse(self, root: str, modified: float) -> None:
         if self._source.is_far:
             self._source.remember()
-        self._objects = FileObjects(self._source, root, matrices=COMPRESSED, files=self._files, damaged=True)
+        look = partial(
+            look_at_indices, most=MOST_FETCHED if self._source.is_far else MOST_LOOKED, ordered=True
+        )
+        self._objects = FileObjects(
+            self._source, root, matrices=MATRICES, look=look, files=self._files, damaged=True
+        )
         records = FileRecords(self._objects, root, modified).records
         self._source.forget()
         self._records = {id: RecordCodec(storage_key(id)).encode(one) for id, one in records.items()}
@@ -101,7 +111,7 @@ class ServedFile:
         except (KeyError, TypeError, ValueError):
             return False
         self._source.ranges |= ranges
-        self._objects = FileObjects(self._source, root, matrices=COMPRESSED, files=self._files, known=known)
+        self._objects = FileObjects(self._source, root, matrices=MATRICES, files=self._files, known=known)
         self._objects.skipped |= skipped
         return True
 
@@ -142,7 +152,7 @@ class ServedFile:
     def _open(self, one: FileObject, spec: ChunkSpec) -> FileChunks:
         objects = self._objects
         if one.matrix is not None:
-            return MatrixChunks(objects, one.matrix, spec)
+            return CHUNKS.get(one.matrix.kind, MatrixChunks)(objects, one.matrix, spec)
         stored = objects.read(one)
         if stored.dataset is None:
             raise Corrupt("It is no dataset any more.")

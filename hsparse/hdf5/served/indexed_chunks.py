@@ -1,0 +1,81 @@
+"""Chunks of matrices that are compressed in all but their columns: coo in the order of rows, and events by pulses."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt
+from hsparse.format.chunk_spec import ChunkSpec, chunk_name
+from hsparse.format.kinds.sparse import SparseChunk
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.hdf5_matrix import open_column
+from hsparse.hdf5.importer.matrix_chunks import added_up
+from hsparse.hdf5.importer.matrix_forms import MatrixForm
+from hsparse.hdf5.served.file_chunks import IndexColumn, MatrixChunks
+
+PIECE = 1 << 20
+"""Events that are counted at a time."""
+
+
+class EventChunks(MatrixChunks):
+    """The numbers of events: bands of whole pulses."""
+
+    def _of_lines(self, first: int, last: int, begin: int, end: int) -> SparseChunk:
+        offsets, values = np.empty(0, np.uint32), np.empty(0, np.uint32)
+        for at in range(begin, end, PIECE):
+            some = self._offsets(first, last, at, min(at + PIECE, end))
+            offsets, values = added_up(
+                np.concatenate((offsets, some)), np.concatenate((values, np.ones(len(some), np.uint32)))
+            )
+        return SparseChunk(self._spec.dims, offsets, values.astype(self._spec.dtype, copy=False))
+
+
+class CooChunks(MatrixChunks):
+    """The chunks of a coo matrix whose elements are in the order of their rows: bands of whole rows."""
+
+    def __init__(self, objects: FileObjects, form: MatrixForm, spec: ChunkSpec) -> None:
+        super().__init__(objects, form, spec)
+        self._rows = IndexColumn(open_column(objects, form.indices[0], "indices"))
+        self._firsts: dict[int, int] = {}
+        """The rows of the first elements of blocks, as they were found."""
+
+    def names(self) -> dict[str, int]:
+        found: Counter[int] = Counter()
+        for begin in range(0, self._count, PIECE):
+            rows = self._rows.read(begin, min(begin + PIECE, self._count))
+            bands, counts = np.unique(rows.astype(np.int64) // self._spec.dims[0], return_counts=True)
+            found.update(dict(zip(bands.tolist(), counts.tolist(), strict=True)))
+        return {chunk_name(self._scaled(one)): count * self._itemsize for one, count in found.items()}
+
+    def _bounds(self, first: int, last: int) -> tuple[int, int]:
+        return self._begin(first), self._begin(last)
+
+    def _begin(self, row: int) -> int:
+        """Return the number of elements in the rows before one."""
+        low, high = 0, -(-self._count // self._rows.step)
+        while low < high:  # the first block that begins with this row, or with a later one
+            middle = (low + high) // 2
+            if self._first(middle) < row:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return 0
+        begin = (low - 1) * self._rows.step
+        block = self._rows.read(begin, min(begin + self._rows.step, self._count))
+        return begin + int(np.searchsorted(block, row))
+
+    def _first(self, block: int) -> int:
+        if block not in self._firsts:
+            begin = block * self._rows.step
+            self._firsts[block] = int(self._rows.read(begin, begin + 1)[0])
+        return self._firsts[block]
+
+    def _within(self, first: int, last: int, begin: int, end: int) -> NDArray[np.uint32]:
+        rows = self._rows.read(begin, end)
+        if int(rows.min()) < first or int(rows.max()) >= last:
+            raise Corrupt("The row indices of the matrix do not ascend.")
+        return np.asarray(rows - rows.dtype.type(first), np.uint32)
