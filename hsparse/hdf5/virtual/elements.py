@@ -7,19 +7,18 @@ elements have the fill value, or are undefined.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.compute import compute, gather_each
-from hsparse.errors import Corrupt, TooLarge, Unsupported
+from hsparse.errors import Unsupported
 from hsparse.format.fields import as_type, pick_fields
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, Search
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.plan.grid import Grid, pages
-from hsparse.format.plan.virtual_plan import Ordered, ordered
 from hsparse.format.query import Ordering, bind_query
 from hsparse.format.reductions.partials import Partials, count_positions, reduce_array, reduce_positions
 from hsparse.format.reductions.reduction import Codes, Reduction
@@ -27,43 +26,22 @@ from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.extent import coordinate_columns, ravel
 from hsparse.format.selections.points import Orthogonal, Points, Selection, ascending
 from hsparse.hdf5.importer.file_data import convert_elements
-from hsparse.hdf5.virtual.cut import Cut, cut, numbers_of, repeats, virtual_coords
-from hsparse.hdf5.virtual.layouts import Mapped, Name, mapped
-from hsparse.hdf5.virtual.mappings import FILL
-from hsparse.hdf5.virtual.sources import AT_ONCE, Source, Sources
+from hsparse.hdf5.virtual.cut import numbers_of, repeats, virtual_coords
+from hsparse.hdf5.virtual.layouts import Mapped
+from hsparse.hdf5.virtual.pieces import OfSource, Piece, Pieces
+from hsparse.hdf5.virtual.sources import AT_ONCE, Source
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
+from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import count_defined
 from hsparse.wire.chunk_message import NO_LIMIT
 
 _Found: TypeAlias = tuple[NDArray[np.uint64], Values]
 """Coordinates in the virtual dataset, (n, rank), and values, (n,)."""
-MAX_CELLS = 1 << 20
-"""The most chunks of the grid of a virtual dataset that are listed at a time."""
 REDUCED_BYTES = 32 * 1024 * 1024
 """Dense elements in memory of a reduction."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
-    """What one mapping has of a planned chunk, the one at `chunk` of the plan."""
-
-    chunk: int
-    number: int
-    cut: Cut
-    source: Ordered
-
-
-@dataclass(frozen=True, slots=True)
-class _OfSource:
-    """The pieces of planned chunks that one source has."""
-
-    name: Name
-    source: Source
-    pieces: list[_Piece]
 
 
 class VirtualElements:
@@ -72,81 +50,11 @@ class VirtualElements:
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
         self._owners = owners
         self._dataset = dataset
-        self._sources = Sources(owners, dataset.record, dataset.rights)
-        self._fills = dataset.record["creationProperties"]["layout"]["missing"] == FILL
-
-    # --- cutting ------------------------------------------------------------------------------------
-
-    async def _pieces(
-        self, layout: Mapped, planned: Sequence[PlannedChunk], *, once: bool = False
-    ) -> list[_OfSource]:
-        """Return what mappings have of planned chunks, by their sources; with `once` no element is selected twice."""
-        dims = self._dataset.spec.dims
-        selections: list[Selection] = []
-        for chunk in planned:
-            selection = chunk.selection
-            if selection.extent != self._dataset.extent or any(chunk.scaled):
-                origin = tuple(at * dim for at, dim in zip(chunk.scaled, dims, strict=True))
-                selection = selection.translate(origin, self._dataset.extent)
-            selections.append(ascending(selection) if once else selection)
-        near = layout.near_each([one.bounds() for one in selections])
-        names = {number: layout.name(number) for number in dict.fromkeys(n for some in near for n in some)}
-        sources = await self._sources.find_all(names.values())
-        listed = sum(0 if isinstance(one, Orthogonal) else one.size for one in selections)
-
-        def cut_all() -> list[_OfSource]:
-            found: dict[Name, _OfSource] = {}
-            for place, (selection, some) in enumerate(zip(selections, near, strict=True)):
-                for number in some:
-                    name = names[number]
-                    source = sources[name]
-                    piece = self._piece(layout, source, selection, number, place)
-                    if piece is not None and source is not None:
-                        found.setdefault(name, _OfSource(name, source, [])).pieces.append(piece)
-            return list(found.values())
-
-        return await compute(listed + PLAN_WORK * sum(map(len, near)), cut_all)
-
-    async def _mapped(self) -> Mapped:
-        return await mapped(self._dataset.record, self._sources.dims)
-
-    def _piece(
-        self, layout: Mapped, source: Source | None, selection: Selection, number: int, place: int
-    ) -> _Piece | None:
-        """Return what a mapping has of a selection, None for nothing; raise if its source is away or does not fit."""
-        virtual, name = layout.virtual(number), layout.name(number)
-        if source is None:
-            # Whether the mapping has any element does not depend on the source.
-            if self._fills or cut(selection, virtual, virtual, layout.dims) is None:
-                return None
-            raise self._sources.away(name)
-        try:
-            chosen = ordered(layout.source(number).source, source.dataset.extent)
-        except Corrupt as error:
-            raise self._sources.unfit(name, error.message) from error
-        if chosen.size != virtual.size:
-            raise self._sources.unfit(name, f"{virtual.size} elements are mapped to {chosen.size}.")
-        found = cut(selection, virtual, chosen, source.dataset.extent)
-        return None if found is None else _Piece(place, number, found, chosen)
+        self._pieces = Pieces(owners, dataset)
 
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the chunks of the grid that may have elements, (k, rank) uint64."""
-        layout = await self._mapped()
-        grid = self._dataset.grid
-        high = np.minimum(layout.high, np.array(grid.extent))
-        kept = (layout.low < high).all(axis=1)
-        first, last = layout.low[kept] // grid.chunk, (high[kept] - 1) // grid.chunk + 1
-        if int((last - first).prod(axis=1).sum()) > MAX_CELLS:
-            raise TooLarge(
-                f"The mappings have more than {MAX_CELLS} chunks of {list(grid.chunk)}: give the layout larger dims."
-            )
-        boxes = np.unique(np.concatenate((first, last), axis=1), axis=0)
-        rank = len(grid.chunk)
-        cells = [
-            np.stack([one.ravel() for one in _grid(box[:rank], box[rank:])], 1) for box in boxes.tolist()
-        ]
-        found = np.concatenate([np.zeros((0, rank), np.int64), *cells])
-        return np.unique(found, axis=0).astype(np.uint64)
+        return await self._pieces.existing()
 
     # --- values -------------------------------------------------------------------------------------
 
@@ -154,9 +62,9 @@ class VirtualElements:
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = NO_LIMIT
     ) -> list[Values | int | None]:
         """Return the values of each planned chunk, None where no source has any of it."""
-        wanted = await self._pieces(await self._mapped(), planned)
+        wanted = await self._pieces.of(await self._pieces.mapped(), planned)
         read = await gather_each(lambda one: self._read_source(one, fields, limit), wanted, AT_ONCE)
-        parts: list[list[tuple[_Piece, Values | int]]] = [[] for _ in planned]
+        parts: list[list[tuple[Piece, Values | int]]] = [[] for _ in planned]
         for one, values in zip(wanted, read, strict=True):
             for piece, some in zip(one.pieces, values, strict=True):
                 parts[piece.chunk].append((piece, some))
@@ -164,9 +72,7 @@ class VirtualElements:
         pairs = list(zip(planned, parts, strict=True))
         return await compute(size, lambda: [self._placed(chunk, some, fields) for chunk, some in pairs])
 
-    async def _read_source(
-        self, wanted: _OfSource, fields: tuple[str, ...], limit: int
-    ) -> list[Values | int]:
+    async def _read_source(self, wanted: OfSource, fields: tuple[str, ...], limit: int) -> list[Values | int]:
         """Return the values of pieces of one source in the type of this dataset, or how many bytes they have."""
         source = wanted.source.dataset
         is_same = self._has_type_of(source)
@@ -194,18 +100,20 @@ class VirtualElements:
         ]
         return bool(types[0] == types[1])
 
-    def _converted(self, wanted: _OfSource, values: Values, fields: tuple[str, ...]) -> Values:
+    def _converted(self, wanted: OfSource, values: Values, fields: tuple[str, ...]) -> Values:
         """Return elements of a source in the type of this dataset, with some fields alone."""
         source = wanted.source.dataset
         if isinstance(values, VlenArray) or self._dataset.spec.is_vlen:
-            raise self._sources.unfit(wanted.name, "its elements have another type, of variable length.")
+            raise self._pieces.sources.unfit(
+                wanted.name, "its elements have another type, of variable length."
+            )
         shape = values.shape
         element, own = source.arrays.element, self._dataset.arrays.element
         try:
             given = np.ndarray(shape, element.dtype, np.ascontiguousarray(values))
             found = convert_elements(given, source.record["type"], self._dataset.record["type"])
         except Unsupported as error:
-            raise self._sources.unfit(wanted.name, error.message) from error
+            raise self._pieces.sources.unfit(wanted.name, error.message) from error
         # Elements of an array type have dimensions of their own, and are opaque here.
         packed = (
             np.ascontiguousarray(found, own.dtype.base).view(np.uint8).reshape(-1).view(self._dataset.dtype)
@@ -213,7 +121,7 @@ class VirtualElements:
         return pick_fields(packed.reshape(shape), fields)
 
     def _placed(
-        self, chunk: PlannedChunk, parts: Sequence[tuple[_Piece, Values | int]], fields: tuple[str, ...]
+        self, chunk: PlannedChunk, parts: Sequence[tuple[Piece, Values | int]], fields: tuple[str, ...]
     ) -> Values | int | None:
         """Return the values of a planned chunk, of pieces in any order."""
         if not parts:
@@ -223,7 +131,7 @@ class VirtualElements:
             return sum(values if isinstance(values, int) else nbytes(values) for _, values in parts)
         arrays, shape = self._dataset.arrays.of_fields(fields), chunk.selection.shape
         fill: Any = arrays.fill
-        last = sorted(cast("list[tuple[_Piece, Any]]", parts), key=lambda part: part[0].number)
+        last = sorted(cast("list[tuple[Piece, Any]]", parts), key=lambda part: part[0].number)
         if len(last) == 1 and last[0][0].cut.is_whole(shape):
             return last[0][1].reshape(shape)  # type: ignore[no-any-return]
         if arrays.is_exact:
@@ -281,8 +189,8 @@ class VirtualElements:
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
     ) -> list[DefinedElements | int | None]:
         """Return the defined elements of each planned chunk, see `ReadDefined`."""
-        layout = await self._mapped()
-        wanted = await self._pieces(layout, planned, once=True)
+        layout = await self._pieces.mapped()
+        wanted = await self._pieces.of(layout, planned, once=True)
         self._check_sparse(wanted)
         most = max(1, limit // max(1, len(wanted)))
         read = await gather_each(
@@ -301,7 +209,7 @@ class VirtualElements:
         return result
 
     async def _defined_source(
-        self, layout: Mapped, wanted: _OfSource, places_only: bool, limit: int
+        self, layout: Mapped, wanted: OfSource, places_only: bool, limit: int
     ) -> list[_Found | int]:
         """Return the defined elements of pieces of one source, or how many bytes they have."""
         source, arrays = wanted.source.dataset, wanted.source.dataset.arrays
@@ -374,22 +282,22 @@ class VirtualElements:
                 covered |= numbers_of(layout.virtual(number), coords) >= 0
         return np.flatnonzero(~covered) if covered.any() else None
 
-    def _check_sparse(self, wanted: Sequence[_OfSource]) -> None:
+    def _check_sparse(self, wanted: Sequence[OfSource]) -> None:
         """Raise `Conflict` for a source whose elements are not defined one by one, or are mapped twice."""
         for one in wanted:
             if not one.source.dataset.spec.sparse:
-                raise self._sources.unfit(one.name, "it is dense, and the virtual dataset sparse.")
+                raise self._pieces.sources.unfit(one.name, "it is dense, and the virtual dataset sparse.")
             if any(repeats(piece.source) for piece in one.pieces):
-                raise self._sources.unfit(
+                raise self._pieces.sources.unfit(
                     one.name, "a mapping has an element of it twice: map it in two mappings."
                 )
 
     async def count_defined(self, selection: Selection) -> int | None:
         """Return how many selected elements are defined: each source counts its own, unless mappings overlap."""
-        layout, whole = await self._mapped(), ascending(selection)
+        layout, whole = await self._pieces.mapped(), ascending(selection)
         extent = self._dataset.extent
         everything = PlannedChunk((0,) * len(extent), whole, (), False)
-        wanted = await self._pieces(layout, [everything], once=True)
+        wanted = await self._pieces.of(layout, [everything], once=True)
         self._check_sparse(wanted)
         pieces = [(one.source, piece) for one in wanted for piece in one.pieces]
         if not layout.are_apart([piece.number for _, piece in pieces]):
@@ -397,7 +305,7 @@ class VirtualElements:
             found = [await self.read_defined(some, places_only=True) async for some in chunks.batches(whole)]
             return sum(len(one.offsets) for some in found for one in some if isinstance(one, DefinedElements))
 
-        async def count(item: tuple[Source, _Piece]) -> int:
+        async def count(item: tuple[Source, Piece]) -> int:
             source, piece = item
             return await count_defined(source.owners, source.dataset, ascending(piece.cut.source))
 
@@ -429,15 +337,15 @@ class VirtualElements:
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials] | None:
         """Return partial results by the owners of the sources, None where these cannot have them: `_is_reducible`."""
-        layout = await self._mapped()
-        wanted = await self._pieces(layout, planned)
+        layout = await self._pieces.mapped()
+        wanted = await self._pieces.of(layout, planned)
         if self._dataset.spec.sparse:
             self._check_sparse(wanted)
         numbers = [piece.number for one in wanted for piece in one.pieces]
         if not layout.are_apart(numbers) or not all(map(self._is_reducible, wanted)):
             return None
 
-        async def reduce(one: _OfSource) -> list[Partials]:
+        async def reduce(one: OfSource) -> list[Partials]:
             fan = ChunkFanout(one.source.owners, one.source.dataset)
             shifted: list[PlannedChunk] = []
             for piece in one.pieces:
@@ -452,7 +360,7 @@ class VirtualElements:
 
         return [part for some in await gather_each(reduce, wanted, AT_ONCE) for part in some]
 
-    def _is_reducible(self, wanted: _OfSource) -> bool:
+    def _is_reducible(self, wanted: OfSource) -> bool:
         """Say whether what a source reduces is what this dataset has: the same elements, in the same dimensions.
 
         A dense chunk that was never written has no elements: the fill values have to be the same, too.
@@ -504,10 +412,6 @@ class VirtualElements:
                 inside = [int(ax.positions(*pair)[0]) for pair in zip(whole.axes, firsts, strict=True)]
                 origin = tuple(map(int.__add__, chunk.origin, inside))
                 yield replace(chunk, selection=part), origin
-
-
-def _grid(first: Sequence[int], last: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
-    return np.meshgrid(*(np.arange(a, b) for a, b in zip(first, last, strict=True)), indexing="ij")
 
 
 def _coords(offsets: NDArray[np.uint32], scaled: Sequence[int], dims: Sequence[int]) -> NDArray[np.uint64]:

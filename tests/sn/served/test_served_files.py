@@ -480,3 +480,23 @@ def test_a_damaged_object_hides_no_other(tmp_path: Path) -> None:
             file.visititems(lambda name, _: found.append(name))
             assert found == ["deep", "deep/below", "good"]
         assert ask(url, "/domains?domain=/m/")["domains"][0]["name"] == "/m/run.h5"
+
+
+def test_datasets_of_files_are_sources_of_virtual_ones(url: str, folder: Path) -> None:
+    """Dense ones, also what is virtual in its file, and matrices; nothing of them is stored."""
+    sources = {"x": "sub/run.h5", "v": "sub/virtual.h5"}
+    layout = hsparse.VirtualLayout((2, *DATA.shape), "<i4")
+    for number, (name, file) in enumerate(sources.items()):
+        layout[number] = hsparse.VirtualSource(f"/{folder.name}/{file}", name, DATA.shape)
+    rows = hsparse.VirtualLayout((6000, 40), "f4", sparse=True)
+    rows[:3000] = hsparse.VirtualSource(f"/{folder.name}/csr.h5ad", "X", MATRIX.shape)
+    rows[3000:] = hsparse.VirtualSource(f"/{folder.name}/csc.h5ad", "X", MATRIX.shape)
+    with hsparse.open(f"{url}/home/made-of-files.h5", "w") as file:
+        dense, sparse = (
+            file.create_virtual_dataset("dense", layout),
+            file.create_virtual_dataset("sparse", rows),
+        )
+        assert np.array_equal(dense[:, 100:120, ::7], np.stack([DATA, DATA])[:, 100:120, ::7])
+        assert (sparse[2990:3010] != sp.vstack([MATRIX, MATRIX]).tocsr()[2990:3010]).nnz == 0
+        assert sparse.nnz == 2 * MATRIX.nnz
+        assert np.allclose(sparse.sum(axis=0), 2 * MATRIX.sum(axis=0))

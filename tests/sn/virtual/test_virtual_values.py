@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
+from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
+from hsparse.testing.memory_store import MemoryStore
+from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import BINARY, create, read, value_client
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
@@ -296,3 +299,37 @@ async def test_the_rights_are_those_of_the_reader() -> None:
         assert refused["error"]["message"] == "ann does not have the right read in /home/bob/a.h5."
     finally:
         await client.close()
+
+
+async def test_a_read_costs_what_it_touches() -> None:
+    """Of 32 modules, mapped frame by frame, a frame takes one read of the store for each; nothing is copied."""
+    store = CountingStore(MemoryStore())
+    settings = ServiceSettings(max_request_size=20_000_000)
+    layout = {"class": "H5D_CHUNKED", "dims": [1, 4, 5], "enlarge": False}
+    modules = [numbers(100, 4, 5, first=10_000 * m) for m in range(32)]
+    async with value_client(store, settings) as client:
+        for number, data in enumerate(modules):
+            await stored(client, f"m{number}", data, layout=layout)
+        mappings = [
+            maps(f"m{m}", box([k, m, 0, 0], [k + 1, m + 1, 4, 5]), box([k, 0, 0], [k + 1, 4, 5]))
+            for k in range(100)
+            for m in range(32)
+        ]
+        store.reset()
+        path = await virtual(client, [100, 32, 4, 5], *mappings)
+        assert store.puts == 1
+        assert len((await client("GET", path))["creationProperties"]["layout"]["mappings"]) == 32
+    node = DataService(store, SystemClock(), id="dn-001")
+    again = await RestClient(node, SystemClock(), Principal("admin", admin=True), settings=settings).open()
+    try:
+        again.domain = client.domain
+        store.reset()
+        for frame in (7, 93):
+            found = await read(again, path, "<i4", (1, 32, 4, 5), select=f"[{frame},:,:,:]")
+            assert np.array_equal(found[0], [data[frame] for data in modules])
+        chunks, records = 2 * 32, 32 + 3  # those of the sources, the dataset, its domain and root group
+        assert store.gets <= chunks + records
+        assert store.puts == 0
+    finally:
+        await again.close()
+        await node.close()
