@@ -15,6 +15,7 @@ from hsparse.sn.values import append
 from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
+from hsparse.stripes.joining import joined
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import StoreWrapper
 from tests.support.endurance import repeats
@@ -43,6 +44,8 @@ def open_world(
         kind: str, *, rest: bool = False, wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store
     ) -> World:
         async def open_store() -> ObjectStore:
+            if kind == "striped":
+                return wrap(joined([MemoryStore(name, page_size=3) for name in ("hsparse", "b", "c")])[0])
             if kind == "memory":
                 return wrap(MemoryStore())
             if kind == "posix":
@@ -55,7 +58,8 @@ def open_world(
             )
             return wrap(await store.open())
 
-        worlds.append(World(open_store, rest=rest))
+        places = ("c", "b/deep", "b") if kind == "striped" else ()
+        worlds.append(World(open_store, rest=rest, places=places))
         return worlds[-1]
 
     yield open_world
@@ -90,9 +94,11 @@ def run(
     ("kind", "rest", "examples"),
     [
         ("memory", False, repeats(40, short=3)),
+        ("striped", False, repeats(20, short=2)),
         ("posix", False, repeats(20, short=2)),
         ("s3", False, repeats(5, short=1)),
         ("memory", True, repeats(20, short=2)),
+        ("striped", True, repeats(20, short=2)),
         ("posix", True, repeats(10, short=2)),
         ("s3", True, repeats(4, short=1)),
     ],
@@ -107,7 +113,12 @@ def test_one_node(
 @pytest.mark.endurance
 @pytest.mark.parametrize(
     ("kind", "examples"),
-    [("memory", repeats(40, short=4)), ("posix", repeats(10, short=2)), ("s3", repeats(3, short=1))],
+    [
+        ("memory", repeats(40, short=4)),
+        ("striped", repeats(20, short=2)),
+        ("posix", repeats(10, short=2)),
+        ("s3", repeats(3, short=1)),
+    ],
 )
 def test_two_nodes_that_own_the_same(
     request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, examples: int

@@ -155,7 +155,7 @@ def dataset_record(kind: DatasetSpec) -> Record:
         "created": 1.0,
         "lastModified": 1.0,
     }
-    return record | {"type": datatype.item, "shape": shape} | layout.fields(properties)
+    return record | {"type": datatype.item, "shape": shape} | layout.fields(properties, "hsparse")
 
 
 def _selection(place: Place | None, extent: Coord) -> Selection:

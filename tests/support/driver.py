@@ -37,7 +37,7 @@ class DatasetSpec:
     filters: list[Any] = field(default_factory=list)
     sparse: bool = True
     flags: tuple[str, ...] = ()
-    stripes: int = 1
+    stripes: int | list[str] = 1
 
     @property
     def layout(self) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
@@ -43,9 +44,15 @@ T = TypeVar("T")
 
 
 class World:
-    """What outlives a machine: an event loop and a store. With `rest` the machine goes through HTTP."""
+    """What outlives a machine: an event loop and a store. With `rest` the machine goes through HTTP.
 
-    def __init__(self, open_store: Callable[[], Awaitable[ObjectStore]], *, rest: bool) -> None:
+    Datasets have their chunks in `places`, if there are any.
+    """
+
+    def __init__(
+        self, open_store: Callable[[], Awaitable[ObjectStore]], *, rest: bool, places: Sequence[str] = ()
+    ) -> None:
+        self._places = places
         self._runner = asyncio.Runner()
         self._rest = rest
         self.store: ObjectStore = self.run(_awaited(open_store))
@@ -57,12 +64,15 @@ class World:
     async def open_driver(self, node: DataService) -> Driver:
         if not self._rest:
             return DirectDriver(Owners(FixedNodes({node.id: node})))
-        settings = ServiceSettings(page_size=256, min_chunk_size=1)
+        buckets = tuple(place.partition("/")[0] for place in self._places)
+        settings = ServiceSettings(page_size=256, min_chunk_size=1, other_buckets=buckets)
         rest = RestClient(node, SystemClock(), Principal("admin", admin=True), settings=settings)
         return await RestDriver(await rest.open(), "/machine").know(self.kinds).open()
 
     async def create(self, driver: Driver, kind: DatasetSpec) -> DatasetSubject:
         """Create a dataset; `kinds` has all that there are."""
+        if self._places:
+            kind = replace(kind, stripes=list(self._places))
         id = await driver.create(kind)
         self.kinds[id] = kind
         dtype = parse_type(kind.type).dtype
