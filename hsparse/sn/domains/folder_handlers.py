@@ -306,6 +306,7 @@ async def _entry(request: Request, domain: Domain) -> Record:
 
 def usable_rights(request: Request, domain: Domain) -> dict[str, bool]:
     """Return which rights the principal has in a domain or folder, as far as it can be changed."""
-    is_fixed = request.service.settings.read_only or domain.record.get(SERVED) is True
+    record = domain.record
+    is_fixed = request.service.settings.read_only or record.get(SERVED) is True or "snapshot" in record
     rights = (Right.READ, Right.READ_ACL) if is_fixed else Right
     return {right.value: right in rights and domain.allows(request.principal, right) for right in Right}

@@ -5,7 +5,7 @@ import { toJson } from './json';
 export type Query = Record<string, string | number | undefined>;
 
 /** Requests that change something. */
-const CHANGES = /^(PUT|DELETE) |^POST \/(jobs|groups|datasets)$/;
+const CHANGES = /^(PUT|DELETE) |^POST \/(jobs|groups|datasets|snapshots(\/\d+\/restore)?)$/;
 
 /** Statuses of a server that is busy, or that a proxy does not reach. */
 const PASSING = [429, 502, 503, 504];

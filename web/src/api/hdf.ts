@@ -66,6 +66,8 @@ export interface DomainRecord {
   owner: string;
   created: number;
   lastModified: number;
+  /** The number of the snapshot that it is. */
+  snapshot?: number;
   domain_objs?: Record<string, HdfObject>;
 }
 

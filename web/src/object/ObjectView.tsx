@@ -12,6 +12,7 @@ import { typeText } from '../api/types';
 import { Acls } from '../shell/Acls';
 import { ErrorBoundary, ErrorNotice } from '../shell/ErrorNotice';
 import { formatTime } from '../shell/format';
+import { SnapshotBanner, Snapshots } from '../shell/Snapshots';
 import { PictureView } from '../sparse/PictureView';
 import { TableView } from '../sparse/TableView';
 import { ChunksView } from './ChunksView';
@@ -43,9 +44,11 @@ interface Props {
   user: string | undefined;
   /** Puts another domain in the place of this one. */
   change: (next: (domain: Domain) => Domain) => void;
+  /** Loads the domain again. */
+  reload: () => void;
 }
 
-export function ObjectView({ domain, address, user, change }: Props) {
+export function ObjectView({ domain, address, user, change, reload }: Props) {
   const [live, setLive] = useState(false);
   const object = domain.resolve(address.path);
   const changeObject = (changed: Partial<HdfObject>) => change((one) => (object === undefined ? one : one.with(object.id, changed)));
@@ -63,6 +66,7 @@ export function ObjectView({ domain, address, user, change }: Props) {
           <LiveSwitch domain={domain} object={object} live={live} onSwitch={setLive} onChange={changeObject} />
         )}
       </div>
+      <SnapshotBanner domain={domain} />
       <Actions domain={domain} object={object} address={address} user={user} counts={counts} />
       {views.length > 1 && (
         <nav className="tabs" aria-label="Displays">
@@ -77,6 +81,7 @@ export function ObjectView({ domain, address, user, change }: Props) {
         <ViewOf view={view} domain={domain} object={object} address={address} live={live} />
       </ErrorBoundary>
       <Attributes key={object.id} domain={domain} object={object} onChange={changeObject} />
+      {address.path === '/' && <Snapshots domain={domain} reload={reload} />}
       {address.path === '/' && <Acls domain={domain} />}
     </article>
   );

@@ -70,7 +70,7 @@ export function Explorer() {
             {isTop && who.isAdmin && <Jobs />}
             {isTop && <Colophon version={about.value?.hsparse_version} />}
             {loaded?.isFolder === true && <FolderView address={address} folder={loaded} tasks={tasks} {...who} />}
-            {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} change={domain.change} />}
+            {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} change={domain.change} reload={domain.reload} />}
           </ErrorBoundary>
         </main>
       </div>
