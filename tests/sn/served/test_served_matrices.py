@@ -156,3 +156,32 @@ def test_what_is_kept_of_a_file_is_enough(
             with hsparse.open(f"{url}/runs/coo.h5") as file:
                 assert (sp.csr_matrix(file["u8"][...]) != COO.tocsr()).nnz == 0
         monkeypatch.setattr(served_file, "FileRecords", None)  # the second one does not parse
+
+
+def test_files_with_other_bytes_are_refused_or_read_as_h5py_does(tmp_path: Path) -> None:
+    place = tmp_path / "runs"
+    place.mkdir()
+    whole, rng = write_run(tmp_path / "run.nxs").read_bytes(), np.random.default_rng(5)
+    for seed in range(20):
+        data = bytearray(whole)
+        for at in rng.integers(0, len(data), 3):
+            data[at] ^= 1 << int(rng.integers(8))
+        (place / f"{seed}.nxs").write_bytes(data)
+    compared = 0
+    with embedded_server(
+        load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
+    ) as url:
+        for path in place.iterdir():
+            for bank in BANKS:
+                try:
+                    with hsparse.open(f"{url}/runs/{path.name}") as file:
+                        found = file[f"{bank}/counts"].read()
+                except (hsparse.HsparseError, KeyError):
+                    continue
+                expected = counted(path, bank)
+                assert found[1].sum() == expected.sum(), (path.name, bank)
+                rows, columns = found[0].T.astype("i8")
+                same = sp.coo_matrix((found[1], (rows, columns)), expected.shape).tocsr()
+                assert (same != expected).nnz == 0, (path.name, bank)
+                compared += 1
+    assert compared > 20
