@@ -265,7 +265,7 @@ class World:
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("crashes", [False, True])
 async def test_every_snapshot_is_what_was_there(nodes: int, crashes: bool) -> None:
-    for seed in range(repeats(SEEDS // 4, short=2)):
+    for seed in range(repeats(SEEDS // 4, short=1)):
         await run(seed, nodes, crashes)
 
 
