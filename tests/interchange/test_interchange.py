@@ -120,3 +120,35 @@ async def test_sparse_datasets_leave_the_rest_to_hsds(
             peer.send, "GET", f"/datasets/{sparse}/value", path, select="[3:5,3:6]"
         )
         assert found["value"] == [[1, 2, -1], [3, 4, -1]]
+
+
+async def test_hsds_serves_a_domain_beside_its_snapshots_and_refuses_a_clone(
+    tmp_path: Path, environments: dict[str, hsds.Environment]
+) -> None:
+    place = Place(tmp_path, environments["1.0.2"])
+    domain, clone = f"{HOME}past", f"{HOME}clone"
+    async with place.serve("hsparse") as peer:
+        await asyncio.to_thread(make_home, peer)
+        with peer.open("past", "w") as file:
+            file.create_dataset("x", data=np.arange(100), chunks=(10,), maxshape=(None,))
+        peer.send("POST", "/snapshots", domain, {})
+        with peer.open("past", "r+") as file:
+            file["x"][5:25] = 7
+            file["x"].resize((120,))
+            file.create_dataset("y", data=np.arange(5))
+        peer.send("POST", "/clones", domain, {"target": clone, "snapshot": 1})
+        with peer.open("clone", "r+") as file:
+            file["x"][0] = 9
+    async with place.serve("hsds") as peer:
+        with peer.open("past", "r") as file:
+            assert set(file) == {"x", "y"}
+            expected = np.zeros(120, int)
+            expected[:100] = np.arange(100)
+            expected[5:25] = 7
+            np.testing.assert_array_equal(file["x"][:], expected)
+        peer.send("PUT", "/", domain, {"rescan": 1})
+        counts = peer.send("GET", "/", domain, verbose=1)
+        assert [counts[f"num_{kind}"] for kind in ("groups", "datasets", "chunks")] == [1, 2, 2]
+        root = peer.send("GET", "/", clone)["root"]
+        with pytest.raises(RuntimeError, match="500"):
+            peer.send("GET", f"/groups/{root}/links", clone)
