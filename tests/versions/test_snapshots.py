@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hsparse.model.ids import domain_prefix
@@ -211,3 +212,32 @@ async def test_a_snapshot_is_named_by_a_parameter_too_and_takes_ids_of_the_domai
     statuses = [(await past.rest("GET", "/", snapshot=one)).status for one in ("2", "0", "x", "1" * 30)]
     assert statuses == [404, 400, 400, 400]
     assert (await past.rest("PUT", f"/datasets/{id}/value", {"value": [1] * 5}, snapshot=1)).status == 403
+
+
+async def test_a_lower_bound_that_moves_is_that_of_the_snapshot(past: Versioned) -> None:
+    root = (await past.done("GET", "/"))["root"]
+    body = {
+        "type": "H5T_STD_I32LE",
+        "shape": [20],
+        "maxdims": [0],
+        "lower": [-15],
+        "minlower": ["H5S_UNLIMITED"],
+        "creationProperties": {"layout": SPARSE},
+        "link": {"id": root, "name": "kept"},
+    }
+    id = str((await past.done("POST", "/datasets", body))["id"])
+    await past.write(id, 0, range(20))
+    await past.snapshot()
+    past.store.reset()
+    for _ in range(3):
+        one = np.full(10, 7, "<i4").tobytes()
+        await past.done("PUT", f"/datasets/{id}/value", one, append=10, append_side="lower")
+    copies = [key for call, key in past.store.keys if "/.history/" in key and "put" in call]
+    assert len(copies) == 2, copies  # the record, and the chunk with the bound
+    await past.write(id, 49, [8])
+    old = (await past.links(domain=AT_1))["kept"]
+    assert await past.read(old, domain=AT_1) == list(range(20))
+    assert await past.read(id) == [*[7] * 30, *range(19), 8]
+    await past.done("POST", "/snapshots/1/restore", {})
+    assert await past.read(id) == list(range(20))
+    assert (await past.done("GET", f"/datasets/{id}"))["shape"]["lower"] == [-15]

@@ -40,6 +40,7 @@ class World:
     snapshots: dict[int, Content] = field(default_factory=dict)
     clones: dict[str, Content] = field(default_factory=dict)
     pins: dict[str, int] = field(default_factory=dict)
+    created: int = 0
     left: int = -1
     """Requests to the store until the process is killed; negative for never."""
 
@@ -164,7 +165,8 @@ class World:
         domain, content = self._domain()
         if len(content) > 3:
             return
-        name = f"d{self.random.randrange(10_000)}"
+        self.created += 1
+        name = f"d{self.created}"
         size = self.random.choice((0, 15, 40))
         layout = self.random.choice((DENSE, SPARSE))
         await self.server.create(name, size, layout, door=self.door, domain=domain)
