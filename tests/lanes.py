@@ -253,6 +253,8 @@ SAMPLED = {
     "sn/chunks/test_dmrpp.py": ("test_values_by_the_chunks_that_are_told",),
     "sn/files/test_file_addresses.py": ("test_a_change_meanwhile_is_refused",),
     "sn/files/test_matrix_pieces.py": ("test_scipy_reads_them",),
+    "sn/virtual/test_virtual_random.py": ("test_it_is_the_model",),
+    "sn/virtual/test_virtual_sparse.py": ("test_sparse_over_sparse_is_sparse",),
     "sn/values/test_append.py": ("test_many_append_while_others_read",),
     "sn/values/test_append_groups.py": ("test_appends_of_any_kind_by_two_nodes",),
     "sn/values/test_defined_read.py": ("test_pieces_are_bounded_and_in_order",),

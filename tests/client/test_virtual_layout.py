@@ -75,3 +75,19 @@ def test_a_pattern_is_of_blocks(file: hsparse.File) -> None:
     v = file.create_virtual_dataset("v", layout)
     assert v.shape == (6, 3)
     assert np.array_equal(v[...], np.arange(18).reshape(6, 3))
+
+
+def test_elements_are_of_any_length(file: hsparse.File) -> None:
+    words = np.array(["a", "", "ccc", "dd"], object).reshape(2, 2)
+    file.create_dataset("words", data=words)
+    places = file.create_sparse("places", (4, 5), str, (2, 2))
+    places.write([[0, 0], [3, 4]], np.array(["x", "yy"], object))
+    layout = hsparse.VirtualLayout((3, 4), str)
+    layout[1:, ::2] = hsparse.VirtualSource(".", "words", (2, 2))
+    dense = file.create_virtual_dataset("dense", layout, fillvalue="-")
+    assert dense[...].tolist() == [["-"] * 4, ["a", "-", "", "-"], ["ccc", "-", "dd", "-"]]
+    layout = hsparse.VirtualLayout((8, 5), str, sparse=True)
+    layout[:4] = layout[4:] = hsparse.VirtualSource(".", "places", (4, 5))
+    coords, values = file.create_virtual_dataset("sparse", layout).read(...)
+    found = sorted(zip(map(tuple, coords.tolist()), values, strict=True))
+    assert found == [((0, 0), "x"), ((3, 4), "yy"), ((4, 0), "x"), ((7, 4), "yy")]

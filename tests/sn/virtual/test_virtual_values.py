@@ -268,6 +268,18 @@ async def test_it_grows_with_its_sources(client: RestClient) -> None:
     assert np.array_equal(await read(client, path, "<i4", (4, 2)), numbers(4, 2))
 
 
+async def test_one_that_grows_is_not_appended_to(client: RestClient) -> None:
+    await stored(client, "x", numbers(3, 2), maxdims=[0, 2])
+    ends = [slab([0, 0], ["H5S_UNLIMITED", 1], block=[1, 2])] * 2
+    for flags in ({}, {"flags": ["H5D_SPARSE_DATA"]}):
+        path = await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2], **flags)
+        for body in ({"append": 1, "value": [[6, 7]]}, {"points": [[0, 0]], "value": [1]}):
+            refused = await client("PUT", f"{path}/value", body)
+            assert refused.status == 400
+            assert "virtual" in refused["error"]["message"]
+        assert (await client("GET", path))["shape"]["dims"] == [3, 2]
+
+
 async def test_a_pattern_names_a_source_for_each_block(client: RestClient) -> None:
     for number in range(3):
         await stored(client, f"part{number}%", numbers(2, 3, first=6 * number))
