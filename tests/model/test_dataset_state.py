@@ -72,12 +72,15 @@ class Model:
     appended: dict[str, tuple[int, int, int, bool]] = field(default_factory=dict)
     """Dimension, first place, count and side of what was appended with a key."""
 
-    def places(self, extent: Extent, lower: Extent) -> set[tuple[int, int]]:
-        """Return both bounds of each dimension, as the places that are on their outer sides."""
+    def outside(self, extent: Extent, lower: Extent) -> set[tuple[int, str, int]]:
+        """Return the places on the outer side of each bound: of an empty extent all are on both."""
         return {
-            (dim, at)
+            one
             for dim, (low, count) in enumerate(zip(lower, extent, strict=True))
-            for at in (*range(-60, low), *range(low + count, 60))
+            for one in (
+                *((dim, "below", at) for at in range(-60, low)),
+                *((dim, "above", at) for at in range(low + count, 60)),
+            )
         }
 
     def set_extent(self, after: Extent, token: str, lower: Extent | None = None) -> None:
@@ -94,7 +97,7 @@ class Model:
             return
         if self.parts:
             raise Moved("appended")
-        outside, before = self.places(after, lower), self.places(self.extent, self.lower)
+        outside, before = self.outside(after, lower), self.outside(self.extent, self.lower)
         if before - outside and self.trimmed:
             raise Conflict("trimmed")
         self.made[token] = (self.extent, after, self.lower, lower)
@@ -367,3 +370,11 @@ def test_a_dropped_append_is_not_taken_for_a_visible_one_by_another_clock(behind
         end_append(record, "a", now)
     assert record["shape"]["dims"] == [7]
     assert MOST_DROPPED > 100
+
+
+def test_a_slab_that_begins_elsewhere_beside_its_dimension_is_refused() -> None:
+    record = dataset(4, 3, maxdims=(0, 0))
+    record["shape"] |= {"lower": [-2, 1], "minlower": ["H5S_UNLIMITED"] * 2}
+    with pytest.raises(Moved):
+        begin_append(record, "a", (1, 3), 0, 10.0, 1e9, lower=(0, 0))
+    assert appended_parts(begin_append(record, "a", (1, 3), 0, 10.0, 1e9, lower=(0, 1)))

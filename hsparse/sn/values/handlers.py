@@ -99,12 +99,17 @@ async def put_streamed(request: Request) -> web.StreamResponse:
             chunks.check_write(selection, nbytes, request.service.settings.max_write_size)
         )
         for page in pages(selection, dataset.grid, request.limit // arrays.guessed_size):
-            await _write_page(request, page, fields, drops_fill)
+            await _write_page(request, page, corner_of(dataset.extent), fields, drops_fill)
     return respond({})
 
 
-async def _write_page(request: Request, page: Selection, fields: Sequence[str], drops_fill: bool) -> None:
-    """Receive the elements of a page and write them, in the extent that the dataset has by then."""
+async def _write_page(
+    request: Request, page: Selection, corner: tuple[int, ...], fields: Sequence[str], drops_fill: bool
+) -> None:
+    """Receive the elements of a page and write them, in the extent that the dataset has by then.
+
+    `corner` is the place at the origin of the page's coordinates.
+    """
     dataset = await load_dataset(request)
     arrays = dataset.arrays.of_fields(fields)
     data = await request.part(page.size * arrays.guessed_size)
@@ -112,7 +117,7 @@ async def _write_page(request: Request, page: Selection, fields: Sequence[str], 
 
     async def write(current: Dataset) -> None:
         where = page
-        moves = list(map(int.__sub__, corner_of(dataset.extent), corner_of(current.extent)))
+        moves = list(map(int.__sub__, corner, corner_of(current.extent)))
         if current.extent != page.extent or any(moves):
             where = page.translate(moves, current.extent)
         chunks = ChunkFanout(request.service.owners, current)

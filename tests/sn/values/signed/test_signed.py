@@ -14,6 +14,10 @@ from hsparse.dn.service import DataService
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region, encode_region
 from hsparse.model.acl import Principal
+from hsparse.model.ids import chunk_prefix
+from hsparse.sn.records.dataset import Dataset, list_chunks
+from hsparse.sn.request import Request
+from hsparse.sn.values import handlers
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import BINARY, SETTINGS, sparse, value_client
@@ -280,6 +284,20 @@ async def test_what_is_remembered_of_chunks_follows_the_lower_bound(client: Rest
         assert [row["scaled"] for row in listed["chunks"]] == [[0]]
 
 
+async def test_what_was_appended_and_is_not_seen_yet_is_no_chunk_of_it(
+    client: RestClient, store: MemoryStore
+) -> None:
+    path = await filled(client)
+    id = path.rpartition("/")[2]
+    key = chunk_prefix(id)
+    await store.put(f"{key}-9", (await store.get(f"{key}-1")).data)
+    listed = await client("GET", f"{path}/chunks", places="signed")
+    assert {tuple(row["scaled"]) for row in listed["chunks"]} == {(-2,), (-1,), (0,), (1,)}
+    owners = client.service.owners
+    found = await list_chunks(owners, Dataset.of(await owners.record(id)))
+    assert found.tolist() == [[1], [0], [2], [3]]
+
+
 async def test_footers_are_not_read_again_when_the_lower_bound_moves() -> None:
     store = CountingStore(MemoryStore())
     async with value_client(store) as client:
@@ -309,23 +327,59 @@ async def test_labels_count_from_the_lower_bound(client: RestClient) -> None:
     assert given.status == 400
 
 
+async def test_stored_chunks_are_those_that_were_named_when_the_bound_moves_meanwhile(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await filled(client)
+    one = await client("GET", f"{path}/chunks/1", places="signed")
+    owners = client.service.owners
+    gather = owners.gather
+
+    async def moved(*asked: Any) -> Any:
+        monkeypatch.setattr(owners, "gather", gather)
+        assert (await client("PUT", f"{path}/shape", {"lower": [0]})).status == 201
+        return await gather(*asked)
+
+    monkeypatch.setattr(owners, "gather", moved)
+    body = {"chunks": ["1"], "etags": [one["etag"]], "sizes": [one["size"]]}
+    found = await client("POST", f"{path}/chunks/values", body, places="signed")
+    assert (found.status, len(found.body) > one["size"]) == (200, True), (
+        "its bytes, and not that it has changed"
+    )
+
+
 async def test_many_datasets_in_one_answer(client: RestClient) -> None:
     paths = [await filled(client), await create(client, lower=[-9], minlower=[-9])]
+    assert (await client("PUT", f"{paths[1]}/value", {"value": list(range(10))})).status == 200
     ids = [path.rpartition("/")[2] for path in paths]
     reads = {"reads": [{"ids": ids, "select": "[-2:0]"}]}
     found = await client("POST", "/datasets/values", reads, places="signed")
     blocks = np.frombuffer(found.body, "<i8").tolist()
-    assert blocks == [16, -2, -1, 0, 16, 0, 0, 0]
+    assert blocks == [16, -2, -1, 0, 16, 7, 8, 0]
 
 
-async def test_a_streamed_write_goes_where_its_places_are(client: RestClient) -> None:
+async def test_a_streamed_write_goes_where_its_places_are(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while both ends of the dataset move, and it stays as long as it is."""
+    load, loads = handlers.load_dataset, 0
+
+    async def moved(request: Request) -> Dataset:
+        nonlocal loads
+        loads += 1
+        if loads == 3:  # after the first page
+            body = {"lower": [-30_000 - 4096], "shape": [40_000]}
+            assert (await client("PUT", f"{path}/shape", body)).status == 201
+        return await load(request)
+
     layout = {"class": "H5D_CHUNKED", "dims": [4096]}
     path = await create(client, shape=[40_000], lower=[-30_000], creationProperties={"layout": layout})
-    values = np.arange(39_999, dtype="<i8").tobytes()
-    reply = await client("PUT", f"{path}/value", values, select="[-30000:9999]", places="signed")
-    assert reply.status == 200, reply.body
-    found = await client("GET", f"{path}/value", select="[-2:1]", places="signed")
-    assert found["value"] == [29_998, 29_999, 30_000]
+    values = np.arange(30_002, dtype="<i8").tobytes()
+    monkeypatch.setattr(handlers, "load_dataset", moved)
+    reply = await client("PUT", f"{path}/value", values, select="[-30000:2]", places="signed")
+    assert (reply.status, loads) == (200, 3), reply.body
+    found = await client("GET", f"{path}/value", select="[[-30000,-2,1]]", places="signed")
+    assert found["value"] == [0, 29_998, 30_001]
 
 
 @pytest.mark.parametrize(

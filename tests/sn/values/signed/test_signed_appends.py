@@ -71,7 +71,9 @@ async def test_many_append_at_both_ends(
         for number in numbers:
             rows = np.full((1 + number % 3, COLUMNS), number)
             rows[:, 0] += 1_000_000 * np.arange(len(rows))
-            places[await append(client, path, rows, side, binary=number % 2 == 0)] = number
+            place = await append(client, path, rows, side, binary=number % 2 == 0)
+            assert place.startswith("[-") == (side == "lower")
+            places[place] = number
 
     async def poll() -> None:
         while not done.is_set():
