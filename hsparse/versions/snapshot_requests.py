@@ -5,16 +5,21 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from hsparse.errors import HsparseError, NotFound
+from hsparse.errors import Gone, HsparseError, NotFound
 from hsparse.sn.request import Request
+from hsparse.versions.snapshot_path import snapshot_path
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AskStore
 
 
 async def take_snapshot(request: Request, root: str, message: str) -> Record:
-    """Take a snapshot of the domain of `root`, and return it."""
-    begun = await ask(request, "begin", root, author=request.principal.name, message=message)
-    number = begun["snapshot"]
+    """Take a snapshot of the domain of `root`, and return it. A number whose path another domain has is passed over."""
+    while True:
+        begun = await ask(request, "begin", root, author=request.principal.name, message=message)
+        number = begun["snapshot"]
+        if not await _is_taken(request, snapshot_path(request.domain.path, number)):
+            break
+        await ask(request, "abandon", root, number=number)
     try:
         await tell(request, root)
         return await ask(request, "seal", root, number=number)
@@ -22,6 +27,14 @@ async def take_snapshot(request: Request, root: str, message: str) -> Record:
         with suppress(HsparseError):
             await ask(request, "abandon", root, number=number)
         raise
+
+
+async def _is_taken(request: Request, path: str) -> bool:
+    try:
+        (await request.service.owners.read(path))[0].unwrap()
+    except (NotFound, Gone):
+        return False
+    return True
 
 
 async def find_snapshot(request: Request, root: str, number: int) -> Record:

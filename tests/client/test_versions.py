@@ -210,6 +210,13 @@ def test_a_domain_that_is_called_like_a_snapshot_is_read_as_itself(url: str) -> 
     opened(f"{url}/called.h5@1", "x")["own"] = [1]
     with opened(f"{url}/called.h5", "x") as file:
         file["x"] = [2]
-        assert file.snapshot().number == 1
+        assert file.snapshot().number == 2  # as the path of the first one is taken
+        opened(f"{url}/called.h5@4", "x").close()
+        assert [file.snapshot().number for _ in range(2)] == [3, 5]
+        with pytest.raises(KeyError, match="has no snapshot 4; there are 2, 3, 5"):
+            file.restore(4)
+        assert file.clone("/called-clone.h5", 5)["x"][:].tolist() == [2]
     with opened(f"{url}/called.h5@1") as plain:
         assert (plain.mode, list(plain)) == ("r+", ["own"])
+    with pytest.raises(hsparse.AlreadyExists):
+        opened(f"{url}/called.h5@2", "x")
