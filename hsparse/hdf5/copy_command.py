@@ -30,7 +30,7 @@ from hsparse.errors import BadRequest
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
-from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.file_objects import SHIFTED, FileObjects
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.model.ids import new_root_id
@@ -94,7 +94,7 @@ def copy_domain(tree: ServerTree, output: Output, source: str, target: str, bar:
         progress.show_progress(bar, target, file.size) as shown,
     ):
         root = new_root_id(SystemClock())
-        objects = FileObjects(file, root, matrices=())
+        objects = FileObjects(file, root, matrices=SHIFTED)
         _send(partial(tree.connect, target), target, objects, root, shown.advance)
     if objects.lost:
         text = f"{target}: {objects.lost} references lead to objects that no link leads to: they are null."

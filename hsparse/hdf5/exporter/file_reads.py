@@ -63,7 +63,7 @@ class FileReads:
 
     def _chunks(self, connection: Connection, domain: str, etag: str, least: int) -> list[FileChunk]:
         asked: dict[str, Any] = self._form.params
-        answer = connection.response("GET", "/map", domain=domain, addresses="file", **asked)
+        answer = connection.response("GET", "/map", domain=domain, addresses="file", places="signed", **asked)
         with answer as response:
             rows = _stored(JsonReader(iter(lambda: response.read(PART), b"")), etag, least)
             return sorted(rows, key=lambda chunk: chunk.start)

@@ -16,13 +16,17 @@ from urllib.parse import quote, urlencode
 from hsparse.compute import gather_each
 from hsparse.errors import MISSING_KINDS, Forbidden, Moved, TooLarge, Unsupported
 from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.signed_extent import first_of
 from hsparse.hdf5.files.file_backed_pieces import file_backed_chunks
 from hsparse.hdf5.format.plan.file_plan import FileForm
 from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
+from hsparse.hdf5.format.plan.shifted_chunks import shift_chunks
 from hsparse.model.acl import Right
+from hsparse.model.dataspace import dims_of
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
-from hsparse.model.layout import VIRTUAL, is_signed
+from hsparse.model.layout import VIRTUAL
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
@@ -124,10 +128,6 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
     datasets = []
     for id, record in records.items():
         if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
-            if is_signed(record):
-                raise Unsupported(
-                    f"{id} has a lower bound, and no file is made of such datasets: read its values."
-                )
             datasets.append(Dataset.of(record))
 
     def take(count: int) -> None:
@@ -148,7 +148,12 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
             async for rows in pages:
                 parts.append(rows)
                 take(len(rows))
-        return PlannedChunks.of(parts, len(dataset.extent))
+        found = PlannedChunks.of(parts, len(dataset.extent))
+        first = first_of(dataset.extent)
+        if not any(first):
+            return found
+        lengths = dims_of(dataset.record["shape"]) or ()
+        return shift_chunks(found, first, Grid(lengths, dataset.spec.dims).counts)
 
     found = await gather_each(read, datasets, LISTINGS_AT_ONCE)
     return {dataset.id: chunks for dataset, chunks in zip(datasets, found, strict=True)}

@@ -29,7 +29,7 @@ from hsparse.hdf5.files.file_backed_pieces import detected_filters, read_piece
 from hsparse.hdf5.format.file_fields import Key
 from hsparse.hdf5.format.messages.file_type import file_type, has_addresses
 from hsparse.hdf5.format.plan.dataset_plan import check_transcoded, chunk_form
-from hsparse.hdf5.format.plan.domain_plan import DomainPlan, known_key
+from hsparse.hdf5.format.plan.domain_plan import STOCK, DomainPlan, known_key
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
 from hsparse.hdf5.format.plan.planned_chunks import (
     TRANSCODING_MEMORY,
@@ -38,6 +38,7 @@ from hsparse.hdf5.format.plan.planned_chunks import (
     PlannedChunks,
     Uint64Column,
 )
+from hsparse.hdf5.format.plan.shifted_chunks import sized_chunks
 from hsparse.hdf5.format.plan.transcoded_chunk import (
     check_sections,
     packed_sizes,
@@ -91,7 +92,8 @@ class FileChunks:
         inside = [number for number, row in enumerate(rows) if row.get("defined", 1)]
         if not inside:
             return rows
-        scaled = np.array([rows[number]["scaled"] for number in inside], np.uint64)
+        named = np.array([rows[number]["scaled"] for number in inside], np.int64)
+        scaled = (named - np.array(self._dataset.spec.base or 0, np.int64)).astype(np.uint64)
         places = self._locate(scaled.reshape(len(inside), -1), [rows[number]["etag"] for number in inside])
         for number, place in zip(inside, places, strict=True):
             rows[number] = {**rows[number], "file": place}
@@ -129,7 +131,7 @@ class FileChunks:
             some = made[first : first + ROWS_AT_ONCE]
             pairs = zip(chunks.scaled[some].tolist(), self._values.to_json(some), strict=True)
             found += [
-                chunk_place(self.grid, scaled) | {"file": place | {"stored": False}}
+                chunk_place(self.grid, scaled, self._dataset.spec.base) | {"file": place | {"stored": False}}
                 for scaled, place in pairs
             ]
             await asyncio.sleep(0)
@@ -228,7 +230,13 @@ class SizedChunks:
         left = MAX_PACKED
         ids = frozenset(state.records)
         for id, chunks in state.chunks.items():
-            if form.encoding(state.records[id]) is not None:
+            encoded = form.encoding(state.records[id]) is not None
+            if chunks.shifted is not None:
+                spec = chunk_spec(state.records[id])
+                check_transcoded(spec, STOCK, self._settings.max_request_size)
+                found[id] = sized_chunks(spec, chunks, encoded=encoded)
+                continue
+            if encoded:
                 continue
             spec = chunk_spec(state.records[id])
             chunks = await self._with_actual_filters(spec, chunks)

@@ -19,7 +19,8 @@ from hsparse.hdf5.files.matrix_pieces import BandCache, MatrixPieces, chunk_memo
 from hsparse.hdf5.format.plan.domain_plan import DomainPlan
 from hsparse.hdf5.format.plan.file_plan import FilePiece
 from hsparse.hdf5.format.plan.matrix_plan import MatrixColumn
-from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, ChunkRegion
+from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, ChunkRegion, ShiftedParts
+from hsparse.hdf5.format.plan.shifted_chunks import shifted_chunk, shifted_defined_set
 from hsparse.hdf5.format.plan.transcoded_chunk import (
     encode_defined_set,
     pack_chunk,
@@ -161,6 +162,8 @@ class FilePieces:
         # Addresses in the chunk count from the end of the user block.
         size, place = int(chunks.size[row]), address - plan.file.base + int(region.starts[row])
         weight = int(region.weights(range(row, row + 1))[0])
+        if chunks.shifted is not None:
+            return await self._shifted(region, chunks.shifted, row, weight)
         if not chunks.stored[row]:
             scaled = tuple(chunks.scaled[row].tolist())
             make = partial(transcode_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
@@ -199,6 +202,22 @@ class FilePieces:
         if len(encoded) != size:
             raise AssertionError(f"A chunk of {spec.dataset} has {len(encoded)} bytes, {size} were planned.")
         return encoded
+
+    async def _shifted(self, region: ChunkRegion, shifted: ShiftedParts, row: int, weight: int) -> bytes:
+        """Return a chunk of the file that is put together of stored ones."""
+        spec, source, plan = region.spec, shifted.source, self._plan
+        rows = [
+            (step, one) for step, one in zip(shifted.steps.tolist(), shifted.rows[row].tolist(), strict=True)
+        ]
+        rows = [(step, one) for step, one in rows if one >= 0]
+        stored = await gather_all([read_planned(self._owners, spec, source, one) for _, one in rows])
+        parts = [
+            (tuple(step), data, source.sections[one]) for (step, one), data in zip(rows, stored, strict=True)
+        ]
+        if region.form is ChunkForm.DEFINED:
+            return await self._run(weight, partial(shifted_defined_set, spec, shifted.first, parts))
+        make = partial(shifted_chunk, spec, shifted.first, parts, plan.file.address_of, plan.key_of)
+        return await self._run(weight, make)
 
     async def _converted(self, region: ChunkRegion, row: int, weight: int) -> bytes:
         spec, plan = region.spec, self._plan

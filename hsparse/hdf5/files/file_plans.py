@@ -275,6 +275,12 @@ class FileAddresses:
             raise Unsupported(
                 f"The data of {dataset.id} stays in a file: its chunks are there, ask without addresses=file."
             )
+        region = self.file.plan.regions.get((dataset.id, "chunks"))
+        if region is not None and region.chunks.shifted is not None:
+            raise Unsupported(
+                f"{dataset.id} has a lower bound inside of a chunk, so that stored chunks are no chunks of the file: "
+                "ask without addresses=file."
+            )
         if self.form(dataset) in (ChunkForm.TRANSCODED_SECTIONS, ChunkForm.PACKED):
             raise Unsupported(
                 f"Chunks of {dataset.id} are converted for this file, which no map describes: ask for layout=stock, or "

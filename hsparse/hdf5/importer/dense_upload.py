@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import product
 from math import prod
+from operator import add, sub
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -36,7 +37,7 @@ from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.object_body import values_bytes
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.virtual_data import VirtualData
-from hsparse.model.dataspace import dims_of
+from hsparse.model.dataspace import dims_of, lower_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
@@ -66,12 +67,23 @@ class ValueUpload(Generic[Data]):
         self._data = data
         self._advance = advance
 
+    @property
+    def _takes_chunks(self) -> bool:
+        """Whether the chunks of the dataset begin where those of a file do, at its first element."""
+        return not any(map(int.__mod__, lower_of(self._record["shape"]), chunk_spec(self._record).dims))
+
+    def _chunk_url(self, scaled: Dims) -> str:
+        """Return the path of a chunk, which has its coordinates from the place 0 on."""
+        base = chunk_spec(self._record).base
+        return f"{self._url}/chunks/{chunk_name([*map(add, scaled, base)] if base else scaled)}/value"
+
     def _put_chunk(self, scaled: Dims, data: bytes, sections: Sequence[Section]) -> None:
         """Store a structured chunk as it is."""
         self._server.json(
             "PUT",
-            f"{self._url}/chunks/{chunk_name(scaled)}/value",
+            self._chunk_url(scaled),
             data,
+            places=SIGNED,
             section_size=",".join(str(one.size) for one in sections),
             section_unfiltered_size=",".join(str(one.unfiltered) for one in sections),
             filter_mask=",".join(str(one.mask) for one in sections),
@@ -109,6 +121,8 @@ BAND = 16 * 1024 * 1024
 SMALL = 256 * 1024
 """Bytes of the largest chunk of the file that is not worth a request of its own."""
 PAGE = 10_000
+SIGNED = "signed"
+"""How names of chunks count: of a dataset with a lower bound from the place 0."""
 
 
 class DenseUpload(ValueUpload[FileData | VirtualData]):
@@ -162,14 +176,16 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
         """Say whether the chunks of the server have the same bytes as those of the file."""
         layout = self._data.dataset.layout
         same = isinstance(layout, ChunkedLayout) and layout.dims == self._spec.dims and self._data.is_raw
-        return same and decode_alike(self._data.dataset.pipeline, self._spec.filters[0])
+        return (
+            same and self._takes_chunks and decode_alike(self._data.dataset.pipeline, self._spec.filters[0])
+        )
 
     def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
         assert isinstance(self._data, FileData)
         if is_direct:
             with path_in_errors(f"{self._path} (chunk {chunk_name(scaled)})"):
                 content, _, _ = self._data.stored_chunk(int(rows[0]))
-                self._server.json("PUT", f"{self._url}/chunks/{chunk_name(scaled)}/value", content)
+                self._server.json("PUT", self._chunk_url(scaled), content, places=SIGNED)
         else:
             self._send(*grid.bounds(scaled))
         self._advance(self._data.stored_size(rows), prod(grid.clipped(scaled)))
@@ -252,10 +268,14 @@ def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> dict[Dims, 
     found: dict[Dims, int] = {}
     if not dims_of(record["shape"]):
         return found
-    marker = None
+    marker, base = None, chunk_spec(record).base
     while True:
-        page = server.json("GET", f"/datasets/{record['id']}/chunks", limit=PAGE, marker=marker)
-        found |= {tuple(row["scaled"]): row.get("defined", 0) for row in page["chunks"]}
+        page = server.json(
+            "GET", f"/datasets/{record['id']}/chunks", limit=PAGE, marker=marker, places=SIGNED
+        )
+        for row in page["chunks"]:
+            scaled = map(sub, row["scaled"], base) if base else row["scaled"]
+            found[tuple(scaled)] = row.get("defined", 0)
         marker = page.get("marker")
         if marker is None:
             return found

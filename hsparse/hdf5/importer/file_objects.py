@@ -15,6 +15,7 @@ from hsparse.errors import Conflict, HsparseError, StoreFailed, Unsupported
 from hsparse.format.filters.pipeline import CODECS, filter_name
 from hsparse.hdf5.format.file_fields import encode_name
 from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.lower_bounds import LOWER
 from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, check_readable
 from hsparse.hdf5.format.parse.parsed_object import (
@@ -51,6 +52,8 @@ COLLECTIONS = {
 MOST_WALKED = 4096
 """Objects that are kept in memory between the walk and their first reading."""
 ALL_MATRICES = ("csr", "csc", "coo", "frames")
+SHIFTED = ("shifted",)
+"""No matrices, and of defined sets those of datasets with a lower bound: a file may have these in no other form."""
 """All kinds of sparse matrices, and frames of pixels."""
 
 
@@ -267,6 +270,8 @@ class FileObjects:
         if not matrices:
             return None, None, []
         if found.kind != ObjectKind.GROUP:
+            if matrices == SHIFTED and all(one.name != LOWER for one in found.attributes):
+                return None, None, []
             return None, find_defined_set(self.source, self.file, found), []
         is_root = found.header.address == self.file.root
         matrix = None if is_root else find_matrix(self.source, self.file, found)

@@ -18,6 +18,7 @@ from hsparse.cli.progress import Advance
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.sources.value_batch import answer_parts
 from hsparse.errors import BadRequest, Conflict, Gone, NotFound, TooLarge, Unsupported
+from hsparse.hdf5.format.lower_bounds import with_bounds
 from hsparse.hdf5.format.messages.file_type import has_references
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
@@ -215,7 +216,7 @@ class Hdf5Import:
 
     def _create_datasets(self, some: list[FileObject]) -> list[Upload]:
         uploads = []
-        for draft, record, was_there in self._create("datasets", map(self._dataset, some)):
+        for draft, record, was_there in self._create("datasets", map(self._placed_dataset, some)):
             if draft.make is None:
                 continue
             if "value_base64" in draft.body and not was_there:
@@ -223,6 +224,10 @@ class Hdf5Import:
                 continue
             uploads.append(draft.make(record, self._stored(record, was_there)))
         return uploads
+
+    def _placed_dataset(self, one: FileObject) -> NewObject:
+        found = self._dataset(one)
+        return replace(found, body=with_bounds(found.body))
 
     def _dataset(self, one: FileObject) -> NewObject:
         with path_in_errors(one.path):
@@ -309,7 +314,7 @@ class Hdf5Import:
                 name: value for body in bodies for name, value in body["creationProperties"].items()
             }
             body = {name: value for body in bodies for name, value in body.items()}
-        body |= {"creationProperties": properties}
+        body = with_bounds(body | {"creationProperties": properties})
         record, was_there = self._create_one("datasets", one.path, body)
         there = self._stored(record, was_there)
         upload = MatrixUpload(self._server, self._uploads, one.path, record, matrix, self._advance, there)

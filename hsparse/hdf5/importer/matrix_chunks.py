@@ -242,14 +242,20 @@ class ChunkUpload(ValueUpload[Lines]):
                     f"{twice} of {len(offsets)} elements are at places that others have too, in the chunk "
                     f"{chunk_name(scaled)}; add them up first (sum_duplicates)."
                 )
-            contents = encode_places(chunk.offsets, chunk.dims), byte_view(chunk.values)
-            stored = build(contents, METADATA_FIXED, self._spec.filters)
-            try:
-                self._put_chunk(scaled, stored.data, stored.sections)
-            except TooLarge:  # for one request: the server puts parts of it together
+            if not self._takes_chunks or not self._put_whole(scaled, chunk):
                 points = points_in_chunk(self._grid, scaled, chunk.offsets)
                 self._put_elements(points, chunk.values)
         self._count(count)
+
+    def _put_whole(self, scaled: Dims, chunk: SparseChunk) -> bool:
+        """Store a chunk; return False if it is too large for one request: the server puts parts of it together."""
+        contents = encode_places(chunk.offsets, chunk.dims), byte_view(chunk.values)
+        stored = build(contents, METADATA_FIXED, self._spec.filters)
+        try:
+            self._put_chunk(scaled, stored.data, stored.sections)
+        except TooLarge:
+            return False
+        return True
 
     def _count(self, elements: int, *, before: bool = False) -> None:
         """Count elements as done, maybe by an import before this one."""

@@ -141,7 +141,7 @@ class StructuredUpload(ValueUpload[StructuredData]):
     def _send(self, row: int, scaled: Dims) -> None:
         with path_in_errors(self._path):
             data, sections, pipelines = self._data.chunk(row)
-            if is_raw(self._data.dataset.type):
+            if is_raw(self._data.dataset.type) and self._takes_chunks:
                 self._send_sections(scaled, data, sections, pipelines)
             elif isinstance(element_of(self._data.dataset.type.item), Fixed):
                 self._send_values(scaled, data, sections, pipelines)

@@ -12,6 +12,7 @@ from typing import Any
 
 from hsparse.errors import HsparseError
 from hsparse.hdf5.format.file_fields import Addressed, Key, address_to
+from hsparse.hdf5.format.lower_bounds import bounds_attributes
 from hsparse.hdf5.format.messages.file_type import file_type
 from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink
 from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
@@ -44,6 +45,7 @@ DEFINED = "DEFINED_SET"
 DEFINED_SUFFIX = ".defined"
 REFERENCE_TYPE = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
 SCALAR = {"class": "H5S_SCALAR"}
+STOCK = FileForm(FileLayout.STOCK)
 Json = dict[str, Any]
 RecordsById = Mapping[str, Json]
 
@@ -93,18 +95,24 @@ def plan_domain(
     the matrices that are compressed in it. Raises
     `Unsupported`, `TooLarge` or `BadRequest`, naming the object, for what cannot be in a file.
     """
-    return _Planning(records, form, compressed or {}).plan(root, chunks)
+    shifted = frozenset(id for id, one in chunks.items() if one.shifted is not None)
+    return _Planning(records, form, compressed or {}, shifted).plan(root, chunks)
 
 
 class _Planning:
     """The state of one planning: the global heap of all objects, and the pieces that they add to the file."""
 
     def __init__(
-        self, records: RecordsById, form: FileForm, compressed: Mapping[str, CompressedMatrix]
+        self,
+        records: RecordsById,
+        form: FileForm,
+        compressed: Mapping[str, CompressedMatrix],
+        shifted: frozenset[str],
     ) -> None:
         self._records = records
         self._form = form
         self._compressed = compressed
+        self._shifted = shifted
         self._ids = frozenset(records)
         self._heap = GlobalHeapPlan()
         self._objects: list[PlannedObject] = []
@@ -155,7 +163,7 @@ class _Planning:
             plan_dataset(
                 record,
                 chunks,
-                self._form,
+                self._form_of(record),
                 attributes,
                 self._heap,
                 self._key_of,
@@ -163,7 +171,7 @@ class _Planning:
                 ordered=_is_ordered(record),
             )
         ]
-        if is_sparse(record) and not self._form.is_structured:
+        if self._has_defined_set(record):
             found.append(plan_defined_set(found[0].planned, record, chunks))
         for one in found:
             self._objects.append(one.planned)
@@ -218,6 +226,7 @@ class _Planning:
 
     def _attributes(self, record: Json) -> list[PlannedAttribute]:
         attributes = record.get("attributes") or {}
+        attributes = attributes | bounds_attributes(record.get("shape") or {})
         found = [self._attribute(name, attributes[name]) for name in _in_order(attributes)]
         if self._has_defined_set(record):
             name = _free(DEFINED, attributes)
@@ -226,9 +235,13 @@ class _Planning:
         return found
 
     def _has_defined_set(self, record: Json) -> bool:
-        if self._form.is_structured or collection_of(record["id"]) != "datasets":
+        if collection_of(record["id"]) != "datasets" or self._form_of(record).is_structured:
             return False
         return is_sparse(record) and self._form.encoding(record) is None
+
+    def _form_of(self, record: Json) -> FileForm:
+        """Return the form of a dataset: stock if its chunks are put together of parts of stored ones."""
+        return STOCK if record["id"] in self._shifted else self._form
 
     def _attribute(self, name: str, attribute: Json) -> PlannedAttribute:
         kind = file_type(parse_type(attribute["type"]).item)

@@ -64,6 +64,24 @@ class FileBackedPlaces:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ShiftedParts:
+    """Of which stored chunks those of a file are put together, see `hsparse.hdf5.format.plan.shifted_chunks`.
+
+    `rows: (n, k)` are rows of `source`, -1 for none: those that are at `steps: (k, rank)` from each chunk of the file,
+    which begins at `first` in the stored one of its own coordinates.
+    """
+
+    source: PlannedChunks
+    first: tuple[int, ...]
+    steps: NDArray[np.int64]
+    rows: NDArray[np.intp]
+
+    def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> ShiftedParts:
+        """Return the parts of some chunks of the file, numbers or booleans."""
+        return replace(self, rows=self.rows[places])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PlannedChunks:
     """Stored chunks in row-major order of `scaled: (n, rank) uint64`.
 
@@ -73,7 +91,8 @@ class PlannedChunks:
     that chunks are compressed as HSDS does it (`hsparse.format.filters.filters_json`), which no file can have.
 
     `backing` has the places of a file-backed dataset's pieces in another file; their digests are 0. `packed: (n, 2)
-    uint64` are the sizes of a sparse chunk's elements and of its booleans, if they are deflated in the file.
+    uint64` are the sizes of a sparse chunk's elements and of its booleans, if they are deflated in the file. `shifted`
+    says of which stored chunks these are put together, whose digests are then mixed.
     """
 
     scaled: Uint64Column
@@ -85,6 +104,7 @@ class PlannedChunks:
     foreign: bool = False
     backing: FileBackedPlaces | None = None
     packed: Uint64Column | None = None
+    shifted: ShiftedParts | None = None
 
     @classmethod
     def file_backed(cls, places: FileBackedPlaces, scaled: Uint64Column, size: Uint64Column) -> PlannedChunks:
@@ -118,6 +138,8 @@ class PlannedChunks:
             columns += [self.backing.offset, self.backing.mask]
         if self.packed is not None:
             columns.append(self.packed)
+        if self.shifted is not None:
+            columns += [self.shifted.rows, self.shifted.source.scaled]
         return sum(column.nbytes for column in columns)
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> PlannedChunks:
@@ -132,6 +154,7 @@ class PlannedChunks:
             self.foreign,
             None if self.backing is None else self.backing.take(places),
             None if self.packed is None else self.packed[places],
+            None if self.shifted is None else self.shifted.take(places),
         )
 
     def sized(self, size: Uint64Column | int) -> PlannedChunks:
@@ -237,6 +260,8 @@ class ChunkRegion:
     def weights(self, rows: range) -> Uint64Column:
         """Return roughly the memory that transcoding or checking each chunk takes, without its stored bytes."""
         sizes = self.chunks.size[rows.start : rows.stop]
+        if (shifted := self.chunks.shifted) is not None:
+            return sizes * np.uint64(2 + len(shifted.steps))
         if self.form in (ChunkForm.PACKED, ChunkForm.PACKED_DEFINED):
             found = np.full(len(sizes), 2 * prod(self.spec.dims) * self.spec.dtype.itemsize, np.uint64)
             found += self.chunks.sections[rows.start : rows.stop, :, UNFILTERED].sum(1, dtype=np.uint64)

@@ -45,7 +45,7 @@ CHUNK_HEAP = "collections of a chunk"
 
 def transcoded_size(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> int:
     """Return the bytes that a chunk takes with its collections; `sections: (k, 3)` as in `ChunkRows`."""
-    return _laid_out_size(*_plan(spec, _values(spec, data, sections), key_of))
+    return _laid_out_size(*_plan(spec, chunk_values(spec, data, sections), key_of))
 
 
 def transcode_chunk(
@@ -55,20 +55,20 @@ def transcode_chunk(
 
     `Corrupt` when the stored bytes, `data`, do not decode.
     """
-    elements, heap = _plan(spec, _values(spec, data, sections), key_of)
+    elements, heap = _plan(spec, chunk_values(spec, data, sections), key_of)
     return _laid_out(elements, heap, address, address_of)
 
 
 def unwritten_size(spec: ChunkSpec, key_of: KeyOf) -> int:
     """Return the bytes that an unwritten chunk takes."""
-    return _laid_out_size(*_plan(spec, _unwritten(spec, (0,) * len(spec.dims)), key_of))
+    return _laid_out_size(*_plan(spec, unwritten_values(spec, (0,) * len(spec.dims)), key_of))
 
 
 def transcode_unwritten(
     spec: ChunkSpec, scaled: tuple[int, ...], address: int, address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
     """Return the elements of an unwritten chunk, and its collections, in a file at `address`."""
-    elements, heap = _plan(spec, _unwritten(spec, scaled), key_of)
+    elements, heap = _plan(spec, unwritten_values(spec, scaled), key_of)
     return _laid_out(elements, heap, address, address_of)
 
 
@@ -86,7 +86,7 @@ def encode_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) ->
 
 def pack_chunk(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> Buffer:
     """Return the elements of a sparse chunk, deflated; they have no addresses."""
-    elements, _ = _plan(spec, _values(spec, data, sections), key_of)
+    elements, _ = _plan(spec, chunk_values(spec, data, sections), key_of)
     return apply_filters(PACKING, elements.data)[0]
 
 
@@ -131,14 +131,14 @@ def _laid_out(elements: Addressed, heap: GlobalHeapPlan, address: int, address_o
     return b"".join(parts)
 
 
-def _unwritten(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
+def unwritten_values(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
     """Return the elements of an unwritten chunk."""
     if spec.datatype.is_vlen:
         return take_elements([VlenArray.of([bytes(spec.vlen_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
     return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))
 
 
-def _values(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Values:
+def chunk_values(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Values:
     """Return all elements of a chunk, the fill value where none is defined."""
     datatype = spec.datatype
     try:

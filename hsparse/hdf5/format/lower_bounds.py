@@ -1,0 +1,63 @@
+"""The lower bounds of a dataset in a file, which counts from 0: attributes that an import takes back.
+
+`_HSPARSE_LOWER` has the place of the first element in each dimension, `_HSPARSE_MINLOWER` how far that may move down.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hsparse.model.dataspace import UNLIMITED, dims_of, lower_of
+from hsparse.model.layout import CHUNKED, STRUCTURED
+
+LOWER, MINLOWER = "_HSPARSE_LOWER", "_HSPARSE_MINLOWER"
+INT64 = "H5T_STD_I64LE"
+NO_LIMIT = -(2**63)
+"""An unlimited `minlower` in the attribute."""
+Json = dict[str, Any]
+
+
+def bounds_attributes(shape: Json) -> Json:
+    """Return the attributes of a dataspace's lower bounds, none without such."""
+    lower = lower_of(shape)
+    if not lower:
+        return {}
+    limits = [NO_LIMIT if limit == UNLIMITED else limit for limit in shape["minlower"]]
+    space = {"class": "H5S_SIMPLE", "dims": [len(lower)]}
+    values = {LOWER: list(lower), MINLOWER: limits}
+    return {name: {"type": INT64, "shape": space, "value": value} for name, value in values.items()}
+
+
+def with_bounds(body: Json) -> Json:
+    """Return the body that creates a dataset with the lower bounds that its attributes say, which are left out."""
+    attributes = dict(body.get("attributes") or {})
+    lower = _bounds_of(attributes.get(LOWER), body["shape"])
+    if lower is None:
+        return body
+    del attributes[LOWER]
+    body = {**body, "attributes": attributes, "lower": lower}
+    limits = _bounds_of(attributes.get(MINLOWER), body["shape"])
+    if limits is not None:
+        del attributes[MINLOWER]
+        if "maxdims" in body["shape"]:  # else no bound moves
+            body["minlower"] = [UNLIMITED if limit == NO_LIMIT else limit for limit in limits]
+    properties = body.get("creationProperties") or {}
+    if (properties.get("layout") or {}).get("class") not in (CHUNKED, STRUCTURED):
+        body["creationProperties"] = {name: one for name, one in properties.items() if name != "layout"}
+    return body
+
+
+def _bounds_of(attribute: Json | None, shape: Json) -> list[int] | None:
+    """Return the bounds in an attribute, one for each dimension; None if it has none."""
+    dims = dims_of(shape)
+    if attribute is None or not dims or attribute.get("encoding") != "base64":
+        return None
+    item, own = attribute["type"], dims_of(attribute["shape"]) or ()
+    if (item.get("base") if isinstance(item, dict) else item) != INT64 or prod(own) != len(dims):
+        return None
+    found: list[int] = np.frombuffer(b64decode(attribute["value"]), "<i8").tolist()
+    return found

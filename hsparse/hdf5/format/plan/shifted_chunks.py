@@ -1,0 +1,113 @@
+"""Chunks of a file that are put together of parts of stored ones, as the two grids begin at different places.
+
+That is so for a dataset whose lower bound is inside of a chunk: a file has no elements below its first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Unsupported
+from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_map import row_names
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.hdf5.format.file_fields import AddressOf
+from hsparse.hdf5.format.messages.file_type import file_type
+from hsparse.hdf5.format.plan.planned_chunks import (
+    KeyOf,
+    PlannedChunks,
+    ShiftedParts,
+    Uint64Column,
+    plan_elements,
+)
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.format.plan.transcoded_chunk import chunk_values, encode_defined_set, unwritten_values
+
+Part = tuple[tuple[int, ...], Buffer, Uint64Column]
+"""The step from a chunk of the file to a stored one, and the bytes and sections of that."""
+
+
+def shift_chunks(stored: PlannedChunks, first: tuple[int, ...], counts: tuple[int, ...]) -> PlannedChunks:
+    """Return the chunks of a file, a grid of `counts`, whose first element is at `first` in the stored chunk 0."""
+    steps = np.array(list(product(*((0, 1) if one else (0,) for one in first))), np.int64)
+    own = stored.scaled.astype(np.int64)
+    near = (own[:, None, :] - steps).reshape(-1, len(first))
+    inside = ((near >= 0) & (near < np.array(counts))).all(1)
+    scaled = np.unique(near[inside], axis=0).astype(np.uint64)
+    names = row_names(stored.scaled)
+    rows = np.full((len(scaled), len(steps)), -1, np.intp)
+    for number, step in enumerate(steps if len(stored) else ()):
+        wanted = row_names(scaled + step.astype(np.uint64))
+        found = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
+        rows[:, number] = np.where(names[found] == wanted, found, -1)
+    known = rows >= 0
+    odd = 2 * np.arange(len(steps), dtype=np.uint64) + np.uint64(1)
+    none = np.zeros(len(scaled), np.uint64)
+    return PlannedChunks(
+        scaled,
+        (np.where(known, stored.digest[rows], 0).astype(np.uint64) * odd).sum(1, dtype=np.uint64),
+        none,
+        np.zeros((len(scaled), *stored.sections.shape[1:]), np.uint64),
+        np.where(known, stored.defined[rows], 0).sum(1).astype(np.uint64),
+        np.ones(len(scaled), np.bool_),
+        foreign=True,
+        shifted=ShiftedParts(stored, first, steps, rows),
+    )
+
+
+def sized_chunks(spec: ChunkSpec, chunks: PlannedChunks, *, encoded: bool) -> PlannedChunks:
+    """Return shifted chunks with their sizes in a file, unfiltered and of any layout; `Unsupported` for what has none.
+
+    `encoded` says that the dataset would be a matrix in the file.
+    """
+    where = (
+        f"{spec.dataset} has a lower bound inside of a chunk, and in a file chunks begin at the first element"
+    )
+    if spec.datatype.is_vlen:
+        raise Unsupported(
+            f"{where}: its elements of variable length are not moved to others; read its values."
+        )
+    if encoded:
+        raise Unsupported(f"{where}: ask for layout=stock, in which it is no matrix.")
+    size = int(np.prod(spec.dims)) * file_type(spec.datatype.item).size
+    return chunks.sized(size)
+
+
+def shifted_chunk(
+    spec: ChunkSpec, first: tuple[int, ...], parts: Sequence[Part], address_of: AddressOf, key_of: KeyOf
+) -> bytes:
+    """Return the elements of a chunk of the file."""
+    size = spec.dtype.itemsize
+    found = _as_bytes(unwritten_values(spec, (0,) * len(spec.dims)), size, spec.dims).copy()
+    for step, data, sections in parts:
+        _put(found, _as_bytes(chunk_values(spec, data, sections), size, spec.dims), first, step)
+    elements = plan_elements(file_type(spec.datatype.item), found, GlobalHeapPlan(), key_of)
+    return elements.filled(address_of)
+
+
+def shifted_defined_set(spec: ChunkSpec, first: tuple[int, ...], parts: Sequence[Part]) -> bytes:
+    """Return a byte for each element of a chunk of the file: 1 where it is defined."""
+    found = np.zeros(spec.dims, np.uint8)
+    for step, data, sections in parts:
+        own = np.frombuffer(encode_defined_set(spec, data, sections), np.uint8).reshape(spec.dims)
+        _put(found, own, first, step)
+    return found.tobytes()
+
+
+def _as_bytes(values: object, size: int, dims: tuple[int, ...]) -> NDArray[np.void]:
+    """Return elements as opaque ones, as numpy would copy compounds field by field."""
+    return np.ascontiguousarray(np.asarray(values)).reshape(-1).view(np.uint8).view(f"V{size}").reshape(dims)
+
+
+def _put(target: NDArray[Any], source: NDArray[Any], first: tuple[int, ...], step: tuple[int, ...]) -> None:
+    """Copy what a stored chunk has of a chunk of the file."""
+    into, out = [], []
+    for length, begin, is_next in zip(source.shape, first, step, strict=True):
+        into.append(slice(length - begin, length) if is_next else slice(0, length - begin))
+        out.append(slice(0, begin) if is_next else slice(begin, length))
+    target[tuple(into)] = source[tuple(out)]
