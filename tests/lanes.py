@@ -140,6 +140,12 @@ ENDURE = {
     "interchange/test_recorded.py": ("test_it_is_served_and_changed[1.0.2]",),
     "test_torch.py": ("test_batches_are_tensors[torch_csr]",),
     # Campaigns and measurements, and ever more of the same.
+    "cli/tree/test_signed_files.py": ("[auto]",),
+    "client/test_signed_places.py": (
+        "test_keys_are_places[sparse]",
+        "test_both_ends_grow_and_the_oldest_rows_go[sparse]",
+        "test_what_others_prepend_and_drop_shifts_nothing[sparse]",
+    ),
     "benchmarks/test_cells.py": (),
     "benchmarks/test_scaling.py": (),
     "dn/test_payload_lifetime.py": ("[memory-",),

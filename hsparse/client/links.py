@@ -12,6 +12,7 @@ from typing import TypeAlias
 from hsparse.client.connection import Json
 from hsparse.client.dataset_creation import DatasetCreation
 from hsparse.client.dense_dataset import DenseDataset
+from hsparse.client.indexing.places import places_along
 from hsparse.client.sparse_dataset import SparseDataset
 
 
@@ -105,8 +106,9 @@ def _body(source: DenseDataset | SparseDataset) -> Json:
         return body | {"shape": "H5S_NULL"}
     if not source.shape:
         return body
-    limits = {"maxdims": record["shape"]["maxdims"]} if "maxdims" in record["shape"] else {}
-    return body | {"shape": list(source.refresh())} | limits
+    extent = source.refresh()
+    body |= {name: record["shape"][name] for name in ("maxdims", "minlower") if name in record["shape"]}
+    return body | {"shape": list(extent)} | ({"lower": list(source.lower)} if "minlower" in body else {})
 
 
 def _blocks(source: DenseDataset | SparseDataset) -> Iterator[slice]:
@@ -116,5 +118,6 @@ def _blocks(source: DenseDataset | SparseDataset) -> Iterator[slice]:
         return
     step = (source.chunks or (1,))[0]
     step *= max(1, BLOCK // max(1, source.nbytes // source.shape[0] * step))
-    for first in range(0, source.shape[0], step):
-        yield slice(first, min(first + step, source.shape[0]))
+    rows = places_along(source.shape, 0)
+    for first in range(rows.start, rows.stop, step):
+        yield slice(first, min(first + step, rows.stop))

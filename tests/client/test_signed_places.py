@@ -18,6 +18,8 @@ from hsparse.client.connection import Connection
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, OutOfRange
 from hsparse.client.sources import http_elements
+from hsparse.client.sources.elements import Elements
+from hsparse.client.sources.value_batch import DatasetRead, read_datasets
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import Conflict
 from hsparse.format.selections.points import Orthogonal
@@ -374,6 +376,24 @@ def test_a_dataset_of_a_batch_knows_its_places(url: str, connection: Connection)
         assert (made.lower, made.shape) == ((-2,), (4,))
         made[-2] = 5
         assert made[-2] == 5
+
+
+def test_copies_and_reads_of_many_keep_the_places(file: hsparse.File) -> None:
+    for kind in ("sparse", "dense"):
+        model = Model(create(file, kind))
+        fill(model, np.random.default_rng(7))
+        file.copy("X", "copy")
+        record = file["X"].record
+        file["X"].prepend(np.full((1, 5), 50))  # after the record was read
+        axes = (np.array([0, 4, 10]), None)
+        (found,) = read_datasets(file.connection, [DatasetRead(record, axes, sparse=kind == "sparse")])
+        if isinstance(found, Elements):
+            found = sp.coo_array((found.values, found.columns), shape=(3, 5)).toarray()
+        np.testing.assert_array_equal(found, model.array()[[0, 4, 10]])
+        model.dataset = file["copy"]
+        assert model.dataset.minlower == (None, None)
+        model.check()
+        del file["X"], file["copy"]
 
 
 @pytest.mark.endurance

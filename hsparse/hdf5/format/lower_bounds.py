@@ -1,6 +1,6 @@
 """The lower bounds of a dataset in a file, which counts from 0: attributes that an import takes back.
 
-`_HSPARSE_LOWER` has the place of the first element in each dimension, `_HSPARSE_MINLOWER` how far that may move down.
+`hsparse_lower` has the place of the first element in each dimension, `hsparse_minlower` how far that may move down.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from hsparse.model.dataspace import UNLIMITED, dims_of, lower_of
 from hsparse.model.layout import CHUNKED, STRUCTURED
 
-LOWER, MINLOWER = "_HSPARSE_LOWER", "_HSPARSE_MINLOWER"
+LOWER, MINLOWER = "hsparse_lower", "hsparse_minlower"
 INT64 = "H5T_STD_I64LE"
 NO_LIMIT = -(2**63)
 """An unlimited `minlower` in the attribute."""

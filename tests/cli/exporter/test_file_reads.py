@@ -53,7 +53,7 @@ def test_the_large_chunks_that_are_in_the_file_as_they_are() -> None:
         FileChunk(300, CopySource("b", "db/300", "e", 0, 200)),
         FileChunk(900, CopySource("b", "db/900", "e", 0, 100)),
     ]
-    assert asked == ["GET /map?domain=/home/a.h5&addresses=file&layout=stock"]
+    assert asked == ["GET /map?domain=/home/a.h5&addresses=file&places=signed&layout=stock"]
 
 
 def test_the_map_is_that_of_the_domain() -> None:

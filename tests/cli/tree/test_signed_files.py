@@ -153,3 +153,19 @@ def test_a_bound_inside_of_a_chunk_is_moved_to_the_first_one_of_a_file(
         hsparse.open(f"{embedded_url}{folder}/copy.h5") as other,
     ):
         compare(one, other)
+
+
+def test_a_map_of_a_file_is_refused_where_no_reader_has_bounds(signed: str, embedded_url: str) -> None:
+    with hsparse.open(f"{embedded_url}{signed}") as domain:
+        for form in ("kerchunk", "dmrpp"):
+            for places in ("signed", None):
+                asked = {"format": form, "addresses": "file", "layout": "stock", "places": places}
+                with pytest.raises(hsparse.HsparseError, match="lower bound"):
+                    domain.connection.json("GET", f"/datasets/{domain['dense'].id}/map", **asked)
+        answer = domain.connection.json(
+            "GET", f"/datasets/{domain['sparse'].id}/map", addresses="file", places="signed"
+        )
+        assert {tuple(row["scaled"]) for row in answer["chunks"]} <= {
+            (row, column) for row in (-2, -1, 0) for column in (-1, 0)
+        }
+        assert all(row["file"]["size"] for row in answer["chunks"] if row["defined"])
