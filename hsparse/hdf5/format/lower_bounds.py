@@ -34,16 +34,17 @@ def bounds_attributes(shape: Json) -> Json:
 
 def with_bounds(body: Json) -> Json:
     """Return the body that creates a dataset with the lower bounds that its attributes say, which are left out."""
-    attributes = dict(body.get("attributes") or {})
-    lower = _bounds_of(attributes.get(LOWER), body["shape"])
+    attributes, shape = dict(body.get("attributes") or {}), body["shape"]
+    dims = dims_of(shape) if isinstance(shape, dict) else tuple(shape)
+    lower = _bounds_of(attributes.get(LOWER), dims)
     if lower is None:
         return body
     del attributes[LOWER]
     body = {**body, "attributes": attributes, "lower": lower}
-    limits = _bounds_of(attributes.get(MINLOWER), body["shape"])
+    limits = _bounds_of(attributes.get(MINLOWER), dims)
     if limits is not None:
         del attributes[MINLOWER]
-        if "maxdims" in body["shape"]:  # else no bound moves
+        if "maxdims" in body or "maxdims" in shape:  # else no bound moves
             body["minlower"] = [UNLIMITED if limit == NO_LIMIT else limit for limit in limits]
     properties = body.get("creationProperties") or {}
     if (properties.get("layout") or {}).get("class") not in (CHUNKED, STRUCTURED):
@@ -51,9 +52,8 @@ def with_bounds(body: Json) -> Json:
     return body
 
 
-def _bounds_of(attribute: Json | None, shape: Json) -> list[int] | None:
+def _bounds_of(attribute: Json | None, dims: tuple[int, ...] | None) -> list[int] | None:
     """Return the bounds in an attribute, one for each dimension; None if it has none."""
-    dims = dims_of(shape)
     if attribute is None or not dims or attribute.get("encoding") != "base64":
         return None
     item, own = attribute["type"], dims_of(attribute["shape"]) or ()

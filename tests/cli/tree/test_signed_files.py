@@ -108,6 +108,23 @@ def test_a_file_changed_by_h5py_keeps_the_bound(
         assert other["ordinary"].lower == (0,)
 
 
+def test_a_matrix_keeps_the_bound(
+    run: Run, signed: str, folder: str, embedded_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "matrix.h5"
+    run("export", signed, str(path), "--matrices", "anndata-csr")
+    with h5py.File(path) as file:
+        assert tuple(file["sparse"].attrs[LOWER]) == (-8, -3)
+    run("import", str(path), f"{folder}/back.h5", "--quiet")
+    with (
+        hsparse.open(f"{embedded_url}{signed}") as one,
+        hsparse.open(f"{embedded_url}{folder}/back.h5") as other,
+    ):
+        assert other["sparse"].lower == (-8, -3)
+        assert places(one["sparse"]) == places(other["sparse"])
+        np.testing.assert_array_equal(np.asarray(one["sparse"]), np.asarray(other["sparse"]))
+
+
 def test_h5pyd_sees_it_from_0(signed: str, embedded_url: str) -> None:
     h5pyd = pytest.importorskip("h5pyd", reason="h5pyd is not installed")
     with (
