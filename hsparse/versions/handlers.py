@@ -79,7 +79,7 @@ async def get_diff(request: Request) -> web.StreamResponse:
     shown: dict[str, list[Record]] = {"datasets": [], "groups": [], "datatypes": []}
     for id in sorted(found, key=lambda id: (paths.get(id, ""), id)):
         one = {"path": paths.get(id), "id": id, "change": found[id]["change"]}
-        more = {"chunks": found[id]["chunks"]} if id.startswith("d-") else {}
+        more = {name: found[id][name] for name in ("chunks", "elements") if id.startswith("d-")}
         shown[collection_of(id)].append(one | more)
     return respond({"from": number, "to": to, **shown})
 

@@ -19,11 +19,14 @@ import orjson
 
 from hsparse.clock import Clock
 from hsparse.compute import gather_each
+from hsparse.dn.cache import load_state
 from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.record_objects import RecordObjects
 from hsparse.errors import Busy, Conflict, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.ids import domain_prefix, storage_key
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
 from hsparse.storage.object_store import Entry, ObjectStore
+from hsparse.versions.changed_elements import changed_elements
 from hsparse.versions.clone_store import Clone
 from hsparse.versions.differences import by_object, differences
 from hsparse.versions.restoring import Restoring, record_of
@@ -269,8 +272,39 @@ class VersionedStore(PreservingStore):
         return {"changed": restoring.changed}
 
     async def _diff(self, root: str, number: int, to: int | None) -> Json:
-        """Return what became of each object between a snapshot and another one, or now; see `by_object`."""
-        return by_object(await self._differences(root, number, to))
+        """Return what became of each object between a snapshot and another one, or now; see `by_object`.
+
+        Datasets have the number of `elements` that are different, too, None where they are not counted.
+        """
+        before, after = await self._sources(root, number), await self._sources(root, to)
+        found = by_object(changes := await self._compared(root, before, after))
+        chunks: dict[str, list[str]] = {id: [] for id in found if id.startswith("d-")}
+        for one in changes:
+            if one["chunk"] is not None:
+                chunks[one["id"]].append(one["marker"])
+        for id, rests in chunks.items():
+            found[id]["elements"] = await self._elements(id, number, to, rests, before, after)
+        return found
+
+    async def _elements(
+        self,
+        id: str,
+        number: int,
+        to: int | None,
+        rests: list[str],
+        before: dict[str, Entry],
+        after: dict[str, Entry],
+    ) -> int | None:
+        """Return how many elements of a dataset are different in some chunks of it."""
+        key = storage_key(id)
+        if rest_of(key) not in after:
+            tree = (await self._base_at(root_of(key), number)).tree
+        else:
+            tree = root_of(key) if to is None else (await self._base_at(root_of(key), to)).tree
+        state = await load_state(RecordObjects(domain_prefix(tree) + rest_of(key), self, self.clock))
+        if state.value is None:
+            return None
+        return await changed_elements(self, state.value.record, rests, before, after)
 
     async def _changes(self, root: str, number: int, to: int, marker: str, limit: int) -> Json:
         """Return at most `limit` changes between two snapshots, and the marker of the last one if there are more."""
@@ -279,24 +313,28 @@ class VersionedStore(PreservingStore):
         page = found[first : first + limit]
         return {"changes": page, "marker": page[-1]["marker"] if first + limit < len(found) else None}
 
-    async def _differences(self, root: str, number: int, to: int | None) -> list[Json]:
-        """Return all changes since a snapshot, or since there was nothing; those between two are remembered."""
-        after = None if to is None else await self._base_at(root, to)
-        before = await self._base_at(root, number) if number else None
-        between = root, "" if before is None else before.tree, "" if after is None else after.tree
-        if between in self._found:
-            return self._found[between]
-        old = {} if before is None else await self._shown(before)
-        new = await self.trees.head_sources(root) if after is None else await self._shown(after)
-        for rest in old.keys() & new.keys():
-            if record_of(rest) and await self._is_same(old[rest], new[rest]):
-                new[rest] = old[rest]
-        found = differences(root, old, new)
-        if after is not None:
-            self._found[between] = found
+    async def _differences(self, root: str, number: int, to: int) -> list[Json]:
+        """Return all changes between two snapshots, 0 for when there was nothing; they are remembered."""
+        bases = [await self._base_at(root, one) for one in (number, to) if one]
+        between = (root, *(base.tree for base in bases))
+        if between not in self._found:
+            before, after = await self._sources(root, number), await self._sources(root, to)
+            self._found[between] = await self._compared(root, before, after)
             if len(self._found) > MOST_FOUND:
                 del self._found[next(iter(self._found))]
-        return found
+        return self._found[between]
+
+    async def _compared(self, root: str, before: dict[str, Entry], after: dict[str, Entry]) -> list[Json]:
+        for rest in before.keys() & after.keys():
+            if record_of(rest) and await self._is_same(before[rest], after[rest]):
+                after[rest] = before[rest]
+        return differences(root, before, after)
+
+    async def _sources(self, root: str, number: int | None) -> dict[str, Entry]:
+        """Return what each object is read from at a snapshot; None for now, 0 for when there was nothing."""
+        if number is None:
+            return await self.trees.head_sources(root)
+        return await self._shown(await self._base_at(root, number)) if number else {}
 
     async def _is_same(self, old: Entry, new: Entry) -> bool:
         """Say whether a record that is read from two objects is the same: it is copied before a chunk is made, too."""

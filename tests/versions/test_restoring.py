@@ -56,11 +56,11 @@ async def test_what_is_different_is_said(past: Versioned) -> None:
     first = (await past.done("GET", "/snapshots/1/diff", to=2)).facts
     assert first["groups"] == []
     assert first["datasets"] == [
-        {"path": "/gone", "id": gone, "change": "deleted", "chunks": 3},
-        {"path": "/kept", "id": kept, "change": "changed", "chunks": 2},
+        {"path": "/gone", "id": gone, "change": "deleted", "chunks": 3, "elements": 30},
+        {"path": "/kept", "id": kept, "change": "changed", "chunks": 2, "elements": 9},
     ]
     since = (await past.done("GET", "/snapshots/2/diff")).facts
-    assert since["datasets"] == [{"path": "/new", "id": new, "change": "created", "chunks": 1}]
+    assert since["datasets"] == [{"path": "/new", "id": new, "change": "created", "chunks": 1, "elements": 9}]
     assert [{key: one[key] for key in root} for one in since["groups"]] == [root]
     back = (await past.done("GET", "/snapshots/2/diff", to=1)).facts
     assert [one["change"] for one in back["datasets"]] == ["created", "changed"]
