@@ -42,8 +42,8 @@ from hsparse.wire.message import Record
 
 MOST_KNOWN = 10_000
 """Trees, and extents of datasets, that are remembered."""
-MOST_LISTED = 16
-"""Listings that are remembered: of a snapshot they never change."""
+MOST_LISTED = 200_000
+"""Objects in listings that are remembered, the last listing in any case: of a snapshot they never change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,10 @@ class SnapshotTrees:
         known = base.tree[2:19], prefix
         if known not in self._listed:
             found = await self._list(base, rest_of(prefix))
-            self._keep(self._listed, known, found, MOST_LISTED)
+            self._listed[known] = found
+            while len(self._listed) > 1 and sum(map(len, self._listed.values())) > MOST_LISTED:
+                self._listed.popitem(last=False)
+            return found
         return self._listed[known]
 
     async def _list(self, base: Base, start: str) -> list[Entry]:
@@ -276,7 +279,7 @@ class SnapshotTrees:
         self._keep(self._bases, base.tree[2:19], base)
 
     @staticmethod
-    def _keep(known: OrderedDict, item: object, value: object, most: int = MOST_KNOWN) -> None:  # type: ignore[type-arg]
+    def _keep(known: OrderedDict, item: object, value: object) -> None:  # type: ignore[type-arg]
         known[item] = value
-        if len(known) > most:
+        if len(known) > MOST_KNOWN:
             known.popitem(last=False)

@@ -70,8 +70,8 @@ class PreservingStore(DelegatingStore):
 
     async def is_used(self, *, confirm: bool = False) -> bool:
         """Say whether any domain of the store may have snapshots."""
-        membership = getattr(self.ownership, "membership", None)
-        if membership is not self._membership:  # this node may not have been told of some
+        membership = self.ownership.term, getattr(self.ownership, "membership", None)
+        if membership != self._membership:  # this node may not have been told of some
             self._membership = membership
             self.versions.forget()
             confirm = True

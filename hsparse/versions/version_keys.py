@@ -1,7 +1,7 @@
 """Keys of what is kept of the past, and ids of the trees in which it is read.
 
     db/<u1>/.versions.json                              the note: which snapshots the domain has
-    db/<u1>/.history/v1/<token>/<rest of key>/<epoch>   an object as it was before its first change in an epoch
+    db/<u1>/.history/v1/<token>/<rest of key>/e<epoch>  an object as it was before its first change in an epoch
     db/.bases/<u1 of the tree>.json                     which snapshot a tree shows
 
 The history's keys have so many components that no server of schema v2 takes one for an object's. An empty object stands
@@ -69,13 +69,13 @@ def history_prefix(root: str, token: str) -> str:
 
 def copy_key(prefix: str, rest: str, epoch: int) -> str:
     """Return the key of an object as it was at the snapshot `epoch`."""
-    return f"{prefix}{rest}/{epoch:0{_DIGITS}d}"
+    return f"{prefix}{rest}/e{epoch:0{_DIGITS}d}"
 
 
 def parsed_copy(prefix: str, key: str) -> tuple[str, int]:
     """Return the rest of the key and the epoch of what is kept at `key`."""
     rest, _, epoch = key.removeprefix(prefix).rpartition("/")
-    return rest, int(epoch)
+    return rest, int(epoch[1:])
 
 
 def tree_root(root: str, token: str, number: int) -> str:

@@ -48,7 +48,8 @@ from hsparse.versions.version_note import Pin, VersionNote, put_note, read_note
 Json: TypeAlias = dict[str, Any]
 ATTEMPTS = 16
 TOKEN_BYTES = 8
-MOST_FOUND = 4
+MOST_FOUND = 100_000
+"""Changes between snapshots that are remembered, those of the last two that were asked for in any case."""
 
 
 class VersionedStore(PreservingStore):
@@ -320,7 +321,7 @@ class VersionedStore(PreservingStore):
         if between not in self._found:
             before, after = await self._sources(root, number), await self._sources(root, to)
             self._found[between] = await self._compared(root, before, after)
-            if len(self._found) > MOST_FOUND:
+            while len(self._found) > 1 and sum(map(len, self._found.values())) > MOST_FOUND:
                 del self._found[next(iter(self._found))]
         return self._found[between]
 

@@ -241,3 +241,13 @@ async def test_a_lower_bound_that_moves_is_that_of_the_snapshot(past: Versioned)
     await past.done("POST", "/snapshots/1/restore", {})
     assert await past.read(id) == list(range(20))
     assert (await past.done("GET", f"/datasets/{id}"))["shape"]["lower"] == [-15]
+
+
+async def test_statistics_are_of_what_a_domain_has_now(past: Versioned) -> None:
+    id = await past.create("kept", 30, DENSE)
+    await past.write(id, 0, range(30))
+    await past.snapshot()
+    await past.write(id, 0, range(1, 31))
+    for options in ({}, {"domain": AT_1}):
+        found = (await past.done("GET", "/", verbose=1, **options)).body
+        assert [found[f"num_{kind}"] for kind in ("groups", "datasets", "chunks")] == [1, 1, 3]
