@@ -409,7 +409,8 @@ def open(
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
     `mode` is "r" to read what exists, "r+", the default, to change it too, "a" to create the domain if it is missing,
     "w" to replace it, "x" (or "w-") to create it. With "w" the old domain is there until the file is first used, or
-    closed; if it is used by `write_anndata`, `from_scipy` or the like, until all is stored.
+    closed; if it is used by `write_anndata`, `from_scipy` or the like, until all is stored. The snapshots
+    of the old domain may go with it.
     `snapshot` is the number of one of the domain's snapshots, which is read as it is at `x.h5@3`, and never changes.
     `username` is h5pyd's word for `user`. Without a user and a password, or a `token`, the environment and `~/.hscfg`
     are looked at (`hsparse.client.http.sign_in`).

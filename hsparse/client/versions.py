@@ -139,6 +139,8 @@ class Versions:
     def diff(self, first: int, second: int | None = None) -> list[Difference]:
         """Return what is different between two snapshots; without a second, between one and the domain as it is now.
 
+        A chunk that was written in between counts, though it may be as before.
+
         >>> number = f.snapshot().number
         >>> X[0, 1] = 9
         >>> f.attrs["filtered"] = True

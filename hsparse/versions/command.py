@@ -29,7 +29,8 @@ List the snapshots of a domain, the newest first: path, time, author, and the fi
 """
 DIFF = """\
 List the objects that are different between two snapshots of a domain, or between one and the domain as it is now. Of
-a dataset it says in how many chunks. Without a number, the first one is the newest snapshot.
+a dataset it says in how many chunks: each that was written counts, though it may be as before. Without a number, the
+first one is the newest snapshot.
 
   hsparse diff /home/ann/run.h5
   hsparse diff /home/ann/run.h5@2

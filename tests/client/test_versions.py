@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -190,6 +192,36 @@ def test_references_to_objects_of_a_snapshot_are_refused(address: str) -> None:
             "/dense",
             "/sparse",
         }
+
+
+def test_a_program_follows_what_changes(address: str) -> None:
+    """It is told of what each snapshot has, of that which is taken while it waits, too."""
+    with opened(address) as file, opened(address) as writer, ThreadPoolExecutor(1) as pool:
+        first = [(one.id, one.chunk, one.change, one.until) for one in file.changes()]
+        assert sorted(one[1] for one in first if one[1] is not None) == [(0,), (0, 0), (1, 1)]
+        assert len(first) == 3 + 3
+        assert {one[2:] for one in first} == {("created", 1)}
+        assert list(file.changes(since=1)) == []
+        assert file.snapshot().number == 2
+        following = file.changes(since=1, wait=60)
+        found = {(one.chunk, one.change) for one in islice(following, 3)}
+        assert found == {((0,), "changed"), (None, "changed"), (None, "created")}
+
+        def change() -> int:
+            writer["sparse"][70, 70] = 5
+            return writer.snapshot().number
+
+        taken = pool.submit(change)
+        one = next(following)
+        assert (one.id, one.chunk, one.change, one.until) == (
+            writer["sparse"].id,
+            (1, 1),
+            "changed",
+            taken.result(),
+        )
+        file.delete_snapshot(1)
+        with pytest.raises(KeyError, match="no snapshot 1 any more: begin again with since=0"):
+            list(file.changes(since=1))
 
 
 def test_a_store_in_a_directory_has_snapshots(tmp_path: Path) -> None:
