@@ -77,7 +77,14 @@ def test_the_files_of_the_readme_go_out_and_in(url: str, tmp_path: Path) -> None
 FROM = ("docs/from-hsds.md", "docs/from-tiledb-soma.md", "docs/from-zarr.md")
 PYTHON = [
     pytest.param(code, id=f"{name}-{number}")
-    for name in ("README.md", "docs/clients.md", "docs/python.md", "docs/rest.md", "docs/versions.md")
+    for name in (
+        "README.md",
+        "docs/clients.md",
+        "docs/python.md",
+        "docs/rest.md",
+        "docs/versions.md",
+        "docs/virtual.md",
+    )
     for number, code in enumerate(blocks(name, "python"))
 ]
 PYTHON += [

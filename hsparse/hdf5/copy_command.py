@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from posixpath import dirname
 
 from hsparse.cli import progress
 from hsparse.cli.bounded_pool import BoundedPool
@@ -33,6 +34,7 @@ from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
 from hsparse.hdf5.importer.file_objects import SHIFTED, FileObjects
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.target_domain import TargetDomain
+from hsparse.hdf5.importer.virtual_links import VirtualLinks
 from hsparse.model.ids import new_root_id
 
 REQUESTS = 8
@@ -45,7 +47,8 @@ Copy domains, and with -r folders with all that is in them.
   hsparse cp -r /home/ann/runs /home/ben/runs
 
 A copy belongs to the caller and has the rights of its new folder. It has what hsparse export --layout structured and
-hsparse import keep: data of file-backed datasets is copied, objects that no link leads to are not. The copy of a domain
+hsparse import keep: data of file-backed datasets is copied, objects that no link leads to are not. Virtual datasets
+stay virtual. The copy of a domain
 that cannot be finished is deleted again. In a path, {PATTERN_HELP}.
 """
 
@@ -95,7 +98,7 @@ def copy_domain(tree: ServerTree, output: Output, source: str, target: str, bar:
     ):
         root = new_root_id(SystemClock())
         objects = FileObjects(file, root, matrices=SHIFTED)
-        _send(partial(tree.connect, target), target, objects, root, shown.advance)
+        _send(partial(tree.connect, target), source, target, objects, root, shown.advance)
     if objects.lost:
         text = f"{target}: {objects.lost} references lead to objects that no link leads to: they are null."
         if bar is ProgressForm.JSON:
@@ -106,15 +109,23 @@ def copy_domain(tree: ServerTree, output: Output, source: str, target: str, bar:
 
 
 def _send(
-    connect: partial[Connection], target: str, objects: FileObjects, root: str, advance: Advance
+    connect: partial[Connection],
+    source: str,
+    target: str,
+    objects: FileObjects,
+    root: str,
+    advance: Advance,
 ) -> None:
     # The second client undoes what was done, when the first one is stopped.
     sending, undoing = RetryingClient(connect), RetryingClient(connect)
     domain = TargetDomain(undoing, target)
+    # What virtual datasets name beside their domain is beside the copy, too, or is named by its whole path.
+    folder = "" if dirname(source) == dirname(target) else dirname(source)
+    links = VirtualLinks(sending, target, folder, all=True)
     try:
         domain.create(root, None, ordered=objects.is_ordered)
         with BoundedPool(REQUESTS, stop=sending.stop) as uploads:
-            Hdf5Import(sending, uploads, objects, advance, resumed=False).run()
+            Hdf5Import(sending, uploads, objects, advance, resumed=False, links=links).run()
     except BaseException:
         domain.delete(root)
         raise

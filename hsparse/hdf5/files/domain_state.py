@@ -139,10 +139,13 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
     async def read(dataset: Dataset) -> PlannedChunks:
         if is_file_backed(dataset.record):
             return await file_backed_chunks(owners, dataset.record, take)
-        if dataset.elsewhere == VIRTUAL:
+        if dataset.elsewhere == VIRTUAL and dataset.spec.sparse:
             raise Unsupported(
-                f"{dataset.id} is virtual, which no file made here has yet: export its sources."
+                f"{dataset.id} is virtual and sparse, for which no file has a layout: export its sources, or copy its "
+                "elements to a sparse dataset."
             )
+        if dataset.elsewhere == VIRTUAL:
+            return PlannedChunks.of([], len(dataset.extent))
         parts: list[ChunkRows] = []
         async with aclosing(chunk_pages(owners, dataset)) as pages:
             async for rows in pages:

@@ -12,6 +12,7 @@ from typing import Any
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Forbidden, Gone, NotFound
 from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.parse.mapping_json import mapping_json
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
 from hsparse.hdf5.format.parse.virtual_mapping import (
     THIS_FILE,
@@ -21,7 +22,7 @@ from hsparse.hdf5.format.parse.virtual_mapping import (
 )
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.source_dataset import find_object
-from hsparse.hdf5.virtual.mappings import MAX_MAPPINGS, mapping_json
+from hsparse.hdf5.virtual.mappings import MAX_MAPPINGS
 from hsparse.hdf5.virtual.merging import merged_mappings
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
@@ -34,10 +35,12 @@ Json = dict[str, Any]
 class VirtualLinks:
     """Links of the virtual datasets of one file, which becomes the domain `target`.
 
-    `folder` is one with domains of the files that mappings name, empty for that of the domain.
+    `folder` is one with domains of the files that mappings name, empty for that of the domain. With `all` nothing is
+    looked for: the file is that of a domain, whose virtual datasets have what they name there.
     """
 
-    def __init__(self, server: RetryingClient, target: str, folder: str = "") -> None:
+    def __init__(self, server: RetryingClient, target: str, folder: str = "", *, all: bool = False) -> None:
+        self._all = all
         self._server = server
         self._target = target
         self._folder = folder
@@ -66,6 +69,8 @@ class VirtualLinks:
     def _reached(self, objects: FileObjects, dataset: ParsedDataset, one: VirtualMapping) -> str | None:
         """Return what the layout calls the domain of a mapping, None if its source is not in reach."""
         path = block_name(one.dataset, 0)
+        if self._all:
+            return one.file if one.file == THIS_FILE else join(self._folder, one.file)
         if one.file == THIS_FILE:
             found = find_object(objects.source, objects.file, objects.files, path)
             own = found is not None and found.source is objects.source and found.object.dataset is not None

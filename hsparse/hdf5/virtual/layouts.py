@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.plan.virtual_plan import Ordered, ordered
+from hsparse.hdf5.format.parse.mapping_json import mapping_of
 from hsparse.hdf5.format.parse.virtual_mapping import block_name
 from hsparse.hdf5.importer.mapped_sources import MAX_BLOCKS, MappedSource, resolve_mappings
-from hsparse.hdf5.virtual.mappings import has_no_end, is_plain, mapping_of, plain_bounds
+from hsparse.hdf5.virtual.mappings import has_no_end, is_plain, plain_bounds
 from hsparse.model.dataspace import dims_of
 from hsparse.model.schema import VIRTUAL_DATA
 

@@ -106,3 +106,35 @@ def test_sources_are_in_another_folder(
 def dataset_of(connection: Connection, path: str = "/v") -> dict[str, Any]:
     found: dict[str, Any] = connection.json("GET", "/datasets/", h5path=path)
     return found
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "several files",
+        "strided blocks",
+        "irregular",
+        "unlimited strides",
+        "pattern of files",
+        "types",
+        "texts",
+    ],
+)
+def test_it_is_exported_as_a_virtual_dataset(linked: Linked, tmp_path: Path, url: str, topic: str) -> None:
+    """An export beside the files that it names is read by libhdf5 as the first one; a copy is what it was."""
+    VIRTUAL[topic](tmp_path)
+    linked.run(tmp_path)
+    out = tmp_path / "out.h5"
+    assert main(["export", f"{linked.folder}/v.h5", str(out), "--endpoint", url]) == 0
+    with h5py.File(tmp_path / "v.h5") as first, h5py.File(out) as second:
+        for name, one in first.items():
+            assert second[name].is_virtual
+            assert second[name].shape == one.shape
+            assert np.array_equal(second[name][()], one[()])
+    assert main(["mkdir", f"{linked.folder}/copies", "--endpoint", url]) == 0
+    for copy in ("copy.h5", "copies/copy.h5"):
+        assert main(["cp", f"{linked.folder}/v.h5", f"{linked.folder}/{copy}", "--endpoint", url]) == 0
+        with h5py.File(tmp_path / "v.h5") as file:
+            names = [name for name, one in file.items() if one.is_virtual]
+            assert layout_of(linked.open(copy), f"/{names[0]}")["class"] == "H5D_VIRTUAL"
+            assert domain_differences(file, linked.open(copy)) == []

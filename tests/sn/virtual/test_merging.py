@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hsparse.format.plan.virtual_plan import ordered
+from hsparse.hdf5.format.parse.mapping_json import mapping_json, mapping_of
 from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping
-from hsparse.hdf5.virtual.mappings import mapping_json, mapping_of
 from hsparse.hdf5.virtual.merging import merged_mappings
 
 EXTENT, SOURCE = (24, 6, 5), (30, 10, 5)

@@ -37,6 +37,7 @@ from hsparse.hdf5.format.messages.object_messages import (
     FillValue,
     encode_section_pipelines,
 )
+from hsparse.hdf5.format.parse.mapping_json import mapping_of
 from hsparse.hdf5.format.plan.file_plan import FileForm, FilePiece
 from hsparse.hdf5.format.plan.planned_chunks import (
     ChunkForm,
@@ -45,6 +46,7 @@ from hsparse.hdf5.format.plan.planned_chunks import (
     PlannedChunks,
     plan_elements,
 )
+from hsparse.hdf5.format.plan.planned_mapping import plan_mapping
 from hsparse.hdf5.format.plan.planned_object import PlannedAttribute, PlannedDataset, plan_layout
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan, PlannedMessage
 from hsparse.hdf5.format.plan.transcoded_chunk import (
@@ -55,7 +57,7 @@ from hsparse.hdf5.format.plan.transcoded_chunk import (
     unwritten_size,
 )
 from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of, shape_json
-from hsparse.model.layout import CHUNKED, layout_json
+from hsparse.model.layout import CHUNKED, VIRTUAL, class_elsewhere, layout_json
 from hsparse.model.vlen_array import VlenArray
 
 MAX_INDEX = 64 * 1024 * 1024
@@ -133,6 +135,9 @@ def plan_dataset(
         ordered=ordered,
         fill_places=places,
     )
+    if class_elsewhere(record) == VIRTUAL:
+        mappings = [mapping_of(one) for one in record["creationProperties"]["layout"]["mappings"]]
+        return DatasetPlan(replace(planned, layout=plan_mapping(mappings, heap)))
     region = ChunkRegion.of((key, "chunks"), spec, form, chunks, file.revision)
     if spec.sparse and file.is_structured:
         return _structured(planned, record, region)
