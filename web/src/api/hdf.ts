@@ -24,6 +24,8 @@ export interface HdfShape {
   class: 'H5S_SIMPLE' | 'H5S_SCALAR' | 'H5S_NULL';
   dims?: number[];
   maxdims?: (number | string)[];
+  /** The place of the first element in each dimension, of a dataset with lower bounds; here it is at 0. */
+  lower?: number[];
 }
 
 export interface HdfLink {
