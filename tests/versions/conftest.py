@@ -43,6 +43,7 @@ class Versioned:
         self.memory = MemoryStore(page_size=7)
         self.store = CountingStore(self.memory)
         self.count = nodes
+        self.settings = ServiceSettings(min_chunk_size=1, single_user=None)
         self.nodes: list[DataService] = []
         self.doors: list[RestClient] = []
 
@@ -53,11 +54,10 @@ class Versioned:
             self.versioned, ownership = with_versions(self.store, sole, clock)
             self.nodes.append(DataService(self.versioned, clock, ownership=ownership))
         users = (Principal("admin", admin=True), Principal("ann"), Principal("ben"))
-        settings = ServiceSettings(min_chunk_size=1, single_user=None)
         for number in range(self.count):
             nodes = [*self.nodes[number:], *self.nodes[:number]]
             by_id = {f"dn-{place}": node for place, node in enumerate(nodes)}
-            self.doors.append(await RestClient(by_id, clock, *users, settings=settings).open())
+            self.doors.append(await RestClient(by_id, clock, *users, settings=self.settings).open())
             self.doors[-1].domain = DOMAIN
 
     @property

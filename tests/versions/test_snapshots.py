@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hsparse.model.ids import domain_prefix
+from hsparse.stripes.store import StripedStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": 2}
@@ -251,3 +254,45 @@ async def test_statistics_are_of_what_a_domain_has_now(past: Versioned) -> None:
     for options in ({}, {"domain": AT_1}):
         found = (await past.done("GET", "/", verbose=1, **options)).body
         assert [found[f"num_{kind}"] for kind in ("groups", "datasets", "chunks")] == [1, 1, 3]
+
+
+async def test_a_virtual_dataset_is_made_of_what_the_snapshot_has(past: Versioned) -> None:
+    id = await past.create("kept", 30, DENSE)
+    await past.write(id, 0, range(30))
+    root = (await past.done("GET", "/"))["root"]
+    body = {
+        "type": "H5T_STD_I32LE",
+        "shape": [30],
+        "creationProperties": {"layout": {"class": "H5D_VIRTUAL", "mappings": [{"dataset": "/kept"}]}},
+        "link": {"id": root, "name": "made"},
+    }
+    made = str((await past.done("POST", "/datasets", body))["id"])
+    await past.snapshot()
+    await past.write(id, 0, [7] * 30)
+    old = (await past.links(domain=AT_1))["made"]
+    assert await past.read(old, domain=AT_1) == list(range(30))
+    assert await past.read(made) == [7] * 30
+
+
+async def test_chunks_in_another_bucket_are_kept_too(past: Versioned) -> None:
+    await past.close()
+    other = MemoryStore("other")
+    first = past.store
+    past.store = StripedStore(first, {"other": other})  # type: ignore[assignment]
+    past.settings = replace(past.settings, other_buckets=("other",), bucket=first.name)
+    await past.open()
+    id = await past.create("kept", 50, SPARSE | {"stripes": ["other/x"]})
+    await past.write(id, 0, range(50))
+    await past.snapshot()
+    await past.write(id, 0, [9] * 50)
+    old = (await past.links(domain=AT_1))["kept"]
+    assert await past.read(old, domain=AT_1) == list(range(50))
+    await past.done("POST", "/clones", {"target": "/home/admin/c", "snapshot": 1})
+    mine = (await past.links(domain="/home/admin/c"))["kept"]
+    await past.write(mine, 3, [77], domain="/home/admin/c")
+    assert await past.read(mine, domain="/home/admin/c") == [0, 1, 2, 77, *range(4, 50)]
+    await past.done("POST", "/snapshots/1/restore", {})
+    assert await past.read(id) == list(range(50))
+    await past.done("DELETE", "/", domain="/home/admin/c", wait=10)
+    await past.done("DELETE", "/", wait=10)
+    assert [entry.key async for page in other.list("") for entry in page.entries] == []
