@@ -23,14 +23,15 @@ Nothing is copied, whatever the size. The snapshot 3 of a domain is read at its 
 map and du. It never changes; hsparse log lists them all.
 """
 LOG = """\
-List the snapshots of a domain, the newest first: path, time, author, and the first line of the message.
+List the snapshots of a domain, the newest first: path, time, author, and the first line of the message. Of a
+clone it says of what, as long as it shares with that.
 
   hsparse log /home/ann/run.h5
 """
 DIFF = """\
 List the objects that are different between two snapshots of a domain, or between one and the domain as it is now. Of
-a dataset it says in how many chunks: each that was written counts, though it may be as before. Without a number, the
-first one is the newest snapshot.
+a dataset it says in how many chunks, each that was written, and in how many elements, if these are not too many to
+look at. Without a number, the first one is the newest snapshot.
 
   hsparse diff /home/ann/run.h5
   hsparse diff /home/ann/run.h5@2
@@ -100,6 +101,9 @@ def list_snapshots(args: argparse.Namespace, tree: ServerTree, output: Output) -
         if clones:
             words.append(f"(cloned: {', '.join(clones)})")
         output.write(" ".join(filter(None, words)), _shown(path, one) | {"clones": clones})
+    if (base := found.get("base")) is not None:
+        path = snapshot_path(base["domain"], base["snapshot"])
+        output.write(f"{domain} is a clone of {path}", {"path": domain, "base": path})
 
 
 def _add_diff(parser: argparse.ArgumentParser) -> None:
@@ -125,7 +129,11 @@ def list_differences(args: argparse.Namespace, tree: ServerTree, output: Output)
 
 
 def _difference_text(item: Json) -> str:
-    counts = [f"{item[name]} {name}" for name in ("chunks", "elements") if item.get(name)]
+    counts = [
+        f"{count} {name if count == 1 else name + 's'}"
+        for name in ("chunk", "element")
+        if (count := item.get(f"{name}s")) is not None and item["chunks"]
+    ]
     path = item["path"] or f"{item['id']}, to which no link leads"
     return f"{item['change']} {item['kind']} {path}" + (f": {', '.join(counts)}" if counts else "")
 

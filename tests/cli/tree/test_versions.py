@@ -30,7 +30,7 @@ def old(run: Run, folder: str, embedded_url: str) -> str:
     return path
 
 
-def test_snapshots_are_listed_compared_and_deleted(run: Run, old: str) -> None:
+def test_snapshots_are_listed_compared_and_deleted(run: Run, old: str, embedded_url: str) -> None:
     newest, oldest = run("log", old)
     assert re.fullmatch(rf"{old}@2 \d{{4}}-\S+Z admin", newest)
     assert re.fullmatch(rf"{old}@1 \d{{4}}-\S+Z admin raw", oldest)
@@ -39,10 +39,17 @@ def test_snapshots_are_listed_compared_and_deleted(run: Run, old: str) -> None:
         (f"{old}@2", 2, ""),
         (f"{old}@1", 1, "raw\n\x1b[31mred"),
     ]
-    changed = {"changed group /", "changed dataset /x: 1 chunks", "created dataset /y: 1 chunks"}
+    changed = {
+        "changed group /",
+        "changed dataset /x: 1 chunk, 1 element",
+        "created dataset /y: 1 chunk, 1 element",
+    }
     assert changed == set(run("diff", f"{old}@1", f"{old}@2"))
     (said,) = run("diff", old)
-    assert said == "changed dataset /y: 1 chunks"
+    assert said == "changed dataset /y: 1 chunk, 1 element"
+    with hsparse.open(embedded_url + old) as file:
+        file["y"][0] = 1.5
+    assert run("diff", old) == ["changed dataset /y: 1 chunk, 0 elements"]
     (y,) = map(json.loads, run("diff", "--json", f"{old}@2", old))
     assert (y["kind"], y["path"], y["change"], y["chunks"]) == ("dataset", "/y", "changed", 1)
     assert run("snapshot", "-d", f"{old}@1", f"{old}@2") == [f"deleted {old}@1", f"deleted {old}@2"]
@@ -73,12 +80,13 @@ def test_a_clone_shares_until_it_is_materialized(run: Run, old: str, folder: str
         file["x"][0] = 7
     with hsparse.open(embedded_url + old, snapshot=1) as file:
         assert file["x"][:].tolist() == [1, 2, 3]
-    (said,) = run("map", clone, f"{folder}.map", status=2)
+    assert run("log", clone) == [f"{clone} is a clone of {old}@1"]
     (said,) = run("clone", "--materialize", "--json", clone)
     done = json.loads(said)
     assert done.pop("copied") > 0
     assert done == {"action": "materialized", "path": clone}
     run("snapshot", "-d", f"{old}@1")
+    assert run("log", clone) == []
     assert run("ls", clone) == [f"{clone}/x"]
     run("mkdir", f"{folder}/clones")
     assert run("clone", old, f"{folder}/clones") == [f"cloned {old}@3 to {folder}/clones/run.h5"]
