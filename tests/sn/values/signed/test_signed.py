@@ -18,6 +18,7 @@ from hsparse.model.ids import chunk_prefix
 from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.sn.request import Request
 from hsparse.sn.values import handlers
+from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import BINARY, SETTINGS, sparse, value_client
@@ -205,6 +206,20 @@ async def test_both_ends_move(client: RestClient, layout: str) -> None:
     assert (await shape(client, path))["dims"] == [0]
     assert await moved({"lower": [-20], "shape": [4]}) == {}
     assert (await client("GET", f"{path}/value", places="signed"))["value"] == [99] * 4
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_what_is_dropped_is_not_uncovered_after_a_failure(layout: str) -> None:
+    store = FaultyStore(MemoryStore())
+    async with value_client(store) as client:
+        path = await filled(client, layout)
+        store.fail_before("puts", f"{chunk_prefix(path.rpartition('/')[2])}-1", times=10**6)
+        assert (await client("PUT", f"{path}/shape", {"lower": [-2]})).status >= 500
+        assert (await shape(client, path))["lower"] == [-2]
+        store.clear()
+        assert (await client("PUT", f"{path}/shape", {"extend": 4, "side": "lower"})).status == 201
+        whole = (await client("GET", f"{path}/value", places="signed"))["value"]
+        assert whole == [0] * 4 + list(range(-2, 5))
 
 
 async def test_the_least_lower_bound_holds(client: RestClient) -> None:
