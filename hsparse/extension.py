@@ -44,6 +44,10 @@ class Extension:
     """A module with `parts(settings, clock)`: the `hsparse.sn.app.Parts` of a service node."""
     store: OptionalModule | None = None
     """A module with `wrapped(settings, store, ownership)`: the two of a data node that serves more."""
+    every_bucket: bool = False
+    """Whether that is for all buckets of a data node, and not for the first one alone."""
+    features: frozenset[str] = frozenset()
+    """Features of a store that only this extension keeps: without it such a store is only read."""
     stores: OptionalModule | None = None
     """A module with `joined(stores)`: the stores of several buckets, each of which knows the others."""
     tracer: OptionalModule | None = None

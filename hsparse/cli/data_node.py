@@ -253,13 +253,13 @@ def _make_node(
     admission: Admission | None = None,
 ) -> DataService | BucketRouter:
     joined = joined_stores(stores)
-    first, ownership_of_first = extended(settings, joined[0], ownership)
+    pairs = [extended(settings, store, ownership, number) for number, store in enumerate(joined)]
     several = joined if len(joined) > 1 else []
     shared = NodeResources.of(settings.data, *several, requests=requests, admission=admission)
     if not several:
+        ((first, ownership_of_first),) = pairs
         services = [DataService(first, clock, resources=shared, ownership=ownership_of_first)]
     else:
-        pairs = [(first, ownership_of_first), *((store, ownership) for store in joined[1:])]
         services = [
             DataService(store, clock, resources=shared.of_bucket(store.name), ownership=one)
             for store, one in pairs
@@ -269,9 +269,11 @@ def _make_node(
     return services[0] if len(services) == 1 else BucketRouter(services)
 
 
-def extended(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
-    """Return the first store and its ownership as extensions wrap them."""
+def extended(
+    settings: Settings, store: ObjectStore, ownership: Ownership, number: int = 0
+) -> tuple[ObjectStore, Ownership]:
+    """Return a store and its ownership as extensions wrap them; `number` is its place among the buckets."""
     for one in extensions():
-        if one.store is not None:
+        if one.store is not None and (one.every_bucket or not number):
             store, ownership = one.store.load().wrapped(settings, store, ownership)
     return store, ownership

@@ -14,7 +14,8 @@ from dataclasses import replace
 import orjson
 
 from hsparse.errors import Corrupt, Misconfigured, NotFound, PreconditionFailed, Unsupported
-from hsparse.model.schema import SCHEMA_KEY, Schema, parse_schema
+from hsparse.extension import extensions
+from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
 from hsparse.storage.delegating_store import ReadOnlyStore
 from hsparse.storage.object_store import ObjectStore
 
@@ -30,7 +31,7 @@ async def with_schema(
     `prepare`, which may write, is not called.
     """
     schema = await read_schema(store)
-    if schema is not None and not schema.writable:
+    if schema is not None and not (schema.writable and _is_kept(schema)):
         return _read_only(store, schema)
     prepared = await prepare(store)
     if schema is None:
@@ -76,10 +77,18 @@ async def read_schema(store: ObjectStore) -> Schema | None:
 def _read_only(store: ObjectStore, schema: Schema) -> ObjectStore:
     try:
         schema.check_writable(_name(store))
+        raise Unsupported(
+            f"{_name(store)} needs {VERSIONS!r} to be changed, of an extension that is not installed here: it can be "
+            "read only."
+        )
     except Unsupported as error:
         log.warning("%s", error.message)
         return ReadOnlyStore(store, error)
-    return store
+
+
+def _is_kept(schema: Schema) -> bool:
+    """Say whether the extensions are here that keep what the store needs."""
+    return VERSIONS not in schema.write_features or any(VERSIONS in one.features for one in extensions())
 
 
 def _name(store: ObjectStore) -> str:

@@ -62,7 +62,7 @@ async def _sweep(
     async with opened_stores(settings.store, put_log=settings.store.put_log, there=True) as stores:
         for number, store in enumerate(joined_stores(stores)):
             sweep = Sweep(
-                store if number else extended(settings, store, NoOwnership())[0],
+                extended(settings, store, NoOwnership(), number)[0],
                 SystemClock(),
                 min_age=args.min_age * HOUR,
                 dry_run=args.dry_run,

@@ -14,4 +14,6 @@ EXTENSION = Extension(
     commands={name: Command("hsparse.versions.command", help=help) for name, help in HELPS.items()},
     service=OptionalModule("hsparse.versions.handlers"),
     store=OptionalModule("hsparse.versions.wrapping"),
+    every_bucket=True,
+    features=frozenset({"versions"}),
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hsparse.cli import store_schema
 from hsparse.cli.store_schema import needed_schema, with_schema
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership_object import KEY, MembershipObject
@@ -82,6 +83,18 @@ class Overtaken(MemoryStore):
     async def put_if_absent(self, key: str, data: Buffer) -> str:
         await self.put(key, self.other)
         return await super().put_if_absent(key, data)
+
+
+async def test_a_feature_of_an_extension_that_is_not_there_leaves_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = await store_of(FIRST | {"writeFeatures": ["versions"]})
+    assert await with_schema(store, as_it_is) is store
+    monkeypatch.setattr(store_schema, "extensions", lambda: ())
+    opened = await with_schema(store, never)
+    assert (await opened.get(SCHEMA_KEY)).size
+    with pytest.raises(Unsupported, match="'versions'"):
+        await opened.put("key", b"")
 
 
 async def test_two_nodes_may_start_at_once() -> None:
