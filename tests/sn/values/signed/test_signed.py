@@ -448,3 +448,23 @@ async def test_an_ordinary_dataset_has_no_lower_bound(client: RestClient) -> Non
     assert "has no lower bound" in reply["error"]["message"]
     assert (await client("GET", f"{path}/value", select="[2:4]", places="signed"))["value"] == [0, 0]
     assert set(await shape(client, path)) == {"class", "dims", "maxdims"}
+
+
+async def test_what_counts_from_zero_refuses_it(client: RestClient) -> None:
+    """References of other readers, and mappings of virtual datasets."""
+    path = await filled(client, "dense")
+    for format in ("kerchunk", "dmrpp"):
+        reply = await client("GET", f"{path}/map", format=format, places="signed")
+        assert (reply.status, reply["error"]["kind"]) == (400, "unsupported")
+        assert "lower bound" in reply["error"]["message"]
+    root = (await client("GET", "/"))["root"]
+    await client("PUT", f"/groups/{root}/links/s", {"id": path.rpartition("/")[2]})
+    whole = {"class": "H5S_SEL_HYPERSLABS", "start": [0], "count": [1], "block": [10]}
+    mapping = {"file": ".", "dataset": "/s", "virtual": whole, "source": whole}
+    layout = {"class": "H5D_VIRTUAL", "mappings": [mapping]}
+    body = {"type": "H5T_STD_I64LE", "shape": [10], "creationProperties": {"layout": layout}}
+    made = await client("POST", "/datasets", body)
+    found = await client("GET", f"/datasets/{made['id']}/value")
+    assert (found.status, found["error"]["kind"]) == (409, "conflict")
+    assert "/s" in found["error"]["message"]
+    assert "lower bound" in found["error"]["message"]
