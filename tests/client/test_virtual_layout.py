@@ -91,3 +91,17 @@ def test_elements_are_of_any_length(file: hsparse.File) -> None:
     coords, values = file.create_virtual_dataset("sparse", layout).read(...)
     found = sorted(zip(map(tuple, coords.tolist()), values, strict=True))
     assert found == [((0, 0), "x"), ((3, 4), "yy"), ((4, 0), "x"), ((7, 4), "yy")]
+
+
+def test_the_extent_follows_the_source_wherever_it_is_shown(file: hsparse.File) -> None:
+    source = file.create_dataset("x", data=np.arange(6).reshape(3, 2), maxshape=(None, 2))
+    layout = hsparse.VirtualLayout((0, 2), "i8", maxshape=(None, 2))
+    layout[0:"H5S_UNLIMITED"] = hsparse.VirtualSource(".", "x", (3, 2))[0:"H5S_UNLIMITED"]
+    file.create_virtual_dataset("v", layout)
+    source.append(np.array([[6, 7]]))
+    assert file["v"].shape == (4, 2)
+    assert {name: file[name].shape for name in file} == {"v": (4, 2), "x": (4, 2)}
+    listed = file.connection.json("GET", "/", getobjs=1, include_attrs=1)["domain_objs"]
+    dims = [one["shape"]["dims"] for one in listed.values() if "shape" in one]
+    assert dims == [[4, 2], [4, 2]]
+    assert file["v"][3].tolist() == [6, 7]

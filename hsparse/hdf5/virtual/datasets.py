@@ -11,6 +11,7 @@ from hsparse.hdf5.virtual.elements import VirtualElements
 from hsparse.hdf5.virtual.layouts import grows
 from hsparse.hdf5.virtual.mappings import checked_layout
 from hsparse.hdf5.virtual.sources import Sources, current_record
+from hsparse.model.acl import Right
 from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
@@ -82,4 +83,9 @@ class VirtualExtents:
 
     async def current(self, request: Request, record: Record) -> Record:
         """See `hsparse.sn.request.Extents`."""
+        domain = request.found or await request.named_domain(Right.READ)
+        if (
+            record["root"] != domain.root
+        ):  # behind an external link: names of sources are relative to its domain
+            return record
         return await current_record(request.service.owners, record, request.file_rights())

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from hsparse.compute import LONG, compute, with_pauses
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, NotFound, TooLarge
+from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import JSON_TYPE, MAX_NAMES, text_list
 from hsparse.sn.http.response import Encoded, encode_json, encode_unless_long
@@ -320,17 +321,24 @@ async def respond_records(
 
     `to_json` is called in the records' order; a function that it returns is called in a thread.
     """
-    return await respond_parts(request, wrap_items(name, _encoded_records(records, to_json), around))
+    return await respond_parts(
+        request, wrap_items(name, _encoded_records(records, to_json, request.current), around)
+    )
 
 
 async def _encoded_records(
-    records: RecordSource, to_json: Callable[[str, Record], Encoded]
+    records: RecordSource,
+    to_json: Callable[[str, Record], Encoded],
+    current: Callable[[Record], Awaitable[Record]],
 ) -> AsyncGenerator[bytes, None]:
     batches = records.batches()
     async with aclosing(batches):
         async for batch in batches:
             size, some = 0, bytearray()
             for done, (name, record) in enumerate(batch, 1):
+                if VIRTUAL_DATA in record:  # one that cannot be read is listed as it is stored
+                    with suppress(HsparseError):
+                        record = await current(record)
                 found = to_json(name, record)
                 item = found if isinstance(found, bytes) else await compute(LONG, found)
                 some += b"%b%b:%b" % (b"," if some else b"", encode_json(name), item)

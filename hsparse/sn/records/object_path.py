@@ -79,7 +79,7 @@ async def resolve_object(
     path is a `BadRequest`. `NotFound` names the missing title, or the domain that an external link leads to.
     """
     place = await resolve_path(request, domain, h5path, start)
-    return place, await request.service.owners.record(place.id)
+    return place, await request.current(await request.service.owners.record(place.id))
 
 
 async def resolve_path(

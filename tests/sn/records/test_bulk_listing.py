@@ -71,8 +71,11 @@ async def test_other_requests_run_while_records_are_encoded(count: int, nbytes: 
         done += 1
         return b"1" * nbytes
 
+    async def current(record: Record) -> Record:
+        return record
+
     running = asyncio.create_task(others())
-    encoded = bulk_listing._encoded_records(OneBatch(names), to_json)
+    encoded = bulk_listing._encoded_records(OneBatch(names), to_json, current)
     parts = [part async for part in wrap_items("x", encoded, {})]
     running.cancel()
     assert b"".join(parts) == b'{"x":{%b}}' % b",".join(b'"%d":' % n + b"1" * nbytes for n in range(count))
