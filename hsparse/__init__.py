@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "hsparse.client.integrations.anndata.cell_appender": ("append_anndata",),
+    "hsparse.client.integrations.anndata.concatenation": ("concat",),
     "hsparse.client.integrations.batches.batches": ("Batches",),
     "hsparse.client.connection": ("Connection",),
     "hsparse.client.integrations.dask.dask_writer": ("from_dask",),
@@ -49,6 +50,7 @@ _NAMES = {
 }
 _WHEN_USED = {
     "hsparse.client.integrations.anndata.cell_appender",
+    "hsparse.client.integrations.anndata.concatenation",
     "hsparse.client.integrations.batches.batches",
     "hsparse.client.integrations.dask.dask_writer",
     "hsparse.client.integrations.polars.polars_source",

@@ -8,6 +8,7 @@ from hsparse.client.file import Folder as Folder
 from hsparse.client.file import open as open
 from hsparse.client.group import Group as Group
 from hsparse.client.integrations.anndata.cell_appender import append_anndata as append_anndata
+from hsparse.client.integrations.anndata.concatenation import concat as concat
 from hsparse.client.integrations.batches.batches import Batches as Batches
 from hsparse.client.integrations.dask.dask_writer import from_dask as from_dask
 from hsparse.client.integrations.polars.polars_source import scan as scan

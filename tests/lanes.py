@@ -113,6 +113,10 @@ ENDURE = {
         "test_it_is_what_anndata_concatenates[csr-some new-inner]",
         "test_many_append_at_once",
     ),
+    "client/anndata/test_concatenation.py": (
+        "test_it_is_what_anndata_concatenates[csr-some of both-outer-linked]",
+        "test_the_command",
+    ),
     "client/anndata/test_lazy_anndata.py": (
         "test_every_block_is_what_its_array_says[embedded-True]",
         "test_pbmc_in_today_s_encoding",

@@ -150,7 +150,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("map",),
         ("nodes",),
         ("sweep",),
-        *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm", "quota", "acl", "du")),
+        *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm", "quota", "acl", "du", "concat")),
         *((name,) for name in ("snapshot", "log", "diff", "restore", "clone")),
     ):
         with pytest.raises(SystemExit):

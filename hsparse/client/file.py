@@ -458,7 +458,7 @@ def open(
     try:
         connection.is_read_only = mode == "r"
         is_made = mode not in (None, "r", "r+")
-        opened = _create_file(connection, mode) if is_made else open_connection(connection)
+        opened = create_file(connection, mode) if is_made else open_connection(connection)
         if connection.is_read_only:  # as a snapshot is, which the path may name, too
             _check_reads(found.path, mode)
         return opened
@@ -506,7 +506,7 @@ def _check_reads(path: str, mode: Mode | None) -> None:
         raise InvalidValue(f"{path} {NEVER_CHANGES} mode={mode!r} would change it; 'r' reads it.")
 
 
-def _create_file(connection: Connection, mode: Mode | None) -> File:
+def create_file(connection: Connection, mode: Mode | None) -> File:
     if mode == "w":
         with suppress(NotFound):
             old = open_connection(connection)

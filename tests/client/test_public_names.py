@@ -65,6 +65,7 @@ WITH_ANY = {
     "AnnDataPart.__getitem__",
     "AnnDataPart.__setitem__",
     # Options of `hsparse.open`.
+    "concat",
     "scan",
     # What fsspec and xarray declare.
     *(f"HsparseBackendEntrypoint.{name}" for name in ("guess_can_open", "open_dataset")),

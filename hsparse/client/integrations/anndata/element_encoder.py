@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.client.connection import Json
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.optional_module import OptionalModule
 
@@ -28,12 +29,14 @@ SCALARS = (bool, int, float, complex, np.number, np.bool_)
 class EncodedElements:
     """Elements by their paths: `groups` have their attributes, `arrays` values and attributes, None for a null one.
 
-    `matrices` are scipy's sparse matrices, or what has slices of them, with the name of their form, csr or csc.
+    `matrices` are scipy's sparse matrices, or what has slices of them, with the name of their form, csr or csc;
+    `bodies` create datasets that have no values of their own.
     """
 
     groups: dict[str, Attributes] = field(default_factory=dict)
     arrays: dict[str, tuple[NDArray[Any] | Any, Attributes]] = field(default_factory=dict)
     matrices: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    bodies: dict[str, Json] = field(default_factory=dict)
 
     def add_anndata(self, data: Any) -> None:
         """Add the parts of an AnnData, whose group has no path here."""
@@ -53,7 +56,7 @@ class EncodedElements:
     @property
     def names(self) -> set[str]:
         """The names that these elements take in the group that they are for."""
-        paths = (*self.groups, *self.arrays, *self.matrices)
+        paths = (*self.groups, *self.arrays, *self.matrices, *self.bodies)
         return {path.partition("/")[0] for path in paths if path}
 
     def below(self, path: str) -> EncodedElements:
@@ -66,7 +69,8 @@ class EncodedElements:
         def moved(some: dict[str, T]) -> dict[str, T]:
             return {f"{path}/{inner}".rstrip("/"): value for inner, value in some.items()}
 
-        return EncodedElements(above | moved(self.groups), moved(self.arrays), moved(self.matrices))
+        groups = above | moved(self.groups)
+        return EncodedElements(groups, moved(self.arrays), moved(self.matrices), moved(self.bodies))
 
     def add(self, path: str, value: Any) -> None:
         """Add an object; `WrongType` for one that has no encoding, which names the path."""

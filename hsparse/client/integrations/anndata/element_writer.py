@@ -130,6 +130,7 @@ class ElementWriter:
             with show_progress(progress, str(self._connection.domain), sum(sizes)) as advance:
                 self._write_arrays(elements, advance)
                 self._write_matrices(elements, advance)
+                self._create("datasets", elements.bodies)
                 self._link(elements, group, removed, confirm)
         except UncertainLink as error:
             raise error.cause from None

@@ -62,10 +62,12 @@ class StoredRows:
         reader = ElementReader(self._tree)
         if not len(columns) or rows.start == rows.stop:
             return empty_rows(self.kind, (rows.stop - rows.start, len(columns)), self.dtype)
+        wanted = np.sort(columns)
         every = len(columns) == self.shape[1]
-        reader.want(self._path, np.arange(rows.start, rows.stop), None if every else columns)
+        reader.want(self._path, np.arange(rows.start, rows.stop), None if every else wanted)
         reader.fetch()
-        return reader.element(self._path)
+        found = reader.element(self._path)
+        return found if (wanted == columns).all() else found[:, np.searchsorted(wanted, columns)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +121,23 @@ class GrownMatrix:
     """The rows of `parts`, one below the other, as `MatrixWriter` and `ElementWriter` slice a matrix.
 
     `columns` have, for each part, its column at each place, -1 where it has none: no element is there, or what is
-    missing among numbers, as `anndata.concat` fills it. It has the form of the first part, and its `creation`.
+    missing among numbers, as `anndata.concat` fills it. It has the form of the first part, or `kind`, and the
+    `creation` of the first part, if that has this form.
     """
 
-    def __init__(self, name: str, parts: Sequence[Rows], columns: Sequence[NDArray[np.intp]]) -> None:
-        self.kind = parts[0].kind
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Rows],
+        columns: Sequence[NDArray[np.intp]],
+        kind: str | None = None,
+        fill: Any = None,
+    ) -> None:
+        self.kind = parts[0].kind if kind is None else kind
         self.shape = (sum(part.shape[0] for part in parts), len(columns[0]))
-        self.creation: Json = self._fitting(getattr(parts[0], "creation", {}))
-        self.fill = 0 if any(part.kind for part in parts) else np.nan
+        creation = getattr(parts[0], "creation", {}) if parts[0].kind == self.kind else {}
+        self.creation: Json = self._fitting(creation)
+        self.fill = fill if fill is not None else 0 if any(part.kind for part in parts) else np.nan
         self._parts, self._columns = parts, columns
         gaps = not self.kind and any(
             part.shape[0] and (at < 0).any() for part, at in zip(parts, columns, strict=True)

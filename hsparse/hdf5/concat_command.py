@@ -1,0 +1,77 @@
+"""`hsparse concat`: make an AnnData of those of many domains."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+
+from hsparse.cli.tree.server_tree import ServerTree, normal_path, require_place
+from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+from hsparse.client.errors import InvalidValue
+from hsparse.client.file import File, open_connection
+from hsparse.client.integrations.anndata.concatenation import concat
+
+ABOUT = f"""\
+Make an AnnData of those of many domains, in their order, as anndata.concat does.
+
+  hsparse concat /home/ann/a.h5ad /home/ann/b.h5ad --to /home/ann/both.h5ad
+  hsparse concat '/home/ann/runs/*.h5ad' --to /home/ann/all.h5ad --join outer --label run
+  hsparse concat a.h5ad b.h5ad --to c.h5ad --label batch --keys control,treated --index-unique -
+
+X, layers and raw stay where they are: the new domain has virtual datasets over them. Keep the sources, and give those
+who read it the right to read them. obs, obsm and var are written, uns and obsp are left out. With --copy the matrices
+are written too, which takes as long as to send them here and back. In a path, {PATTERN_HELP}.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `concat`; the parsed ones have `run`."""
+    parser.add_argument("sources", nargs="+", metavar="SOURCE", help="a domain with an AnnData")
+    parser.add_argument("--to", required=True, metavar="PATH", help="the domain to make")
+    parser.add_argument(
+        "--join",
+        choices=("inner", "outer"),
+        default="inner",
+        help="keep the genes, columns of obs, layers and obsm that all have, or those of any (default: inner)",
+    )
+    parser.add_argument(
+        "--merge",
+        choices=("same", "unique", "first", "only"),
+        help="which columns of var, varm and varp to keep: those that are the same, ... (default: none)",
+    )
+    parser.add_argument(
+        "--label", metavar="COLUMN", help="add a column to obs that says of which source a cell is"
+    )
+    parser.add_argument(
+        "--keys", metavar="KEY,...", help="what the column says of each source (default: 0,1,...)"
+    )
+    parser.add_argument(
+        "--index-unique", metavar="TEXT", help="add this text and the key to the name of each cell"
+    )
+    parser.add_argument("--copy", action="store_true", help="write the matrices, too")
+    parser.add_argument("--overwrite", action="store_true", help="replace the domain if it is there")
+    add_tree_arguments(parser, ABOUT, concat_domains)
+
+
+def concat_domains(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
+    """Concatenate the sources."""
+    paths = [require_place(entry).path for text in args.sources for entry in tree.expand(text)]
+    with ExitStack() as stack:
+        files = [open_connection(stack.enter_context(tree.connect(path))) for path in paths]
+        for path, file in zip(paths, files, strict=True):
+            if not isinstance(file, File):
+                raise InvalidValue(f"{path} is a folder: name the domains in it, as by '{path}/*.h5ad'.")
+        made = concat(
+            [file for file in files if isinstance(file, File)],
+            to := normal_path(args.to),
+            join=args.join,
+            merge=args.merge,
+            label=args.label,
+            keys=args.keys.split(",") if args.keys is not None else None,
+            index_unique=args.index_unique,
+            copy=args.copy,
+            overwrite=args.overwrite,
+            progress=False if args.json else None,
+        )
+        made.close()
+    output.report("concatenated", ", ".join(paths), to=to)
