@@ -226,9 +226,9 @@ def test_places_that_are_refused(url: str, two_nodes_url: str, new_file: hsparse
         hsparse.concat([one], one.filename, overwrite=True)
     with pytest.raises(AlreadyExists):
         hsparse.concat([one], new_file.filename)
-    number = one.connection.json("POST", "/snapshots")["number"]
-    with pytest.raises(InvalidValue, match="@.* is a snapshot, and no source: give copy=True"):
-        hsparse.concat([open_file(url + one.filename, "r", snapshot=number)], new())
+    number = one.snapshot().number
+    with pytest.raises(InvalidValue, match=r"@.* is a snapshot, and no source: give copy=True"):
+        hsparse.concat([f"{url}{one.filename}@{number}"], new())
     (far,) = stored(two_nodes_url, with_x(EYE))
     with pytest.raises(
         InvalidValue, match=r"is on http.*sources on their own server; give copy=True \(--copy\)"

@@ -234,7 +234,9 @@ class Concatenation:
                 f"sources on their own server; {COPY}."
             )
         if source.snapshot is not None:
-            raise InvalidValue(f"{part.tree.name} is a snapshot, and no source: {COPY}, or name a clone of it.")
+            raise InvalidValue(
+                f"{part.tree.name} is a snapshot, and no source: {COPY}, or name a clone of it."
+            )
         if source.domain == target.domain:
             raise InvalidValue(f"{part.tree.name} is a source: give the concatenation another path.")
 
