@@ -18,8 +18,8 @@ const MOST = 4096;
 export function SnapshotBanner({ domain }: { domain: Domain }) {
   const head = headOf(domain);
   const number = domain.record.snapshot;
-  const { value } = useLoad(head === undefined ? undefined : `${head} ${number}`, (signal) =>
-    sendJson<Snapshot>(`/snapshots/${number}`, { domain: head }, { signal }),
+  const { value } = useLoad(head === undefined ? undefined : `${domain.bucket} ${head} ${number}`, (signal) =>
+    sendJson<Snapshot>(`/snapshots/${number}`, { ...domain.query, domain: head }, { signal }),
   );
   if (head === undefined) return null;
   return (
@@ -27,7 +27,7 @@ export function SnapshotBanner({ domain }: { domain: Domain }) {
       Snapshot {number}
       {value !== undefined && `, of ${formatTime(value.time)} UTC by ${value.author}`}
       {value !== undefined && value.message !== '' && `: ${cut(value.message)}`}. It never changes.{' '}
-      <a href={formatAddress({ domain: head, path: '/' })}>{nameOf(head)} as it is now</a>
+      <a href={formatAddress({ domain: head, bucket: domain.bucket, path: '/' })}>{nameOf(head)} as it is now</a>
     </p>
   );
 }
@@ -40,12 +40,13 @@ interface Props {
 
 export function Snapshots({ domain, reload }: Props) {
   const [open, setOpen] = useState(false);
-  // A snapshot has none of its own, and they are of the first bucket alone.
-  if (domain.record.snapshot !== undefined || domain.bucket !== undefined) return null;
+  // A snapshot has none of its own.
+  if (domain.record.snapshot !== undefined) return null;
+  const place = `${domain.bucket} ${domain.path}`;
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>Snapshots</summary>
-      {open && <SnapshotTable key={domain.path} domain={domain} reload={reload} />}
+      {open && <SnapshotTable key={place} domain={domain} reload={reload} />}
     </details>
   );
 }
@@ -54,7 +55,7 @@ function SnapshotTable({ domain, reload }: Props) {
   const rights = useRights(domain);
   const [asked, setAsked] = useState<Snapshot>();
   const [said, setSaid] = useState('');
-  const listed = useLoad(domain.path, (signal) => listSnapshots(domain, signal));
+  const listed = useLoad(`${domain.bucket} ${domain.path}`, (signal) => listSnapshots(domain, signal));
   const restore = async ({ snapshot }: Snapshot) => {
     await sendJson(`/snapshots/${snapshot}/restore`, domain.query, { method: 'POST' });
     setSaid(`The domain is as it was at snapshot ${snapshot}.`);
@@ -79,7 +80,7 @@ function SnapshotTable({ domain, reload }: Props) {
             {listed.value.map((one) => (
               <tr key={one.snapshot}>
                 <td>
-                  <a href={formatAddress({ domain: `${domain.path}@${one.snapshot}`, path: '/' })}>{one.snapshot}</a>
+                  <a href={formatAddress({ ...domain.query, domain: `${domain.path}@${one.snapshot}`, path: '/' })}>{one.snapshot}</a>
                 </td>
                 <td>{formatTime(one.time)}</td>
                 <td>{one.author}</td>
