@@ -7,7 +7,7 @@ follows from what was asked, because HSDS 1.0 looks there; `record["askedLayout"
 
 The grid of a striped dataset is stored inside a layout of the class `STRIPED`, without dims of its own: HSDS, which
 would not find the chunks, refuses a dataset with such a layout, and does not read it as unwritten. So is that of a
-signed dataset, in one of the class `SIGNED`.
+signed dataset, in one of the class `SIGNED`, and that of a virtual one, in `MAPPED`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ COMPACT = "H5D_COMPACT"
 STRUCTURED = "H5D_STRUCT_CHUNK"
 STRIPED = "H5D_CHUNKED_STRIPED"
 SIGNED = "H5D_CHUNKED_SIGNED"
+MAPPED = "H5D_CHUNKED_VIRTUAL"
 SPARSE_DATA = "H5D_SPARSE_DATA"
 VL_DATA = "H5D_VL_DATA"
 VIRTUAL = "H5D_VIRTUAL"
@@ -192,7 +193,8 @@ def layout_json(record: Json) -> Json:
         or record.get("creationProperties", {}).get("layout")
         or record.get("layout")
     )
-    return layout or {}
+    found: Json = layout or {}
+    return found | {"dims": stored_layout(record)["dims"]} if found.get("class") == VIRTUAL else found
 
 
 def stored_layout(record: Json) -> Json:
@@ -236,8 +238,8 @@ def is_structured(record: Json) -> bool:
 
 
 def _grid(layout: Json | None) -> Json:
-    """Return a layout, of a striped or signed dataset the one inside it; empty without one."""
-    return (layout["layout"] if layout and layout.get("class") in (STRIPED, SIGNED) else layout) or {}
+    """Return a layout, of a striped, signed or virtual dataset the one inside it; empty without one."""
+    return (layout["layout"] if layout and layout.get("class") in (STRIPED, SIGNED, MAPPED) else layout) or {}
 
 
 def _undivided(asked: Json | None, shape: Shape, filtered: bool) -> Layout:

@@ -127,6 +127,9 @@ async def test_hsds_serves_a_domain_beside_its_snapshots_and_refuses_a_clone(
 ) -> None:
     place = Place(tmp_path, environments["1.0.2"])
     domain, clone = f"{HOME}past", f"{HOME}clone"
+    virtual = {"class": "H5D_VIRTUAL", "mappings": [{"dataset": "/y"}]}
+    others = {"virtual": {"creationProperties": {"layout": virtual}}, "signed": {"lower": [-4]}}
+    ids = []
     async with place.serve("hsparse") as peer:
         await asyncio.to_thread(make_home, peer)
         with peer.open("past", "w") as file:
@@ -136,6 +139,9 @@ async def test_hsds_serves_a_domain_beside_its_snapshots_and_refuses_a_clone(
             file["x"][5:25] = 7
             file["x"].resize((120,))
             file.create_dataset("y", data=np.arange(5))
+        for more in others.values():
+            body = {"type": "H5T_STD_I64LE", "shape": [5], **more}
+            ids.append(peer.send("POST", "/datasets", domain, body)["id"])
         peer.send("POST", "/clones", domain, {"target": clone, "snapshot": 1})
         with peer.open("clone", "r+") as file:
             file["x"][0] = 9
@@ -146,9 +152,12 @@ async def test_hsds_serves_a_domain_beside_its_snapshots_and_refuses_a_clone(
             expected[:100] = np.arange(100)
             expected[5:25] = 7
             np.testing.assert_array_equal(file["x"][:], expected)
+        for id in ids:
+            with pytest.raises(RuntimeError, match="500"):
+                peer.send("GET", f"/datasets/{id}/value", domain)
         peer.send("PUT", "/", domain, {"rescan": 1})
         counts = peer.send("GET", "/", domain, verbose=1)
-        assert [counts[f"num_{kind}"] for kind in ("groups", "datasets", "chunks")] == [1, 2, 2]
+        assert [counts[f"num_{kind}"] for kind in ("groups", "datasets", "chunks")] == [1, 4, 2]
         root = peer.send("GET", "/", clone)["root"]
         with pytest.raises(RuntimeError, match="500"):
             peer.send("GET", f"/groups/{root}/links", clone)

@@ -13,6 +13,7 @@ from hsparse.hdf5.virtual.mappings import checked_layout
 from hsparse.hdf5.virtual.sources import Sources, current_record
 from hsparse.model.acl import Right
 from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of
+from hsparse.model.layout import MAPPED
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
@@ -50,10 +51,10 @@ class VirtualDatasets:
         endless = grows(layout["mappings"])
         if endless and not is_extensible(shape):
             raise BadRequest("A mapping without end needs maxdims: the dataset grows with its sources.")
-        if layout.get("dims") is None:
-            if "flags" in layout:
-                record["layout"] = record["layout"] | {"dims": await _first_grid(request, record, layout)}
-            layout["dims"] = record["layout"]["dims"]
+        if layout.pop("dims", None) is None and "flags" in layout:
+            record["layout"] = record["layout"] | {"dims": await _first_grid(request, record, layout)}
+        # Without dims of its own: HSDS, which would read fill values, refuses it.
+        record["layout"] = {"class": MAPPED, "layout": record["layout"]}
         record["creationProperties"] = properties | {"layout": layout}
         record[VIRTUAL_DATA] = {"grows": endless} | ({"dims": shape["dims"]} if endless else {})
 
