@@ -20,8 +20,7 @@ from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, in_own_words
 from hsparse.client.late_links import Parent, unlinked_dataset
 from hsparse.client.sparse.element_codec import codec_of
-from hsparse.client.sparse.sparse_values import sparse_values
-from hsparse.client.sparse.sparse_writes import Values
+from hsparse.client.sparse.sparse_values import Values, sparse_values
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.datatype import base_and_dims
 from hsparse.client.types.hdf5_type import Hdf5Type

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.dataset import Side
+from hsparse.client.dataset_extent import Side
 from hsparse.client.errors import InvalidValue, as_client_errors, in_own_words
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.places import places_param

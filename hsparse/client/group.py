@@ -18,8 +18,7 @@ from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey, Wrong
 from hsparse.client.indexing.labels import Labels
 from hsparse.client.links import ExternalLink, Link, SoftLink, link_body, link_of
 from hsparse.client.object_records import UNREACHABLE, ObjectRecords, home_of
-from hsparse.client.sparse.sparse_values import sparse_values
-from hsparse.client.sparse.sparse_writes import Values
+from hsparse.client.sparse.sparse_values import Values, sparse_values
 from hsparse.client.sparse_dataset import SparseDataset, is_sparse
 from hsparse.errors import Conflict, NotFound
 from hsparse.optional_module import OptionalModule

@@ -22,7 +22,8 @@ from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
 from hsparse.client.sparse.sparse_reads import SparseReads
-from hsparse.client.sparse.sparse_writes import SparseWrites, Values
+from hsparse.client.sparse.sparse_values import Values
+from hsparse.client.sparse.sparse_writes import SparseWrites
 from hsparse.client.types.datatype import dtype_of
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.errors import Unsupported

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.indexing.key_axes import Columns
 from hsparse.client.types.datatype import complex_fields
+
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
+    from sparse import SparseArray
+
+Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
+"""What is assigned or appended: anything that numpy takes, or a sparse array of scipy or sparse."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hsparse.client.dataset import Dataset, Side
+from hsparse.client.dataset import Dataset
+from hsparse.client.dataset_extent import Side
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.places import as_places, places_along, places_param, slab_extent
@@ -19,16 +20,9 @@ from hsparse.client.indexing.select import ArrayKey, Region, Select, select_poin
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
 from hsparse.client.sources.upload import COORDINATE_TEXT, WHOLE, Slab, upload
-from hsparse.client.sparse.sparse_values import SparseValues, same_fill, sparse_values
+from hsparse.client.sparse.sparse_values import SparseValues, Values, same_fill, sparse_values
 from hsparse.errors import Conflict, HsparseError, TooLarge
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
-
-if TYPE_CHECKING:
-    from scipy.sparse import sparray, spmatrix
-    from sparse import SparseArray
-
-Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
-"""What is assigned or appended: anything that numpy takes, or a sparse array of scipy or sparse."""
 
 
 class SparseWrites(Dataset):
