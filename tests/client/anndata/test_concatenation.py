@@ -155,18 +155,31 @@ def test_nothing_is_copied_and_what_changes_shows(url: str) -> None:
         assert file.query("n_genes >= 0", ["gene3"]).to_anndata().X[42, 0] == 77
 
 
-def test_batches_are_of_all_sources(url: str) -> None:
-    datas = parts("csr", "the same genes")
-    with hsparse.concat(stored(url, *datas), new(), label="run") as file:
-        batches = hsparse.Batches(file["X"], ["run"], size=16, format="numpy", seed=3)
-        found = {
-            row: (x, run) for b in batches for x, run, row in zip(b.x, b.obs["run"], b.rows, strict=True)
-        }
-        wanted = anndata.concat(datas, label="run")
-        assert sorted(found) == list(range(68))
-        for row, (x, run) in found.items():
-            np.testing.assert_array_equal(x, wanted.X[row].toarray()[0])
-            assert run == wanted.obs["run"].cat.codes.iloc[row]
+@pytest.mark.parametrize("genes", ["the same genes", "in another order"])
+def test_batches_are_of_all_sources(url: str, genes: str, requests: list[str]) -> None:
+    """Sources whose rows are whole in the concatenation are read as they are by themselves, others through it."""
+    datas = parts("csr", genes)
+    files = stored(url, *datas)
+    with hsparse.concat(files, new(), label="run") as file:
+        wanted, matrix = anndata.concat(datas, label="run"), file["X"]
+        assert isinstance(matrix, hsparse.SparseDataset)
+        batches = hsparse.Batches(matrix, ["run"], size=16, format="numpy", seed=3)
+        requests.clear()
+        check_batches(batches, wanted)
+        assert (f"GET /datasets/{matrix.id}/value" in requests) == (genes == "in another order")
+        datas[1].X = datas[1].X * 2
+        files[1].write_anndata(
+            datas[1], overwrite=True
+        )  # other datasets in the place of those that are known
+        check_batches(batches, anndata.concat(datas, label="run"))
+
+
+def check_batches(batches: hsparse.Batches, wanted: anndata.AnnData) -> None:
+    found = {row: (x, run) for b in batches for x, run, row in zip(b.x, b.obs["run"], b.rows, strict=True)}
+    assert sorted(found) == list(range(68))
+    for row, (x, run) in found.items():
+        np.testing.assert_array_equal(x, wanted.X[row].toarray()[0])
+        assert run == wanted.obs["run"].cat.codes.iloc[row]
 
 
 def test_a_group_of_a_file_is_a_source(url: str, new_file: hsparse.File) -> None:

@@ -19,8 +19,10 @@ from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, MissingKey, WrongType
 from hsparse.client.group import Group
 from hsparse.client.integrations.anndata.query import Query, query_matrix
+from hsparse.client.integrations.batches.linked_rows import LinkedRows
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.errors import Gone, NotFound
 from hsparse.optional_module import OptionalModule
 
 FEWEST_BLOCKS = 128
@@ -207,6 +209,7 @@ class Batches:
         if format not in ("csr", "numpy"):
             raise InvalidValue(f"There is no format {format!r}: give 'csr' or 'numpy'.")
         self.dataset, self.size, self.format, self.drop_last = dataset, size, format, drop_last
+        self._linked = LinkedRows.of(dataset)
         count, width = dataset.shape
         self.obs, self.categories = read_columns(dataset.connection, obs, count)
         self.rows = _chosen(source.rows if isinstance(source, Query) else rows, count)
@@ -288,12 +291,24 @@ class Batches:
             yield self._batch(*_join(rest))
 
     def _read(self, rows: NDArray[np.int64]) -> Any:
-        """Return ascending rows as a `csr_array`; one request."""
-        if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+        """Return ascending rows as a `csr_array`; one request, or of a virtual matrix one to each source."""
+        found = self._read_linked(rows) if len(rows) else None
+        if found is not None:
+            pass
+        elif len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             found = self.dataset[int(rows[0]) : int(rows[-1]) + 1]
         else:
             found = self.dataset[rows]
         return found if self.columns is None else found[:, self.columns]
+
+    def _read_linked(self, rows: NDArray[np.int64]) -> Any:
+        """Return rows by the sources of a virtual matrix, None if these cannot be read so, or not any more."""
+        linked = self._linked
+        try:
+            return None if linked is None else linked.read(rows)
+        except (Gone, NotFound):  # others have taken their places
+            self._linked = None
+            return None
 
     def _batch(self, matrix: Any, rows: NDArray[np.int64]) -> Batch:
         found = {name: values[rows] for name, values in self.obs.items()}

@@ -1,0 +1,103 @@
+"""Rows of a virtual matrix that is made of whole rows of others: each is read as fast as it is by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.connection import Json
+from hsparse.client.group import Group
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.errors import HsparseError
+from hsparse.optional_module import OptionalModule
+
+SCIPY = OptionalModule("scipy.sparse", "scipy")
+READERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedRows:
+    """The matrices of rows `starts[i]` to `starts[i + 1] - 1`, and the first row of each that is meant."""
+
+    parts: Sequence[SparseDataset]
+    firsts: Sequence[int]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, dataset: SparseDataset) -> LinkedRows | None:
+        """Return how to read a dataset by its sources; None where the server has to."""
+        layout = dataset.record.get("creationProperties", {}).get("layout") or {}
+        if layout.get("class") != "H5D_VIRTUAL":
+            return None
+        try:
+            return cls._of_mappings(dataset, layout["mappings"])
+        except (HsparseError, KeyError):
+            return None  # the server says what is wrong, to whom reads
+
+    @classmethod
+    def _of_mappings(cls, dataset: SparseDataset, mappings: Sequence[Json]) -> LinkedRows | None:
+        parts: list[SparseDataset] = []
+        firsts, starts, width = [], [0], dataset.shape[1]
+        for one in mappings:
+            file, path = (one[name].replace("%%", "%") for name in ("file", "dataset"))
+            virtual, source = _band(one["virtual"], width), _band(one["source"], width)
+            if not file.startswith("/") or virtual is None or source is None:
+                return None
+            first, count = source
+            if virtual != (starts[-1], count):
+                return None
+            found = _opened(dataset, file, path)
+            if (
+                found is None
+                or found.dtype != dataset.dtype
+                or found.shape[1] != width
+                or found.fillvalue != 0
+            ):
+                return None
+            if first + count > found.shape[0]:
+                return None
+            parts.append(found)
+            firsts.append(first)
+            starts.append(starts[-1] + count)
+        return cls(parts, firsts, np.array(starts)) if starts[-1] == dataset.shape[0] else None
+
+    def read(self, rows: NDArray[np.int64]) -> Any:
+        """Return ascending rows as a `csr_array`."""
+        edges = np.searchsorted(rows, self.starts)
+        wanted = [
+            (part, rows[a:b] - start + first)
+            for part, first, start, a, b in zip(
+                self.parts, self.firsts, self.starts[:-1], edges[:-1], edges[1:], strict=True
+            )
+            if a < b
+        ]
+        with ThreadPoolExecutor(READERS, "hsparse-rows") as pool:
+            found = list(pool.map(lambda one: one[0][one[1]], wanted))
+        return SCIPY.load().vstack(found, format="csr")
+
+
+def _band(selection: Json, width: int) -> tuple[int, int] | None:
+    """Return the first row and the number of rows of whole rows that follow each other, None for another selection."""
+    if "start" not in selection or len(selection["start"]) != 2:
+        return None
+    ones = [1, 1]
+    numbers = [selection["start"], *(selection.get(name, ones) for name in ("stride", "count", "block"))]
+    if any(type(one) is not int for some in numbers for one in some):
+        return None  # without end
+    (first, *rows), (left, *columns) = zip(*numbers, strict=True)
+    lengths = [count * block for stride, count, block in (rows, columns) if count == 1 or stride == block]
+    return (first, lengths[0]) if left == 0 and lengths[1:] == [width] else None
+
+
+def _opened(dataset: SparseDataset, domain: str, path: str) -> SparseDataset | None:
+    connection = dataset.connection.for_domain(domain)
+    connection.direct = dataset.connection.direct
+    root = Group(connection, {"id": connection.json("GET", "/")["root"]}, "/")
+    found: Any = root[path]
+    is_counted_from_0 = "lower" not in found.record["shape"] and "minlower" not in found.record["shape"]
+    return found if isinstance(found, SparseDataset) and is_counted_from_0 else None
