@@ -282,3 +282,17 @@ def test_the_command(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert_alike(open_file(url + to).to_anndata(), wanted)
     assert main(["concat", paths[0], "--to", to, "--endpoint", url]) == 2
     assert f"{to} exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_ten_files_of_many_cells(url: str, join: Any) -> None:
+    """Each of them lacks other genes, which all have in one order."""
+    count, genes = 20_000, np.array([f"g{number:03}" for number in range(300)])
+    datas = []
+    for number in range(10):
+        rng = np.random.default_rng(number)
+        own = genes[np.arange(300) % 11 != number]
+        values = sp.random(count, len(own), 0.02, "csr", dtype="f4", random_state=rng)
+        obs = pd.DataFrame({"n": np.arange(count)}, index=[f"{number}-{cell}" for cell in range(count)])
+        datas.append(anndata.AnnData(values, obs=obs, var=pd.DataFrame(index=own)))
+    check(url, datas, join=join, label="run")
