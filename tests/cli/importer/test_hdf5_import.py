@@ -297,7 +297,7 @@ def test_what_cannot_be_imported_is_refused(
 ) -> None:
     with h5py.File(tmp_path / "refused.h5", "w") as file:
         fill(file)
-    imported(tmp_path / "refused.h5", "--strict", status=2)
+    imported(tmp_path / "refused.h5", "--strict", "--copy", status=2)
     assert text in capsys.readouterr().err
 
 
