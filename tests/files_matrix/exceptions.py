@@ -41,11 +41,6 @@ KNOWN = (
     Known(FILES, r"/compact: layout", "A compact dataset is contiguous"),
     Known(
         FILES,
-        r"/view: (layout|filters)",
-        "A virtual dataset has the values of its sources, chunked and compressed",
-    ),
-    Known(
-        FILES,
         r"anndata: cells: .*/(data|indices|indptr): (maxshape|filters)",
         "The arrays of an AnnData matrix are made anew: no longer growing, with gzip at level 1",
     ),
@@ -97,8 +92,8 @@ KNOWN = (
     ),
     Known(
         ("kerchunk",),
-        rf"{NO_CODEC}|filter bitshuffle: ",
-        "A dataset that was not imported, or whose filter bitshuffle numcodecs has not, has no references",
+        rf"{NO_CODEC}|filter bitshuffle: |/view: missing",
+        "A dataset that was not imported, is virtual, or whose filter bitshuffle numcodecs has not, has no references",
     ),
     Known(
         ("kerchunk",),
@@ -118,6 +113,11 @@ KNOWN = (
 )
 
 SERVED = (
+    Known(
+        FILES,
+        r"/view: (layout|filters)",
+        "A virtual dataset has the values of its sources, chunked and compressed",
+    ),
     Known(
         (*FILES, "client", "h5pyd"),
         r"NeXus: a scan: /entry/events(: members|/counts(\.defined)?: added)",
