@@ -19,7 +19,7 @@ from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, MissingKey, WrongType
 from hsparse.client.group import Group
 from hsparse.client.integrations.anndata.query import Query, query_matrix
-from hsparse.client.integrations.batches.linked_rows import LinkedRows
+from hsparse.client.integrations.batches.mapped_rows import MappedRows
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import Gone, NotFound
@@ -209,7 +209,7 @@ class Batches:
         if format not in ("csr", "numpy"):
             raise InvalidValue(f"There is no format {format!r}: give 'csr' or 'numpy'.")
         self.dataset, self.size, self.format, self.drop_last = dataset, size, format, drop_last
-        self._linked = LinkedRows.of(dataset)
+        self._linked = MappedRows.of(dataset)
         count, width = dataset.shape
         self.obs, self.categories = read_columns(dataset.connection, obs, count)
         self.rows = _chosen(source.rows if isinstance(source, Query) else rows, count)

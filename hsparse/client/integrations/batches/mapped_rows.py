@@ -21,7 +21,7 @@ READERS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class LinkedRows:
+class MappedRows:
     """The matrices of rows `starts[i]` to `starts[i + 1] - 1`, and the first row of each that is meant."""
 
     parts: Sequence[SparseDataset]
@@ -29,7 +29,7 @@ class LinkedRows:
     starts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, dataset: SparseDataset) -> LinkedRows | None:
+    def of(cls, dataset: SparseDataset) -> MappedRows | None:
         """Return how to read a dataset by its sources; None where the server has to."""
         layout = dataset.record.get("creationProperties", {}).get("layout") or {}
         if layout.get("class") != "H5D_VIRTUAL":
@@ -40,7 +40,7 @@ class LinkedRows:
             return None  # the server says what is wrong, to whom reads
 
     @classmethod
-    def _of_mappings(cls, dataset: SparseDataset, mappings: Sequence[Json]) -> LinkedRows | None:
+    def _of_mappings(cls, dataset: SparseDataset, mappings: Sequence[Json]) -> MappedRows | None:
         parts: list[SparseDataset] = []
         firsts, starts, width = [], [0], dataset.shape[1]
         for one in mappings:
