@@ -189,7 +189,11 @@ ENDURE = {
     "sn/test_openapi_fuzz.py": ("/datasets/{id}/value",),
     "test_chaos.py": ("test_what_was_acknowledged_survives_kills",),
     "test_memory_bound.py": ("test_a_gigabyte_in_half_of_it",),
-    "test_stateful.py": ("test_one_node[memory", "test_two_nodes_that_own_the_same[memory"),
+    "test_stateful.py": (
+        "test_one_node[memory",
+        "test_two_nodes_that_own_the_same[memory",
+        "test_lower_bounds[memory-False",
+    ),
 }
 """Files and folders of the fourth lane, with what `make test` runs of them."""
 SAME = {

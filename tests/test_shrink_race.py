@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from tests.support.driver import DatasetSpec, Place
 from tests.support.write_history import WriteHistory
 
 LINE = DatasetSpec("H5T_STD_I32LE", (40,), (10,), 40)
+SIGNED = replace(LINE, lower=(-20,))
 
 
 async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_grew_again() -> None:
@@ -33,22 +35,23 @@ async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_g
     await driver.write(id, place, np.array([1, 1], "<i4"), False)
 
     listing = store.hang("list")
-    shrinking = asyncio.create_task(driver.resize(id, (15,)))
+    shrinking = asyncio.create_task(driver.resize(id, ((0, 15),)))
     await listing.entered.wait()
-    await driver.resize(id, (40,))
+    await driver.resize(id, ((0, 40),))
     assert sorted(await driver.read_sparse(id)) == [(12,)]
     await driver.write(id, place, np.array([2, 2], "<i4"), False)
     listing.release()
     await shrinking
 
-    assert await driver.extent(id) == (40,)
+    assert await driver.bounds(id) == ((0, 40),)
     assert sorted(await driver.read_sparse(id)) == [(12,), (35,)]
     await node.close()
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_shrinking_growing_and_writing_at_once(seed: int) -> None:
-    """A shrink is an erasure of all that lies outside, whatever else goes on."""
+@pytest.mark.parametrize("kind", [LINE, SIGNED], ids=["line", "signed"])
+async def test_shrinking_growing_and_writing_at_once(kind: DatasetSpec, seed: int) -> None:
+    """A shrink is an erasure of all that lies outside, whatever else goes on: of either end, if both move."""
     generator = random.Random(seed)
 
     async def wait(method: str, key: str) -> None:
@@ -61,11 +64,13 @@ async def test_shrinking_growing_and_writing_at_once(seed: int) -> None:
         for number in (1, 2)
     }
     driver = DirectDriver(Owners(FixedNodes(dict(nodes))))
-    id = await driver.create(LINE)
+    id = await driver.create(kind)
     history, numbers = WriteHistory(), itertools.count(1)
+    first = kind.lower[0] if kind.lower else 0
+    end = first + 40
 
     async def write() -> None:
-        place = Place(points=tuple((generator.randrange(40),) for _ in range(6)))
+        place = Place(points=tuple((generator.randrange(first, end),) for _ in range(6)))
         value = next(numbers)
         entry = history.begin(place.coords, value)
         try:
@@ -76,10 +81,12 @@ async def test_shrinking_growing_and_writing_at_once(seed: int) -> None:
             history.acknowledge(entry)
 
     async def resize() -> None:
-        length = generator.randint(1, 40)
-        entry = history.begin([(place,) for place in range(length, 40)], None)
+        low = generator.randrange(first, end) if kind.lower else 0
+        high = generator.randint(low + 1, end)
+        outside = [(place,) for place in range(first, end) if not low <= place < high]
+        entry = history.begin(outside, None)
         try:
-            await driver.resize(id, (length,))
+            await driver.resize(id, ((low, high),))
         except Conflict:  # another shrink is not done yet
             history.give_up(entry)
         else:
@@ -90,7 +97,7 @@ async def test_shrinking_growing_and_writing_at_once(seed: int) -> None:
             await generator.choice((write, write, resize))()
 
     await asyncio.gather(*(task() for _ in range(5)))
-    await driver.resize(id, (40,))
+    await driver.resize(id, ((first, end),))
     values = {
         coord: int.from_bytes(value, "little") for coord, value in (await driver.read_sparse(id)).items()
     }

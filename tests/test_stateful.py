@@ -6,6 +6,7 @@ import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -18,6 +19,7 @@ from hsparse.storage.s3.s3_store import S3Store
 from hsparse.stripes.joining import joined
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import StoreWrapper
+from tests.support.dataset_subject import SIGNED
 from tests.support.endurance import repeats
 from tests.support.s3_servers import make_bucket
 from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
@@ -41,7 +43,11 @@ def open_world(
     worlds: list[World] = []
 
     def open_world(
-        kind: str, *, rest: bool = False, wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store
+        kind: str,
+        *,
+        rest: bool = False,
+        wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+        **options: Any,
     ) -> World:
         async def open_store() -> ObjectStore:
             if kind == "striped":
@@ -59,7 +65,7 @@ def open_world(
             return wrap(await store.open())
 
         places = ("c", "b/deep", "b") if kind == "striped" else ()
-        worlds.append(World(open_store, rest=rest, places=places))
+        worlds.append(World(open_store, rest=rest, places=places, **options))
         return worlds[-1]
 
     yield open_world
@@ -108,6 +114,22 @@ def test_one_node(
 ) -> None:
     world = open_world(kind, rest=rest)
     run(request, lambda: SparseMachine(world), examples, STEPS.get(kind, 25))
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize(
+    ("kind", "rest", "examples"),
+    [
+        ("memory", False, repeats(40, short=2)),
+        ("memory", True, repeats(20, short=1)),
+        ("striped", True, repeats(20, short=1)),
+    ],
+)
+def test_lower_bounds(
+    request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, rest: bool, examples: int
+) -> None:
+    world = open_world(kind, rest=rest, names=SIGNED)
+    run(request, lambda: SparseMachine(world), examples)
 
 
 @pytest.mark.endurance

@@ -1,4 +1,4 @@
-"""The trivially right model of a dataset: a dict of coordinates to values, and an extent.
+"""The trivially right model of a dataset: a dict of coordinates to values, and bounds.
 
 It knows nothing of chunks, selections or stores. Values are one element's bytes, so that NaN equals
 itself and -0.0 is not 0.0.
@@ -17,6 +17,8 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 
 Coord: TypeAlias = tuple[int, ...]
+Bounds: TypeAlias = tuple[tuple[int, int], ...]
+"""The lower and the upper bound of each dimension."""
 
 
 def element_bytes(values: Values) -> list[bytes]:
@@ -30,17 +32,40 @@ class SparseModel:
     """A dataset as HDF5 has it: an element is defined once written, until erased or shrunk away.
 
     Of a dense dataset (`sparse=False`) the same holds, without queries for defined elements.
-    `fill` is one element's bytes, which must be given for a variable-length type.
+    `fill` is one element's bytes, which must be given for a variable-length type. Coordinates are between `bounds`:
+    they begin at 0, or at `lower`.
     """
 
     def __init__(
-        self, extent: Coord, dtype: np.dtype[Any], fill: bytes = b"", *, sparse: bool = True
+        self,
+        extent: Coord,
+        dtype: np.dtype[Any],
+        fill: bytes = b"",
+        *,
+        sparse: bool = True,
+        lower: Coord = (),
     ) -> None:
-        self.extent = extent
+        starts = lower or (0,) * len(extent)
+        self.bounds: Bounds = tuple((low, low + n) for low, n in zip(starts, extent, strict=True))
         self.dtype = dtype
         self.fill = fill or bytes(dtype.itemsize)
         self.sparse = sparse
         self.elements: dict[Coord, bytes] = {}
+
+    @property
+    def extent(self) -> Coord:
+        """The number of elements along each dimension."""
+        return tuple(high - low for low, high in self.bounds)
+
+    @property
+    def lower(self) -> Coord:
+        """The lower bound of each dimension."""
+        return tuple(low for low, _ in self.bounds)
+
+    @property
+    def coords(self) -> Iterable[Coord]:
+        """All coordinates, in row-major order."""
+        return itertools.product(*itertools.starmap(range, self.bounds))
 
     def write(self, coords: Iterable[Coord], values: Values, *, drop_fill: bool = False) -> None:
         """Define elements, H5Dwrite; of one given twice the last value wins.
@@ -59,7 +84,11 @@ class SparseModel:
 
     def resize(self, extent: Coord) -> None:
         """Set the extent, H5Dset_extent; what falls outside is undefined should the dataset grow again."""
-        self.extent = extent
+        self.move(tuple((low, low + n) for (low, _), n in zip(self.bounds, extent, strict=True)))
+
+    def move(self, bounds: Bounds) -> None:
+        """Set both bounds of each dimension; what falls outside is undefined from then on."""
+        self.bounds = bounds
         self.elements = {coord: value for coord, value in self.elements.items() if self._inside(coord)}
 
     def defined(self, coords: Iterable[Coord] | None = None) -> list[Coord]:
@@ -73,12 +102,13 @@ class SparseModel:
 
     def packed(self, coords: Iterable[Coord] | None = None) -> bytes:
         """Return the same as the elements' bytes, one after the other."""
-        places = itertools.product(*map(range, self.extent)) if coords is None else coords
-        return b"".join(self.elements.get(coord, self.fill) for coord in places)
+        chosen = self.coords if coords is None else coords
+        return b"".join(self.elements.get(coord, self.fill) for coord in chosen)
 
     def copy(self) -> SparseModel:
         """Return an independent copy, to apply an operation to."""
         other = SparseModel(self.extent, self.dtype, self.fill, sparse=self.sparse)
+        other.bounds = self.bounds
         other.elements = dict(self.elements)
         return other
 
@@ -88,10 +118,12 @@ class SparseModel:
         return zip(places, column * len(places) if len(column) == 1 else column, strict=True)
 
     def _checked(self, coord: Coord) -> Coord:
-        assert self._inside(coord), f"{coord} is not in the extent {self.extent}"
+        assert self._inside(coord), (
+            f"{coord} is not in the extent {self.extent}, whose bounds are {self.bounds}"
+        )
         return coord
 
     def _inside(self, coord: Coord) -> bool:
-        return len(coord) == len(self.extent) and all(
-            0 <= i < n for i, n in zip(coord, self.extent, strict=True)
+        return len(coord) == len(self.bounds) and all(
+            low <= i < high for i, (low, high) in zip(coord, self.bounds, strict=True)
         )

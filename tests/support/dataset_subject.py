@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import PREFIX_SIZE, ArrayOfVlen, Compound, Element, Fixed, VlenSequence
 from hsparse.model.vlen_array import VlenArray, split_elements
-from hsparse.testing.sparse_model import Coord, SparseModel, element_bytes
+from hsparse.testing.sparse_model import Bounds, Coord, SparseModel, element_bytes
 from tests.support.driver import DatasetSpec, Driver, ElementValues, Place, Slab
 
 COMPOUND = {
@@ -73,8 +72,17 @@ KINDS: dict[str, DatasetSpec] = {
     "dense words": DatasetSpec(
         WORDS, (5, 4), (2, 3), 8, b"\1\0\0\0f", filters=[HEAP_ONLY], sparse=False, flags=("H5D_VL_DATA",)
     ),
+    "signed line": DatasetSpec("H5T_STD_I16LE", (12,), (5,), 30, lower=(-7,)),
+    "signed plane": DatasetSpec(
+        "H5T_STD_I32BE", (7, 6), (3, 4), 14, bytes([0, 0, 0, 9]), [SHUFFLE, DEFLATE], stripes=2, lower=(-4, 2)
+    ),
+    "signed dense": DatasetSpec(
+        "H5T_IEEE_F32LE", (8, 5), (3, 4), 12, filters=[DEFLATE], sparse=False, lower=(-5, -1)
+    ),
+    "signed words": DatasetSpec(WORDS, (5, 3, 3), (2, 3, 2), 6, b"\1\0\0\0s", lower=(-3, 0, -2)),
 }
-"""Datasets of rank 1 to 4: types, byte orders, filters and fill values differ."""
+"""Datasets of rank 1 to 4: types, byte orders, filters and fill values differ. Some have lower bounds that move."""
+SIGNED = sorted(name for name, kind in KINDS.items() if kind.lower)
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -110,15 +118,28 @@ class Erase:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Set the extent."""
+    """Set the bounds."""
 
-    extent: Coord
+    bounds: Bounds
 
     def apply(self, model: SparseModel) -> None:
-        model.resize(self.extent)
+        model.move(self.bounds)
 
     async def run(self, driver: Driver, id: str) -> None:
-        await driver.resize(id, self.extent)
+        await driver.resize(id, self.bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Grow by a slab."""
+
+    slab: Slab
+
+    def apply(self, model: SparseModel) -> None:
+        model.move(self.slab.after(model.bounds))
+
+    async def run(self, driver: Driver, id: str) -> None:
+        await driver.extend(id, self.slab)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +150,8 @@ class Append:
     write: Write
 
     def apply(self, model: SparseModel) -> None:
-        before = model.extent
-        model.resize(self.slab.after(before))
+        before = model.bounds
+        model.move(self.slab.after(before))
         coords = [self.slab.moved(coord, before) for coord in self.write.place.coords]
         model.write(coords, self.write.values, drop_fill=self.write.drop_fill)
 
@@ -139,7 +160,7 @@ class Append:
         await driver.append(id, self.slab, write.place, write.values, write.drop_fill)
 
 
-Change: TypeAlias = Write | Erase | Resize | Append
+Change: TypeAlias = Write | Erase | Resize | Extend | Append
 
 
 @dataclass(slots=True)
@@ -154,10 +175,10 @@ class DatasetSubject:
         """After `change` was not acknowledged: each element may be as before or as after it; believe what is."""
         before, after = self.model, self.model.copy()
         change.apply(after)
-        extent = await driver.extent(self.id)
-        assert extent in (before.extent, after.extent), f"extent {extent} after an interrupted {change}"
-        if isinstance(change, Resize | Append):
-            self.model = after if extent == after.extent else before
+        bounds = await driver.bounds(self.id)
+        assert bounds in (before.bounds, after.bounds), f"bounds {bounds} after an interrupted {change}"
+        if isinstance(change, Resize | Extend | Append):
+            self.model = after if bounds == after.bounds else before
             return
         seen = await self.look(driver)
         for coord in dict.fromkeys(change.place.coords):
@@ -173,7 +194,7 @@ class DatasetSubject:
         """After changes made at once: each element may be as any of them leaves it; believe what is."""
         allowed: dict[Coord, set[bytes | None]] = {}
         for change in changes:
-            alone = SparseModel(self.model.extent, self.model.dtype, self.model.fill)
+            alone = SparseModel(self.model.extent, self.model.dtype, self.model.fill, lower=self.model.lower)
             change.apply(alone)
             erased = {} if isinstance(change, Write) else dict.fromkeys(change.place.coords)
             for coord, value in (erased | alone.elements).items():
@@ -195,8 +216,7 @@ class DatasetSubject:
             values = split_elements(data, datatype.element, (math.prod(self.model.extent),))
         else:
             values = np.frombuffer(data, np.uint8).view(self.model.dtype)
-        places = itertools.product(*map(range, self.model.extent))
-        both = zip(places, element_bytes(values), strict=True)
+        both = zip(self.model.coords, element_bytes(values), strict=True)
         return {
             coord: value for coord, value in both if coord in self.model.elements or value != self.model.fill
         }
@@ -206,37 +226,52 @@ class DatasetSubject:
 
 
 @cache  # Hypothesis validates and labels each new strategy
-def boxes(extent: Coord) -> st.SearchStrategy[Place]:
-    """Boxes with steps in the extent, empty ones too."""
+def boxes(bounds: Bounds) -> st.SearchStrategy[Place]:
+    """Boxes with steps between the bounds, empty ones too."""
 
-    def edges(length: int) -> st.SearchStrategy[tuple[int, int, int]]:
-        ends = st.tuples(st.integers(0, length), st.integers(0, length))
+    def edges(axis: tuple[int, int]) -> st.SearchStrategy[tuple[int, int, int]]:
+        ends = st.tuples(st.integers(*axis), st.integers(*axis))
         return st.builds(lambda pair, step: (min(pair), max(pair), step), ends, st.integers(1, 3))
 
-    return st.tuples(*map(edges, extent)).map(lambda box: Place(box=box))
+    return st.tuples(*map(edges, bounds)).map(lambda box: Place(box=box))
 
 
 @cache
-def places(extent: Coord) -> st.SearchStrategy[Place]:
+def places(bounds: Bounds) -> st.SearchStrategy[Place]:
     """Boxes, and points in any order with repeats."""
-    if not all(extent):
-        return boxes(extent)
-    point = st.tuples(*(st.integers(0, length - 1) for length in extent))
+    if any(low == high for low, high in bounds):
+        return boxes(bounds)
+    point = st.tuples(*(st.integers(low, high - 1) for low, high in bounds))
     points = st.lists(point, min_size=1, max_size=20).map(lambda drawn: Place(points=tuple(drawn)))
-    return boxes(extent) | points
-
-
-def extents(kind: DatasetSpec, extent: Coord) -> st.SearchStrategy[Coord]:
-    """Extents that grow, shrink or do both."""
-    return st.tuples(
-        *(st.just(length) | st.integers(1, kind.most) | st.integers(0, length) for length in extent)
-    )
+    return boxes(bounds) | points
 
 
 @st.composite
-def writes(draw: st.DrawFn, subject: DatasetSubject, extent: Coord | None = None) -> Write:
-    """Writes to the extent of the dataset, or to another one, whose values are often the fill value."""
-    place = draw(places(subject.model.extent if extent is None else extent))
+def resizes(draw: st.DrawFn, subject: DatasetSubject) -> Resize:
+    """Bounds that grow, shrink or do both, at the lower end too if the dataset has lower bounds."""
+    bounds, most = [], subject.kind.most
+    for low, high in subject.model.bounds:
+        near, far = st.integers(low - 2, min(low + 2, high)), st.integers(low - most // 2, high)
+        start = draw(st.just(low) | near | far) if subject.kind.lower else low
+        same = st.just(min(high - start, most))
+        length = draw(same | st.integers(1, most) | st.integers(0, high - low))
+        bounds.append((start, start + length))
+    return Resize(tuple(bounds))
+
+
+@st.composite
+def slabs(draw: st.DrawFn, subject: DatasetSubject, least: int = 0) -> Slab:
+    """New elements along any dimension, as far as the dataset may grow, at either end if it has lower bounds."""
+    extent = subject.model.extent
+    dim = draw(st.integers(0, len(extent) - 1))
+    below = bool(subject.kind.lower) and draw(st.booleans())
+    return Slab(dim, draw(st.integers(least, max(least, subject.kind.most - extent[dim]))), below)
+
+
+@st.composite
+def writes(draw: st.DrawFn, subject: DatasetSubject, bounds: Bounds | None = None) -> Write:
+    """Writes to the dataset, or between other bounds, whose values are often the fill value."""
+    place = draw(places(subject.model.bounds if bounds is None else bounds))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     drop_fill = subject.kind.sparse and draw(st.booleans())
     count, datatype = len(place.coords), parse_type(subject.kind.type)
@@ -253,21 +288,25 @@ def value_changes(subject: DatasetSubject) -> st.SearchStrategy[Write | Erase]:
     """Any change of elements that the dataset takes."""
     if not subject.kind.sparse:
         return writes(subject)
-    return writes(subject) | places(subject.model.extent).map(Erase)
+    return writes(subject) | places(subject.model.bounds).map(Erase)
 
 
 @st.composite
 def appends(draw: st.DrawFn, subject: DatasetSubject) -> Append:
-    """Appends along any dimension, as far as the dataset may grow, and of nothing too."""
-    extent = subject.model.extent
-    dim = draw(st.integers(0, len(extent) - 1))
-    slab = Slab(dim, draw(st.integers(0, max(0, subject.kind.most - extent[dim]))))
-    return Append(slab, draw(writes(subject, slab.alone(extent))))
+    """Appends of any slab, an empty one too."""
+    slab = draw(slabs(subject))
+    return Append(slab, draw(writes(subject, slab.alone(subject.model.bounds))))
 
 
-def changes(subject: DatasetSubject) -> st.SearchStrategy[Change]:
-    """Any change that the dataset takes."""
-    return value_changes(subject) | extents(subject.kind, subject.model.extent).map(Resize) | appends(subject)
+def moves(subject: DatasetSubject) -> st.SearchStrategy[Change]:
+    """Any change of the bounds."""
+    return resizes(subject) | slabs(subject, 1).map(Extend) | appends(subject)
+
+
+@st.composite
+def changes(draw: st.DrawFn, subject: DatasetSubject) -> Change:
+    """Any change that the dataset takes; every other one is one of the bounds."""
+    return draw(draw(st.sampled_from((value_changes, moves)))(subject))
 
 
 def random_element(element: Element, generator: np.random.Generator, depth: int = 0) -> bytes:

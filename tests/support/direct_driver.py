@@ -11,9 +11,10 @@ import numpy as np
 
 from hsparse.clock import SystemClock
 from hsparse.errors import ErrorKind, HsparseError, Moved
-from hsparse.format.selections.points import Orthogonal, Points, Selection
+from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import parse_select
-from hsparse.model.dataspace import parse_shape
+from hsparse.format.selections.signed_extent import places_of, points_of
+from hsparse.model.dataspace import lower_of, parse_bounds, parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.layout import parse_layout
@@ -22,7 +23,7 @@ from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.defined_read import count_defined, read_whole
-from hsparse.testing.sparse_model import Coord
+from hsparse.testing.sparse_model import Bounds, Coord
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, CreateObject, SetExtent
 from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, Slab, found_elements
@@ -57,14 +58,24 @@ class DirectDriver:
             lambda dataset: ChunkFanout(self._owners, dataset).erase(_selection(place, dataset.extent)),
         )
 
-    async def resize(self, id: str, extent: Coord) -> None:
+    async def resize(self, id: str, bounds: Bounds) -> None:
         async def resize(dataset: Dataset) -> None:
-            await change_extent(self._owners, AbandonAppends(id))
-            if "trim" in dataset.record:
-                await finish_trim(self._owners, dataset.record)
-            await change_extent(self._owners, SetExtent(id, extent))
+            lower = tuple(low for low, _ in bounds) if lower_of(dataset.record["shape"]) else ()
+            lengths = tuple(high - low for low, high in bounds)
+            await self._set_extent(dataset, SetExtent(id, lengths, lower=lower))
 
         await self._do(id, resize)
+
+    async def extend(self, id: str, slab: Slab) -> None:
+        token = SystemClock().token(8).hex()
+        change = SetExtent(id, (slab.count,), slab.dim, token=token, below=slab.below)
+        await self._do(id, lambda dataset: self._set_extent(dataset, change))
+
+    async def _set_extent(self, dataset: Dataset, change: SetExtent) -> None:
+        await change_extent(self._owners, AbandonAppends(dataset.id))
+        if "trim" in dataset.record:
+            await finish_trim(self._owners, dataset.record)
+        await change_extent(self._owners, change)
 
     async def append(self, id: str, slab: Slab, place: Place, values: ElementValues, drop_fill: bool) -> None:
         @asynccontextmanager
@@ -77,18 +88,20 @@ class DirectDriver:
 
         async def append(dataset: Dataset) -> None:
             groups = AppendGroups(self._owners, SystemClock())
-            await groups.apply(Append(slab.count, slab.dim), load, prepare, write)
+            await groups.apply(Append(slab.count, slab.dim, slab.below), load, prepare, write)
 
         async def load() -> Dataset:
-            return Dataset.of(await self._owners.record(id))
+            return await self._load(id)
 
         await self._do(id, append)
 
-    async def extent(self, id: str) -> Coord:
-        async def extent(dataset: Dataset) -> Coord:
-            return dataset.extent
+    async def bounds(self, id: str) -> Bounds:
+        async def bounds(dataset: Dataset) -> Bounds:
+            shape = dataset.record["shape"]
+            lower = lower_of(shape) or (0,) * len(shape["dims"])
+            return tuple((low, low + n) for low, n in zip(lower, shape["dims"], strict=True))
 
-        return await self._do(id, extent)
+        return await self._do(id, bounds)
 
     async def count(self, id: str, place: Place | None = None) -> int:
         return await self._do(
@@ -121,16 +134,19 @@ class DirectDriver:
             read = DefinedRead(chunks, self._page_size, places_only=places_only)
             found = await read_whole(read, chosen, LIMIT)
             assert found is not None
-            return found[0].coords(), found[1]
+            return places_of(dataset.extent, found[0].coords()), found[1]
 
         return await self._do(id, read)
+
+    async def _load(self, id: str) -> Dataset:
+        return Dataset.of(await self._owners.record(id)).seen_by("signed")
 
     async def _do(self, id: str, work: Callable[[Dataset], Awaitable[T]]) -> T:
         try:
             for _ in range(ATTEMPTS):
                 with suppress(Moved):
-                    return await work(Dataset.of(await self._owners.record(id)))
-            return await work(Dataset.of(await self._owners.record(id)))
+                    return await work(await self._load(id))
+            return await work(await self._load(id))
         except HsparseError as error:
             if error.kind in (ErrorKind.STORE_FAILED, ErrorKind.BUSY):
                 raise NotDone(error.message) from error
@@ -145,7 +161,7 @@ def dataset_record(kind: DatasetSpec) -> Record:
     if kind.fill:
         properties |= {"fillValue": base64.b64encode(kind.fill).decode(), "fillValue_encoding": "base64"}
     datatype = parse_type(kind.type)
-    shape = parse_shape({"shape": list(kind.extent), "maxdims": [0] * len(kind.extent)})
+    shape = parse_bounds(kind.dataspace, parse_shape(kind.dataspace))
     layout = parse_layout(
         kind.layout, shape, datatype, filtered=bool(kind.filters), min_bytes=1, max_bytes=2**20
     )
@@ -159,8 +175,6 @@ def dataset_record(kind: DatasetSpec) -> Record:
 
 
 def _selection(place: Place | None, extent: Coord) -> Selection:
-    if place is None:
-        return Orthogonal.all(extent)
-    if place.points is None:
-        return parse_select(place.select, extent)
-    return Points(extent, np.array(place.points, np.uint64).reshape(-1, len(extent)))
+    if place is None or place.points is None:
+        return parse_select(place and place.select, extent)
+    return points_of(extent, np.array(place.points, np.int64).reshape(-1, len(extent)))

@@ -6,11 +6,11 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.model.dataspace import UNLIMITED
 from hsparse.model.vlen_array import VlenArray
-from hsparse.testing.sparse_model import Coord, element_bytes
+from hsparse.testing.sparse_model import Bounds, Coord, element_bytes
 
 ElementValues: TypeAlias = NDArray[Any] | VlenArray
 Found: TypeAlias = dict[Coord, bytes]
@@ -26,7 +26,8 @@ class DatasetSpec:
     """A dataset to create: its HDF5/JSON type, extent (unlimited), chunk and creation properties.
 
     `fill` is one element's bytes, `most` the largest extent a test gives a dimension. `flags` are the structured
-    chunk's, if the layout is not the one that `sparse` means. The chunks are in `stripes`.
+    chunk's, if the layout is not the one that `sparse` means. The chunks are in `stripes`. With `lower` the dataset
+    has these lower bounds, without a limit, and its coordinates are places between both bounds.
     """
 
     type: Any
@@ -38,6 +39,14 @@ class DatasetSpec:
     sparse: bool = True
     flags: tuple[str, ...] = ()
     stripes: int | list[str] = 1
+    lower: Coord = ()
+
+    @property
+    def dataspace(self) -> dict[str, Any]:
+        """Shape and limits, as a request has them."""
+        rank = len(self.extent)
+        found: dict[str, Any] = {"shape": list(self.extent), "maxdims": [0] * rank}
+        return found | ({"lower": list(self.lower), "minlower": [UNLIMITED] * rank} if self.lower else {})
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -70,22 +79,29 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """New elements at the end of dimension `dim`, `count` along it."""
+    """New elements at the upper end of dimension `dim`, or `below` the lower one, `count` along it."""
 
     dim: int
     count: int
+    below: bool = False
 
-    def after(self, extent: Coord) -> Coord:
-        """Return the extent that has grown."""
-        return (*extent[: self.dim], extent[self.dim] + self.count, *extent[self.dim + 1 :])
+    def new(self, bounds: Bounds) -> tuple[int, int]:
+        """Return where they begin and end along their dimension."""
+        low, high = bounds[self.dim]
+        return (low - self.count, low) if self.below else (high, high + self.count)
 
-    def alone(self, extent: Coord) -> Coord:
-        """Return the shape of the new elements."""
-        return (*extent[: self.dim], self.count, *extent[self.dim + 1 :])
+    def after(self, bounds: Bounds) -> Bounds:
+        """Return the bounds of a dataset that has grown."""
+        (low, high), (start, stop) = bounds[self.dim], self.new(bounds)
+        return (*bounds[: self.dim], (min(low, start), max(high, stop)), *bounds[self.dim + 1 :])
 
-    def moved(self, coord: Coord, extent: Coord) -> Coord:
-        """Return where a place in the new elements is in the extent that has grown."""
-        return (*coord[: self.dim], extent[self.dim] + coord[self.dim], *coord[self.dim + 1 :])
+    def alone(self, bounds: Bounds) -> Bounds:
+        """Return the bounds of the new elements, which count from 0 along their dimension."""
+        return (*bounds[: self.dim], (0, self.count), *bounds[self.dim + 1 :])
+
+    def moved(self, coord: Coord, bounds: Bounds) -> Coord:
+        """Return where a place in the new elements is in a dataset of these bounds that has grown."""
+        return (*coord[: self.dim], self.new(bounds)[0] + coord[self.dim], *coord[self.dim + 1 :])
 
 
 class Driver(Protocol):
@@ -103,16 +119,20 @@ class Driver(Protocol):
         """Make elements undefined; durable when it returns."""
         ...
 
-    async def resize(self, id: str, extent: Coord) -> None:
-        """Set the extent; durable when it returns."""
+    async def resize(self, id: str, bounds: Bounds) -> None:
+        """Set the bounds; durable when it returns. Lower ones that are not 0 are of datasets that have them."""
+        ...
+
+    async def extend(self, id: str, slab: Slab) -> None:
+        """Grow by undefined elements; durable when it returns."""
         ...
 
     async def append(self, id: str, slab: Slab, place: Place, values: ElementValues, drop_fill: bool) -> None:
         """Grow, and write `values: (n,)` to a place in the new elements alone; durable when it returns."""
         ...
 
-    async def extent(self, id: str) -> Coord:
-        """Return the extent."""
+    async def bounds(self, id: str) -> Bounds:
+        """Return the bounds."""
         ...
 
     async def count(self, id: str, place: Place | None = None) -> int:
@@ -136,7 +156,7 @@ class Driver(Protocol):
         ...
 
 
-def found_elements(coords: NDArray[np.uint64], values: ElementValues) -> Found:
+def found_elements(coords: NDArray[Any], values: ElementValues) -> Found:
     """Return coordinates `(n, rank)` and values `(n,)` as a dict; none may come twice."""
     places = [tuple(coord) for coord in coords.tolist()]
     found = dict(zip(places, element_bytes(values), strict=True))

@@ -6,10 +6,12 @@ import base64
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.format.selections.encoded_selection import decode_first
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_selection_json
+from hsparse.format.selections.signed_extent import SignedExtent
 from hsparse.format.structured.region import (
     decode_region,
     decode_vlen_region,
@@ -18,7 +20,7 @@ from hsparse.format.structured.region import (
 )
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
-from hsparse.testing.sparse_model import Coord
+from hsparse.testing.sparse_model import Bounds, Coord
 from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, Slab, found_elements
 from tests.support.rest_client import BINARY, Reply
 
@@ -39,7 +41,7 @@ class RestDriver:
     """A `Door` over a client whose user may create `domain`.
 
     Equal requests travel in different media: points as JSON or as a structured chunk, places as JSON or as
-    an encoded selection, in turn.
+    an encoded selection, in turn. What is encoded counts from the lower bound, all else in places.
     """
 
     def __init__(self, rest: Rest, domain: str) -> None:
@@ -64,21 +66,22 @@ class RestDriver:
         properties: dict[str, Any] = {"layout": kind.layout, "filters": kind.filters}
         if kind.fill:
             properties |= {"fillValue": base64.b64encode(kind.fill).decode(), "fillValue_encoding": "base64"}
-        body = {"type": kind.type, "shape": list(kind.extent), "maxdims": [0] * len(kind.extent)}
-        reply = await self._rest("POST", "/datasets", body | {"creationProperties": properties}, headers=JSON)
+        body = {"type": kind.type, **kind.dataspace, "creationProperties": properties}
+        reply = await self._rest("POST", "/datasets", body, headers=JSON)
         id = str(_checked(reply)["id"])
         self._kinds[id] = kind
         return id
 
     async def append(self, id: str, slab: Slab, place: Place, values: ElementValues, drop_fill: bool) -> None:
-        extent = slab.alone(await self.extent(id))
-        await self._put(id, extent, place, values, drop_fill, append=slab.count, append_dim=slab.dim)
+        bounds = slab.alone(await self.bounds(id))
+        options = {"append": slab.count, "append_dim": slab.dim, "append_side": _side(slab)}
+        await self._put(id, bounds, place, values, drop_fill, **options)
 
     async def write(self, id: str, place: Place, values: ElementValues, drop_fill: bool) -> None:
-        await self._put(id, await self.extent(id), place, values, drop_fill)
+        await self._put(id, await self.bounds(id), place, values, drop_fill)
 
     async def _put(
-        self, id: str, extent: Coord, place: Place, values: ElementValues, drop_fill: bool, **options: Any
+        self, id: str, bounds: Bounds, place: Place, values: ElementValues, drop_fill: bool, **options: Any
     ) -> None:
         options |= {"drop_fill": 1} if drop_fill else {}
         data = values.heap.tobytes() if isinstance(values, VlenArray) else values.tobytes()
@@ -86,50 +89,62 @@ class RestDriver:
         if place.points is None:
             options["select"] = place.select
         elif self._kinds[id].sparse and self._other():
-            points = Points(extent, np.array(place.points, np.uint64))
+            lower, extent = _corner(bounds), _lengths(bounds)
+            points = Points(extent, (np.array(place.points, np.int64) - lower).astype(np.uint64))
             options["sparse"] = 1
             body = self._region(id, points, values)
         else:
             body = {"points": place.points, "value_base64": base64.b64encode(data).decode()}
             options["headers"] = JSON
-        _checked(await self._rest("PUT", f"/datasets/{id}/value", body, **options))
+        await self._ask("PUT", id, "/value", body, **options)
 
     async def erase(self, id: str, place: Place) -> None:
-        path = f"/datasets/{id}"
         if place.points is not None:
-            reply = await self._rest("POST", f"{path}/erase", {"points": place.points}, headers=JSON)
+            await self._ask("POST", id, "/erase", {"points": place.points}, headers=JSON)
         else:
-            reply = await self._rest("DELETE", f"{path}/value", select=place.select)
-        _checked(reply)
+            await self._ask("DELETE", id, "/value", select=place.select)
 
-    async def resize(self, id: str, extent: Coord) -> None:
-        _checked(await self._rest("PUT", f"/datasets/{id}/shape", {"shape": list(extent)}, headers=JSON))
+    async def resize(self, id: str, bounds: Bounds) -> None:
+        before = await self.bounds(id)
+        body: dict[str, Any] = {"shape": _lengths(bounds), "lower": [low for low, _ in bounds]}
+        if [low for low, _ in before] == body["lower"]:
+            del body["lower"]
+        elif [high for _, high in before] == [high for _, high in bounds]:
+            del body["shape"]
+        await self._ask("PUT", id, "/shape", body, headers=JSON)
 
-    async def extent(self, id: str) -> Coord:
-        return tuple(_checked(await self._rest("GET", f"/datasets/{id}/shape"))["shape"]["dims"])
+    async def extend(self, id: str, slab: Slab) -> None:
+        body = {"extend": slab.count, "dim": slab.dim, "side": _side(slab)}
+        await self._ask("PUT", id, "/shape", body, headers=JSON)
+
+    async def bounds(self, id: str) -> Bounds:
+        shape = (await self._ask("GET", id, "/shape"))["shape"]
+        lower = shape.get("lower") or [0] * len(shape["dims"])
+        return tuple((low, low + n) for low, n in zip(lower, shape["dims"], strict=True))
 
     async def count(self, id: str, place: Place | None = None) -> int:
-        reply = await self._rest("GET", f"/datasets/{id}/defined", count_only=1, **_select(place))
-        return int(_checked(reply)["count"])
+        return int((await self._ask("GET", id, "/defined", count_only=1, **_select(place)))["count"])
 
     async def defined(self, id: str, place: Place | None = None) -> list[Coord]:
-        path = f"/datasets/{id}/defined"
+        bounds = await self.bounds(id)
         if self._other():
-            reply = _checked(await self._rest("GET", path, accept=BINARY, **_select(place)))
+            reply = await self._ask("GET", id, "/defined", accept=BINARY, **_select(place))
             selection, _ = decode_first(memoryview(reply.body))
         else:
-            reply = _checked(await self._rest("GET", path, **_select(place)))
-            selection = parse_selection_json(reply["selection"], await self.extent(id))
-        return [tuple(coord) for coord in selection.coords().tolist()]
+            reply = await self._ask("GET", id, "/defined", **_select(place))
+            lower, zero = [low for low, _ in bounds], [0] * len(bounds)
+            extent = SignedExtent.of(_lengths(bounds), lower, zero, in_places=True)
+            selection = parse_selection_json(reply["selection"], extent)
+        return [tuple(coord) for coord in (selection.coords().astype(np.int64) + _corner(bounds)).tolist()]
 
     async def read_sparse(self, id: str, place: Place | None = None) -> Found:
-        reply = await self._read(id, place, sparse=1)
+        lower, reply = _corner(await self.bounds(id)), await self._read(id, place, sparse=1)
         datatype = parse_type(self._kinds[id].type)
         if datatype.is_vlen:
             places, elements = decode_vlen_region(reply.body, datatype.element)
-            return found_elements(places.coords(), elements)
+            return found_elements(places.coords().astype(np.int64) + lower, elements)
         selection, values = decode_region(reply.body, datatype.dtype)
-        return found_elements(selection.coords(), values)
+        return found_elements(selection.coords().astype(np.int64) + lower, values)
 
     async def read_dense(self, id: str, place: Place | None = None) -> bytes:
         return bytes((await self._read(id, place)).body)
@@ -138,12 +153,13 @@ class RestDriver:
         await self._rest.close()
 
     async def _read(self, id: str, place: Place | None, **options: Any) -> Reply:
-        path = f"/datasets/{id}/value"
         if place is None or place.points is None:
-            options |= _select(place)
-            return _checked(await self._rest("GET", path, accept=BINARY, **options))
+            return await self._ask("GET", id, "/value", accept=BINARY, **_select(place), **options)
         body = {"points": place.points}
-        return _checked(await self._rest("POST", path, body, accept=BINARY, headers=JSON, **options))
+        return await self._ask("POST", id, "/value", body, accept=BINARY, headers=JSON, **options)
+
+    async def _ask(self, method: str, id: str, path: str, body: Any = None, **options: Any) -> Reply:
+        return _checked(await self._rest(method, f"/datasets/{id}{path}", body, places="signed", **options))
 
     def _region(self, id: str, points: Points, values: ElementValues) -> bytes:
         if isinstance(values, VlenArray):
@@ -153,6 +169,18 @@ class RestDriver:
     def _other(self) -> bool:
         self._turn += 1
         return bool(self._turn % 2)
+
+
+def _lengths(bounds: Bounds) -> Coord:
+    return tuple(high - low for low, high in bounds)
+
+
+def _corner(bounds: Bounds) -> NDArray[np.int64]:
+    return np.array([low for low, _ in bounds], np.int64)
+
+
+def _side(slab: Slab) -> str:
+    return "lower" if slab.below else "upper"
 
 
 def _select(place: Place | None) -> dict[str, str]:

@@ -46,12 +46,18 @@ T = TypeVar("T")
 class World:
     """What outlives a machine: an event loop and a store. With `rest` the machine goes through HTTP.
 
-    Datasets have their chunks in `places`, if there are any.
+    Datasets have their chunks in `places`, if there are any, and are of the kinds in `names`.
     """
 
     def __init__(
-        self, open_store: Callable[[], Awaitable[ObjectStore]], *, rest: bool, places: Sequence[str] = ()
+        self,
+        open_store: Callable[[], Awaitable[ObjectStore]],
+        *,
+        rest: bool,
+        places: Sequence[str] = (),
+        names: Sequence[str] = tuple(sorted(KINDS)),
     ) -> None:
+        self.names = names
         self._places = places
         self._runner = asyncio.Runner()
         self._rest = rest
@@ -76,7 +82,9 @@ class World:
         id = await driver.create(kind)
         self.kinds[id] = kind
         dtype = parse_type(kind.type).dtype
-        return DatasetSubject(id, kind, SparseModel(kind.extent, dtype, kind.fill, sparse=kind.sparse))
+        return DatasetSubject(
+            id, kind, SparseModel(kind.extent, dtype, kind.fill, sparse=kind.sparse, lower=kind.lower)
+        )
 
     def close(self) -> None:
         self.run(self.store.close())
@@ -106,10 +114,12 @@ class SparseMachine(RuleBasedStateMachine):
         return self.subjects[-1]
 
     @initialize(
-        names=st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3, unique=True),
+        data=st.data(),
         cache_size=st.sampled_from([1, 4096, 2**27]),
     )
-    def start(self, names: list[str], cache_size: int) -> None:
+    def start(self, data: st.DataObject, cache_size: int) -> None:
+        kinds = st.sampled_from(self.world.names)
+        names = data.draw(st.lists(kinds, min_size=1, max_size=min(3, len(self.world.names)), unique=True))
         self.cache_size = cache_size
 
         async def start() -> None:
@@ -163,7 +173,7 @@ class SparseMachine(RuleBasedStateMachine):
     def select_defined(self, data: st.DataObject) -> None:
         """Which elements of a box are defined, how many, and their values."""
         self._turn(data)
-        place, subject = data.draw(boxes(self.subject.model.extent)), self.subject
+        place, subject = data.draw(boxes(self.subject.model.bounds)), self.subject
         if not subject.kind.sparse:
             return
         expected = subject.model.defined(place.coords)
@@ -176,13 +186,13 @@ class SparseMachine(RuleBasedStateMachine):
     def read_place(self, data: st.DataObject) -> None:
         """Values of a place, the fill value where undefined."""
         self._turn(data)
-        place, subject = data.draw(places(self.subject.model.extent)), self.subject
+        place, subject = data.draw(places(self.subject.model.bounds)), self.subject
         expected = subject.model.packed(place.coords)
         assert self.world.run(self.driver.read_dense(subject.id, place)) == expected
 
     @invariant()
-    def extent_equal(self) -> None:
-        assert self.world.run(self.driver.extent(self.subject.id)) == self.subject.model.extent
+    def bounds_equal(self) -> None:
+        assert self.world.run(self.driver.bounds(self.subject.id)) == self.subject.model.bounds
 
     @invariant()
     def count_equal(self) -> None:
@@ -249,8 +259,10 @@ class TwoOwnersMachine(RuleBasedStateMachine):
         self.lives: list[RestartableNode] = []
         self.subject: DatasetSubject
 
-    @initialize(name=st.sampled_from(sorted(KINDS)), cache_size=st.sampled_from([1, 2**27]))
-    def start(self, name: str, cache_size: int) -> None:
+    @initialize(data=st.data(), cache_size=st.sampled_from([1, 2**27]))
+    def start(self, data: st.DataObject, cache_size: int) -> None:
+        name = data.draw(st.sampled_from(self.world.names))
+
         async def start() -> None:
             for _ in range(2):
                 life = RestartableNode(self.world.store, self.world.open_driver, cache_size=cache_size)
@@ -266,7 +278,7 @@ class TwoOwnersMachine(RuleBasedStateMachine):
     @rule(data=st.data(), node=st.integers(0, 1))
     def erase(self, data: st.DataObject, node: int) -> None:
         if self.subject.kind.sparse:
-            self._change(Erase(data.draw(places(self.subject.model.extent))), node)
+            self._change(Erase(data.draw(places(self.subject.model.bounds))), node)
 
     @invariant()
     def nothing_lost(self) -> None:

@@ -38,6 +38,15 @@ def test_what_is_erased_or_shrunk_away_is_undefined(model: SparseModel) -> None:
     assert model.defined() == [(1, 0)]
 
 
+def test_either_bound_moves() -> None:
+    model = SparseModel((3,), np.dtype(">i2"), lower=(-2,))
+    model.write(model.coords, np.array([1, 2, 3], ">i2"))
+    model.move(((-1, 2),))
+    model.move(((-2, 2),))
+    assert (model.lower, model.extent, model.defined()) == ((-2,), (4,), [(-1,), (0,)])
+    assert model.copy().read().tolist() == [0, 2, 3, 0]
+
+
 def test_a_copy_is_its_own(model: SparseModel) -> None:
     other = model.copy()
     other.write([(0, 0)], np.array([1], ">i2"))
