@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from hsparse.errors import Conflict, Gone, HsparseError, NotFound
+from hsparse.errors import Conflict, Gone, HsparseError, NotFound, OutOfRange
 from hsparse.model.dataspace import UNLIMITED
 from hsparse.model.layout import SIGNED
 from hsparse.wire.message import Record
@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 ELEMENTS = 4
 """Elements of the dataset that is written; a chunk has two."""
+LOWER = -3
+"""The place of the first of them, if datasets have lower bounds."""
 TRIES = 4
 """How often a request with a key is sent."""
 UNKNOWN = ("store_failed", "busy", "unanswered", "moved")
@@ -39,18 +41,21 @@ class Names:
 class Mix:
     """How often clients do what: writes, reads, erasures; groups, attributes, appends, reads of extents, extensions.
 
-    `focus` is how often an operation on elements is one on the first element alone.
+    `focus` is how often an operation on elements is one on the first element alone. With lower bounds `moves` is how
+    often both bounds of the dataset that is written are moved or read.
     """
 
     of_elements: tuple[int, int, int] = (8, 10, 2)
     of_others: tuple[int, int, int, int, int] = (4, 6, 2, 1, 1)
     focus: float = 0.0
+    moves: int = 3
 
 
 MIXED = Mix()
 MOST_READS = Mix((3, 20, 0), (0, 0, 0, 0, 0), 0.7)
 MOST_APPENDS = Mix((1, 1, 0), (0, 0, 20, 1, 0))
 MOST_WRITES = Mix((12, 8, 0), (0, 0, 0, 0, 0))
+MOST_MOVES = Mix((8, 8, 2), (0, 0, 0, 0, 0), moves=5)
 
 
 class Request(Protocol):
@@ -71,7 +76,7 @@ class Clients:
     generator: random.Random
     sparse: bool
     signed: bool = False
-    """Whether datasets have lower bounds, below which elements are appended, too."""
+    """Whether datasets have lower bounds, below which elements are appended, too, and that move."""
     mix: Mix = MIXED
     values: Any = field(default_factory=lambda: iter(range(1, 1 << 30)))
     errors: list[str] = field(default_factory=list)
@@ -96,11 +101,13 @@ class Clients:
             [
                 *(self.write, self.read, self.erase),
                 *(self.group, self.attribute, self.append, self.extent, self.extend),
+                self.move,
             ],
             [
                 *self.mix.of_elements[:2],
                 self.mix.of_elements[2] if self.sparse else 0,
                 *self.mix.of_others,
+                self.mix.moves if self.signed else 0,
             ],
         )
         await step(client)
@@ -108,19 +115,49 @@ class Clients:
     async def write(self, client: str) -> None:
         value, places = next(self.values), self._places()
         noted = [self.history.invoke(("element", i), Action.WRITE, value, client) for i in places]
-        await self._change(noted, lambda node: node.write(self.names.written, places, value))
+        await self._change(noted, lambda node: node.write(self.names.written, places, value), self._outside)
 
     async def erase(self, client: str) -> None:
         places = self._places()
         noted = [self.history.invoke(("element", i), Action.WRITE, None, client) for i in places]
-        await self._change(noted, lambda node: node.erase(self.names.written, places))
+        await self._change(noted, lambda node: node.erase(self.names.written, places), self._outside)
 
     async def read(self, client: str, places: Sequence[int] | None = None) -> None:
         chosen = places or self._places()
         noted = [self.history.invoke(("element", i), Action.READ, client=client) for i in chosen]
-        found = await self._ask(lambda node: node.read(self.names.written, chosen))
-        for operation, value in zip(noted, found or (), strict=False):
-            self.history.respond(operation, value or None)
+        try:
+            found = await self.request(lambda node: node.read(self.names.written, chosen))
+        except OutOfRange as error:
+            if not self.signed:
+                self._unknown(error)
+            elif len(noted) == 1:  # else one of them is, and others may not be
+                self.history.respond(noted[0], None)
+        except HsparseError as error:
+            self._unknown(error)
+        else:
+            for operation, value in zip(noted, found, strict=True):
+                self.history.respond(operation, value or None)
+
+    async def move(self, client: str) -> None:
+        """Read the bounds, or move them: what falls outside is erased, of either end."""
+        if self.generator.random() < 0.3:
+            await self.read_bounds(client)
+            return
+        below, above = self.generator.choices((0, 1, 2), (2, 1, 1), k=2)
+        await self.move_to(client, self.places[below], self.places[-1] + 1 - above)
+
+    async def move_to(self, client: str, low: int, high: int) -> None:
+        noted = [self.history.invoke("bounds", Action.WRITE, (low, high), client)]
+        outside = [place for place in self.places if not low <= place < high]
+        noted += [self.history.invoke(("element", i), Action.WRITE, None, client) for i in outside]
+        # Another one may begin to shrink the dataset before this one makes it grow.
+        await self._change(noted, lambda node: node.move(self.names.written, low, high), (Conflict,))
+
+    async def read_bounds(self, client: str) -> None:
+        noted = self.history.invoke("bounds", Action.READ, client=client)
+        bounds = await self._ask(lambda node: node.bounds(self.names.written))
+        if bounds is not None:
+            self.history.respond(noted, bounds)
 
     async def group(self, client: str) -> None:
         id = self.generator.choice(self.names.groups)
@@ -190,12 +227,18 @@ class Clients:
         start = await self._ask(lambda node: node.extend(self.names.extended, count))
         self.history.extensions[place] = (count, start)
 
-    async def _change(self, noted: Sequence[Operation], work: Callable[[ServiceOperations], Any]) -> None:
+    async def _change(
+        self,
+        noted: Sequence[Operation],
+        work: Callable[[ServiceOperations], Any],
+        refusals: tuple[type[HsparseError], ...] = (),
+    ) -> None:
+        """Make a change. `refusals` are errors that a write may get here."""
         try:
             await self.request(work)
-        except (Conflict, NotFound, Gone) as error:
+        except (Conflict, NotFound, Gone, OutOfRange) as error:
             for operation in noted:
-                if operation.action is Action.WRITE:
+                if operation.action is Action.WRITE and not isinstance(error, refusals):
                     self.defects.append(f"{operation}: {error}")
                 self.history.respond(operation, refused=True)
         except HsparseError as error:
@@ -215,10 +258,20 @@ class Clients:
         text = f"{type(error).__name__}: {error}"
         (self.errors if error.kind in UNKNOWN else self.defects).append(text)
 
+    @property
+    def places(self) -> range:
+        """The elements that are written."""
+        return range(LOWER, LOWER + ELEMENTS) if self.signed else range(ELEMENTS)
+
+    @property
+    def _outside(self) -> tuple[type[HsparseError], ...]:
+        """The errors of elements that may be outside the bounds just then."""
+        return (OutOfRange,) if self.signed else ()
+
     def _places(self) -> list[int]:
         if self.mix.focus and self.generator.random() < self.mix.focus:
-            return [0]
-        return sorted(self.generator.sample(range(ELEMENTS), self.generator.choice((1, 1, 2, 3))))
+            return [self.places[0]]
+        return sorted(self.generator.sample(self.places, self.generator.choice((1, 1, 2, 3))))
 
 
 def group_record(id: str, value: Any) -> Record:

@@ -8,7 +8,8 @@ one, and an operation without a return that nobody can have seen the effect of i
 Changes of the kinds in `repeats` may take effect more than once while they are not answered: a service node sends one
 again when a reply was lost, and the first one may have been applied, or may still be. That weakens what is checked:
 between the two another client's write may be visible and vanish again, as if the repeated change came later. A change
-that was answered never takes effect any more.
+that was answered never takes effect any more. A write that was refused may have taken effect in part before it was: the
+bounds of a dataset may move meanwhile.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _after(operation: Operation, value: Value, repeats: Collection[Action]) -> t
         case Action.READ:
             return (value,) if operation.value == value else ()
         case Action.WRITE:
-            return (operation.value,)
+            return (operation.value, value) if operation.refused else (operation.value,)
         case Action.CREATE:
             applies, after = value is None, operation.value
         case Action.DELETE:

@@ -13,15 +13,16 @@ from hsparse.errors import Moved
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.signed_extent import points_of
-from hsparse.model.dataset_state import extents_of_change
+from hsparse.model.dataset_state import extents_of_change, is_trimmed
 from hsparse.model.dataspace import lower_of
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import ATTEMPTS, Dataset
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
+    AbandonAppends,
     CreateObject,
     DeleteObject,
     PutAttributes,
@@ -78,7 +79,7 @@ class ServiceOperations:
         """Append `count` elements of this value, once for a key, and return where they are."""
 
         async def load() -> Dataset:
-            return Dataset.of(await self.owners.record(id)).seen_by("signed")
+            return await self._load(id)
 
         @asynccontextmanager
         async def prepare(slab: Dataset) -> AsyncIterator[tuple[Selection, Values]]:
@@ -97,6 +98,19 @@ class ServiceOperations:
         extents = extents_of_change(record, token)
         assert extents is not None
         return extents[0][0]
+
+    async def move(self, id: str, low: int, high: int) -> None:
+        """Set both bounds of a signed dataset, and erase what falls outside; `Conflict` if others shrink it."""
+        change = SetExtent(id, (high - low,), token=self._clock.token(8).hex(), lower=(low,))
+        for _ in range(ATTEMPTS):
+            record = await self.owners.record(id)
+            if is_trimmed(record):
+                await finish_trim(self.owners, record)
+            with suppress(Moved):
+                await change_extent(self.owners, change)
+                return
+            await change_extent(self.owners, AbandonAppends(id))
+        await change_extent(self.owners, change)
 
     async def bounds(self, id: str) -> tuple[int, int]:
         """Return the lower bound, 0 of a dataset that has none, and the upper one."""
@@ -124,10 +138,13 @@ class ServiceOperations:
     async def _until_current(self, id: str, work: Callable[[Dataset], Awaitable[T]]) -> T:
         for _ in range(ATTEMPTS):
             with suppress(Moved):
-                return await work(Dataset.of(await self.owners.record(id)))
-        return await work(Dataset.of(await self.owners.record(id)))
+                return await work(await self._load(id))
+        return await work(await self._load(id))
+
+    async def _load(self, id: str) -> Dataset:
+        return Dataset.of(await self.owners.record(id)).seen_by("signed")
 
 
 def points(dataset: Dataset, places: Sequence[int]) -> Points:
     """Return elements as a selection."""
-    return points_of(dataset.extent, np.array(places, np.uint64).reshape(-1, 1))
+    return points_of(dataset.extent, np.array(places, np.int64).reshape(-1, 1))

@@ -11,7 +11,7 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import HsparseError
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.storage.object_store import ObjectStore
-from tests.simulation.clients import ELEMENTS, MIXED, Clients, Mix, Names, dataset_record
+from tests.simulation.clients import ELEMENTS, LOWER, MIXED, Clients, Mix, Names, dataset_record
 from tests.simulation.history import Action, History
 from tests.simulation.linearizability import (
     ANY_CHANGE,
@@ -77,7 +77,7 @@ def run_seed(
     """Run a cluster of some data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
 
     With another `mix` there are twice as many clients, or so many, which pause less. Changes of the kinds in `repeats`
-    may take effect more than once. `signed` datasets have lower bounds, and grow at both ends.
+    may take effect more than once. `signed` datasets have lower bounds, and grow and shrink at both ends.
     """
     run, loop = Run(seed, repeats), VirtualLoop()
     started = loop.time()
@@ -124,17 +124,23 @@ async def begin(
     ids = [new_id("datasets", root, clock) for _ in range(3)]
     groups = tuple(new_id("groups", root, clock) for _ in range(2))
     sparse = generator.random() < 0.5
-    for id, extent, lower in zip(ids, (ELEMENTS, 0, 0), (-3, 0, -1), strict=True):
+    for id, extent, lower in zip(ids, (ELEMENTS, 0, 0), (LOWER, 0, -1), strict=True):
         record = dataset_record(id, root, extent, sparse=sparse, lower=lower if signed else None)
         await cluster.request(lambda node, id=id, record=record: node.create(id, record))
-    return Clients(Names(*ids, groups), cluster.request, history, generator, sparse, signed)
+    clients = Clients(Names(*ids, groups), cluster.request, history, generator, sparse, signed)
+    if signed:
+        await clients.move_to("begin", clients.places[0], clients.places[-1] + 1)
+    return clients
 
 
 async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     """Read everything, and note what is wrong."""
     run.errors += clients.errors
     clients.errors.clear()
-    await clients.read("end", range(ELEMENTS))
+    if clients.signed:  # what was outside is not uncovered
+        await clients.move_to("end", clients.places[0], clients.places[-1] + 1)
+        await clients.read_bounds("end")
+    await clients.read("end", clients.places)
     for id in clients.names.groups:
         await clients.read_group("end", id)
     await clients.read_attribute("end")

@@ -40,12 +40,15 @@ RIGHT = {
     "a deletion, then nothing": ((C, 1, 1, 2), (D, None, 3, 4), (R, None, 5, 6), (C, 2, 7, 8)),
     "refused as it should be": ((D, None, 1, 2, True), (C, 1, 3, 4), (C, 2, 5, 6, True), (R, 1, 7, 8)),
     "refused for one without an answer": ((C, 1, 1, None), (C, 2, 2, 3, True), (R, 1, 4, 5)),
+    "a refused write that took effect": ((W, 1, 1, 2, True), (R, 1, 3, 4)),
+    "a refused write that did not": ((W, 1, 1, 2, True), (R, None, 3, 4)),
     "an erasure without an answer": ((W, 1, 1, 2), (W, None, 3, None), (R, 1, 4, 5), (R, None, 6, 7)),
 }
 WRONG = {
     "a stale read": ((W, 1, 1, 2), (W, 2, 3, 4), (R, 1, 5, 6)),
     "a lost write": ((W, 1, 1, 2), (R, None, 3, 4)),
     "never written": ((R, 7, 1, 2),),
+    "a refused write that took effect later": ((W, 1, 1, 2, True), (R, None, 3, 4), (R, 1, 5, 6)),
     "the new value, then the old one": ((W, 1, 1, 2), (W, 2, 3, 8), (R, 2, 4, 5), (R, 1, 6, 7)),
     "v2, then v1, of writes without an answer": (
         (W, 1, 1, None),

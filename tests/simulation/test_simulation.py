@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.clients import MOST_APPENDS
+from tests.simulation.clients import MOST_APPENDS, MOST_MOVES
 from tests.simulation.linearizability import DELETIONS
 from tests.simulation.nemesis import (
     ALL,
@@ -147,6 +147,15 @@ def test_datasets_that_grow_at_both_ends(pytestconfig: pytest.Config) -> None:
     options: dict[str, Any] = {"operations": 40, "most": 6, "mix": MOST_APPENDS, "clients": 10}
     faults = (restart_service_node, restart_service_node, kill, pause, join, leave)
     assert failed(lambda seed: run_seed(seed, faults, signed=True, **options), seeds) == []
+
+
+def test_bounds_that_move(pytestconfig: pytest.Config) -> None:
+    """Either end of a dataset shrinks and grows while it is written, under faults of any kind and while nodes die."""
+    seeds = range(pytestconfig.getoption("seeds") // 16)
+    options: dict[str, Any] = {"operations": 25, "most": 6, "mix": MOST_MOVES, "signed": True}
+    assert failed(lambda seed: run_seed(seed, **options), seeds) == []
+    faults = (restart_service_node, restart_service_node, kill, pause, join, leave)
+    assert failed(lambda seed: run_seed(seed, faults, **options), seeds) == []
 
 
 @pytest.mark.parametrize("servers", [0, 2])
