@@ -12,7 +12,7 @@ from hsparse.errors import Conflict, Gone, HsparseError, NotFound, OutOfRange
 from hsparse.model.dataspace import UNLIMITED
 from hsparse.model.layout import SIGNED
 from hsparse.wire.message import Record
-from tests.simulation.history import Action, AppendOperation, ExtentRead, History, Operation
+from tests.simulation.history import Action, AppendOperation, ExtentRead, Growth, History, Operation
 from tests.simulation.service_operations import ServiceOperations
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Mix:
     """How often clients do what: writes, reads, erasures; groups, attributes, appends, reads of extents, extensions.
 
     `focus` is how often an operation on elements is one on the first element alone. With lower bounds `moves` is how
-    often both bounds of the dataset that is written are moved or read.
+    often both bounds of the dataset that is written are moved or read, or elements are appended at either end.
     """
 
     of_elements: tuple[int, int, int] = (8, 10, 2)
@@ -79,6 +79,8 @@ class Clients:
     """Whether datasets have lower bounds, below which elements are appended, too, and that move."""
     mix: Mix = MIXED
     values: Any = field(default_factory=lambda: iter(range(1, 1 << 30)))
+    unanswered: list[tuple[Operation, int]] = field(default_factory=list)
+    """Appends to the dataset that is written that were not answered, with their values."""
     errors: list[str] = field(default_factory=list)
     """The errors of operations of which it is not known whether they took effect."""
     defects: list[str] = field(default_factory=list)
@@ -139,9 +141,10 @@ class Clients:
                 self.history.respond(operation, value or None)
 
     async def move(self, client: str) -> None:
-        """Read the bounds, or move them: what falls outside is erased, of either end."""
-        if self.generator.random() < 0.3:
-            await self.read_bounds(client)
+        """Read the bounds, append at either end, or move both: what falls outside is erased."""
+        chosen = self.generator.random()
+        if chosen < 0.5:
+            await (self.read_bounds(client) if chosen < 0.25 else self.append_written(client))
             return
         below, above = self.generator.choices((0, 1, 2), (2, 1, 1), k=2)
         await self.move_to(client, self.places[below], self.places[-1] + 1 - above)
@@ -152,6 +155,17 @@ class Clients:
         noted += [self.history.invoke(("element", i), Action.WRITE, None, client) for i in outside]
         # Another one may begin to shrink the dataset before this one makes it grow.
         await self._change(noted, lambda node: node.move(self.names.written, low, high), (Conflict,))
+
+    async def append_written(self, client: str) -> None:
+        """Append to the dataset that is written."""
+        value, count = next(self.values), self.generator.randint(1, 2)
+        below = self.generator.random() < 0.5
+        noted = self.history.invoke("bounds", Action.GROW, Growth(count, below), client)
+        start = await self._ask(lambda node: node.append(self.names.written, count, value, below=below))
+        if start is None:
+            self.unanswered.append((noted, value))
+        else:
+            self.history.appended(noted, start, value, self.places)
 
     async def read_bounds(self, client: str) -> None:
         noted = self.history.invoke("bounds", Action.READ, client=client)

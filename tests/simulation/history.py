@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -20,6 +20,17 @@ class Action(Enum):
     """Sets the value where there is none, else is refused."""
     DELETE = "delete"
     """Removes the value where there is one, else is refused."""
+    GROW = "grow"
+    """Moves one of two bounds outwards; `Growth` says by how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """By how many elements a dataset is to grow, `below` its lower bound or at its upper one; `start` is the answer."""
+
+    count: int
+    below: bool
+    start: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +112,24 @@ class History:
         operation.refused = refused
         if operation.action is Action.READ:
             operation.value = value
+
+    def appended(self, growth: Operation, start: int | None, value: Value, places: range) -> None:
+        """Note that an append of `value` was answered, or was not, of the elements that are among `places`.
+
+        Where the elements are of one that was not answered, reads tell.
+        """
+        size = growth.value
+        assert isinstance(size, Growth)
+        if start is None:
+            found = {one.register for one in self.operations if one.value == value}
+        else:
+            growth.value = replace(size, start=start)
+            self.respond(growth)
+            found = {("element", place) for place in range(start, start + size.count) if place in places}
+        for register in found:
+            written = Operation(register, Action.WRITE, value, growth.invoked, growth.client)
+            written.returned, written.seconds = growth.returned, growth.seconds
+            self.operations.append(written)
 
     def by_register(self) -> dict[Hashable, list[Operation]]:
         """Return the operations of each register, in the order of invocation."""

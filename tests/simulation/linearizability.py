@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
-from tests.simulation.history import Action, AppendOperation, ExtentRead, History, Operation, Value
+from tests.simulation.history import Action, AppendOperation, ExtentRead, Growth, History, Operation, Value
 
 Configuration = tuple[Value, frozenset[Operation]]
 """A register's value, and the operations under way that have taken effect."""
@@ -61,13 +61,10 @@ def refuted_by(operations: Sequence[Operation], *, repeats: Collection[Action] =
 def _events(operations: Sequence[Operation]) -> list[tuple[int, bool, Operation]]:
     """Return invocations and returns in order, without operations that have no return and no visible effect."""
     seen = {operation.value for operation in operations if operation.action is Action.READ}
-    deletions = (
-        any(
-            operation.refused or operation.action is Action.CREATE
-            for operation in operations
-            if operation.returned is not None
-        )
-        or None in seen
+    indirectly = None in seen or any(
+        operation.action is Action.GROW
+        or (operation.returned is not None and (operation.refused or operation.action is Action.CREATE))
+        for operation in operations
     )
     events = []
     for operation in operations:
@@ -75,7 +72,7 @@ def _events(operations: Sequence[Operation]) -> list[tuple[int, bool, Operation]
             if operation.action is Action.READ:
                 continue
             removes = operation.action is Action.DELETE or operation.value is None
-            if not (deletions if removes else operation.value in seen or deletions):
+            if not indirectly and (removes or operation.value not in seen):
                 continue
         events.append((operation.invoked, False, operation))
         if operation.returned is not None:
@@ -110,6 +107,8 @@ def _after(operation: Operation, value: Value, repeats: Collection[Action]) -> t
             return (value,) if operation.value == value else ()
         case Action.WRITE:
             return (operation.value, value) if operation.refused else (operation.value,)
+        case Action.GROW:
+            return _grown(operation.value, value)
         case Action.CREATE:
             applies, after = value is None, operation.value
         case Action.DELETE:
@@ -121,6 +120,17 @@ def _after(operation: Operation, value: Value, repeats: Collection[Action]) -> t
         blocked = value is not None if operation.action is Action.CREATE else value is None
         return (value,) if blocked else ()
     return (after,) if applies else ()
+
+
+def _grown(growth: Value, bounds: Value) -> tuple[Value, ...]:
+    """Return the bounds of a dataset that has grown, none if the answer says that it has grown elsewhere."""
+    assert isinstance(growth, Growth)
+    if not isinstance(bounds, tuple):
+        return ()
+    low, high = bounds
+    start = low - growth.count if growth.below else high
+    after = (start, high) if growth.below else (low, high + growth.count)
+    return (after,) if growth.start in (None, start) else ()
 
 
 def wrong_appends(

@@ -141,6 +141,8 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
         await clients.move_to("end", clients.places[0], clients.places[-1] + 1)
         await clients.read_bounds("end")
     await clients.read("end", clients.places)
+    for growth, value in clients.unanswered:
+        run.history.appended(growth, None, value, clients.places)
     for id in clients.names.groups:
         await clients.read_group("end", id)
     await clients.read_attribute("end")

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import pytest
 
-from tests.simulation.history import Action, AppendOperation, ExtentRead, Operation
+from tests.simulation.history import Action, AppendOperation, ExtentRead, Growth, Operation
 from tests.simulation.linearizability import (
     ANY_CHANGE,
     DELETIONS,
@@ -17,7 +17,7 @@ from tests.simulation.linearizability import (
     wrong_extensions,
 )
 
-W, R, C, D = Action.WRITE, Action.READ, Action.CREATE, Action.DELETE
+W, R, C, D, G = Action.WRITE, Action.READ, Action.CREATE, Action.DELETE, Action.GROW
 
 
 def history(*lines: tuple[Action, object, int, int | None] | tuple[Action, object, int, int | None, bool]):
@@ -42,6 +42,9 @@ RIGHT = {
     "refused for one without an answer": ((C, 1, 1, None), (C, 2, 2, 3, True), (R, 1, 4, 5)),
     "a refused write that took effect": ((W, 1, 1, 2, True), (R, 1, 3, 4)),
     "a refused write that did not": ((W, 1, 1, 2, True), (R, None, 3, 4)),
+    "both ends grow": ((W, (0, 0), 1, 2), (G, Growth(2, True, -2), 3, 5), (G, Growth(1, False, 0), 4, 6)),
+    "growth without an answer": ((W, (0, 3), 1, 2), (G, Growth(1, True), 3, None), (R, (-1, 3), 4, 5)),
+    "growth after a write without an answer": ((W, (0, 3), 1, None), (G, Growth(1, False, 3), 2, 3)),
     "an erasure without an answer": ((W, 1, 1, 2), (W, None, 3, None), (R, 1, 4, 5), (R, None, 6, 7)),
 }
 WRONG = {
@@ -58,6 +61,9 @@ WRONG = {
         (R, 1, 7, 8),
     ),
     "read before it is written": ((R, 1, 1, 2), (W, 1, 3, 4)),
+    "grown twice": ((W, (0, 0), 1, 2), (G, Growth(1, False, 0), 3, 4), (R, (0, 2), 5, 6)),
+    "grown at one place": ((W, (0, 0), 1, 2), (G, Growth(1, False, 0), 3, 5), (G, Growth(1, False, 0), 4, 6)),
+    "grown over a shrink": ((W, (0, 4), 1, 2), (W, (0, 2), 3, 4), (G, Growth(1, False, 4), 5, 6)),
     "created twice": ((C, 1, 1, 2), (C, 2, 3, 4)),
     "deleted twice": ((C, 1, 1, 2), (D, None, 3, 4), (D, None, 5, 6)),
     "a deletion that did nothing": ((C, 1, 1, 2), (D, None, 3, 4), (R, 1, 5, 6)),

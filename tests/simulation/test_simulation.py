@@ -150,7 +150,7 @@ def test_datasets_that_grow_at_both_ends(pytestconfig: pytest.Config) -> None:
 
 
 def test_bounds_that_move(pytestconfig: pytest.Config) -> None:
-    """Either end of a dataset shrinks and grows while it is written, under faults of any kind and while nodes die."""
+    """Either end shrinks and grows, by appends too, while elements are written, under faults of any kind and kills."""
     seeds = range(pytestconfig.getoption("seeds") // 16)
     options: dict[str, Any] = {"operations": 25, "most": 6, "mix": MOST_MOVES, "signed": True}
     assert failed(lambda seed: run_seed(seed, **options), seeds) == []
