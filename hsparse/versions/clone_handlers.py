@@ -55,6 +55,16 @@ async def post_clone(request: Request) -> web.StreamResponse:
         "root": clone,
         "head": head,
     }
+    await create_clone(request, source, head, number, target, record)
+    base = {"domain": source, "snapshot": number}
+    return respond({"domain": target, "root": clone, "base": base}, status=201)
+
+
+async def create_clone(
+    request: Request, source: str, head: str, number: int, target: str, record: Record
+) -> None:
+    """Make the domain `target` of this record of a snapshot of `source`; if that fails, take back what was begun."""
+    owners, clone = request.service.owners, record["root"]
     try:
         await ask(request, "clone", head, number=number, clone=clone, source=source, domain=target)
         await owners.apply(CreateObject(target, record))
@@ -62,8 +72,6 @@ async def post_clone(request: Request) -> web.StreamResponse:
         with suppress(HsparseError):
             await ask(request, "unclone", head, clone=clone)
         raise
-    base = {"domain": source, "snapshot": number}
-    return respond({"domain": target, "root": clone, "base": base}, status=201)
 
 
 def _target(request: Request, body: Record) -> str:

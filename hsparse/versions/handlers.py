@@ -52,8 +52,10 @@ async def delete_snapshot(request: Request) -> web.StreamResponse:
     """Delete a snapshot, and what is kept for it alone."""
     owners, root, number = request.service.owners, _head(request), _number(request)
     gone = await ask(request, "remove", root, number=number)
-    await tell(request, root)
+    await tell(request, root)  # until all were told, each preserves what others read of it
     await owners.ask_all(Forget(gone["root"]))
+    await ask(request, "abandon", root, tree=gone["root"])
+    await tell(request, root)
     await ask(request, "collect", root)
     return respond({})
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
-from hsparse.errors import NotFound, PreconditionFailed
+from hsparse.errors import Gone, NotFound, PreconditionFailed
 from hsparse.model.ids import domain_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.versions.snapshot_trees import Base, SnapshotTrees
@@ -83,7 +83,10 @@ class Preserved:
             return True
         for base in reversed(self._bases):
             self._trees.learn(base)
-            extent = await self._trees.extent(base, chunk[0])
+            try:
+                extent = await self._trees.extent(base, chunk[0])
+            except Gone:  # it is ending: this node reads it no more, but others may
+                return True
             if extent is not None and extent.has(chunk[1]):
                 return True
         return False

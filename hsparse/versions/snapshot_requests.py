@@ -16,16 +16,16 @@ async def take_snapshot(request: Request, root: str, message: str) -> Record:
     """Take a snapshot of the domain of `root`, and return it. A number whose path another domain has is passed over."""
     while True:
         begun = await ask(request, "begin", root, author=request.principal.name, message=message)
-        number = begun["snapshot"]
-        if not await _is_taken(request, snapshot_path(request.domain.path, number)):
+        tree = begun["root"]
+        if not await _is_taken(request, snapshot_path(request.domain.path, begun["snapshot"])):
             break
-        await ask(request, "abandon", root, number=number)
+        await ask(request, "abandon", root, tree=tree)
     try:
         await tell(request, root)
-        return await ask(request, "seal", root, number=number)
+        return await ask(request, "seal", root, tree=tree)
     except HsparseError:
         with suppress(HsparseError):
-            await ask(request, "abandon", root, number=number)
+            await ask(request, "abandon", root, tree=tree)
         raise
 
 

@@ -107,6 +107,8 @@ class SnapshotTrees:
         self._bases: OrderedDict[str, Base | None] = OrderedDict()
         self._extents: OrderedDict[tuple[str, str], Extent | None] = OrderedDict()
         self._listed: OrderedDict[tuple[str, str], list[Entry]] = OrderedDict()
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        """Trees that were deleted, which no other ones are called as."""
         self._reading: dict[str, int] = {}
         self._idle = asyncio.Event()
 
@@ -117,6 +119,8 @@ class SnapshotTrees:
         half = key[HALF]
         if half not in self._bases:
             base = await self._stored_base(half)
+            if half in self._gone:
+                return None
             self._keep(self._bases, half, base)
         return self._bases[half]
 
@@ -128,8 +132,11 @@ class SnapshotTrees:
             return None
         return Base(found["root"], found["token"], found["snapshot"], tree)
 
-    async def forget(self, root: str, trees: Sequence[str]) -> None:
-        """Forget all trees of a domain but those of the root groups `trees`, once nobody reads them any more."""
+    async def forget(self, root: str, trees: Sequence[str], ending: Sequence[str]) -> None:
+        """Forget all trees of a domain but those of the root groups `trees`, once nobody reads them any more.
+
+        Those of `ending` snapshots are read no more.
+        """
         kept = {tree[2:19] for tree in trees}
         gone = {
             half
@@ -138,6 +145,9 @@ class SnapshotTrees:
         }
         for half in gone:
             del self._bases[half]
+        for tree in ending:
+            gone.add(tree[2:19])
+            self._keep(self._gone, tree[2:19], None)
         for known in (self._extents, self._listed):
             for item in [item for item in known if item[0] in gone]:
                 del known[item]
@@ -161,6 +171,8 @@ class SnapshotTrees:
 
     async def _read(self, base: Base, key: str, read: Callable[[str], Awaitable[Stored]]) -> Stored:
         half = base.tree[2:19]
+        if half in self._gone:
+            raise was_deleted(key)
         self._reading[half] = self._reading.get(half, 0) + 1
         try:
             found = await self._found(base, rest_of(key), read)
@@ -171,7 +183,7 @@ class SnapshotTrees:
                 self._idle.set()
         is_own = base.tree == tree_root(base.root, base.token, base.number)  # a clone's is pinned
         if is_own and self._confirms() and await self._stored_base(half) != base:
-            raise Gone(f"The snapshot {base.number} of {base.root} was deleted.")
+            raise was_deleted(key)
         if found is None:
             raise NotFound(f"There is no object {key}.")
         if not key.endswith(".json"):
@@ -276,10 +288,16 @@ class SnapshotTrees:
 
     def learn(self, base: Base) -> None:
         """Know what a tree shows without asking."""
-        self._keep(self._bases, base.tree[2:19], base)
+        if base.tree[2:19] not in self._gone:
+            self._keep(self._bases, base.tree[2:19], base)
 
     @staticmethod
     def _keep(known: OrderedDict, item: object, value: object) -> None:  # type: ignore[type-arg]
         known[item] = value
         if len(known) > MOST_KNOWN:
             known.popitem(last=False)
+
+
+def was_deleted(key: str) -> Gone:
+    """Return the error for a read of a snapshot that is there no more."""
+    return Gone(f"The snapshot that has {key} was deleted.")

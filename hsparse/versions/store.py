@@ -17,7 +17,7 @@ from hsparse.compute import gather_each
 from hsparse.dn.deletions import DeletionNotes, DeletionState
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.record_form import RecordCodec
-from hsparse.errors import Conflict, Forbidden, NotFound, PreconditionFailed
+from hsparse.errors import Conflict, Forbidden, NotFound, PreconditionFailed, Unanswered
 from hsparse.model.ids import (
     deletion_key,
     id_of_deletion_key,
@@ -31,7 +31,7 @@ from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Store
 from hsparse.versions.clone_store import CloneStore
 from hsparse.versions.preserving import DomainVersions, Preserved
 from hsparse.versions.snapshot_path import snapshot_path
-from hsparse.versions.snapshot_trees import Base, SnapshotTrees
+from hsparse.versions.snapshot_trees import Base, SnapshotTrees, was_deleted
 from hsparse.versions.version_keys import (
     NOTE,
     TREE,
@@ -107,14 +107,14 @@ class PreservingStore(DelegatingStore):
     # --- what is read ---------------------------------------------------------------------------------
 
     async def get(self, key: str) -> Stored:
-        if (base := await self._base(key)) is not None:
+        if (base := await self._base_read(key)) is not None:
             return await self.trees.get(base, key)
         if (found := await self._snapshot_domain(key)) is not None:
             return found
         return await self.below.get(key)
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
-        if (base := await self._base(key)) is not None:
+        if (base := await self._base_read(key)) is not None:
             return await self.trees.get_range(base, key, start, length)
         if (found := await self._snapshot_domain(key)) is not None:
             return found
@@ -123,7 +123,7 @@ class PreservingStore(DelegatingStore):
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
-        base = await self._base(f"{prefix}.")
+        base = await self._base_read(f"{prefix}.")
         if base is None:
             async for page in self.below.list(prefix, delimiter=delimiter, start_after=start_after):
                 yield page
@@ -143,6 +143,15 @@ class PreservingStore(DelegatingStore):
     async def _base(self, key: str) -> Base | None:
         """Return what the tree of a key shows, None for a key of the store below."""
         return await self.trees.base_of(key) if key.startswith(TREE) and is_object_key(key) else None
+
+    async def _base_read(self, key: str) -> Base | None:
+        """Do as `_base`; `Gone` for what was in a deleted snapshot, which would be read as never written."""
+        base = await self._base(key)
+        if base is None and key.startswith(TREE) and is_object_key(key):
+            root = storage_key(root_of(key))
+            if key != root and await current_etag(self.below, root) is None:
+                raise was_deleted(key)
+        return base
 
     async def _snapshot_domain(self, key: str) -> Stored | None:
         """Return the record of the domain that a snapshot is read as, with the rights of its domain now.
@@ -245,8 +254,11 @@ class PreservingStore(DelegatingStore):
         """Preserve an object that is about to be changed; `Forbidden` for one of a snapshot."""
         await self._refuse(key)
         if is_object_key(key) and await self.is_used():
+            term = self.ownership.term
             known = await self.versions.of(root_of(key), confirm=not self.ownership.hears_all)
             await known.keep(rest_of(key), is_expected)
+            if not self.ownership.may_change(term):  # a node that is told of no snapshot any more
+                raise Unanswered(f"Another node may own {key} by now.")
 
     async def _refuse(self, key: str) -> None:
         deleted = id_of_deletion_key(key)

@@ -17,7 +17,10 @@ UNSEALED = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot; `root` is the root group's id in its tree. It can be read once it is `sealed`."""
+    """A snapshot; `root` is the root group's id in its tree. It can be read once it is `sealed`, until it is `ending`.
+
+    What an ending one shows is kept until no node reads it any more.
+    """
 
     number: int
     root: str
@@ -25,6 +28,7 @@ class Snapshot:
     author: str = ""
     message: str = ""
     sealed: bool = False
+    ending: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return what clients are told."""
@@ -71,30 +75,33 @@ class VersionNote:
         kept = tuple(one for one in self.snapshots if one.sealed or time - one.time < UNSEALED)
         return replace(self, epoch=number, snapshots=(*kept, new))
 
-    def sealed(self, number: int, time: float) -> VersionNote:
-        """Return the note with a snapshot that can be read; `Conflict` if it was given up."""
-        if all(one.number != number for one in self.snapshots):
-            raise Conflict(f"The snapshot {number} took too long, and was given up; take another one.")
+    def sealed(self, tree: str, time: float) -> VersionNote:
+        """Return the note with a snapshot, told by its root, that can be read; `Conflict` if it was given up."""
+        if all(one.root != tree or one.ending for one in self.snapshots):
+            raise Conflict(
+                "The snapshot took too long, and was given up, or it was deleted; take another one."
+            )
         changed = (
-            replace(one, sealed=True, time=time) if one.number == number else one for one in self.snapshots
+            replace(one, sealed=True, time=time) if one.root == tree else one for one in self.snapshots
         )
         return replace(self, snapshots=tuple(changed))
 
-    def abandoned(self, number: int) -> VersionNote:
-        """Return the note without a snapshot that is not sealed."""
-        kept = tuple(one for one in self.snapshots if one.number != number or one.sealed)
+    def abandoned(self, tree: str) -> VersionNote:
+        """Return the note without a snapshot, told by its root, that is not sealed."""
+        kept = tuple(one for one in self.snapshots if one.root != tree or one.sealed)
         return replace(self, snapshots=kept)
 
-    def without(self, number: int) -> VersionNote:
-        """Return the note without a snapshot; `NotFound`, or `Conflict` if a clone needs it."""
-        self.find(number)
+    def ended(self, number: int, time: float) -> VersionNote:
+        """Return the note with a snapshot that is ending; `NotFound`, or `Conflict` if a clone needs it."""
+        gone = self.find(number)
         self.check_unpinned(number)
-        return replace(self, snapshots=tuple(one for one in self.snapshots if one.number != number))
+        ending = replace(gone, sealed=False, ending=True, time=time)
+        return replace(self, snapshots=tuple(ending if one is gone else one for one in self.snapshots))
 
     def pinned(self, pin: Pin) -> VersionNote:
         """Return the note with a clone of a snapshot; `NotFound` if there is no such snapshot."""
         self.find(pin.snapshot)
-        return replace(self, pins=(*self.pins, pin))
+        return self if pin in self.pins else replace(self, pins=(*self.pins, pin))
 
     def unpinned(self, root: str) -> VersionNote:
         """Return the note without the clone that has this root group."""

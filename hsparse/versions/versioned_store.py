@@ -41,7 +41,6 @@ from hsparse.versions.version_keys import (
     note_key,
     parsed_copy,
     rest_of,
-    tree_root,
 )
 from hsparse.versions.version_note import Pin, VersionNote, put_note, read_note
 
@@ -115,7 +114,10 @@ class VersionedStore(PreservingStore):
                 for gone in set(note.snapshots) - set(begun.snapshots):
                     await self.below.delete(base_key(gone.root))
                 return new.to_json()
-            await self.below.delete(base_key(new.root))
+            if (
+                not note.etag
+            ):  # of a series that there is not; in any other the number is another snapshot's now
+                await self.below.delete(base_key(new.root))
         raise Busy("Other snapshots of this domain are taken all the time; try again.")
 
     async def _declare(self) -> None:
@@ -139,35 +141,38 @@ class VersionedStore(PreservingStore):
             self.begin_use()
 
     async def _tell(self, root: str) -> Json:
-        """Know the snapshots of a domain as they are now; nobody reads one that is gone when this returns."""
+        """Know the snapshots of a domain as they are now; nobody reads one that is ending when this returns."""
         self.begin_use()
         self.below.forget(root)
         known = await self.versions.renew(root)
-        await self.trees.forget(
-            root, [] if known.note is None else [one.root for one in known.note.snapshots]
-        )
+        there = () if known.note is None else known.note.snapshots
+        kept = [one.root for one in there if not one.ending]
+        await self.trees.forget(root, kept, [one.root for one in there if one.ending])
         return {}
 
-    async def _seal(self, root: str, number: int) -> Json:
+    async def _seal(self, root: str, tree: str) -> Json:
+        """Let a snapshot be read; it is told by its root, as a late message may find another one of its number."""
         time = self.clock.now()
-        note = await self._change(root, lambda note: note.sealed(number, time))
-        return note.find(number).to_json()
+        note = await self._change(root, lambda note: note.sealed(tree, time))
+        return next(one.to_json() for one in note.snapshots if one.root == tree)
 
-    async def _abandon(self, root: str, number: int) -> Json:
-        """Give a snapshot up that could not be sealed."""
-        note = await self._change(root, lambda note: note.abandoned(number))
-        await self.below.delete(base_key(tree_root(root, note.token, number)))
+    async def _abandon(self, root: str, tree: str) -> Json:
+        """Give a snapshot up that was not sealed, or is ending; one that was sealed stays, also if nobody was told."""
+        note = await self._change(root, lambda note: note.abandoned(tree))
+        if all(one.root != tree for one in note.snapshots):
+            await self.below.delete(base_key(tree))
         return {}
 
     # --- letting go of one ----------------------------------------------------------------------------
 
     async def _remove(self, root: str, number: int) -> Json:
-        """Have a snapshot not be there any more; what it needed is collected afterwards."""
+        """Have a snapshot be read no more; once all nodes were told it is given up, and what it needed is collected."""
         note = await read_note(self.below, root)
         if note is None:
             raise NotFound(f"There is no snapshot {number}; there are none.")
         gone = note.find(number)
-        await self._change(root, lambda note: note.without(number))
+        time = self.clock.now()
+        await self._change(root, lambda note: note.ended(number, time))
         await self.below.delete(base_key(gone.root))
         return {"root": gone.root}
 
@@ -219,7 +224,8 @@ class VersionedStore(PreservingStore):
             await self._change(root, lambda note: note.unpinned(clone))
             raise Conflict(f"{source} is being deleted: it cannot be cloned.")
         new = Clone(clone, base, source)
-        await self.below.plain.put_if_absent(storage_key(clone), new.encode(domain, self.clock.now()))
+        with suppress(PreconditionFailed):  # its message was sent before
+            await self.below.plain.put_if_absent(storage_key(clone), new.encode(domain, self.clock.now()))
         return {}
 
     async def _unclone(self, root: str, clone: str) -> Json:
@@ -267,9 +273,14 @@ class VersionedStore(PreservingStore):
     # --- what there was -------------------------------------------------------------------------------
 
     async def _restore(self, root: str, number: int) -> Json:
-        """Bring a domain back to what it was at a snapshot; return how many objects were changed."""
-        restoring = Restoring(self, await self._base_at(root, number))
+        """Bring a domain back to what it was at a snapshot; return how many objects were changed.
+
+        `NotFound` if the snapshot is deleted meanwhile: then what it had was not there for all of them.
+        """
+        restoring = Restoring(self, base := await self._base_at(root, number))
         await restoring.run()
+        if await self._base_at(root, number) != base:
+            raise NotFound(f"The snapshot {number} was deleted meanwhile.")
         return {"changed": restoring.changed}
 
     async def _diff(self, root: str, number: int, to: int | None) -> Json:
@@ -391,7 +402,7 @@ class VersionedStore(PreservingStore):
         """Give up old snapshots that were never sealed, and collect what those that are gone have left."""
         for one in note.snapshots:
             if not one.sealed and one.time <= before:
-                await self._abandon(note.root, one.number)
+                await self._abandon(note.root, one.root)
         for pin in note.pins:
             clone = await self.below.stored(pin.root)
             if (clone is None or clone.base is None) and note.find(pin.snapshot).time <= before:

@@ -18,9 +18,11 @@ from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.memory_store import MemoryStore
+from hsparse.versions.wrapping import with_versions
 from tests.simulation.service_operations import ServiceOperations
 from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
 from tests.simulation.simulated_store import SimulatedStore
+from tests.simulation.version_operations import VersionedOperations
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Process, VirtualLoop
 
@@ -66,8 +68,10 @@ class SimulatedCluster:
         *,
         wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
         settings: DataSettings = SETTINGS,
+        versions: bool = False,
     ) -> None:
         self.loop = loop
+        self._versions = versions
         self._settings = settings
         self._seed = seed
         self._generator = random.Random(f"requests {seed}")
@@ -94,7 +98,7 @@ class SimulatedCluster:
         view, clock = self._view(machine.process), machine.clock
 
         def make(ownership: Ownership) -> DataService:
-            return DataService(view, clock, self._settings, ownership=ownership)
+            return self._service(view, clock, ownership)
 
         async def start() -> None:
             while True:
@@ -130,7 +134,7 @@ class SimulatedCluster:
         self.service_nodes[machine.process.name] = machine
         stored = MembershipObject(self._view(machine.process), TOKEN)
         nodes = ClusterNodes(stored, machine.clock, self._connect(machine))
-        machine.node = ServiceOperations(Owners(nodes), machine.clock)
+        machine.node = self._operations(Owners(nodes), machine.clock)
         return machine
 
     def stop_service_node(self, machine: Machine) -> None:
@@ -152,7 +156,7 @@ class SimulatedCluster:
         view, clock = self._view(machine.process), machine.clock
 
         def make(ownership: Ownership) -> DataService:
-            return DataService(view, clock, self._settings, ownership=ownership)
+            return self._service(view, clock, ownership)
 
         def connect(url: str) -> SimulatedNode:
             raise AssertionError("a server sends to nobody")
@@ -168,7 +172,7 @@ class SimulatedCluster:
                     continue
                 await member.wait_in_force()
                 owners = Owners(FixedNodes({"local": member}))
-                machine.node = ServiceOperations(owners, clock)
+                machine.node = self._operations(owners, clock)
 
         self.loop.spawn(machine.process, start())
         return machine
@@ -211,6 +215,14 @@ class SimulatedCluster:
         process = Process(f"{kind}{self._count}")
         generator = random.Random(f"{process.name} {self._seed}")
         return Machine(process, VirtualClock(self.loop, generator))
+
+    def _service(self, view: ObjectStore, clock: VirtualClock, ownership: Ownership) -> DataService:
+        if self._versions:
+            view, ownership = with_versions(view, ownership, clock)
+        return DataService(view, clock, self._settings, ownership=ownership)
+
+    def _operations(self, owners: Owners, clock: VirtualClock) -> ServiceOperations:
+        return (VersionedOperations if self._versions else ServiceOperations)(owners, clock)
 
     def _view(self, process: Process) -> ObjectStore:
         return self._wrap(SimulatedStore(self.store, self.network, process, self._rates_of))

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import HsparseError
@@ -21,6 +22,8 @@ from tests.simulation.linearizability import (
 )
 from tests.simulation.nemesis import ALL, Fault, Nemesis
 from tests.simulation.simulated_cluster import SETTINGS, SimulatedCluster
+from tests.simulation.version_clients import ROWS, VersionClients
+from tests.simulation.version_operations import PATH
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Stuck, VirtualLoop
 
@@ -73,16 +76,18 @@ def run_seed(
     data_nodes: Sequence[int] = (1, 2, 2, 3, 3),
     clients: int = 0,
     signed: bool = False,
+    versions: bool = False,
 ) -> Run:
     """Run a cluster of some data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
 
     With another `mix` there are twice as many clients, or so many, which pause less. Changes of the kinds in `repeats`
     may take effect more than once. `signed` datasets have lower bounds, and grow and shrink at both ends.
+    With `versions` clients take snapshots and make clones, too.
     """
     run, loop = Run(seed, repeats), VirtualLoop()
     started = loop.time()
     run.history.clock = loop.time
-    cluster = SimulatedCluster(loop, seed, wrap=wrap, settings=settings)
+    cluster = SimulatedCluster(loop, seed, wrap=wrap, settings=settings, versions=versions)
     chosen = random.Random(f"faults {seed}")
 
     async def main() -> None:
@@ -94,10 +99,13 @@ def run_seed(
             for _ in range(2):
                 cluster.start_service_node()
         await cluster.recover()
-        working = await begin(cluster, run.history, random.Random(f"clients {seed}"), signed=signed)
+        generator = random.Random(f"clients {seed}")
+        begins = begin_versions if versions else partial(begin, signed=signed)
+        working = await begins(cluster, run.history, generator)
         nemesis = Nemesis(cluster, chosen, run.faults)
         count, pause = (CLIENTS, PAUSE) if mix is MIXED else (2 * CLIENTS, PAUSE / 3)
-        working.mix = mix
+        if not versions:
+            working.mix = mix
         work = asyncio.ensure_future(working.run(clients or count, operations, pause))
         await nemesis.run(chosen.choices(faults, k=chosen.randint(1, most)), 1.5)
         await work
@@ -133,6 +141,28 @@ async def begin(
     return clients
 
 
+async def begin_versions(
+    cluster: SimulatedCluster, history: History, generator: random.Random
+) -> VersionClients:
+    """Create the domain and its datasets, and return clients for them; every other time they restore."""
+    plain = await begin(cluster, history, generator, signed=False)
+    names = plain.names
+    root = (await cluster.request(lambda node: node.record(names.written)))["root"]
+    resized = new_id("datasets", root, VirtualClock(cluster.loop, generator))
+    rows = dataset_record(resized, root, ROWS, sparse=plain.sparse)
+    domain = {"owner": "ann", "acls": {}, "created": 1, "lastModified": 1, "root": root}
+    await cluster.request(lambda node: node.create(resized, rows))
+    await cluster.request(lambda node: node.create(PATH, domain))
+    restores = generator.random() < 0.5
+    return VersionClients(
+        *(names, cluster.request, history, generator, plain.sparse),
+        mix=Mix(of_others=(4, 6, 0, 0, 0)) if restores else MIXED,
+        root=root,
+        resized=resized,
+        restores=restores,
+    )
+
+
 async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     """Read everything, and note what is wrong."""
     run.errors += clients.errors
@@ -147,6 +177,9 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
         await clients.read_group("end", id)
     await clients.read_attribute("end")
     await clients.extent("end")
+    if isinstance(clients, VersionClients):
+        await clients.look_at_all()
+        run.wrong += clients.wrong
     try:
         values = await cluster.request(lambda node: node.read_all(clients.names.appended))
         lower, _ = await cluster.request(lambda node: node.bounds(clients.names.appended))

@@ -24,6 +24,8 @@ from hsparse.sn.values import append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.store_wrapper import StoreWrapper
+from hsparse.versions import snapshot_requests
+from hsparse.versions.preserving import Preserved
 from hsparse.wire.record_message import SetExtent
 from tests.simulation.clients import MOST_APPENDS, MOST_READS, MOST_WRITES
 from tests.simulation.nemesis import (
@@ -153,3 +155,16 @@ def test_an_append_that_is_sent_again_without_a_token(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ServiceOperations, "append", grow_first)
     assert "nobody appended" in found(range(120, 270), (bad_network,), operations=40, most=6)
+
+
+async def _nothing(*arguments: Any, **named: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Preserved, "keep"), (snapshot_requests, "tell")], ids=["no copy", "nobody told"]
+)
+def test_a_snapshot_of_which_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+    """No change preserves what was there, or the nodes are not told that there is a snapshot."""
+    monkeypatch.setattr(owner, name, _nothing)
+    found(range(10), (join,), operations=30, versions=True)

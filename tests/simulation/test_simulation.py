@@ -21,12 +21,15 @@ from tests.simulation.nemesis import (
     PROCESSES,
     SERVERS,
     UPGRADES,
+    Fault,
     cut_off,
     join,
     kill,
     leave,
     pause,
+    pause_long,
     restart_service_node,
+    slow_store,
 )
 from tests.simulation.seeds import LATE_PUTS, SEEDS, SHOWN, WRITES, KeptSeed, ShownSeed
 from tests.simulation.simulated_cluster import SETTINGS
@@ -35,6 +38,8 @@ from tests.simulation.simulation import Run, run_seed
 ROOT = Path(__file__).parents[2]
 TAKEN_OVER, LATEST = 7.0, 10.0
 """Seconds until a change is answered whose owner is cut off: a lost message is given up after five, rarely two are."""
+NODES: tuple[Fault, ...] = (kill, pause, pause_long, join, leave, slow_store)
+"""What nodes do, often for longer than a lease, and a store that may be slow meanwhile."""
 FEW = 100
 """One in so many runs may take longer than the first of them."""
 
@@ -156,6 +161,20 @@ def test_bounds_that_move(pytestconfig: pytest.Config) -> None:
     assert failed(lambda seed: run_seed(seed, **options), seeds) == []
     faults = (restart_service_node, restart_service_node, kill, pause, join, leave)
     assert failed(lambda seed: run_seed(seed, faults, **options), seeds) == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "part"), [(ALL, 50), (ALL, 2), (NODES, 2)], ids=["few", "of any kind", "of nodes"]
+)
+def test_snapshots_and_clones(pytestconfig: pytest.Config, faults: tuple[Fault, ...], part: int) -> None:
+    """Each shows what was there when it was taken, always: beside changes, restores, deletions and faults."""
+    seeds = range(pytestconfig.getoption("seeds") // part)
+    most = 4 if faults is ALL else 8
+
+    def run(seed: int) -> Run:
+        return run_seed(seed, faults, most=most, operations=30, clients=4, versions=True)
+
+    assert failed(run, seeds) == []
 
 
 @pytest.mark.parametrize("servers", [0, 2])

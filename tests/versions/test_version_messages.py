@@ -1,0 +1,170 @@
+"""Requests about snapshots that come at the same moment, twice, late, or when their node is none any more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hsparse.clock import SystemClock
+from hsparse.errors import Conflict, Gone, StoreFailed, Unanswered
+from hsparse.model.ids import storage_key
+from hsparse.versions.version_note import read_note
+from hsparse.versions.wrapping import with_versions
+from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Doubtful, Versioned
+
+AT_1 = f"{DOMAIN}@1"
+
+
+async def prepared(past: Versioned, layout: dict[str, Any] = DENSE) -> tuple[str, str]:
+    """Make a dataset of 30 elements in three chunks; return its id, and that of the root group."""
+    id = await past.create("kept", 30, layout)
+    await past.write(id, 0, range(1, 31))
+    return id, str((await past.done("GET", "/"))["root"])
+
+
+def chunk_key(id: str) -> str:
+    return storage_key(id).removesuffix(".dataset.json") + "0"
+
+
+async def check_read(past: Versioned, number: int) -> None:
+    """Read a snapshot as a node does that was only asked for its objects."""
+    root = (await past.done("GET", f"/snapshots/{number}"))["root"]
+    id = (await past.links(domain=f"{DOMAIN}@{number}"))["kept"]
+    assert id[2:19] == root[2:19]
+    await past.restart()
+    assert (await past.versioned.get(chunk_key(id))).data
+
+
+async def test_two_that_are_taken_at_once_are_both_read(past: Versioned) -> None:
+    _, root = await prepared(past)
+    await past.snapshot()
+
+    async def around(method: str, key: str, data: Any, call: Any) -> Any:
+        await asyncio.sleep(0)
+        return await call(data)
+
+    past.store.around = around  # type: ignore[method-assign]
+    asked = {"root": root, "author": "ann", "message": ""}
+    begun = [past.versioned.answer("versions.begin", asked) for _ in range(2)]
+    for one in await asyncio.gather(*begun):
+        await past.versioned.answer("versions.seal", {"root": root, "tree": one["root"]})
+    for number in (2, 3):
+        await check_read(past, number)
+
+
+async def test_one_whose_answer_is_lost_is_there(past: Versioned) -> None:
+    await prepared(past)
+
+    async def around(method: str, key: str, data: Any, call: Any) -> Any:
+        answer = await call(data)
+        if method.startswith("put") and b'"sealed":true' in bytes(data) and lost:
+            raise StoreFailed(lost.pop())
+        return answer
+
+    lost = ["The answer was lost."]
+    past.store.around = around  # type: ignore[method-assign]
+    assert (await past.rest("POST", "/snapshots", {})).status >= 500
+    assert [one["snapshot"] for one in (await past.done("GET", "/snapshots"))["snapshots"]] == [1]
+    await check_read(past, 1)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_chunks_of_a_deleted_one_are_not_read_as_never_written(
+    past: Versioned, restarted: bool
+) -> None:
+    await prepared(past)
+    await past.snapshot()
+    key = chunk_key((await past.links(domain=AT_1))["kept"])
+    assert (await past.versioned.get(key)).data
+    await past.done("DELETE", "/snapshots/1")
+    if restarted:
+        await past.restart()
+    with pytest.raises(Gone, match="was deleted"):
+        await past.versioned.get(key)
+    with pytest.raises(Gone, match="was deleted"):
+        _ = [page async for page in past.versioned.list(key)]
+
+
+@pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
+async def test_restoring_one_that_is_deleted_meanwhile_loses_nothing(
+    past: Versioned, layout: dict[str, Any]
+) -> None:
+    id, _ = await prepared(past, layout)
+    await past.snapshot()
+    await past.write(id, 0, range(101, 111))
+    await past.restart()
+
+    async def around(method: str, key: str, data: Any, call: Any) -> Any:
+        answer = await call(data)
+        if method == "list" and "/.history/" in key and meanwhile:
+            meanwhile.pop()
+            await past.done("DELETE", "/snapshots/1")
+        return answer
+
+    meanwhile = [True]
+    past.store.around = around  # type: ignore[method-assign]
+    assert (await past.rest("POST", "/snapshots/1/restore")).status in (404, 410)
+    assert not meanwhile
+    assert await past.read(id) in ([*range(101, 111), *range(11, 31)], list(range(1, 31)))
+
+
+async def test_what_others_read_of_one_that_is_deleted_is_preserved(past: Versioned) -> None:
+    """Until they are told of it, too."""
+    id, root = await prepared(past)
+    await past.snapshot()
+    told, other = (with_versions(past.store, Doubtful(), SystemClock())[0] for _ in range(2))
+    there = chunk_key((await past.links(domain=AT_1))["kept"])
+    before = (await other.get(there)).data
+    await told.answer("versions.remove", {"root": root, "number": 1})
+    await told.answer("versions.tell", {"root": root})
+    now = await told.get(chunk_key(id))
+    await told.put_if_match(chunk_key(id), b"changed", now.etag)
+    assert (await other.get(there)).data == before
+    await other.answer("versions.tell", {"root": root})
+    with pytest.raises(Gone):
+        await other.get(there)
+
+
+async def test_a_late_message_does_not_seal_another_one_of_the_same_number(past: Versioned) -> None:
+    _, root = await prepared(past)
+    await past.snapshot()
+    first = (await past.done("GET", "/snapshots/1"))["root"]
+    await past.done("DELETE", "/snapshots/1")
+    begun = await past.versioned.answer("versions.begin", {"root": root, "author": "ann", "message": ""})
+    assert (begun["snapshot"], begun["root"] == first) == (1, False)
+    with pytest.raises(Conflict, match="given up, or it was deleted"):
+        await past.versioned.answer("versions.seal", {"root": root, "tree": first})
+    await past.versioned.answer("versions.abandon", {"root": root, "tree": first})
+    await past.versioned.answer("versions.seal", {"root": root, "tree": begun["root"]})
+    await check_read(past, 1)
+
+
+async def test_a_clone_that_is_asked_for_twice_is_one(past: Versioned) -> None:
+    _, root = await prepared(past)
+    number = await past.snapshot()
+    asked = {"root": root, "number": number, "clone": f"g-c10e{root[6:]}", "source": DOMAIN, "domain": "/c"}
+    for _ in range(2):
+        await past.versioned.answer("versions.clone", asked)
+    note = await read_note(past.memory, root)
+    assert note is not None
+    assert len(note.pins) == 1
+
+
+class Evicted(Doubtful):
+    """The ownership of a node that has lost its lease while it preserved what it is about to change."""
+
+    def may_change(self, term: int) -> bool:
+        return False
+
+
+async def test_a_node_that_was_evicted_meanwhile_changes_nothing(past: Versioned) -> None:
+    """It is not told of snapshots any more."""
+    id, _ = await prepared(past)
+    await past.snapshot()
+    store, _ = with_versions(past.store, Evicted(), SystemClock())
+    now = await store.get(chunk_key(id))
+    with pytest.raises(Unanswered, match="Another node may own"):
+        await store.put_if_match(chunk_key(id), b"changed", now.etag)
+    assert (await store.get(chunk_key(id))).data == now.data
