@@ -145,7 +145,9 @@ def test_an_append_whose_key_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_append_that_is_sent_again_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def grow_first(node: ServiceOperations, id: str, count: int, value: int, key: str = "") -> int:
+    async def grow_first(
+        node: ServiceOperations, id: str, count: int, value: int, key: str = "", *, below: bool = False
+    ) -> int:
         """Grow first, then write there: what no handler does."""
         dataset = Dataset.of((await node.owners.apply(SetExtent(id, (count,), extend_dim=0))).unwrap())
         start = dataset.extent[0] - count
@@ -167,4 +169,4 @@ async def _nothing(*arguments: Any, **named: Any) -> None:
 def test_a_snapshot_of_which_nothing_is_kept(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     """No change preserves what was there, or the nodes are not told that there is a snapshot."""
     monkeypatch.setattr(owner, name, _nothing)
-    found(range(10), (join,), operations=30, versions=True)
+    assert "snapshot" in found(range(10), (join,), operations=30, versions=True)
