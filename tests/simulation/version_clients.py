@@ -41,6 +41,9 @@ class Taken:
     """Whether its deletion has begun: it may be there no more."""
     gone: bool = False
 
+    def __str__(self) -> str:
+        return f"snapshot {self.number} ({self.message}, {self.invoked}-{self.returned or '...'})"
+
 
 @dataclass(slots=True, eq=False)
 class MadeClone:
@@ -180,7 +183,7 @@ class VersionClients(Clients):
             self._failed(error)
         else:
             taken.gone = True
-            self.wrong += [f"{taken} is deleted, which {one} needs" for one in needing if not one.ending]
+            self.wrong += [f"{taken} is deleted, which {one.path} needs" for one in needing if not one.ending]
 
     async def restore(self, client: str) -> None:
         taken = await self._shown_one()
