@@ -303,8 +303,11 @@ class Dataset(DatasetExtent):
             if left is not None and left <= 0:
                 return
             seconds = LONG_POLL if left is None else min(LONG_POLL, ceil(left))
-            expected = f"[{','.join(map(str, self.shape))}]"
-            answer = self.connection.json("GET", self._path("shape"), wait=seconds, expect=expected)
+            known: dict[str, tuple[int, ...]] = {"expect": self.shape}
+            if isinstance(self.shape, SignedExtent):  # at both ends it may move by as much
+                known["expect_lower"] = self.shape.lower
+            query: Json = {name: f"[{','.join(map(str, places))}]" for name, places in known.items()}
+            answer = self.connection.json("GET", self._path("shape"), wait=seconds, **query)
             self.shape = shape_of(answer["shape"]) or ()
             left = None if left is None else left - seconds
 

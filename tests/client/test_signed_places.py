@@ -307,9 +307,6 @@ def test_an_appender_writes_at_the_lower_end(file: hsparse.File) -> None:
             below -= length
         model.lower[0] = below
         model.check()
-        file.create_group(
-            "old",
-        ) if False else None
         del file["X"]
 
 
@@ -330,6 +327,22 @@ def test_reductions_density_and_follow_count_in_places(file: hsparse.File) -> No
     assert dataset.density == len(model.values) / 55
     rows = dataset.follow(-6, count=8, timeout=0)
     np.testing.assert_array_equal(np.concatenate([plain(some) for some in rows]), whole)
+
+
+def test_a_window_that_moves_at_one_length_is_followed(
+    file: hsparse.File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, other, json = create(file, "dense").follow(), file["X"], file.connection.json
+
+    def ask(method: str, path: str, *args: Any, **query: Any) -> Any:
+        if "wait" in query:
+            assert query["expect_lower"] == "[-5,-1]"
+            other.drop_before(LOWER[0] + 2)
+            other.extend(2)
+        return json(method, path, *args, **query)
+
+    monkeypatch.setattr(file.connection, "json", ask)
+    assert next(rows).shape == (2, 5)
 
 
 def test_lazy_arrays_count_from_0_at_the_place_where_they_began(file: hsparse.File) -> None:

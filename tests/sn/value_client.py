@@ -40,8 +40,9 @@ async def value_client(
 
 
 async def create(client: RestClient, shape: Any, kind: Any, **properties: Any) -> str:
-    """Create a dataset; `maxdims` and creation properties by keyword; return its path."""
-    body = {"type": kind, "shape": shape, "maxdims": properties.pop("maxdims", None)}
+    """Create a dataset; its limits, lower bounds and creation properties by keyword; return its path."""
+    body = {"type": kind, "shape": shape}
+    body |= {key: properties.pop(key, None) for key in ("maxdims", "lower", "minlower")}
     body = {key: value for key, value in body.items() if value is not None} | {
         "creationProperties": properties
     }

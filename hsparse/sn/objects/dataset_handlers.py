@@ -6,6 +6,7 @@ Waiting for a dataset to grow: a long poll, for pages and programs that follow a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context as Variables
@@ -94,7 +95,7 @@ class ExtentLooks:
 
 
 async def changed_record(request: Request) -> Record:
-    """Return the dataset's record; with `wait` only once its extent is no longer `expect`, or after these seconds.
+    """Return the dataset's record; with `wait` only once its bounds are not those expected, or after these seconds.
 
     `BadRequest` for too long a wait, or one without `expect`.
     """
@@ -102,23 +103,37 @@ async def changed_record(request: Request) -> Record:
     seconds = request.wait_seconds()
     if not seconds:
         return record
-    known = _known_extent(request.arg("expect"))
+    known = _known_bounds(request)
     request.leave_place()
     id, looks = request.object_id("datasets"), request.service.component(ExtentLooks)
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
-    while tuple(dims_of(record["shape"]) or ()) == known and (left := until - loop.time()) > 0:
+    while _has_bounds(record["shape"], *known) and (left := until - loop.time()) > 0:
         with suppress(TimeoutError):
             async with asyncio.timeout(left):
                 record = await looks.next(id)
     return record
 
 
-def _known_extent(text: str | None) -> tuple[int, ...]:
+def _known_bounds(request: Request) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the extent that a request knows, and the lower bounds, which are empty if it names none."""
+    extent, lower = request.arg("expect"), request.arg("expect_lower")
+    known = _integers(extent, "[0-9]{1,19}", "the extent that is known beside wait: expect=[10,20]")
+    if lower is None:
+        return known, ()
+    return known, _integers(lower, "-?[0-9]{1,19}", "the lower bounds that are known: expect_lower=[-5,0]")
+
+
+def _integers(text: str | None, pattern: str, what: str) -> tuple[int, ...]:
     parts = (text or "").strip().removeprefix("[").removesuffix("]").split(",")
-    if not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in parts):
-        raise BadRequest("Name the extent that is known beside wait: expect=[10,20].")
+    if not all(re.fullmatch(pattern, part) for part in parts):
+        raise BadRequest(f"Name {what}.")
     return tuple(map(int, parts))
+
+
+def _has_bounds(shape: Shape, extent: tuple[int, ...], lower: tuple[int, ...]) -> bool:
+    """Say whether a dataspace has this extent and, unless they are empty, these lower bounds."""
+    return dims_of(shape) == extent and lower in ((), lower_of(shape) or (0,) * len(extent))
 
 
 async def get_dataset_type(request: Request) -> web.StreamResponse:

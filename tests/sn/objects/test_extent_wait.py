@@ -29,7 +29,25 @@ async def test_another_extent_is_answered_at_once(client: RestClient, path: str)
     assert reply["shape"]["dims"] == [4, 3]
 
 
-async def test_a_change_ends_the_wait(client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+APPEND, MOVE = ("value", {"append": 2, "value": 7}), ("shape", {"lower": [-3, 0], "shape": [4, 3]})
+
+
+@pytest.mark.parametrize(
+    ("lower", "known", "change", "dims"),
+    [(None, None, APPEND, [6, 3]), (None, "[0,0]", APPEND, [6, 3]), ([-2, 0], "[-2,0]", MOVE, [4, 3])],
+    ids=["the end", "no lower bounds", "a window of one length"],
+)
+async def test_a_change_ends_the_wait(
+    client: RestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    lower: list[int] | None,
+    known: str | None,
+    change: tuple[str, object],
+    dims: list[int],
+) -> None:
+    least = lower and ["H5S_UNLIMITED", 0]
+    path = await create(client, [4, 3], "H5T_STD_I32LE", maxdims=[0, 3], lower=lower, minlower=least)
+    query = {"expect": "[4,3]"} | ({"expect_lower": known} if known else {})
     waits = asyncio.Event()
     sleep = asyncio.sleep
 
@@ -38,11 +56,11 @@ async def test_a_change_ends_the_wait(client: RestClient, path: str, monkeypatch
         await sleep(0)
 
     monkeypatch.setattr(extent_wait.asyncio, "sleep", noted)
-    asked = asyncio.create_task(client("GET", f"{path}/shape", wait=60, expect="[4,3]"))
+    asked = asyncio.create_task(client("GET", f"{path}/shape", wait=60, **query))
     await waits.wait()
     assert not asked.done()
-    assert (await client("PUT", f"{path}/value", {"append": 2, "value": 7})).status == 200
-    assert (await asked)["shape"]["dims"] == [6, 3]
+    assert (await client("PUT", f"{path}/{change[0]}", change[1])).status in (200, 201)
+    assert (await asked)["shape"]["dims"] == dims
 
 
 async def test_who_waits_for_one_dataset_shares_the_looks(
@@ -79,7 +97,14 @@ async def test_the_same_extent_is_answered_after_the_time(
 
 
 @pytest.mark.parametrize(
-    "query", [{"wait": 61, "expect": "[4,3]"}, {"wait": 5}, {"wait": 5, "expect": "[4,x]"}]
+    "query",
+    [
+        {"wait": 61, "expect": "[4,3]"},
+        {"wait": 5},
+        {"wait": 5, "expect": "[4,x]"},
+        {"wait": 5, "expect": "[4,-3]"},
+        {"wait": 5, "expect": "[4,3]", "expect_lower": "[0,]"},
+    ],
 )
 async def test_a_wait_that_cannot_be(client: RestClient, path: str, query: dict[str, object]) -> None:
     reply = await client("GET", f"{path}/shape", **query)
