@@ -93,6 +93,8 @@ class VersionNote:
 
     def ended(self, number: int, time: float) -> VersionNote:
         """Return the note with a snapshot that is ending; `NotFound`, or `Conflict` if a clone needs it."""
+        if any(one.number == number and one.ending for one in self.snapshots):
+            return self
         gone = self.find(number)
         self.check_unpinned(number)
         ending = replace(gone, sealed=False, ending=True, time=time)

@@ -167,12 +167,9 @@ class VersionedStore(PreservingStore):
 
     async def _remove(self, root: str, number: int) -> Json:
         """Have a snapshot be read no more; once all nodes were told it is given up, and what it needed is collected."""
-        note = await read_note(self.below, root)
-        if note is None:
-            raise NotFound(f"There is no snapshot {number}; there are none.")
-        gone = note.find(number)
         time = self.clock.now()
-        await self._change(root, lambda note: note.ended(number, time))
+        note = await self._change(root, lambda note: note.ended(number, time))
+        gone = next(one for one in note.snapshots if one.number == number)
         await self.below.delete(base_key(gone.root))
         return {"root": gone.root}
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.membership.ownership import SoleOwnership
+from hsparse.dn.sweep import Sweep
 from hsparse.errors import HsparseError
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.storage.object_store import ObjectStore
-from tests.simulation.clients import ELEMENTS, LOWER, MIXED, Clients, Mix, Names, dataset_record
+from hsparse.versions.wrapping import with_versions
+from tests.simulation.clients import ELEMENTS, LOWER, MIXED, Clients, Mix, Names, dataset_record, group_record
 from tests.simulation.history import Action, History
 from tests.simulation.linearizability import (
     ANY_CHANGE,
@@ -27,8 +30,16 @@ from tests.simulation.version_operations import PATH
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Stuck, VirtualLoop
 
+FAR = 1e6
+"""Seconds by which no clock is ahead of another."""
 CLIENTS, OPERATIONS, PAUSE = 3, 15, 0.6
 """Clients, the operations of each, and seconds from one to the next."""
+
+
+class Shared(SoleOwnership):
+    """The ownership of an operator's process beside the nodes."""
+
+    always = False
 
 
 @dataclass(slots=True)
@@ -151,6 +162,7 @@ async def begin_versions(
     resized = new_id("datasets", root, VirtualClock(cluster.loop, generator))
     rows = dataset_record(resized, root, ROWS, sparse=plain.sparse)
     domain = {"owner": "ann", "acls": {}, "created": 1, "lastModified": 1, "root": root}
+    await cluster.request(lambda node: node.create(root, group_record(root, 1) | {"root": root}))
     await cluster.request(lambda node: node.create(resized, rows))
     await cluster.request(lambda node: node.create(PATH, domain))
     restores = generator.random() < 0.5
@@ -179,7 +191,6 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     await clients.extent("end")
     if isinstance(clients, VersionClients):
         await clients.look_at_all()
-        run.wrong += clients.wrong
     try:
         values = await cluster.request(lambda node: node.read_all(clients.names.appended))
         lower, _ = await cluster.request(lambda node: node.bounds(clients.names.appended))
@@ -187,6 +198,12 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     except HsparseError as error:
         run.wrong.append(f"after all faults: {error!r}")
         return
+    if isinstance(clients, VersionClients) and not run.errors:
+        await clients.delete_clones()
+        await left_of_versions(cluster)
+        await clients.delete_snapshots()
+        run.wrong += [f"{key} is left of what was deleted" for key in await left_of_versions(cluster)]
+    run.wrong += getattr(clients, "wrong", [])
     run.wrong += [f"no client may get: {text}" for text in clients.defects]
     run.wrong += [f"after all faults: {text}" for text in clients.errors]
     run.wrong += [f"a defect: {error!r}" for error in cluster.network.defects]
@@ -197,3 +214,13 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
         appends = [one for one in run.history.appends if one.below == below]
         extents = [one for one in run.history.extents if one.below == below]
         run.wrong += wrong_appends(part, appends, extents)
+
+
+async def left_of_versions(cluster: SimulatedCluster) -> list[str]:
+    """Return the keys of what is kept of the past, and of clones, after a sweep of what nodes that died have left."""
+    clock = VirtualClock(cluster.loop, random.Random())
+    store, _ = with_versions(cluster.store, Shared(), clock)
+    await Sweep(store, clock, min_age=-FAR).run()
+    kept = ("/.history/", "/.versions.json", "db/.bases/", "db/c10e")
+    pages = [page async for page in cluster.store.list("db/")]
+    return [entry.key for page in pages for entry in page.entries if any(one in entry.key for one in kept)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound
@@ -52,6 +53,8 @@ class MadeClone:
     path: str
     root: str
     taken: Taken
+    shares: bool = True
+    """Whether it was not asked to copy what it shares."""
     ending: bool = False
 
 
@@ -74,8 +77,9 @@ class VersionClients(Clients):
                 *(super(VersionClients, self).step, self.write_rows, self.cut, self.read_rows),
                 *(self.take, self.look_at_one, self.let_go, self.survey),
                 *(self.restore, self.clone, self.change_clone, self.read_clone, self.drop_clone),
+                self.own_all,
             ],
-            [14, 3, 1, 1, 4, 6, 2, 1, 2 if self.restores else 0, 2, 4, 3, 1],
+            [14, 3, 1, 1, 4, 6, 2, 1, 2 if self.restores else 0, 2, 4, 3, 1, 1],
         )
         await chosen[0](client)
 
@@ -169,7 +173,7 @@ class VersionClients(Clients):
         if not there:
             return
         taken = self.generator.choice(there)
-        needing = [one for one in self.clones if one.taken is taken]
+        needing = [one for one in self.clones if one.taken is taken and one.shares]
         taken.ending = True
         try:
             await self._request(lambda node: node.remove(taken.number))
@@ -183,7 +187,11 @@ class VersionClients(Clients):
             self._failed(error)
         else:
             taken.gone = True
-            self.wrong += [f"{taken} is deleted, which {one.path} needs" for one in needing if not one.ending]
+            self.wrong += [
+                f"{taken} is deleted, which {one.path} needs"
+                for one in needing
+                if one.shares and not one.ending
+            ]
 
     async def restore(self, client: str) -> None:
         taken = await self._shown_one()
@@ -229,6 +237,12 @@ class VersionClients(Clients):
         if (clone := self._one_clone()) is not None:
             await self._read(clone.path, clone.root, self.generator.choice(PARTS[:-1]), client, clone)
 
+    async def own_all(self, client: str) -> None:
+        """Have a clone copy what it shares: it shows the same, and needs its snapshot no more."""
+        if (clone := self._one_clone()) is not None:
+            clone.shares = False
+            await self._apply([], lambda node: node.own_all(clone.path), of=clone)
+
     async def drop_clone(self, client: str) -> None:
         if (clone := self._one_clone()) is None:
             return
@@ -266,6 +280,17 @@ class VersionClients(Clients):
         for clone in self.clones:
             for part in PARTS[:-1]:
                 await self._read(clone.path, clone.root, part, "end", clone)
+
+    async def delete_clones(self) -> None:
+        for clone in self.clones:
+            await self._request(partial(VersionedOperations.drop, path=clone.path))
+
+    async def delete_snapshots(self) -> None:
+        for one in await self._request(lambda node: node.snapshots()):
+            try:
+                await self._request(partial(VersionedOperations.remove, number=one["snapshot"]))
+            except HsparseError as error:
+                self.wrong.append(f"snapshot {one['snapshot']} stays: {error}")
 
     def _wrong_appends(self, taken: Taken) -> list[str]:
         """Return what is wrong with the appended elements of a snapshot: what was under way may be there in part."""

@@ -11,7 +11,7 @@ from hsparse.model.ids import moved_id, root_id
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.records.dataset import change_extent, finish_trim
 from hsparse.sn.request import Domain, Request
-from hsparse.versions.clone_handlers import create_clone
+from hsparse.versions.clone_handlers import create_clone, post_materialize
 from hsparse.versions.handlers import delete_snapshot, post_restore
 from hsparse.versions.snapshot_path import snapshot_path
 from hsparse.versions.snapshot_requests import ask, take_snapshot
@@ -63,6 +63,11 @@ class VersionedOperations(ServiceOperations):
         domain = Domain(path, await self.owners.record(path))
         await DomainDeletions(self.owners, self._clock).remove(domain, wait=5.0)
 
+    async def own_all(self, path: str) -> None:
+        """Have a clone copy what it shares."""
+        domain = Domain(path, await self.owners.record(path))
+        await post_materialize(cast(Request, SimpleNamespace(service=self._service, domain=domain)))
+
     async def resize(self, id: str, extent: int) -> None:
         """Set the extent, and erase what a shrink leaves outside, also one of before that was not finished."""
         record = await self.owners.record(id)
@@ -79,6 +84,10 @@ class VersionedOperations(ServiceOperations):
             except (NotFound, Gone):
                 found.append(None)
         return found
+
+    @property
+    def _service(self) -> SimpleNamespace:
+        return SimpleNamespace(owners=self.owners, clock=self._clock)
 
     async def _asked(self, number: int = 0) -> Request:
         domain = Domain(PATH, await self.owners.record(PATH))
