@@ -121,11 +121,11 @@ class History:
         size = growth.value
         assert isinstance(size, Growth)
         if start is None:
-            found = {one.register for one in self.operations if one.value == value}
+            found = list(dict.fromkeys(one.register for one in self.operations if one.value == value))
         else:
             growth.value = replace(size, start=start)
             self.respond(growth)
-            found = {("element", place) for place in range(start, start + size.count) if place in places}
+            found = [("element", place) for place in range(start, start + size.count) if place in places]
         for register in found:
             written = Operation(register, Action.WRITE, value, growth.invoked, growth.client)
             written.returned, written.seconds = growth.returned, growth.seconds
