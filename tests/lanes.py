@@ -233,7 +233,6 @@ SAMPLED = {
         "test_it_is_exported_as_a_virtual_dataset",
         "test_it_is_what_h5py_reads",
     ),
-    "cli/importer/test_virtual_links.py": ("test_it_is_what_h5py_reads",),
     "cli/test_serve.py": ("test_what_is_refused_says_what_to_do",),
     "client/anndata/test_anndata_part.py": (
         "test_a_column_is_added_or_replaced_in_its_place",

@@ -24,7 +24,7 @@ COMMANDS = {
         },
     ),
     "cp": Command("hsparse.hdf5.copy_command", help="copy domains and folders"),
-    "concat": Command("hsparse.hdf5.concat_command", "anndata", "make an AnnData of many, without a copy"),
+    "concat": Command("hsparse.hdf5.concat_command", help="make an AnnData of many, without a copy"),
     "job": Command("hsparse.hdf5.jobs.command", help="have a server import or export a file by itself"),
 }
 EXTENSION = Extension(

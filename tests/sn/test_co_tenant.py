@@ -110,6 +110,10 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
         "POST /groups/{id}/links": [{"titles": ["a"]}, {"grp_ids": every[:2]}, {"follow_links": 1}],
         "PUT /groups/{id}/links": [{"links": more}, {"links": more, "grp_ids": every[:2]}],
         "PUT /groups/{id}/links/{title}": [{"id": ids.datasets}, {"h5path": "/a", "h5domain": PRIVATE}],
+        "POST /snapshots": [{}, {"message": "x"}],
+        "POST /snapshots/{number}/restore": [{}],
+        "POST /clones": [{"target": f"{PRIVATE}.clone"}, {"target": PRIVATE}, {"target": PRIVATE, "snapshot": 1}],
+        "POST /clones/materialize": [{}],
         "POST /attributes": [{"attr_names": ["a"]}, {"obj_ids": every}, {"obj_ids": {one: ["a"] for one in every}}],
         "PUT /attributes": [{"attributes": {"b": attribute}}, {"attributes": {"b": attribute}, "obj_ids": every}],
         "PUT /attributes/{name}": [attribute, {"type": ids.datatypes, "value": "x"}],
@@ -161,7 +165,15 @@ def paths_of(route: Route, ids: Ids) -> Iterator[str]:
         yield from (route.path.replace("{path:.+}", path[1:]) for path in named)
         return
     path = route.path
-    names = {"title": "a", "name": "a", "user": OWNER, "chunk": "0", "job": f"j-{ids.root[2:]}", "file": "x"}
+    names = {
+        "title": "a",
+        "name": "a",
+        "user": OWNER,
+        "chunk": "0",
+        "number": "1",
+        "job": f"j-{ids.root[2:]}",
+        "file": "x",
+    }
     for name, text in names.items():
         path = path.replace(f"{{{name}}}", text)
     if "{id}" not in path:
