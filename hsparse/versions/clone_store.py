@@ -95,6 +95,7 @@ class CloneStore(DelegatingStore):
         self.snapshots: Snapshots
         """Set by who reads snapshots over this store."""
         self._known: OrderedDict[str, Clone | None] = OrderedDict()
+        self._forgotten = 0
         self._notes = DeletionNotes(store, clock)
         self.ended: Callable[[Clone], Awaitable[None]]
         """Called once a clone's objects are deleted."""
@@ -108,8 +109,11 @@ class CloneStore(DelegatingStore):
         if rest_of(key).startswith((HISTORY, NOTE, ".clone/")):
             return None
         half = key[HALF]
-        if half not in self._known:
-            self.learn(half, await self.stored(root_id(bytes.fromhex(half.replace("-", "")))))
+        while half not in self._known:
+            forgotten = self._forgotten
+            clone = await self.stored(root_id(bytes.fromhex(half.replace("-", ""))))
+            if forgotten == self._forgotten:  # else it may be what the store said before
+                self.learn(half, clone)
         return self._known[half]
 
     async def stored(self, root: str) -> Clone | None:
@@ -132,7 +136,13 @@ class CloneStore(DelegatingStore):
 
     def forget(self, root: str) -> None:
         """Ask the store again what a root group's id is."""
+        self._forgotten += 1
         self._known.pop(root[2:19], None)
+
+    def forget_all(self) -> None:
+        """Ask the store again what each root group's id is."""
+        self._forgotten += 1
+        self._known.clear()
 
     # --- what is read ---------------------------------------------------------------------------------
 

@@ -155,6 +155,10 @@ class SnapshotTrees:
             self._idle.clear()
             await self._idle.wait()
 
+    def forget_bases(self) -> None:
+        """Ask the store again which trees there are."""
+        self._bases.clear()
+
     # --- what is in them ------------------------------------------------------------------------------
 
     async def get(self, base: Base, key: str) -> Stored:

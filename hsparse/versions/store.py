@@ -59,24 +59,23 @@ class PreservingStore(DelegatingStore):
         self.ownership = ownership
         self.used: bool | None = None
         """Whether the store has snapshots; None where that is not known."""
-        self.trees = self.below.snapshots = SnapshotTrees(self, clock, lambda: not ownership.hears_all)
+        self.trees = self.below.snapshots = SnapshotTrees(self, clock, self._may_be_untold)
         self.versions = DomainVersions(self._preserved)
         self.notes = DeletionNotes(store, clock)
         self.began: Callable[[], None] = lambda: None
         """Called once there are any."""
         self._membership: Any = None
+        self._confirmed = False
 
     # --- whether there are any ------------------------------------------------------------------------
 
     async def is_used(self, *, confirm: bool = False) -> bool:
         """Say whether any domain of the store may have snapshots."""
-        membership = self.ownership.term, getattr(self.ownership, "membership", None)
-        if membership != self._membership:  # this node may not have been told of some
-            self._membership = membership
-            self.versions.forget()
-            confirm = True
+        self._notice_membership()
+        confirm = confirm or not self._confirmed
         if self.used or (self.used is False and not confirm):
             return self.used
+        membership = self._membership
         try:
             schema = parse_schema(orjson.loads((await self.below.get(SCHEMA_KEY)).data), SCHEMA_KEY)
             found = VERSIONS in schema.write_features
@@ -88,7 +87,21 @@ class PreservingStore(DelegatingStore):
             self.used = False
             if self.ownership.always:
                 self._step_aside()
+        self._confirmed = membership == self._membership
         return bool(self.used)
+
+    def _notice_membership(self) -> None:
+        """Know nothing of snapshots and clones in another membership: this node may not have been told of some."""
+        membership = self.ownership.term, getattr(self.ownership, "membership", None)
+        if membership != self._membership:
+            self._membership, self._confirmed = membership, False
+            self.versions.forget()
+            self.trees.forget_bases()
+            self.below.forget_all()
+
+    def _may_be_untold(self) -> bool:
+        """Say whether a snapshot may be deleted without this node being told before."""
+        return not (self.ownership.hears_all and self.ownership.may_change(self.ownership.term))
 
     def begin_use(self) -> None:
         """Preserve what is changed from now on: a domain has snapshots, or is to have the first one."""
@@ -107,6 +120,7 @@ class PreservingStore(DelegatingStore):
     # --- what is read ---------------------------------------------------------------------------------
 
     async def get(self, key: str) -> Stored:
+        self._notice_membership()
         if (base := await self._base_read(key)) is not None:
             return await self.trees.get(base, key)
         if (found := await self._snapshot_domain(key)) is not None:
@@ -114,6 +128,7 @@ class PreservingStore(DelegatingStore):
         return await self.below.get(key)
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
+        self._notice_membership()
         if (base := await self._base_read(key)) is not None:
             return await self.trees.get_range(base, key, start, length)
         if (found := await self._snapshot_domain(key)) is not None:
@@ -123,6 +138,7 @@ class PreservingStore(DelegatingStore):
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
+        self._notice_membership()
         base = await self._base_read(f"{prefix}.")
         if base is None:
             async for page in self.below.list(prefix, delimiter=delimiter, start_after=start_after):

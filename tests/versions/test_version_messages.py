@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.errors import Conflict, Gone, StoreFailed, Unanswered
+from hsparse.errors import Conflict, Gone, NotFound, StoreFailed, Unanswered
 from hsparse.model.ids import storage_key
 from hsparse.versions.version_note import read_note
 from hsparse.versions.wrapping import with_versions
@@ -168,3 +168,49 @@ async def test_a_node_that_was_evicted_meanwhile_changes_nothing(past: Versioned
     with pytest.raises(Unanswered, match="Another node may own"):
         await store.put_if_match(chunk_key(id), b"changed", now.etag)
     assert (await store.get(chunk_key(id))).data == now.data
+
+
+async def test_a_node_that_comes_back_knows_nothing_of_what_it_was_not_told(past: Versioned) -> None:
+    """While it was no member a snapshot was deleted, and the clone that had needed it copied what it shared."""
+    id, _ = await prepared(past)
+    await past.snapshot()
+    await past.done("POST", "/clones", {"target": "/home/admin/clone", "snapshot": 1})
+    shared = chunk_key((await past.links(domain="/home/admin/clone"))["kept"])
+    there = chunk_key((await past.links(domain=AT_1))["kept"])
+    back = Doubtful()
+    other, _ = with_versions(past.store, back, SystemClock())
+    before = [(await other.get(key)).data for key in (there, shared)]
+    await past.done("POST", "/clones/materialize", {}, domain="/home/admin/clone")
+    await past.done("DELETE", "/snapshots/1")
+    await past.write(id, 0, range(101, 131))
+    back.term = 1
+    with pytest.raises(Gone):
+        await other.get(there)
+    assert (await other.get(shared)).data == before[1]
+
+
+async def test_what_was_asked_before_a_node_was_told_is_not_remembered(past: Versioned) -> None:
+    """That a clone shares what a snapshot has, which it has copied by the time of the answer."""
+    _, root = await prepared(past)
+    await past.snapshot()
+    clone = (await past.done("POST", "/clones", {"target": "/home/admin/clone", "snapshot": 1}))["root"]
+    absent = chunk_key((await past.links(domain="/home/admin/clone"))["kept"])[:-1] + "9"
+    other, _ = with_versions(past.store, Doubtful(), SystemClock())
+
+    async def around(method: str, key: str, data: Any, call: Any) -> Any:
+        answer = await call(data)
+        if key == storage_key(clone) and meanwhile:
+            meanwhile.pop()
+            await past.done("POST", "/clones/materialize", {}, domain="/home/admin/clone")
+            await other.answer("versions.tell", {"root": clone})
+        return answer
+
+    meanwhile = [True]
+    past.store.around = around  # type: ignore[method-assign]
+    with pytest.raises(NotFound):
+        await other.get(absent)
+    assert not meanwhile
+    await past.versioned.answer("versions.remove", {"root": root, "number": 1})
+    await other.answer("versions.tell", {"root": root})
+    with pytest.raises(NotFound):
+        await other.get(absent)
