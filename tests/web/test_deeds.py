@@ -365,7 +365,7 @@ def test_nothing_is_offered_where_the_server_only_reads(browser: Browser, tmp_pa
         for name in ("New folder", "Import files"):
             expect(page.get_by_role("button", name=name)).to_have_count(0)
         page.get_by_text("Rights", exact=True).click()
-        expect(page.get_by_role("cell", name="admin")).to_be_visible()
+        expect(page.get_by_role("table", name="Rights").get_by_role("cell", name="admin")).to_be_visible()
         expect(page.get_by_role("checkbox")).to_have_count(0)
 
 
