@@ -150,7 +150,7 @@ class Trip:
     ended: dict[str, Ended]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def trips(tmp_path_factory: pytest.TempPathFactory, embedded_url: str) -> dict[str, Trip]:
     """Every file, loaded into a server and fetched again."""
     root = tmp_path_factory.mktemp("root")

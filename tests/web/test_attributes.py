@@ -271,7 +271,7 @@ def test_hostile_names_and_values(page: Page, root: Object) -> None:
     assert page.locator("article img, article b").count() == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kinds(site: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A domain of what cannot be changed, and of objects of each kind."""
     path = tmp_path_factory.mktemp("kinds") / "kinds.h5"

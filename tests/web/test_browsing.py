@@ -412,7 +412,7 @@ def test_a_redirect_is_told_in_words(page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("sends this page elsewhere")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def odd(site: str) -> str:
     """A domain of what cannot be drawn, and of names that are HTML."""
     with Connection(site, ODD) as connection:

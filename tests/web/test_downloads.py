@@ -108,7 +108,7 @@ def test_selections_are_tables_and_arrays(page: Page) -> None:
     np.testing.assert_allclose(np.array(rows, float), dense, rtol=1e-6)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def exact(site: str) -> str:
     """A domain of numbers that are easily spoiled: half floats, NaN, infinity, and integers above 2^53."""
     with Connection(site, EXACT) as connection:

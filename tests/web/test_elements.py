@@ -45,7 +45,7 @@ def records() -> NDArray[np.void]:
     return found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def nested(site: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A domain of compounds with arrays inside, and of arrays and lists as elements, from a file."""
     path, domain = tmp_path_factory.mktemp("nested") / "nested.h5", "/home/admin/web-compounds.h5"

@@ -71,7 +71,7 @@ def load(site: str, path: Path, domain: str) -> str:
     return domain
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def frames(site: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """An AnnData with its genes in `raw`, too."""
     path = tmp_path_factory.mktemp("frames") / "frames.h5ad"
@@ -82,7 +82,7 @@ def frames(site: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return load(site, path, FRAMES)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def odd(site: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Frames that are not as they should be, or have little."""
     path = tmp_path_factory.mktemp("odd") / "odd.h5"
@@ -382,7 +382,7 @@ def test_frames_of_other_formats(
     expect(page.locator(".problem")).to_have_count(0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def million(site: str) -> str:
     """A frame of a million rows."""
     with hsparse.open(site + LARGE, "w") as file:

@@ -28,7 +28,7 @@ FOLDER = "/home/admin/uploads"
 Place = tuple[str, str]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(embedded_url: str) -> Iterator[Connection]:
     with Connection(embedded_url) as connection:
         connection.json("PUT", "/", {"folder": 1}, domain=FOLDER)
