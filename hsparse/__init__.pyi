@@ -4,8 +4,6 @@ from hsparse.client.dense_dataset import DenseDataset as DenseDataset
 from hsparse.client.errors import AlreadyExists as AlreadyExists
 from hsparse.client.errors import Unreachable as Unreachable
 from hsparse.client.file import File as File
-from hsparse.client.file import Folder as Folder
-from hsparse.client.file import open as open
 from hsparse.client.group import Group as Group
 from hsparse.client.integrations.anndata.cell_appender import append_anndata as append_anndata
 from hsparse.client.integrations.anndata.concatenation import concat as concat
@@ -15,6 +13,8 @@ from hsparse.client.integrations.polars.polars_source import scan as scan
 from hsparse.client.links import ExternalLink as ExternalLink
 from hsparse.client.links import HardLink as HardLink
 from hsparse.client.links import SoftLink as SoftLink
+from hsparse.client.opening import Folder as Folder
+from hsparse.client.opening import open as open
 from hsparse.client.sparse.from_scipy import from_scipy as from_scipy
 from hsparse.client.sparse_dataset import SparseDataset as SparseDataset
 from hsparse.client.virtual_layout import VirtualLayout as VirtualLayout

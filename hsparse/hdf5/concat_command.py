@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from hsparse.cli.tree.server_tree import ServerTree, normal_path, require_place
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 from hsparse.client.errors import InvalidValue
-from hsparse.client.file import File, open_connection
+from hsparse.client.file import File
 from hsparse.client.integrations.anndata.concatenation import concat
+from hsparse.client.opening import open_connection
 
 ABOUT = f"""\
 Make an AnnData of those of many domains, in their order, as anndata.concat does.

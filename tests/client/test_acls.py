@@ -6,7 +6,8 @@ import pytest
 
 import hsparse
 from hsparse.client.acls import RIGHTS
-from hsparse.client.file import File, Folder
+from hsparse.client.file import File
+from hsparse.client.opening import Folder
 
 
 def test_rights_are_a_mapping(url: str) -> None:

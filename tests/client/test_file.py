@@ -13,8 +13,9 @@ import xarray
 import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
-from hsparse.client.file import File, Folder, Mode
+from hsparse.client.file import File
 from hsparse.client.integrations.direct.direct_elements import DirectElements
+from hsparse.client.opening import Folder, Mode
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.storage.store_settings import StoreSettings

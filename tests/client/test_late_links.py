@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.errors import AlreadyExists
-from hsparse.client.file import open_connection
+from hsparse.client.opening import open_connection
 from hsparse.errors import BadRequest, StoreFailed
 from hsparse.model.ids import COLLECTIONS
 

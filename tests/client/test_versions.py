@@ -13,9 +13,10 @@ import pytest
 
 import hsparse
 from hsparse.client.errors import InvalidValue, MissingFile, PermissionDenied
-from hsparse.client.file import File, Mode
+from hsparse.client.file import File
 from hsparse.client.integrations.direct.direct_elements import DirectElements
 from hsparse.client.integrations.direct.server_objects import ServerObjects
+from hsparse.client.opening import Mode
 from hsparse.client.sources.chosen_elements import ChosenElements
 from tests.support.endurance import repeats
 

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, NotImplementedHere
-from hsparse.client.file import Folder, connect
 from hsparse.client.http.address import Address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
+from hsparse.client.opening import Folder, connect
 from hsparse.errors import NotFound
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.format.plan.file_plan import FileForm

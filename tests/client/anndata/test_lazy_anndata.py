@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from anndata.tests.helpers import assert_equal
 
 import hsparse
-from hsparse.client.file import open_connection
+from hsparse.client.opening import open_connection
 from tests.client.access_ways import Access
 from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, matrix
 from tests.client.anndata.conftest import PBMC, assert_same, import_file, open_file

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import hsparse
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
-from hsparse.client.file import open_connection
+from hsparse.client.opening import open_connection
 from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS
 from tests.client.anndata.conftest import NUMBERS, assert_same, import_file, open_file
 

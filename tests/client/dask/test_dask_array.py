@@ -15,7 +15,7 @@ from dask.array.utils import assert_eq
 
 import hsparse
 from hsparse.client.connection import Connection
-from hsparse.client.file import open_connection
+from hsparse.client.opening import open_connection
 from hsparse.client.sparse_dataset import SparseDataset
 from tests.client.access_ways import Access
 

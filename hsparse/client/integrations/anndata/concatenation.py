@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, WrongType
-from hsparse.client.file import File, create_file, open
+from hsparse.client.file import File
 from hsparse.client.group import Group
 from hsparse.client.http.address import parse_address
 from hsparse.client.integrations.anndata.compressed_matrix import SCIPY_SPARSE
@@ -36,6 +36,7 @@ from hsparse.client.integrations.anndata.grown_matrix import (
     StoredRows,
     empty_rows,
 )
+from hsparse.client.opening import create_file, open
 from hsparse.client.progress import Progress
 from hsparse.client.types.hdf5_type import attribute_body
 from hsparse.client.virtual_layout import VirtualLayout

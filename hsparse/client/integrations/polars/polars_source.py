@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client import file
+from hsparse.client import opening
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
@@ -64,7 +64,7 @@ def scan(source: str | Path | Group | SparseDataset, path: str | None = None, **
 
 def _find(source: Any, path: str | None, options: dict[str, Any]) -> SparseDataset | DenseDataset | Group:
     if isinstance(source, str | Path):
-        source = file.open(source, **options)
+        source = opening.open(source, **options)
     elif options:
         raise WrongType(f"{sorted(options)} are options of hsparse.open, for an address.")
     if isinstance(source, Group) and path is not None:

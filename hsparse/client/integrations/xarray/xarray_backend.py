@@ -22,7 +22,7 @@ from xarray import Dataset, DataTree, Variable, decode_cf
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from hsparse.client import file
+from hsparse.client import opening
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import MissingKey
 from hsparse.client.group import Group, make_member
@@ -261,7 +261,7 @@ class Opened:
 
     def __init__(self, source: Any, options: dict[str, Any]) -> None:
         self._is_own = not isinstance(source, Group)
-        found = file.open(source, **options) if self._is_own else source
+        found = opening.open(source, **options) if self._is_own else source
         if not isinstance(found, Group):
             raise MissingKey(f"{source} is a folder; name a domain in it.")
         self._group = found

@@ -1,0 +1,260 @@
+"""`hsparse.open`: a domain as a file of arrays, or a folder of domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+from hsparse.client.acls import Acls
+from hsparse.client.connection import NEVER_CHANGES, Connection, Json
+from hsparse.client.embedded import EmbeddedConnection
+from hsparse.client.errors import AlreadyExists, InvalidValue, MissingFile
+from hsparse.client.file import File, create_domain
+from hsparse.client.group import COMPLETIONS
+from hsparse.client.http.address import Address, parse_address
+from hsparse.client.http.retry import Retry
+from hsparse.client.http.sign_in import SignIn, read_sign_in
+from hsparse.client.sources.elements import Direct
+from hsparse.client.versions import remedy_for_missing, snapshot_domain
+from hsparse.errors import NotFound
+
+Mode: TypeAlias = Literal["r", "r+", "a", "w", "x", "w-"]
+PAGE = 1000
+
+
+class Folder(Mapping[str, "File | Folder"]):
+    """A folder of domains and folders: a mapping from their names, asked for when they are needed.
+
+    >>> folder = hsparse.open("data/home/admin")
+    >>> "run.h5" in folder, folder["run.h5"].filename
+    (True, '/home/admin/run.h5')
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.name = connection.domain or "/"
+
+    def __repr__(self) -> str:
+        return f"<Folder {self.name} of {self.connection.url}>"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(islice(self, COMPLETIONS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getitem__(self, name: str) -> File | Folder:
+        """Return the domain or folder of a name; `MissingKey` if there is none.
+
+        >>> hsparse.open("data")["home"]["admin/run.h5"].filename
+        '/home/admin/run.h5'
+        """
+        path = f"{self.name.rstrip('/')}/{name.strip('/')}"
+        return open_connection(self.connection.for_domain(path))
+
+    def __iter__(self) -> Iterator[str]:
+        for record in self.records():
+            yield record["name"].rsplit("/", 1)[-1]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.records())
+
+    def __bool__(self) -> bool:
+        return not self.connection.is_closed
+
+    def records(self) -> Iterator[Json]:
+        """Yield what the server says of each domain and folder in it: `name`, `class`, `owner`, times.
+
+        >>> [record["name"] for record in hsparse.open("data/home").records()]
+        ['/home/admin']
+        """
+        marker: str | None = None
+        path = f"{self.name.rstrip('/')}/"
+        while True:
+            connection = self.connection.for_domain(path)
+            page = connection.json("GET", "/domains", Limit=PAGE, Marker=marker)["domains"]
+            yield from page
+            if len(page) < PAGE:
+                return
+            marker = page[-1]["name"]
+
+    @property
+    def acls(self) -> Acls:
+        """Who may do what in the folder, see `Acls`; domains that are created in it get the same.
+
+        >>> folder = hsparse.open("data/home/admin")
+        >>> folder.acls["ann"] = ["read"]
+        >>> sorted(folder.acls["ann"])
+        ['read']
+        """
+        return Acls(self.connection)
+
+    def create_folder(self, name: str) -> Folder:
+        """Create a folder; `AlreadyExists` if there is one or a domain.
+
+        >>> hsparse.open("data/home/admin").create_folder("2026").name
+        '/home/admin/2026'
+        """
+        connection = self.connection.for_domain(f"{self.name.rstrip('/')}/{name}")
+        create_domain(connection, {"folder": 1})
+        return Folder(connection)
+
+    def close(self) -> None:
+        """Close the connections; what was opened by it stays open.
+
+        >>> with hsparse.open("data/home") as folder:
+        ...     file = folder["admin/run.h5"]
+        >>> list(file), bool(folder)
+        (['X'], False)
+        """
+        self.connection.close()
+
+
+def open(
+    address: str | Path,
+    mode: Mode | None = None,
+    *,
+    snapshot: int | None = None,
+    endpoint: str | None = None,
+    root: str | Path | None = None,
+    user: str | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    timeout: float = 60.0,
+    retries: int = 2,
+    patience: float = 60.0,
+    direct: Direct = None,
+    max_bytes: int | None = None,
+    proxy: str | None = None,
+    ca_file: str | Path | None = None,
+) -> File | Folder:
+    """Open a domain or a folder: of a server, or of a store in a directory of this machine.
+
+    `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
+    directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
+    `mode` is "r" to read what exists, "r+", the default, to change it too, "a" to create the domain if it is missing,
+    "w" to replace it, "x" (or "w-") to create it. With "w" the old domain is there until the file is first used, or
+    closed; if it is used by `write_anndata`, `from_scipy` or the like, until all is stored. The snapshots
+    of the old domain may go with it.
+    `snapshot` is the number of one of the domain's snapshots, which is read as it is at `x.h5@3`, and never changes.
+    `username` is h5pyd's word for `user`. Without a user and a password, or a `token`, the environment and `~/.hscfg`
+    are looked at (`hsparse.client.http.sign_in`).
+    `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
+    `Retry-After`; one that does not answer `retries` times, if the request only reads. `proxy` and `ca_file` are as in
+    `Connection`.
+
+    A result of more than `max_bytes`, by default a third of the memory, is refused before it is fetched.
+
+    `direct` says how chunks are read to be decoded here: None where it pays (from a directory of this machine, or from
+    the server as they are stored), True past the server as it offers it, the store's directory or bucket (`s3://name`)
+    with the user's own credentials, "server" always from it, False not at all. A domain that is not there is a
+    `KeyError` and a `FileNotFoundError`.
+
+    >>> with hsparse.open("data/home/admin/new.h5", "w") as file:
+    ...     x = file.create_sparse("x", (4, 1000), "u2", (2, 1000))
+    ...     x[0, [3, 5]] = [7, 9]
+    >>> hsparse.open("data/home/admin/new.h5")["x"].nnz
+    2
+    >>> hsparse.open("data/home/admin/none.h5")
+    Traceback (most recent call last):
+    hsparse.client.errors.MissingFile: There is no domain /home/admin/none.h5 at ...; mode='a' would create it.
+    >>> hsparse.open("data/home/admin/new.h5", max_bytes=1000)["x"].to_numpy()
+    Traceback (most recent call last):
+    hsparse.client.errors.ResultTooLarge: The result, of the shape [4, 1000], would have ...
+    """
+    if mode not in (None, *get_args(Mode)):
+        raise InvalidValue(f"There is no mode {mode!r}: give 'r', 'r+', 'a', 'w' or 'x'.")
+    if None not in (user, username):
+        raise InvalidValue("user and username are the same: give one of them.")
+    configured = SignIn() if root is not None else read_sign_in()
+    if root is not None:
+        found = Address("/" + str(address).strip("/"), root=Path(root))
+    else:
+        found = parse_address(address, endpoint, configured.endpoint)
+    if snapshot is not None:
+        _check_reads(snapshot_domain(found.path, snapshot), mode)
+        found = replace(found, path=snapshot_domain(found.path, snapshot))
+    retry = Retry(retries + 1, patience)
+    given = SignIn(endpoint, user or username, password, token)
+    connection = connect(found, configured, given, timeout, retry, proxy=proxy, ca_file=ca_file)
+    connection.direct = direct
+    if max_bytes is not None:
+        connection.max_bytes = max_bytes
+    try:
+        connection.is_read_only = mode == "r"
+        is_made = mode not in (None, "r", "r+")
+        opened = create_file(connection, mode) if is_made else open_connection(connection)
+        if connection.is_read_only:  # as a snapshot is, which the path may name, too
+            _check_reads(found.path, mode)
+        return opened
+    except BaseException:
+        connection.close()
+        raise
+
+
+def connect(
+    address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry, **route: Any
+) -> Connection:
+    """Return a connection to an address of a server; the credential is `given`, else the `configured` one."""
+    if address.root is not None:
+        return EmbeddedConnection(address.root, address.path, timeout, retry)
+    assert address.endpoint is not None
+    if given.user is None and given.token is None:
+        given = configured.for_server(address.endpoint)
+    return Connection(
+        address.endpoint,
+        address.path,
+        user=given.user,
+        password=given.password,
+        token=given.token,
+        timeout=timeout,
+        retry=retry,
+        **route,
+    )
+
+
+def open_connection(connection: Connection) -> File | Folder:
+    """Return the domain or folder of a connection; `MissingFile` if there is none."""
+    if connection.domain in (None, "/"):
+        return Folder(connection)
+    try:
+        record = connection.json("GET", "/")
+    except NotFound as error:
+        remedy = remedy_for_missing(connection.domain)
+        raise MissingFile(f"There is no domain {connection.domain} at {connection.url}; {remedy}") from error
+    return File(connection, record) if "root" in record else Folder(connection)
+
+
+def _check_reads(path: str, mode: Mode | None) -> None:
+    """Raise `InvalidValue` for a mode that would change a snapshot."""
+    if mode not in (None, "r"):
+        raise InvalidValue(f"{path} {NEVER_CHANGES} mode={mode!r} would change it; 'r' reads it.")
+
+
+def create_file(connection: Connection, mode: Mode | None) -> File:
+    if mode == "w":
+        with suppress(NotFound):
+            old = open_connection(connection)
+            if not isinstance(old, File):
+                raise InvalidValue(f"{connection.domain} is a folder; name a domain in it.")
+            return File._to_replace(old)
+    try:
+        return File(connection, create_domain(connection, {}), is_new=True)
+    except AlreadyExists:
+        if mode != "a":
+            raise
+    found = open_connection(connection)
+    if not isinstance(found, File):
+        raise InvalidValue(f"{connection.domain} is a folder; name a domain in it.")
+    return found
