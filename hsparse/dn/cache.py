@@ -148,7 +148,7 @@ class BucketCache(Cache):
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[CacheEntry]:
-        return self._shared.beginning_with(self._prefix)
+        return self.beginning_with("")
 
     @property
     def nbytes(self) -> int:
@@ -163,6 +163,9 @@ class BucketCache(Cache):
     def use(self, key: str, make: Callable[[], E]) -> Iterator[E]:
         with self._shared.use(self._prefix + key, make) as entry:
             yield entry
+
+    def beginning_with(self, prefix: str) -> Iterator[CacheEntry]:
+        return self._shared.beginning_with(self._prefix + prefix)
 
     def get(self, key: str) -> Any:
         return self._shared.get(self._prefix + key)

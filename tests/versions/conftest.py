@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
+from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SOLE, SoleOwnership
-from hsparse.dn.service import DataService
+from hsparse.dn.service import DataService, NodeResources
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.testing.memory_store import MemoryStore
@@ -36,13 +37,14 @@ class Doubtful(SoleOwnership):
 class Versioned:
     """Service nodes over data nodes with snapshots, and a store that counts.
 
-    Of two data nodes each one owns all objects by one of the service nodes.
+    Of two data nodes each one owns all objects by one of the service nodes. With `shares` a node has other buckets.
     """
 
-    def __init__(self, nodes: int = 1) -> None:
+    def __init__(self, nodes: int = 1, *, shares: bool = False) -> None:
         self.memory = MemoryStore(page_size=7)
         self.store = CountingStore(self.memory)
         self.count = nodes
+        self.shares = shares
         self.settings = ServiceSettings(min_chunk_size=1, single_user=None)
         self.nodes: list[DataService] = []
         self.doors: list[RestClient] = []
@@ -52,7 +54,10 @@ class Versioned:
         for _ in range(self.count):
             sole = SOLE if self.count == 1 else Doubtful()
             self.versioned, ownership = with_versions(self.store, sole, clock)
-            self.nodes.append(DataService(self.versioned, clock, ownership=ownership))
+            resources = NodeResources.of(DataSettings())
+            if self.shares:
+                resources = resources.of_bucket("main")
+            self.nodes.append(DataService(self.versioned, clock, ownership=ownership, resources=resources))
         users = (Principal("admin", admin=True), Principal("ann"), Principal("ben"))
         for number in range(self.count):
             nodes = [*self.nodes[number:], *self.nodes[:number]]
@@ -118,9 +123,9 @@ class Versioned:
 
 
 @pytest.fixture
-async def past() -> AsyncIterator[Versioned]:
-    """A server with an empty domain."""
-    server = Versioned()
+async def past(request: pytest.FixtureRequest) -> AsyncIterator[Versioned]:
+    """A server with an empty domain; the parameter says whether it has other buckets."""
+    server = Versioned(shares=getattr(request, "param", False))
     await server.open()
     await server.done("PUT", "/")
     yield server

@@ -11,6 +11,7 @@ from hsparse.versions import handlers
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 
+@pytest.mark.parametrize("past", [False, True], ids=["one bucket", "several"], indirect=True)
 @pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
 async def test_a_domain_is_brought_back(past: Versioned, layout: dict[str, Any]) -> None:
     kept, gone = [await past.create(name, 30, layout) for name in ("kept", "gone")]
