@@ -24,7 +24,7 @@ from hsparse.format.reductions.partials import Partials, count_positions, reduce
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.extent import coordinate_columns, ravel
-from hsparse.format.selections.points import Orthogonal, Points, Selection, ascending
+from hsparse.format.selections.points import Orthogonal, Points, Selection, ascending, lookup
 from hsparse.hdf5.importer.file_data import convert_elements
 from hsparse.hdf5.virtual.cut import numbers_of, repeats, virtual_coords
 from hsparse.hdf5.virtual.layouts import Mapped
@@ -63,6 +63,9 @@ class VirtualElements:
     ) -> list[Values | int | None]:
         """Return the values of each planned chunk, None where no source has any of it."""
         wanted = await self._pieces.of(await self._pieces.mapped(), planned)
+        if self._dataset.spec.sparse and not all(map(self._has_fill_of, wanted)):
+            found = await self.read_defined(planned, limit=limit)
+            return [self._filled(*pair, fields) for pair in zip(planned, found, strict=True)]
         read = await gather_each(lambda one: self._read_source(one, fields, limit), wanted, AT_ONCE)
         parts: list[list[tuple[Piece, Values | int]]] = [[] for _ in planned]
         for one, values in zip(wanted, read, strict=True):
@@ -99,6 +102,24 @@ class VirtualElements:
             for one in (source.record["type"], self._dataset.record["type"])
         ]
         return bool(types[0] == types[1])
+
+    def _has_fill_of(self, wanted: OfSource) -> bool:
+        """Say whether what a source reads where it has no element is the fill value of this dataset."""
+        source, own = wanted.source.dataset, self._dataset
+        fills = [one.spec.fill.rstrip(b"\0") for one in (source, own)]
+        return fills[0] == fills[1] and (not fills[0] or self._has_type_of(source))
+
+    def _filled(
+        self, chunk: PlannedChunk, found: DefinedElements | int | None, fields: tuple[str, ...]
+    ) -> Values | int | None:
+        """Return the values of a planned chunk, those of this dataset where no element is defined."""
+        if not isinstance(found, DefinedElements):
+            return found
+        there, places = lookup(chunk.selection, found.offsets)
+        index = np.where(there, places + 1, 0).reshape(chunk.selection.shape)
+        fill: Any = self._dataset.arrays.fill
+        values = _at(self._dataset.arrays.join([fill.reshape(1), found.values]), index)
+        return values if isinstance(values, VlenArray) else pick_fields(values, fields)
 
     def _converted(self, wanted: OfSource, values: Values, fields: tuple[str, ...]) -> Values:
         """Return elements of a source in the type of this dataset, with some fields alone."""
@@ -272,13 +293,14 @@ class VirtualElements:
     def _not_covered(
         self, layout: Mapped, later: Sequence[int], coords: NDArray[np.uint64]
     ) -> NDArray[np.intp] | None:
-        """Return which elements no later mapping has, None for all."""
+        """Return which elements no later mapping has whose source is there, None for all."""
         if not len(coords):
             return None
         low, high = coords.min(axis=0).astype(np.int64), coords.max(axis=0).astype(np.int64) + 1
         covered = np.zeros(len(coords), np.bool_)
         for number in later:
-            if (layout.low[number] < high).all() and (layout.high[number] > low).all():
+            is_near = (layout.low[number] < high).all() and (layout.high[number] > low).all()
+            if is_near and self._pieces.sources.has(layout.name(number)):
                 covered |= numbers_of(layout.virtual(number), coords) >= 0
         return np.flatnonzero(~covered) if covered.any() else None
 

@@ -102,6 +102,10 @@ class Sources:
         self._known |= zip(unknown, found, strict=True)
         return {name: self._known[name] for name in wanted}
 
+    def has(self, name: Name) -> bool:
+        """Say whether a source that was looked for is there."""
+        return self._known.get(name) is not None
+
     async def dims(self, name: Name) -> tuple[int, ...] | None:
         """Return the extent of a source, None if it is missing."""
         source = (await self.find_all([name]))[name]

@@ -172,3 +172,30 @@ async def test_sources_count_and_reduce_their_own(client: RestClient) -> None:
             for one in (path, own)
         ]
         assert found[0]["value"] == found[1]["value"], op
+
+
+@pytest.mark.parametrize("type", ["H5T_STD_I32LE", "H5T_IEEE_F64LE"])
+async def test_it_has_its_own_fill_value_where_a_source_has_another(client: RestClient, type: str) -> None:
+    path = await create(client, [6, 7], type, layout=sparse(4, 7), fillValue=FILL + 1)
+    await client("PUT", f"{path}/value", {"points": [[1, 2], [5, 0]], "value": [8, 9]})
+    await link(client, (await client("GET", "/"))["root"], "one", path)
+    made = await virtual(client, [6, 7], maps("one", box([0, 0], [6, 7])), flags=FLAGS)
+    model = np.full((6, 7), FILL)
+    model[1, 2], model[5, 0] = 8, 9
+    assert (await client("GET", f"{made}/value"))["value"] == model.tolist()
+    points = await client("POST", f"{made}/value", {"points": [[5, 0], [0, 0], [5, 0]]})
+    assert points["value"] == [9, FILL, 9]
+    found = await client("GET", f"{made}/value", query=f"_ == {FILL}")
+    assert len(found["index"]) == 40
+    summed = await client("GET", f"{made}/reduce", op="sum", undefined="fill")
+    assert summed["value"]["sum"] == model.sum()
+
+
+async def test_a_missing_source_hides_nothing(client: RestClient) -> None:
+    """As of dense ones, and in HDF5: the last mapping counts whose source is there."""
+    one = await filled(client, "one", (12, 20), 1)
+    mappings = [maps("one", box([0, 0], [12, 20])), maps("none", box([0, 0], [12, 9]))]
+    path = await virtual(client, [12, 20], *mappings, flags=FLAGS, missing="fill")
+    found = await client("GET", f"{path}/value", sparse=1)
+    assert dict(zip(map(tuple, found["selection"]["coordinates"]), found["value"], strict=True)) == one
+    assert (await client("GET", f"{path}/defined", count_only=1))["count"] == len(one)
