@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
 
 import orjson
 
@@ -64,18 +63,18 @@ class PreservingStore(DelegatingStore):
         self.notes = DeletionNotes(store, clock)
         self.began: Callable[[], None] = lambda: None
         """Called once there are any."""
-        self._membership: Any = None
+        self._era: object = None
         self._confirmed = False
 
     # --- whether there are any ------------------------------------------------------------------------
 
     async def is_used(self, *, confirm: bool = False) -> bool:
         """Say whether any domain of the store may have snapshots."""
-        self._notice_membership()
+        self._notice_era()
         confirm = confirm or not self._confirmed
         if self.used or (self.used is False and not confirm):
             return self.used
-        membership = self._membership
+        era = self._era
         try:
             schema = parse_schema(orjson.loads((await self.below.get(SCHEMA_KEY)).data), SCHEMA_KEY)
             found = VERSIONS in schema.write_features
@@ -87,14 +86,13 @@ class PreservingStore(DelegatingStore):
             self.used = False
             if self.ownership.always:
                 self._step_aside()
-        self._confirmed = membership == self._membership
+        self._confirmed = era == self._era
         return bool(self.used)
 
-    def _notice_membership(self) -> None:
-        """Know nothing of snapshots and clones in another membership: this node may not have been told of some."""
-        membership = self.ownership.term, getattr(self.ownership, "membership", None)
-        if membership != self._membership:
-            self._membership, self._confirmed = membership, False
+    def _notice_era(self) -> None:
+        """Know nothing of snapshots and clones in another era: this node may not have been told of some."""
+        if (era := self.ownership.era) != self._era:
+            self._era, self._confirmed = era, False
             self.versions.forget()
             self.trees.forget_bases()
             self.below.forget_all()
@@ -120,7 +118,7 @@ class PreservingStore(DelegatingStore):
     # --- what is read ---------------------------------------------------------------------------------
 
     async def get(self, key: str) -> Stored:
-        self._notice_membership()
+        self._notice_era()
         if (base := await self._base_read(key)) is not None:
             return await self.trees.get(base, key)
         if (found := await self._snapshot_domain(key)) is not None:
@@ -128,7 +126,7 @@ class PreservingStore(DelegatingStore):
         return await self.below.get(key)
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
-        self._notice_membership()
+        self._notice_era()
         if (base := await self._base_read(key)) is not None:
             return await self.trees.get_range(base, key, start, length)
         if (found := await self._snapshot_domain(key)) is not None:
@@ -138,7 +136,7 @@ class PreservingStore(DelegatingStore):
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
-        self._notice_membership()
+        self._notice_era()
         base = await self._base_read(f"{prefix}.")
         if base is None:
             async for page in self.below.list(prefix, delimiter=delimiter, start_after=start_after):

@@ -11,6 +11,7 @@ from typing import TypeVar
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.member_node import MemberNode
+from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.service import DataService
 from hsparse.errors import Unanswered, Unauthenticated
 from hsparse.model.schema import Schema
@@ -72,6 +73,11 @@ class Cluster:
     """The versions of the messages of nodes, by URL or as senders, that speak another one."""
     tokens: dict[str, str] = field(default_factory=dict)
     """The tokens of nodes, by URL or as senders, that have another one."""
+    extended: Callable[[ObjectStore, Ownership], tuple[ObjectStore, Ownership]] = lambda store, ownership: (
+        store,
+        ownership,
+    )
+    """Returns the store and the ownership of a node as extensions wrap them."""
 
     def token(self, node: str) -> str:
         """Return a node's token."""
@@ -97,8 +103,13 @@ class Cluster:
         if token not in ("", TOKEN):
             self.tokens[url] = token
         clock = SystemClock()
+
+        def make(ownership: Ownership) -> DataService:
+            extended, wrapped = self.extended(store, ownership)
+            return DataService(extended, clock, ownership=wrapped)
+
         return MemberNode(
-            lambda ownership: DataService(store, clock, ownership=ownership),
+            make,
             store,
             clock,
             token,

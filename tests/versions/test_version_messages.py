@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hsparse.cli.data_node import extended
 from hsparse.clock import SystemClock
+from hsparse.config import load_settings
+from hsparse.dn.deletions import Deletions
+from hsparse.dn.membership.ownership import MemberOwnership, Ownership
 from hsparse.errors import Conflict, Gone, NotFound, StoreFailed, Unanswered
-from hsparse.model.ids import storage_key
+from hsparse.model.ids import new_root_id, storage_key
+from hsparse.storage.object_store import ObjectStore
 from hsparse.versions.version_note import read_note
 from hsparse.versions.wrapping import with_versions
+from hsparse.wire.record_message import AskStore
+from tests.support.cluster import Cluster
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Doubtful, Versioned
 
 AT_1 = f"{DOMAIN}@1"
@@ -183,7 +191,7 @@ async def test_a_node_that_comes_back_knows_nothing_of_what_it_was_not_told(past
     await past.done("POST", "/clones/materialize", {}, domain="/home/admin/clone")
     await past.done("DELETE", "/snapshots/1")
     await past.write(id, 0, range(101, 131))
-    back.term = 1
+    back.era = 1
     with pytest.raises(Gone):
         await other.get(there)
     assert (await other.get(shared)).data == before[1]
@@ -214,3 +222,54 @@ async def test_what_was_asked_before_a_node_was_told_is_not_remembered(past: Ver
     await other.answer("versions.tell", {"root": root})
     with pytest.raises(NotFound):
         await other.get(absent)
+
+
+async def test_a_node_knows_of_snapshots_that_were_taken_before_its_membership_was_settled(
+    past: Versioned,
+) -> None:
+    """The others were told by the membership before, and it had found none."""
+    id, _ = await prepared(past)
+    ownership = MemberOwnership(lambda: True)
+    other, _ = with_versions(past.store, ownership, SystemClock())
+    await other.delete_all([])
+    await past.snapshot()
+    ownership.settled = True
+    before = await other.get(chunk_key(id))
+    await other.put_if_match(chunk_key(id), b"changed", before.etag)
+    there = chunk_key((await past.links(domain=AT_1))["kept"])
+    assert (await past.versioned.get(there)).data == before.data
+
+
+async def test_a_node_knows_of_snapshots_that_were_taken_before_it_joined(tmp_path: Path) -> None:
+    """It serves files, too, and finished a deletion before, when there were none."""
+    settings = load_settings(files=(str(tmp_path),), files_cache=tmp_path)
+    stores: list[ObjectStore] = []
+
+    def keep(store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
+        both = extended(settings, store, ownership)
+        stores.append(both[0])
+        return both
+
+    made, clock = Cluster(extended=keep), SystemClock()
+    await made.start()
+    late = made.members["late"] = made.make("late")
+    deletions, gone = Deletions(stores[1], clock), new_root_id(clock)
+    await stores[0].put(storage_key(gone), b"deleted")
+    await deletions.notes.decide(gone, "unreadable")
+    assert await deletions.resume_all(0.0) == 1
+
+    root, owners = new_root_id(clock), made.owners()
+    before = await stores[0].put(storage_key(root), b"before")
+    asked = {"root": root, "author": "ann", "message": ""}
+    begun = await owners.ask_any(AskStore("versions.begin", asked))
+    await owners.ask_all(AskStore("versions.tell", {"root": root}))
+    await owners.ask_any(AskStore("versions.seal", {"root": root, "tree": begun["root"]}))
+
+    await late.join("late")
+    await made.in_force("late")
+    await stores[1].put_if_match(storage_key(root), b"after", before)
+    try:
+        assert (await stores[0].get(storage_key(begun["root"]))).data == b"before"
+    finally:
+        for member in made.members.values():
+            await member.close()

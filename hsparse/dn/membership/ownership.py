@@ -73,6 +73,11 @@ class Ownership(Protocol):
         """How often another node has taken this one's lease away."""
         ...
 
+    @property
+    def era(self) -> object:
+        """What is another one once this node may have missed what all nodes were told: what it knew is asked again."""
+        ...
+
     def may_change(self, term: int) -> bool:
         """Say whether a change that was accepted in `term` may be stored, or acknowledged, now.
 
@@ -108,6 +113,7 @@ class SoleOwnership:
     shared = False
     hears_all = True
     term = 0
+    era: object = None
 
     def trusts(self, name: str) -> bool:
         return True
@@ -128,6 +134,36 @@ class NoOwnership(SoleOwnership):
 
     def trusts(self, name: str) -> bool:
         return False
+
+
+class PartlyTrusted:
+    """The ownership of `base`, but of no name that `trusts` says no of; `always` until that begins to be asked."""
+
+    def __init__(self, base: Ownership, trusts: Callable[[str], bool], *, always: bool = False) -> None:
+        self.always = always
+        self._base, self._trusts = base, trusts
+
+    @property
+    def shared(self) -> bool:
+        return self._base.shared
+
+    @property
+    def hears_all(self) -> bool:
+        return self._base.hears_all
+
+    @property
+    def term(self) -> int:
+        return self._base.term
+
+    @property
+    def era(self) -> object:
+        return self._base.era
+
+    def trusts(self, name: str) -> bool:
+        return self._base.trusts(name) and self._trusts(name)
+
+    def may_change(self, term: int) -> bool:
+        return self._base.may_change(term)
 
 
 class MemberOwnership:
@@ -151,6 +187,10 @@ class MemberOwnership:
     def in_force(self) -> bool:
         """Whether this node owns what the membership gives it."""
         return self.settled and self._holds()
+
+    @property
+    def era(self) -> object:
+        return self.term, self.membership.epoch, self.settled
 
     @property
     def shared(self) -> bool:
