@@ -212,6 +212,12 @@ async def test_a_snapshot_is_named_by_a_parameter_too_and_takes_ids_of_the_domai
     assert await past.read(id, domain=AT_1) == [0, 1, 2, 3, 4]
     assert await past.links(snapshot=1) == await past.links(domain=AT_1)
     assert (await past.done("GET", f"/groups/{root}", snapshot=1))["linkCount"] == 1
+    files = [(f"{DOMAIN}@1", {}), (DOMAIN, {"snapshot": 1}), (f"{DOMAIN}.h5", {"snapshot": 1}), (DOMAIN, {})]
+    etags = [
+        (await past.done("HEAD", f"/files{path}", domain=None, **query)).headers["ETag"]
+        for path, query in files
+    ]
+    assert etags[0] == etags[1] == etags[2] != etags[3]
     statuses = [(await past.rest("GET", "/", snapshot=one)).status for one in ("2", "0", "x", "1" * 30)]
     assert statuses == [404, 400, 400, 400]
     assert (await past.rest("PUT", f"/datasets/{id}/value", {"value": [1] * 5}, snapshot=1)).status == 403

@@ -30,7 +30,7 @@ from hsparse.model.layout import VIRTUAL
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.domain_path import normal_path
+from hsparse.sn.records.domain_path import at_snapshot, normal_path
 from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.request import Domain, Request, without_right
 from hsparse.wire.message import Record
@@ -170,8 +170,11 @@ async def file_domain(request: Request, path: str) -> Domain:
 
     What is refused is refused under the name in the request, as of one that is not there.
     """
-    path = normal_path(request.service, path)
-    name, shorter = path, path.removesuffix(SUFFIX)
+    path, query = normal_path(request.service, path), request.http.query
+    shorter = path.removesuffix(SUFFIX)
+    if "snapshot" in query:
+        path, shorter = (at_snapshot(one, query) for one in (path, shorter))
+    name = path
     if shorter != path and not shorter.endswith("/") and await _is_missing(request, path):
         name = path if await _is_missing(request, shorter) else shorter
     try:
