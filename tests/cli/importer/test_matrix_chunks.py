@@ -22,7 +22,7 @@ from hsparse.errors import HsparseError, TooLarge
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection_encoding import encode_offsets
 from hsparse.format.structured.region import encode_region
-from hsparse.hdf5.importer.matrix_chunks import encode_places
+from hsparse.hdf5.importer.matrix_chunks import encode_places, order_of
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.test_command import Stopped, stop_after
 from tests.cli.importer.test_sparse_matrix import elements_at, elements_of, random_matrix
@@ -219,3 +219,12 @@ def test_places_are_encoded_as_the_server_does(dims: tuple[int, ...], data: st.D
         taken = np.random.default_rng(seed).random(volume) < part
     offsets = np.flatnonzero(taken).astype(np.uint32)
     assert encode_places(offsets, dims) == encode_offsets(offsets, dims)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 9)), max_size=30), st.integers(1, 12))
+def test_elements_are_brought_into_the_order_of_their_chunks(runs: list[tuple[int, int]], most: int) -> None:
+    numbers = np.array([number for number, length in runs for _ in range(min(length, most))], np.uint16)
+    order, counts = order_of(numbers, 9)
+    wanted = np.argsort(numbers, kind="stable")
+    assert counts.tolist() == [np.count_nonzero(numbers == number) for number in range(9)]
+    assert (np.arange(len(numbers)) if order is None else order).tolist() == wanted.tolist()
