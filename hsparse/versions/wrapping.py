@@ -6,10 +6,17 @@ from functools import partial
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.config import Settings
-from hsparse.dn.membership.ownership import Ownership, PartlyTrusted
+from hsparse.dn.membership.ownership import Ownership, PartlyTrusted, SoleOwnership
 from hsparse.storage.object_store import ObjectStore
 from hsparse.versions.snapshot_path import parsed_snapshot
 from hsparse.versions.versioned_store import VersionedStore
+
+
+class SoleVersions(SoleOwnership):
+    """The ownership of a process that has its store for itself: `always` until there are snapshots."""
+
+    def trusts(self, name: str) -> bool:
+        return is_no_snapshot(name)
 
 
 def is_no_snapshot(name: str) -> bool:
@@ -25,6 +32,8 @@ def wrapped(settings: Settings, store: ObjectStore, ownership: Ownership) -> tup
 def with_versions(store: ObjectStore, ownership: Ownership, clock: Clock) -> tuple[VersionedStore, Ownership]:
     """Return a store with snapshots, and the ownership of who has it."""
     versioned = VersionedStore(store, ownership, clock)
-    owned = PartlyTrusted(ownership, is_no_snapshot, always=ownership.always)
-    versioned.began = partial(setattr, owned, "always", False)
-    return versioned, owned
+    if not ownership.always:
+        return versioned, PartlyTrusted(ownership, is_no_snapshot)
+    alone = SoleVersions()
+    versioned.began = partial(setattr, alone, "always", False)
+    return versioned, alone

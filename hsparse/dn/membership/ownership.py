@@ -137,10 +137,12 @@ class NoOwnership(SoleOwnership):
 
 
 class PartlyTrusted:
-    """The ownership of `base`, but of no name that `trusts` says no of; `always` until that begins to be asked."""
+    """The ownership of `base`, but of no name that `trusts` says no of."""
 
-    def __init__(self, base: Ownership, trusts: Callable[[str], bool], *, always: bool = False) -> None:
-        self.always = always
+    always = False
+
+    def __init__(self, base: Ownership, trusts: Callable[[str], bool]) -> None:
+        self.may_change = base.may_change
         self._base, self._trusts = base, trusts
 
     @property
@@ -161,9 +163,6 @@ class PartlyTrusted:
 
     def trusts(self, name: str) -> bool:
         return self._base.trusts(name) and self._trusts(name)
-
-    def may_change(self, term: int) -> bool:
-        return self._base.may_change(term)
 
 
 class MemberOwnership:
