@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.rest_client import BINARY
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 CLONE = "/home/admin/clone"
@@ -132,3 +133,31 @@ async def test_who_does_not_know_clones_is_told_so_by_the_root_group(past: Versi
     stub = json.loads((await past.memory.get(key)).data)
     assert stub["schema"]["readFeatures"] == ["clones"]
     assert "links" not in stub
+
+
+async def test_ids_of_its_source_in_bodies_are_its_own(past: Versioned) -> None:
+    """Else who has a clone reads what became of the source since, and writes there, without any right."""
+    id = await past.create("kept", 2, DENSE)
+    root = (await past.done("GET", "/"))["root"]
+    type = {"type": "H5T_STD_I32LE", "link": {"id": root, "name": "type"}}
+    named = (await past.done("POST", "/datatypes", type))["id"]
+    mine = await clone(past)
+    await past.write(id, 0, [7, 7])
+    own = (await past.links(domain=CLONE))["kept"]
+    await past.done("PUT", f"/groups/{mine}/links/put", {"id": id}, domain=CLONE)
+    await past.done("POST", "/groups", {"links": {"made": {"id": id}}, "h5path": "group"}, domain=CLONE)
+    links = await past.links(domain=CLONE)
+    assert links["put"] == own
+    group = await past.done("GET", f"/groups/{links['group']}/links/made", domain=CLONE)
+    assert group["link"]["id"] == own
+    new = {"type": named, "shape": [1], "id": id[:-1] + ("0" if id[-1] != "0" else "1")}
+    assert (await past.done("POST", "/datasets", new, domain=CLONE))["id"][:20] == own[:20]
+    table = {"class": "H5D_CHUNKED_REF_INDIRECT", "dims": [1], "chunk_table": id}
+    body = {"type": "H5T_STD_I32LE", "shape": [2], "creationProperties": {"layout": table}}
+    refused = await past.rest("POST", "/datasets", body, domain=CLONE)
+    assert (refused.status, own in refused["error"]["message"]) == (400, True), refused.body
+    reads = {"reads": [{"ids": [id]}]}
+    for there in ({"domain": CLONE}, {"snapshot": 1}):
+        reply = await past.done("POST", "/datasets/values", reads, accept=BINARY, **there)
+        assert reply.body[8:16] == bytes(8)
+    assert (await past.done("GET", f"/datasets/{id}/value", domain=DOMAIN))["value"] == [7, 7]

@@ -193,7 +193,7 @@ async def check_backing_file(request: Request, record: Record) -> None:
         raise BadRequest("What a file does not have reads as the fill value: leave out the initializer.")
     owners = request.service.owners
     if layout["class"] == CHUNKED_REF_INDIRECT:
-        id = request.domain.member(layout["chunk_table"], "datasets")
+        id = layout["chunk_table"] = request.domain.member(layout["chunk_table"], "datasets")
         outcome = (await owners.read(id))[0]
         # h5pyd 1.0 creates a table and its dataset in one request: a read reports a table that does not exist.
         if outcome.failure is None:

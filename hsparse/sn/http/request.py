@@ -199,7 +199,8 @@ async def read_type(request: Request, body: Record) -> Datatype:
     ids = [request.domain.member(id, "datatypes") for id in named]
     outcomes = await request.service.owners.read(*ids)
     committed = {
-        id: {**outcome.unwrap()["type"], "id": id} for id, outcome in zip(ids, outcomes, strict=True)
+        name: {**outcome.unwrap()["type"], "id": id}
+        for name, id, outcome in zip(named, ids, outcomes, strict=True)
     }
     return parse_requested_type(_resolved(item, committed))
 

@@ -100,7 +100,7 @@ def new_record(request: Request, collection: str, body: Record) -> Record:
     id = body.get("id")
     if id is None:
         id = new_id(collection, root, request.service.clock)
-    elif not isinstance(id, str) or is_root(request.domain.member(id, collection)):
+    elif not isinstance(id, str) or is_root(id := request.domain.member(id, collection)):
         raise BadRequest(f"{short_repr(id)} cannot be the id of a new object.")
     properties = body.get("creationProperties")
     if properties is not None and not isinstance(properties, dict):
@@ -267,5 +267,5 @@ async def _links(request: Request, bodies: Any, now: float) -> Record:
     }
     for link in stored.values():
         if link["class"] == HARD:
-            request.domain.member(link["id"])
+            link["id"] = request.domain.member(link["id"])
     return stored

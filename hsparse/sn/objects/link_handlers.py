@@ -171,7 +171,7 @@ async def _parsed(request: Request, bodies: Any) -> Record:
     }
     async for link in with_pauses(links.values(), ITEMS_AT_ONCE):
         if link["class"] == HARD:
-            request.domain.member(link["id"])
+            link["id"] = request.domain.member(link["id"])
     return links
 
 

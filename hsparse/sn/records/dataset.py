@@ -195,11 +195,10 @@ async def load_dataset(request: Request) -> Dataset:
 
 async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Dataset]:
     """Load the datasets of these ids, all in the request's domain."""
-    for id in ids:
-        request.domain.member(id, "datasets")
+    own = [request.domain.member(id, "datasets") for id in ids]
     rights, places = request.file_rights(), request.arg("places")
     found: dict[str, Dataset] = {}
-    async with aclosing(request.service.owners.read_parts(ids)) as parts:
+    async with aclosing(request.service.owners.read_parts(own)) as parts:
         async for first, outcomes in parts:
             named = zip(ids[first:], outcomes, strict=False)
             async for id, one in with_pauses(named, AT_ONCE):
