@@ -30,7 +30,7 @@ from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
-from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout, VirtualForm
 from hsparse.hdf5.importer.file_objects import SHIFTED, FileObjects
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.target_domain import TargetDomain
@@ -87,7 +87,7 @@ def copy_all(tree: ServerTree, output: Output, entry: Entry, path: str, bar: Pro
 
 def copy_domain(tree: ServerTree, output: Output, source: str, target: str, bar: ProgressForm) -> None:
     """Copy a domain; `PreconditionFailed` if it is changed meanwhile. After a failure the copy is deleted."""
-    form = FileForm(FileLayout.STRUCTURED)
+    form = FileForm(FileLayout.STRUCTURED, virtual=VirtualForm.MAPPED)
 
     def file_of(connection: Connection) -> DomainFile:
         return DomainFile(connection, source, form)

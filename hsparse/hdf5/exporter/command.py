@@ -18,7 +18,7 @@ from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
 from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice
 from hsparse.hdf5.exporter.refiltered_file import export_filtered
-from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout, VirtualForm
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 
 LARGE = 64 * 1024 * 1024
@@ -64,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "has a part of variable length stays as it is. Structured chunks get them in all their sections. Such an "
         "export is not continued, but begins again",
     )
+    parser.add_argument(
+        "--virtual",
+        choices=[VirtualForm.COPIED.value, VirtualForm.KEPT.value],
+        help="virtual datasets with their values (copied), or dense ones as HDF5's own, which name files (kept); by "
+        "default kept are those whose sources are all beside the domain",
+    )
     parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
     parser.add_argument(
         "--resume",
@@ -77,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file; raise the error that stops it."""
-    form = FileForm.parse(args.layout, args.revision, args.matrices)
+    form = FileForm.parse(args.layout, args.revision, args.matrices, args.virtual)
     choice = None if args.filter is None else FilterChoice.parse(args.filter)
     if args.file.startswith(SCHEME):
         if choice is not None:

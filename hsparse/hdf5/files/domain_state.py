@@ -9,24 +9,27 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from urllib.parse import quote, urlencode
 
 from hsparse.compute import gather_each
-from hsparse.errors import MISSING_KINDS, Forbidden, Moved, TooLarge, Unsupported
+from hsparse.errors import MISSING_KINDS, Forbidden, Moved, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.signed_extent import first_of
 from hsparse.hdf5.files.file_backed_pieces import file_backed_chunks
-from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.file_plan import STOCK, FileForm
 from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
 from hsparse.hdf5.format.plan.shifted_chunks import shift_chunks
+from hsparse.hdf5.virtual.copied_chunks import CopiedChunks, copied_chunks
+from hsparse.hdf5.virtual.sources import NestedRights
 from hsparse.model.acl import Right
 from hsparse.model.dataspace import dims_of
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.model.layout import VIRTUAL
+from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
@@ -48,19 +51,23 @@ class DomainState:
     """The records of all objects below a root group, by id, and the chunks of datasets with a dataspace.
 
     The chunks have their stored sizes. `digest` is of the whole state, `digests` has that of each record, by id.
+    `virtual` are the records, by id, of virtual datasets whose values the file has: `records` has what they become.
     """
 
     records: dict[str, Record]
     digests: dict[str, bytes]
     chunks: dict[str, PlannedChunks]
     digest: bytes
+    virtual: dict[str, Record] = field(default_factory=dict)
 
 
-async def read_domain_state(owners: Owners, root: str) -> DomainState:
-    """Read the state. An object or chunk that is written meanwhile has its old or its new state.
+async def read_domain_state(
+    owners: Owners, root: str, form: FileForm = STOCK, rights: NestedRights | None = None
+) -> DomainState:
+    """Read the state of what a file of this form has, for a reader with `rights`, without whom none is virtual.
 
-    `TooLarge` beyond the limits, `Gone` or `NotFound` after a deletion meanwhile, and the errors of
-    `file_backed_chunks`.
+    An object or chunk that is written meanwhile has its old or its new state. `TooLarge` beyond the limits, `Gone` or
+    `NotFound` after a deletion meanwhile, and the errors of `file_backed_chunks` and `CopiedChunks`.
     """
     records: dict[str, Record] = {}
     digests: dict[str, bytes] = {}
@@ -85,7 +92,9 @@ async def read_domain_state(owners: Owners, root: str) -> DomainState:
     if root not in records:
         await owners.record(root)  # raises the error of the missing object
         raise Moved(f"{root} was not there a moment ago.")
-    chunks = await _chunks(owners, records)
+    copied = await _copied(owners, records, form, rights)
+    records |= {id: one.record for id, one in copied.items()}
+    chunks = await _chunks(owners, records, copied)
     whole = blake2b(digest_size=DIGEST_SIZE)
     for id in sorted(records):
         whole.update(id.encode() + digests[id])
@@ -95,7 +104,8 @@ async def read_domain_state(owners: Owners, root: str) -> DomainState:
             if (backing := chunks[id].backing) is not None:
                 whole.update(backing.file.etag.encode() + backing.offset.tobytes() + backing.mask.tobytes())
                 whole.update(chunks[id].size.tobytes())
-    return DomainState(records, digests, chunks, whole.digest())
+    virtual = {id: one.virtual for id, one in copied.items()}
+    return DomainState(records, digests, chunks, whole.digest(), virtual)
 
 
 def changed_files(state: DomainState) -> tuple[str, ...]:
@@ -123,7 +133,22 @@ def _digest(text: bytes) -> bytes:
     return blake2b(text, digest_size=DIGEST_SIZE).digest()
 
 
-async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, PlannedChunks]:
+async def _copied(
+    owners: Owners, records: dict[str, Record], form: FileForm, rights: NestedRights | None
+) -> dict[str, CopiedChunks]:
+    """Return the virtual datasets whose values the file has, by id."""
+    wanted = [
+        (id, record)
+        for id, record in records.items()
+        if VIRTUAL_DATA in record and form.copies(record["creationProperties"]["layout"])
+    ]
+    found = await gather_each(lambda one: copied_chunks(owners, one[1], rights), wanted, LISTINGS_AT_ONCE)
+    return {id: one for (id, _), one in zip(wanted, found, strict=True)}
+
+
+async def _chunks(
+    owners: Owners, records: dict[str, Record], copied: dict[str, CopiedChunks]
+) -> dict[str, PlannedChunks]:
     left = MAX_FILE_CHUNKS
     datasets = []
     for id, record in records.items():
@@ -139,11 +164,8 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
     async def read(dataset: Dataset) -> PlannedChunks:
         if is_file_backed(dataset.record):
             return await file_backed_chunks(owners, dataset.record, take)
-        if dataset.elsewhere == VIRTUAL and dataset.spec.sparse:
-            raise Unsupported(
-                f"{dataset.id} is virtual and sparse, for which no file has a layout: export its sources, or copy its "
-                "elements to a sparse dataset."
-            )
+        if dataset.id in copied:
+            return PlannedChunks.of([await copied[dataset.id].rows(take)], len(dataset.extent))
         if dataset.elsewhere == VIRTUAL:
             return PlannedChunks.of([], len(dataset.extent))
         parts: list[ChunkRows] = []
@@ -197,4 +219,5 @@ def file_href(request: Request, domain: Domain, form: FileForm) -> str:
 
 def requested_form(request: Request, layout: str | None = None) -> FileForm:
     """Return the form that a request names, by default with `layout`; `BadRequest` for an unknown form."""
-    return FileForm.parse(request.arg("layout") or layout, request.arg("revision"), request.arg("matrices"))
+    names = ("revision", "matrices", "virtual")
+    return FileForm.parse(request.arg("layout") or layout, *map(request.arg, names))

@@ -17,6 +17,7 @@ from hsparse.format.filters.pipeline import undo_filters
 from hsparse.hdf5.file_backed.elements import FileBackedElements, backing_file
 from hsparse.hdf5.format.chunk_indexes.chunk_records import sort_rows
 from hsparse.hdf5.format.plan.planned_chunks import FileBackedPlaces, PlannedChunks
+from hsparse.hdf5.virtual.copied_chunks import AsksOwners
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
 from hsparse.sn.data_nodes.owners import Owners
@@ -127,7 +128,7 @@ def detected_filters(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
     return replace(chunks, backing=judged)
 
 
-async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryview:
+async def read_piece(owners: AsksOwners, chunks: PlannedChunks, row: int) -> memoryview:
     """Return the bytes of a piece; `Moved` if the file has changed since the plan."""
     places = chunks.backing
     assert places is not None

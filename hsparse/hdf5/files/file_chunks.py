@@ -46,7 +46,7 @@ from hsparse.hdf5.format.plan.transcoded_chunk import (
     transcode_sections,
     transcoded_size,
 )
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.hdf5.virtual.copied_chunks import AsksOwners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ROWS_AT_ONCE, ChunkPages, ChunkQuery, Json, Scaled, chunk_place
 from hsparse.sn.service_settings import ServiceSettings
@@ -174,12 +174,14 @@ CHUNKS_AT_ONCE = 16
 """The most chunks that are read at once."""
 
 
-async def read_planned(owners: Owners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> memoryview:
+async def read_planned(owners: AsksOwners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> memoryview:
     """Return the stored bytes of a chunk; `Moved` if it has changed since the plan."""
     return byte_view((await read_direct_chunk(owners, spec, chunks, row)).data)
 
 
-async def read_direct_chunk(owners: Owners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> DirectChunk:
+async def read_direct_chunk(
+    owners: AsksOwners, spec: ChunkSpec, chunks: PlannedChunks, row: int
+) -> DirectChunk:
     """Return the stored bytes of a chunk and its row, with the stored sections; `Moved` as above."""
     scaled = tuple(chunks.scaled[row].tolist())
     try:
@@ -219,7 +221,7 @@ MAX_PACKED = 4 * 1024 * 1024 * 1024
 class SizedChunks:
     """Determines sizes; `answers` is the memory budget for reading."""
 
-    def __init__(self, owners: Owners, settings: ServiceSettings, answers: MemoryBudget) -> None:
+    def __init__(self, owners: AsksOwners, settings: ServiceSettings, answers: MemoryBudget) -> None:
         self._owners = owners
         self._settings = settings
         self._answers = answers

@@ -29,7 +29,7 @@ from hsparse.hdf5.format.plan.transcoded_chunk import (
     transcode_sections,
     transcode_unwritten,
 )
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.hdf5.virtual.copied_chunks import AsksOwners
 
 Result = TypeVar("Result")
 PART = 256 * 1024
@@ -39,7 +39,7 @@ PART = 256 * 1024
 class FilePieces:
     """The bytes of one planned file. About `page` bytes of chunks are read at once; `bands` caches matrix bands."""
 
-    def __init__(self, owners: Owners, plan: DomainPlan, page: int, bands: BandCache) -> None:
+    def __init__(self, owners: AsksOwners, plan: DomainPlan, page: int, bands: BandCache) -> None:
         self._owners = owners
         self._plan = plan
         self._page = page

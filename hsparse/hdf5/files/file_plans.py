@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hsparse.clock import Clock
 from hsparse.compute import LONG, KeyedLock, compute
@@ -29,6 +29,8 @@ from hsparse.hdf5.format.plan.domain_plan import DomainPlan, plan_domain
 from hsparse.hdf5.format.plan.file_plan import STOCK, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_plan import check_bands
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
+from hsparse.hdf5.virtual.copied_chunks import CopyingOwners
+from hsparse.hdf5.virtual.sources import NestedRights
 from hsparse.model.dataset_state import appended_parts, is_trimmed
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
@@ -62,12 +64,14 @@ class PlannedFile:
     """The file of a domain and its etag, without quotes; `records` has the digests of the planned records, by id.
 
     `changed` are the URIs of backing files that were changed after they were linked: a reader needs the right to them.
+    `virtual` are the records, by id, of virtual datasets whose values it has: a reader needs the right to the sources.
     """
 
     etag: str
     plan: DomainPlan
     records: Mapping[str, bytes]
     changed: tuple[str, ...] = ()
+    virtual: Mapping[str, Record] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -93,12 +97,12 @@ class FilePlans:
     ) -> None:
         self._owners = owners
         self._clock = clock
-        self._most_answered = settings.answer_memory
-        self._sized = SizedChunks(owners, settings, answers)
+        self._settings = settings
+        self._answers = answers
         self._cached: OrderedDict[Name, _CachedPlan] = OrderedDict()
         self._locks = KeyedLock()
         self.bands = BandCache()
-        self._compressed = CompressedMatrices(owners, settings, answers, self.bands)
+        self._compressed = CompressedMatrices(settings, answers, self.bands)
         self._gate = asyncio.Semaphore(PLANNED_AT_ONCE)
 
     @classmethod
@@ -106,11 +110,21 @@ class FilePlans:
         """Make the plans of a service node."""
         return cls(service.owners, service.clock, service.settings, service.answers)
 
-    async def current(self, root: str, form: FileForm = STOCK, *, check: bool) -> PlannedFile:
-        """Return the file of a domain; with `check`, of its state after this call.
+    async def current(
+        self, root: str, form: FileForm = STOCK, rights: NestedRights | None = None, *, check: bool
+    ) -> PlannedFile:
+        """Return the file of a domain for a reader with `rights`; with `check`, of its state after this call.
 
-        Otherwise the plan may be some seconds old, see `VALID_SECONDS`.
+        Otherwise the plan may be some seconds old, see `VALID_SECONDS`. `Forbidden` without the right to a source of a
+        virtual dataset whose values it has.
         """
+        file = await self._current(root, form, rights, check)
+        await CopyingOwners.of(self._owners, file.virtual, rights).require()
+        return file
+
+    async def _current(
+        self, root: str, form: FileForm, rights: NestedRights | None, check: bool
+    ) -> PlannedFile:
         name = (root, form)
         if not check and (cached := self._valid_plan(name)):
             return cached
@@ -119,7 +133,7 @@ class FilePlans:
             if not check and (cached := self._valid_plan(name)):
                 return cached
             async with self._gate:
-                return await self._planned(name)
+                return await self._planned(name, rights)
 
     def drop(self, root: str, form: FileForm, etag: str) -> None:
         """Drop a plan that the domain no longer matches."""
@@ -135,42 +149,45 @@ class FilePlans:
         self._cached.move_to_end(name)
         return cached.file
 
-    async def _planned(self, name: Name) -> PlannedFile:
+    async def _planned(self, name: Name, rights: NestedRights | None) -> PlannedFile:
         for _ in range(ATTEMPTS - 1):
             try:
-                return await self._plan(name)
+                return await self._plan(name, rights)
             except (Moved, Gone, NotFound):  # an object was written or deleted while it was read
                 continue
-        return await self._plan(name)
+        return await self._plan(name, rights)
 
-    async def _plan(self, name: Name) -> PlannedFile:
+    async def _plan(self, name: Name, rights: NestedRights | None) -> PlannedFile:
         root, form = name
         start = self._clock.monotonic()
-        state = await self._read(root, form)
+        state = await self._read(root, form, rights)
         end = self._clock.monotonic()
         good_until = end + max(VALID_SECONDS, RECHECK_FACTOR * (end - start))
         cached = self._cached.get(name)
         if cached is not None and cached.digest == state.digest:
             self._cached[name] = replace(cached, good_until=good_until)
             return cached.file
-        chunks = await self._sized.of(state, form)
-        compressed = await self._compressed.of(state, chunks, form)
+        owners = CopyingOwners.of(self._owners, state.virtual, rights)
+        chunks = await SizedChunks(owners, self._settings, self._answers).of(state, form)
+        compressed = await self._compressed.of(state, chunks, form, owners)
         plan = await compute(LONG, plan_domain, root, state.records, chunks, form, compressed)
         for column in plan.columns.values():
-            check_bands(column.bands, self._most_answered)
+            check_bands(column.bands, self._settings.answer_memory)
         parts = (str(LAYOUT_VERSION), *form.params.values(), state.digest.hex())
-        file = PlannedFile("-".join(parts), plan, state.digests, changed_files(state))
+        file = PlannedFile("-".join(parts), plan, state.digests, changed_files(state), state.virtual)
         self._keep(name, _CachedPlan(file, state.digest, good_until))
         return file
 
-    async def _read(self, root: str, form: FileForm) -> DomainState:
+    async def _read(self, root: str, form: FileForm, rights: NestedRights | None) -> DomainState:
         """Read the state; for matrices, when none has elements outside its extent: the file would have them.
 
         Raises `Busy` if there is no such moment: others append all the time.
         """
         for _ in range(APPEND_LOOKS):
-            state = await read_domain_state(self._owners, root)
-            matrices = [one for one in state.records.values() if form.encoding(one)]
+            state = await read_domain_state(self._owners, root, form, rights)
+            matrices = [
+                one for id, one in state.records.items() if form.encoding(one) and id not in state.virtual
+            ]
             if not matrices or await self._inside(matrices):
                 return state
             await asyncio.sleep(APPEND_SECONDS)
@@ -229,9 +246,9 @@ class FileAddresses:
         if form.matrices is not None:
             raise BadRequest("Matrices are no chunks of the file, and have no addresses: leave matrices out.")
         href = file_href(request, request.domain, form)
-        return cls(
-            await request.service.component(FilePlans).current(root, form, check=True), form, href, request
-        )
+        rights = NestedRights(request.file_rights(), request.domain.path)
+        file = await request.service.component(FilePlans).current(root, form, rights, check=True)
+        return cls(file, form, href, request)
 
     def to_json(self) -> Json:
         """Return the JSON of the file in a map: URL, etag, size and form."""

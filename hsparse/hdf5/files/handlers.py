@@ -13,6 +13,8 @@ from hsparse.format.buffer import Buffer
 from hsparse.hdf5.files.domain_state import file_domain, requested_form
 from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
+from hsparse.hdf5.virtual.copied_chunks import CopyingOwners
+from hsparse.hdf5.virtual.sources import NestedRights
 from hsparse.sn.http.challenge import HttpRange, is_known, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
@@ -25,9 +27,10 @@ DOMAIN_HEADER = "X-Hdf-Domain"
 
 async def get_file(request: Request) -> web.StreamResponse:
     """`GET /files/{path}`: the domain as a file, or a range of it."""
-    form, (_, root) = requested_form(request), await _domain(request)
+    form, (path, root) = requested_form(request), await _domain(request)
     headers, files = request.http.headers, request.service.component(FilePlans)
-    file = await files.current(root, form, check=hdrs.RANGE not in headers)
+    rights = NestedRights(request.file_rights(), path)
+    file = await files.current(root, form, rights, check=hdrs.RANGE not in headers)
     await request.file_rights().require(*file.changed)
     refused = _conditional_answer(request, file)
     if refused is not None:
@@ -41,8 +44,9 @@ async def get_file(request: Request) -> web.StreamResponse:
     response = _response(file, wanted)
     bounds = wanted or HttpRange(0, size, size)
     settings = request.service.settings
-    pieces = FilePieces(request.service.owners, file.plan, settings.page_size, files.bands)
-    async with request.service.answers.hold(pieces.memory(bounds.start, bounds.stop)):
+    owners = CopyingOwners.of(request.service.owners, file.virtual, rights)
+    pieces = FilePieces(owners, file.plan, settings.page_size, files.bands)
+    async with request.service.answers.hold(owners.memory + pieces.memory(bounds.start, bounds.stop)):
         try:
             return await send_stream(request, response, _read(pieces, bounds))
         except PreconditionFailed:
@@ -53,7 +57,8 @@ async def get_file(request: Request) -> web.StreamResponse:
 async def head_file(request: Request) -> web.StreamResponse:
     """`HEAD /files/{path}`: the length and etag of the file of the domain's current state."""
     form, (path, root) = requested_form(request), await _domain(request)
-    file = await request.service.component(FilePlans).current(root, form, check=True)
+    rights = NestedRights(request.file_rights(), path)
+    file = await request.service.component(FilePlans).current(root, form, rights, check=True)
     await request.file_rights().require(*file.changed)
     refused = _conditional_answer(request, file)
     if refused is not None:

@@ -42,7 +42,7 @@ from hsparse.hdf5.format.plan.matrix_plan import (
     plan_bands,
 )
 from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks, Uint64Column
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.hdf5.virtual.copied_chunks import AsksOwners
 from hsparse.sn.service_settings import ServiceSettings
 
 MAX_BAND_BYTES = 64 * 1024 * 1024
@@ -103,7 +103,7 @@ class BandCache:
 class MatrixPieces:
     """Reads bands, about `page` bytes of chunks at once; bands in the cache are not computed again."""
 
-    def __init__(self, owners: Owners, page: int, cache: BandCache) -> None:
+    def __init__(self, owners: AsksOwners, page: int, cache: BandCache) -> None:
         self._owners = owners
         self._page = page
         self._cache = cache
@@ -196,23 +196,21 @@ class _MatrixState:
 class CompressedMatrices:
     """Measures matrices; `answers` is the memory budget for reading, `bands` the cache of their bands."""
 
-    def __init__(
-        self, owners: Owners, settings: ServiceSettings, answers: MemoryBudget, bands: BandCache
-    ) -> None:
+    def __init__(self, settings: ServiceSettings, answers: MemoryBudget, bands: BandCache) -> None:
         self._settings = settings
         self._answers = answers
-        self._matrices = MatrixPieces(owners, settings.page_size, bands)
+        self._bands = bands
         self._known: OrderedDict[_MatrixState, Mapping[MatrixPart, Uint64Column]] = OrderedDict()
 
     async def of(
-        self, state: DomainState, chunks: Mapping[str, PlannedChunks], form: FileForm
+        self, state: DomainState, chunks: Mapping[str, PlannedChunks], form: FileForm, owners: AsksOwners
     ) -> dict[str, CompressedMatrix]:
         """Return the matrices that are compressed in the file, by id: those of the layout `auto`, up to a limit.
 
         `TooLarge` where a band takes too much memory, `Moved` if a chunk has changed.
         """
         found: dict[str, CompressedMatrix] = {}
-        left = MAX_COMPRESSED
+        left, matrices = MAX_COMPRESSED, MatrixPieces(owners, self._settings.page_size, self._bands)
         for id in sorted(chunks) if form.layout is FileLayout.AUTO else ():
             encoding = form.encoding(state.records[id])
             if encoding is None:
@@ -224,29 +222,29 @@ class CompressedMatrices:
             if left < 0:
                 left += nbytes
                 continue
-            sizes = await self._sizes(_matrix_state(state, chunks[id], id, encoding), columns)
+            sizes = await self._sizes(_matrix_state(state, chunks[id], id, encoding), columns, matrices)
             found[id] = CompressedMatrix(bands, sizes)
         return found
 
     async def _sizes(
-        self, state: _MatrixState, columns: list[MatrixColumn]
+        self, state: _MatrixState, columns: list[MatrixColumn], matrices: MatrixPieces
     ) -> Mapping[MatrixPart, Uint64Column]:
         known = self._known.pop(state, None)
         if known is None:
-            known = {column.part: await self._measured(column) for column in columns}
+            known = {column.part: await self._measured(column, matrices) for column in columns}
         self._known[state] = known
         while len(self._known) > MAX_KNOWN:
             self._known.popitem(last=False)
         return known
 
-    async def _measured(self, column: MatrixColumn) -> Uint64Column:
+    async def _measured(self, column: MatrixColumn, matrices: MatrixPieces) -> Uint64Column:
         if not column.size:
             return np.zeros(0, np.uint64)
         spec = column_spec(column)
         rows = range(-(-column.entries // spec.dims[0]))
         bands = column.bands.memory(column.part, 0, column.entries, self._settings.page_size)
         async with self._answers.hold(bands + chunk_memory(spec)):
-            parts = compressed_chunks(self._matrices, column, spec, rows)
+            parts = compressed_chunks(matrices, column, spec, rows)
             async with aclosing(parts):
                 return np.array([len(part) async for part in parts], np.uint64)
 

@@ -23,6 +23,7 @@ from hsparse.hdf5.format.messages.file_type import has_references
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, ParsedObject
+from hsparse.hdf5.format.virtual_attribute import with_layout
 from hsparse.hdf5.importer.dense_upload import DenseUpload, create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
@@ -227,7 +228,7 @@ class Hdf5Import:
 
     def _placed_dataset(self, one: FileObject) -> NewObject:
         found = self._dataset(one)
-        return replace(found, body=with_bounds(found.body))
+        return replace(found, body=with_layout(with_bounds(found.body)))
 
     def _dataset(self, one: FileObject) -> NewObject:
         with path_in_errors(one.path):

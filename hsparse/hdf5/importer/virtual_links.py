@@ -61,7 +61,7 @@ class VirtualLinks:
                 return None
             found.append(VirtualMapping(file, one.dataset, one.source, one.virtual))
         found = merged_mappings(found)
-        if not found or len(found) > MAX_MAPPINGS:
+        if not (found or self._all) or len(found) > MAX_MAPPINGS:
             return None
         self.linked[path] = len(found)
         return {"class": VIRTUAL, "mappings": [mapping_json(one) for one in found]}

@@ -77,6 +77,7 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
         "revision": one_of(FormatRevision),
         "matrices": one_of(MatrixEncoding),
         "filter": NAME,
+        "virtual": JobOption(lambda value: value in ("copied", "kept"), "one of copied, kept"),
         "force": TRUTH,
         "resume": TRUTH,
     },
@@ -102,7 +103,7 @@ def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
             raise BadRequest(f"The option {name} must be {known[name].description}.")
     if "path" in options:
         check_title(options["path"])
-    FileForm.parse(*map(options.get, ("layout", "revision", "matrices")))
+    FileForm.parse(*map(options.get, ("layout", "revision", "matrices", "virtual")))
     return options
 
 

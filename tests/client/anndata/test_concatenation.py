@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import anndata
@@ -282,6 +283,24 @@ def test_the_command(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert_alike(open_file(url + to).to_anndata(), wanted)
     assert main(["concat", paths[0], "--to", to, "--endpoint", url]) == 2
     assert f"{to} exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("genes", ["the same genes", "some of both"])
+@pytest.mark.parametrize("kind", ["csr", "csc", "dense"])
+def test_a_file_of_it_is_what_anndata_concatenates(url: str, kind: str, genes: str, tmp_path: Path) -> None:
+    """Its matrices have their values in the file."""
+    datas, path, to = parts(kind, genes), tmp_path / "out.h5ad", new()
+    for data in datas:
+        data.raw = data.copy()
+    wanted = anndata.concat(datas, join="outer", index_unique="-", label="run")
+    with hsparse.concat(stored(url, *datas), new(), join="outer", index_unique="-", label="run") as file:
+        assert main(["export", file.filename, str(path), "--endpoint", url]) == 0
+        assert main(["cp", file.filename, to, "--endpoint", url]) == 0
+        before = file.records()["X"]["creationProperties"]["layout"]
+    assert_alike(anndata.read_h5ad(path), wanted)
+    copy = open_file(url + to)
+    assert copy.records()["X"]["creationProperties"]["layout"] == before
+    assert_alike(copy.to_anndata(), wanted)
 
 
 @pytest.mark.parametrize("join", ["inner", "outer"])

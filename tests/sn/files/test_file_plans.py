@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,9 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The roots of domains that were looked at."""
     found: list[str] = []
 
-    async def look(owners: Owners, root: str) -> DomainState:
+    async def look(owners: Owners, root: str, *rest: Any) -> DomainState:
         found.append(root)
-        return await read_domain_state(owners, root)
+        return await read_domain_state(owners, root, *rest)
 
     monkeypatch.setattr(file_plans, "read_domain_state", look)
     return found

@@ -27,7 +27,7 @@ GIVEN: list[tuple[JobKind, dict[str, Any]]] = [
         {"events": True, "resume": True, "as_is": True, "path": "--force", "part": "1000", "requests": 3},
     ),
     (JobKind.EXPORT, {"layout": "structured", "revision": "rfc-2025-10", "force": True, "resume": True}),
-    (JobKind.EXPORT, {"matrices": "anndata-csr", "filter": "shuffle+gzip=4"}),
+    (JobKind.EXPORT, {"matrices": "anndata-csr", "filter": "shuffle+gzip=4", "virtual": "copied"}),
 ]
 
 
@@ -76,6 +76,7 @@ def test_what_is_not_wanted_is_no_flag() -> None:
         (JobKind.IMPORT, {"path": "x" * 2000}),
         (JobKind.IMPORT, {"path": "a/b"}),
         (JobKind.EXPORT, {"layout": "other"}),
+        (JobKind.EXPORT, {"virtual": "mapped"}),
         (JobKind.EXPORT, {"layout": "structured", "matrices": "anndata-csr"}),
         (JobKind.EXPORT, {"layout": "stock", "revision": "rfc-2025-10"}),
         (JobKind.EXPORT, {"revision": "rfc-2025-10"}),

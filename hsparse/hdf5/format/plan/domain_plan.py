@@ -33,6 +33,7 @@ from hsparse.hdf5.format.plan.planned_object import (
     plan_layout,
 )
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.format.virtual_attribute import layout_attributes
 from hsparse.model.attribute import attribute_values
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import parse_type
@@ -226,7 +227,7 @@ class _Planning:
 
     def _attributes(self, record: Json) -> list[PlannedAttribute]:
         attributes = record.get("attributes") or {}
-        attributes = attributes | bounds_attributes(record.get("shape") or {})
+        attributes = attributes | bounds_attributes(record.get("shape") or {}) | layout_attributes(record)
         found = [self._attribute(name, attributes[name]) for name in _in_order(attributes)]
         if self._has_defined_set(record):
             name = _free(DEFINED, attributes)

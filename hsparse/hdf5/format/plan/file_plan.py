@@ -112,6 +112,21 @@ class FileLayout(StrEnum):
     """As their structured chunks, which the library's prototype reads and others refuse, dataset by dataset."""
 
 
+class VirtualForm(StrEnum):
+    """What virtual datasets become.
+
+    By default dense ones with sources beside their domain stay, as HDF5's own, and all others are copied: HDF5 has no
+    sparse ones, and where it does not find a file it reads fill values.
+    """
+
+    COPIED = "copied"
+    """Datasets with the values of their sources."""
+    KEPT = "kept"
+    """HDF5's own, all that are dense."""
+    MAPPED = "mapped"
+    """Mappings, also those of sparse ones, for an import to hsparse: HDF5 has none of these."""
+
+
 Choice = TypeVar("Choice", bound=Enum)
 
 
@@ -119,12 +134,15 @@ Choice = TypeVar("Choice", bound=Enum)
 class FileForm:
     """A layout; the `revision` of its structured chunks; what all sparse `matrices` become in the stock layout.
 
+    `virtual` is what virtual datasets become.
+
     `BadRequest` for parameters that the layout does not have.
     """
 
     layout: FileLayout = FileLayout.STOCK
     revision: FormatRevision = NEWEST_REVISION
     matrices: MatrixEncoding | None = None
+    virtual: VirtualForm | None = None
 
     def __post_init__(self) -> None:
         if self.revision is not NEWEST_REVISION and self.layout is not FileLayout.STRUCTURED:
@@ -133,10 +151,16 @@ class FileForm:
             )
         if self.matrices is not None and self.layout is not FileLayout.STOCK:
             raise BadRequest("matrices are groups in layout=stock: leave one of the two out.")
+        if self.virtual is VirtualForm.MAPPED and self.layout is not FileLayout.STRUCTURED:
+            raise BadRequest("virtual=mapped is for copies in hsparse: it goes with layout=structured.")
 
     @classmethod
     def parse(
-        cls, layout: str | None = None, revision: str | None = None, matrices: str | None = None
+        cls,
+        layout: str | None = None,
+        revision: str | None = None,
+        matrices: str | None = None,
+        virtual: str | None = None,
     ) -> Self:
         """Make it from its names, each None or empty for the default; `BadRequest` for a name that is none.
 
@@ -147,7 +171,15 @@ class FileForm:
             _one_of("layout", layout, FileLayout) or (FileLayout.STOCK if encoding else FileLayout.AUTO),
             _one_of("revision", revision, FormatRevision) or NEWEST_REVISION,
             encoding,
+            _one_of("virtual", virtual, VirtualForm),
         )
+
+    def copies(self, layout: dict[str, Any]) -> bool:
+        """Say whether a virtual dataset of this layout has its values in the file."""
+        if self.virtual in (VirtualForm.COPIED, VirtualForm.MAPPED):
+            return self.virtual is VirtualForm.COPIED
+        is_far = any(one["file"].startswith("/") or "://" in one["file"] for one in layout["mappings"])
+        return bool(layout.get("flags")) or (is_far and self.virtual is None)
 
     @property
     def is_structured(self) -> bool:
@@ -166,6 +198,8 @@ class FileForm:
             found["revision"] = self.revision.value
         if self.matrices is not None:
             found["matrices"] = self.matrices.value
+        if self.virtual is not None:
+            found["virtual"] = self.virtual.value
         return found
 
 
