@@ -263,6 +263,7 @@ class DataService:
         if message.renews:
             for entry in known:
                 entry.invalidate(lambda name: False)
+            self._cache.drop(tree_prefix(message.settles))  # a dataset may have another layout now
             self.forget_fences()
         return reply
 

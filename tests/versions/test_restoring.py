@@ -43,6 +43,19 @@ async def test_a_domain_is_brought_back(past: Versioned, layout: dict[str, Any])
     assert (await past.done("POST", "/snapshots/2/restore", {}))["changed"] == 0
 
 
+async def test_a_dataset_comes_back_in_place_of_another_one_of_its_id(past: Versioned) -> None:
+    id = await past.create("kept", 30, DENSE)
+    await past.write(id, 0, range(30))
+    await past.snapshot()
+    await past.done("DELETE", f"/datasets/{id}")
+    body = {"id": id, "type": "H5T_STD_I64LE", "shape": [4]}
+    await past.done("POST", "/datasets", body)
+    await past.restart()
+    await past.done("PUT", f"/datasets/{id}/value", {"value": [1, 2, 3, 4]})
+    await past.done("POST", "/snapshots/1/restore", {})
+    assert await past.read(id) == list(range(30))
+
+
 async def test_what_is_different_is_said(past: Versioned) -> None:
     kept, gone, same = [await past.create(name, 30, SPARSE) for name in ("kept", "gone", "same")]
     for id in (kept, gone, same):
