@@ -15,10 +15,11 @@ from hsparse.clock import SystemClock
 from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService, NodeResources
+from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.acl import Principal
 from hsparse.model.ids import chunk_prefix, storage_key
-from hsparse.model.stripes import MAX_STRIPES, Stripes, placed_key
+from hsparse.model.stripes import MAX_STRIPES, Stripes, parse_stripes, placed_key
 from hsparse.stripes.joining import joined
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -242,3 +243,10 @@ async def test_a_bucket_that_is_not_served_is_refused_by_name() -> None:
             assert reply.status == 400, reply.body
             name = "a" if one is alone else "d/x"
             assert f"The stripe '{name}' must be in one of several buckets" in str(reply.body)
+
+
+@pytest.mark.parametrize("place", ["b/home/ann", "b/db", "b/.x", "b/..", "b/"])
+def test_a_place_is_not_among_domains(place: str) -> None:
+    """Its chunks would keep a folder from being deleted that shows nothing."""
+    with pytest.raises(BadRequest):
+        parse_stripes([place])

@@ -109,6 +109,8 @@ def _parse_place(place: Any) -> str:
         check_bucket_name(component)
         if component.startswith("."):
             raise BadRequest(f"The stripe's place {place!r} has a component that begins with '.'.")
+    if place.split("/")[1:2] in (["home"], ["db"]):
+        raise BadRequest(f"The stripe's place {place!r} is among domains or objects: choose another prefix.")
     return place
 
 
