@@ -95,11 +95,11 @@ class Domain:
         return id
 
     def _own_id(self, id: str) -> str:
-        """Return the id here of an object of the domain that this one is a snapshot of, as references are."""
-        head = self.record.get("head")
-        if not isinstance(head, str) or id[ID_DOMAIN] != head[ID_DOMAIN]:
-            raise BadRequest(f"{id} is not in the domain {self.path}.")
-        return moved_id(id, head, self.root_group)
+        """Return the id here of an object of a domain that this one began as, as references are."""
+        for head in (self.record.get("head"), *self.record.get("before", ())):
+            if isinstance(head, str) and id[ID_DOMAIN] == head[ID_DOMAIN]:
+                return moved_id(id, head, self.root_group)
+        raise BadRequest(f"{id} is not in the domain {self.path}.")
 
     @property
     def identity(self) -> dict[str, Any]:

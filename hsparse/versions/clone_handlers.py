@@ -15,7 +15,7 @@ from hsparse.sn.records.domain_path import parsed_path
 from hsparse.sn.request import Request, respond
 from hsparse.versions.snapshot_path import parsed_snapshot
 from hsparse.versions.snapshot_requests import ask, find_snapshot, take_snapshot, tell
-from hsparse.versions.version_keys import CLONE_MARK
+from hsparse.versions.version_keys import CLONE_MARK, heads_of
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
 
@@ -55,6 +55,8 @@ async def post_clone(request: Request) -> web.StreamResponse:
         "root": clone,
         "head": head,
     }
+    if before := [one for one in heads_of(request.domain.record) if one != head]:
+        record["before"] = before
     await create_clone(request, source, head, number, target, record)
     base = {"domain": source, "snapshot": number}
     return respond({"domain": target, "root": clone, "base": base}, status=201)

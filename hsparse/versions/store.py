@@ -35,6 +35,7 @@ from hsparse.versions.version_keys import (
     NOTE,
     TREE,
     base_key,
+    heads_of,
     is_object_key,
     rest_of,
     snapshot_of_key,
@@ -184,7 +185,8 @@ class PreservingStore(DelegatingStore):
             raise NotFound(f"/{path} has no snapshots.")
         snapshot = note.find(number)
         self.trees.learn(Base(note.root, note.token, number, snapshot.root))
-        record |= {"root": snapshot.root, "head": root, "lastModified": snapshot.time, "snapshot": number}
+        record |= {"before": heads_of(record), "root": snapshot.root, "head": root}
+        record |= {"lastModified": snapshot.time, "snapshot": number}
         record.pop("secondNames", None)
         if "firstName" in record:  # whose rights count, too
             first = record["firstName"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
+from typing import Any
 
 from hsparse.dn.record_form import add_checksum, has_checksum
 from hsparse.model.ids import chunk_of_key, domain_prefix, root_id
@@ -93,6 +94,11 @@ def snapshot_of_key(key: str) -> tuple[str, int] | None:
     if "@" not in key or not key.endswith(_RECORD):
         return None
     return parsed_snapshot(key.removesuffix(_RECORD))
+
+
+def heads_of(record: dict[str, Any]) -> list[str]:
+    """Return the root groups of the domains that a clone or a snapshot began as: references name their objects."""
+    return [head for head in (record.get("head"), *record.get("before", ())) if head is not None]
 
 
 def moved(data: bytes, root: str, to: str) -> bytes:

@@ -91,6 +91,8 @@ async def test_a_clone_has_snapshots_and_clones(past: Versioned) -> None:
     await past.write(first, 0, [2] * 15, domain=CLONE)
     await clone(past, f"{CLONE}2", domain=f"{CLONE}@1")
     second = (await past.links(domain=f"{CLONE}2"))["kept"]
+    for domain in (f"{CLONE}@1", f"{CLONE}2"):  # references have the first domain's ids
+        assert await past.read(id, domain=domain) == [*[1] * 5, *range(5, 30)]
     assert await past.read(second, domain=f"{CLONE}2") == [*[1] * 5, *range(5, 30)]
     assert (await past.rest("DELETE", "/", domain=CLONE)).status == 409
     await past.done("POST", "/snapshots/1/restore", {}, domain=CLONE)
