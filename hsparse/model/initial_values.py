@@ -232,13 +232,14 @@ def matrix_filters(dims: Sequence[int]) -> list[dict[str, Any]]:
     """Return `creationProperties.filters` of a matrix written at once, whose chunks of `dims` have few elements.
 
     Hardly any of them has more than 65535, so points have coordinates of two bytes where the dimensions allow it.
+    Level 4 takes a tenth to a half longer for values, of counts and their logarithms, and saves 0 to 2 % of a chunk.
     """
     size = len(dims) * (2 if max(dims, default=0) <= 1 << 16 else 4)
     return [
         {"id": 2, "section": "H5_SECTION_SELECTION", "element_size": size},  # shuffle
         {"id": 1, "level": 4, "section": "H5_SECTION_SELECTION"},  # deflate
         {"id": 2, "section": "H5_SECTION_FIXED"},
-        {"id": 1, "level": 4, "section": "H5_SECTION_FIXED"},
+        {"id": 1, "level": 3, "section": "H5_SECTION_FIXED"},
     ]
 
 

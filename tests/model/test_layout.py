@@ -357,7 +357,7 @@ def test_wanted_chunks_are_cut_to_the_shape() -> None:
 def test_points_of_a_matrix_are_as_narrow_as_its_chunks(dims: tuple[int, ...], size: int) -> None:
     places, values = parse_filters(matrix_filters(dims), 8, sparse=True, chunk_bytes=1 << 20, record_size=99)
     assert places == (Filter(2, (size,)), Filter(1, (4,)))
-    assert values == (Filter(2, (8,)), Filter(1, (4,)))
+    assert values == (Filter(2, (8,)), Filter(1, (3,)))
 
 
 DATASET = "d-3c448a8a-6c0b2447-9594-1269a1-049963"
