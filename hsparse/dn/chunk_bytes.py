@@ -249,7 +249,9 @@ class DirectChunks:
                 scaled,
                 grid.clipped(scaled),
             )
-            value = given.chunk if given.data is None else Encoded(given.chunk, given.data)
+            value, weight = given.chunk, nbytes
+            if given.data is not None:  # nothing is left to be done
+                value, weight = Encoded(given.chunk, given.data), 0
             await self._objects.apply(
-                kind, scaled, lambda _: (value, None), nbytes, Base.IGNORED, accepted, nbytes
+                kind, scaled, lambda _: (value, None), weight, Base.IGNORED, accepted, nbytes
             )

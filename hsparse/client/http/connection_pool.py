@@ -26,8 +26,8 @@ BROKEN = (OSError, http.client.HTTPException)
 MAX_IDLE = 16
 """Idle connections that are kept; more are open only while as many threads have exchanges under way."""
 
-JOINED = 16 << 10
-"""Bytes of the largest body that is copied behind its head."""
+JOINED = 128 << 10
+"""Bytes of the largest body that is copied behind its head: a chunk of a matrix is one, and arrives at once."""
 
 
 class OwnAnswer(http.client.HTTPResponse):
