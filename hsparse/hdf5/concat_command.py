@@ -9,7 +9,7 @@ from hsparse.cli.tree.server_tree import ServerTree, normal_path, require_place
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 from hsparse.client.errors import InvalidValue
 from hsparse.client.file import File
-from hsparse.client.integrations.anndata.concatenation import concat
+from hsparse.client.integrations.anndata.concatenation import MERGES, concat
 from hsparse.client.opening import open_connection
 
 ABOUT = f"""\
@@ -20,8 +20,8 @@ Make an AnnData of those of many domains, in their order, as anndata.concat does
   hsparse concat a.h5ad b.h5ad --to c.h5ad --label batch --keys control,treated --index-unique -
 
 X, layers and raw stay where they are: the new domain has virtual datasets over them. Keep the sources, and give those
-who read it the right to read them. obs, obsm and var are written, uns and obsp are left out. With --copy the matrices
-are written too, which takes as long as to send them here and back. In a path, {PATTERN_HELP}.
+who read it the right to read them. obs, obsm and var are written, uns and obsp with --uns-merge and --pairwise. With
+--copy the matrices are written too, which takes as long as to send them here and back. In a path, {PATTERN_HELP}.
 """
 
 
@@ -37,9 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     )
     parser.add_argument(
         "--merge",
-        choices=("same", "unique", "first", "only"),
+        choices=MERGES,
         help="which columns of var, varm and varp to keep: those that are the same, ... (default: none)",
     )
+    parser.add_argument(
+        "--uns-merge", choices=MERGES, help="which entries of uns to keep, in the same way (default: none)"
+    )
+    parser.add_argument(
+        "--fill-value",
+        type=float,
+        metavar="NUMBER",
+        help="what a dense matrix has where a source has no value",
+    )
+    parser.add_argument("--pairwise", action="store_true", help="keep obsp; between sources it has nothing")
     parser.add_argument(
         "--label", metavar="COLUMN", help="add a column to obs that says of which source a cell is"
     )
@@ -67,6 +77,9 @@ def concat_domains(args: argparse.Namespace, tree: ServerTree, output: Output) -
             to := normal_path(args.to),
             join=args.join,
             merge=args.merge,
+            uns_merge=args.uns_merge,
+            fill_value=args.fill_value,
+            pairwise=args.pairwise,
             label=args.label,
             keys=args.keys.split(",") if args.keys is not None else None,
             index_unique=args.index_unique,

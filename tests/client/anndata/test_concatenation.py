@@ -16,7 +16,7 @@ from anndata.tests.helpers import assert_equal
 
 import hsparse
 from hsparse.cli.main import main
-from hsparse.client.errors import AlreadyExists, InvalidValue
+from hsparse.client.errors import AlreadyExists, InvalidValue, WrongType
 from hsparse.client.integrations.anndata.concatenation import MOST_PASSES, ascending_passes
 from tests.client.anndata.conftest import NUMBERS, open_file
 from tests.client.anndata.test_cell_appender import GENES, OTHERS, cells
@@ -83,11 +83,32 @@ def test_it_is_what_anndata_concatenates(url: str, kind: str, genes: str, join: 
         {"label": "batch", "keys": ["x", "y", "z"], "index_unique": "-"},
         {"join": "outer", "index_unique": "_", "merge": "first", "uns_merge": "unique"},
         {"merge": "same", "fill_value": 0},
+        {"join": "outer", "pairwise": True, "axis": "obs"},
+        *({"uns_merge": name, "merge": name} for name in ("same", "unique", "first", "only")),
+        {"uns_merge": lambda all: {"titles": [one["title"] for one in all]}},
     ],
-    ids=lambda how: "-".join(how),
+    ids=lambda how: "-".join([*how, str(how.get("uns_merge"))[:6]]),
 )
 def test_options_are_those_of_anndata(url: str, how: dict[str, Any], copy: bool) -> None:
-    check(url, parts("csr", "some of both"), copy=copy, **how)
+    datas = parts("csr", "some of both")
+    for number, data in enumerate(datas):
+        data.obsp["near"] = sp.random(data.n_obs, data.n_obs, 0.1, "csr", random_state=number)
+        data.obsp["dense"] = np.full((data.n_obs, data.n_obs), number)
+        data.uns |= {"same": {"deep": 1, "other": number}, f"only {number}": [1, 2]}
+        data.varm["same"] = np.ones((data.n_vars, 2))
+    check(url, datas, copy=copy, **how)
+
+
+@pytest.mark.parametrize("copy", [False, True], ids=["linked", "copied"])
+@pytest.mark.parametrize("fill", [7, -1.5, np.nan, 0])
+def test_a_fill_value_is_what_dense_matrices_have_of_genes_that_are_missing(
+    url: str, fill: float, copy: bool
+) -> None:
+    datas = [tiny(np.ones((2, 3), "f4"), "abc"), tiny(np.full((3, 2), 2, "f4"), "bd", "xyz")]
+    for data in datas:
+        data.layers["whole"] = data.X + 1
+    check(url, datas, copy=copy, join="outer", fill_value=fill)
+    check(url, [tiny(EYE, "ab"), tiny(EYE, "ab", "xy")], copy=copy, fill_value=fill)  # nothing is missing
 
 
 def test_a_mapping_names_the_sources(url: str) -> None:
@@ -221,8 +242,23 @@ EYE = sp.csr_matrix(np.eye(2))
         ),
         ([with_x(EYE)], {"keys": ["a", "b"]}, "There are 2 keys for 1 files"),
         ([with_x(EYE)], {"join": "left"}, "join is 'inner' or 'outer'"),
-        ([with_x(EYE)], {"join": "outer", "fill_value": 7}, "X is sparse: where it has nothing is 0, not 7"),
+        (
+            [with_x(EYE), tiny(EYE, "bc", "xy")],
+            {"join": "outer", "fill_value": 7},
+            "X is sparse: where it has nothing is 0, not 7",
+        ),
         ([], {}, "Name the files to concatenate in a list"),
+        (
+            [with_x(EYE)],
+            {"axis": "var"},
+            "of the axis 'obs', not 'var': read the AnnDatas, and use anndata.concat",
+        ),
+        (
+            [with_x(EYE)],
+            {"merge": "last"},
+            "merge is a function or one of same, unique, first, only, not 'last'",
+        ),
+        ([with_x(EYE)], {"uns_merge": "all"}, "uns_merge is a function or one of same, unique"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:(Observation|Variable) names are not unique")
@@ -232,6 +268,11 @@ def test_what_does_not_fit_is_named(url: str, datas: Any, how: dict[str, Any], m
         hsparse.concat(stored(url, *datas), to, **how)
     with pytest.raises(KeyError):
         hsparse.open(url + to)
+
+
+def test_arguments_of_anndata_alone_are_refused_by_name(url: str) -> None:
+    with pytest.raises(WrongType, match="has no argument 'force_lazy'"):
+        hsparse.concat(stored(url, with_x(EYE)), new(), force_lazy=True)
 
 
 def test_places_that_are_refused(url: str, two_nodes_url: str, new_file: hsparse.File) -> None:
@@ -275,11 +316,15 @@ def test_columns_are_divided_into_few_ascending_parts() -> None:
 
 def test_the_command(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     one, two, _ = parts("csr", "some missing")
+    one.obsp["near"] = sp.eye(one.n_obs, format="csr")
+    two.obsp["near"] = sp.eye(two.n_obs, format="csr") * 2
     paths, to = [file.filename for file in stored(url, one, two)], new()
     flags = ["--label", "run", "--keys", "a,b", "--index-unique", "-", "--join", "outer", "--endpoint", url]
+    flags += ["--merge", "first", "--uns-merge", "unique", "--fill-value", "0", "--pairwise"]
     assert main(["concat", *paths, "--to", to, *flags]) == 0
     assert capsys.readouterr().out == f"concatenated {paths[0]}, {paths[1]} to {to}\n"
-    wanted = anndata.concat({"a": one, "b": two}, label="run", index_unique="-", join="outer")
+    how: Any = {"label": "run", "index_unique": "-", "join": "outer", "fill_value": 0, "pairwise": True}
+    wanted = anndata.concat({"a": one, "b": two}, merge="first", uns_merge="unique", **how)
     assert_alike(open_file(url + to).to_anndata(), wanted)
     assert main(["concat", paths[0], "--to", to, "--endpoint", url]) == 2
     assert f"{to} exists already" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from inspect import signature
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -52,6 +53,7 @@ MOST_PASSES = 64
 """The most mappings of a source; each is read by itself."""
 DENSE = {"encoding-type": "array", "encoding-version": "0.2.0"}
 RAW = {"encoding-type": "raw", "encoding-version": "0.1.0"}
+MERGES = ("same", "unique", "first", "only")
 COPY = "give copy=True (--copy) to write the values"
 
 
@@ -59,6 +61,7 @@ def concat(
     sources: Collection[Source] | Mapping[str, Source],
     to: str | Path,
     *,
+    axis: Any = "obs",
     join: Join = "inner",
     merge: Any = None,
     uns_merge: Any = None,
@@ -66,6 +69,7 @@ def concat(
     keys: Collection[str] | None = None,
     index_unique: str | None = None,
     fill_value: float | None = None,
+    pairwise: bool = False,
     copy: bool = False,
     overwrite: bool = False,
     progress: Progress = None,
@@ -76,7 +80,7 @@ def concat(
     X, the layers and raw are virtual datasets over those of the sources, which have to be on the server of `to` and
     stay there: what changes in them changes here, and who reads it needs the right to read them. obs, obsm and var
     are written. With `copy` all is. Genes are matched by their names. `join`, `merge`, `uns_merge`, `label`, `keys`,
-    `index_unique` and `fill_value` are those of `anndata.concat`.
+    `index_unique`, `fill_value` and `pairwise` are those of `anndata.concat`; `axis` is always "obs".
 
     `sources` and `to` are addresses, or open files; `options` are those of `hsparse.open`. `to` may be the path of
     a domain on the server of the first source. `AlreadyExists` if it is there, unless `overwrite`.
@@ -85,8 +89,7 @@ def concat(
     ...     print(every["X"].shape, every.query("run == 'b'").obs.index[0])
     (8, 3) c0-b
     """
-    if join not in get_args(Join):
-        raise InvalidValue(f"join is 'inner' or 'outer', not {join!r}.")
+    _check_arguments(axis, join, {"merge": merge, "uns_merge": uns_merge}, options)
     if isinstance(sources, Mapping):
         if keys is not None:
             raise InvalidValue("The sources have keys already: leave out `keys`.")
@@ -95,7 +98,7 @@ def concat(
         raise InvalidValue("Name the files to concatenate in a list.")
     if keys is not None and len(keys) != len(sources):
         raise InvalidValue(f"There are {len(keys)} keys for {len(sources)} files: give a key for each file.")
-    own = {"label": label, "keys": keys, "index_unique": index_unique}
+    own = {"label": label, "keys": keys, "index_unique": index_unique, "pairwise": pairwise}
     how = {"join": join, "merge": merge, "uns_merge": uns_merge, "fill_value": fill_value} | own
     with ExitStack() as stack:
         groups = [_opened(one, options, stack) for one in sources]
@@ -109,6 +112,23 @@ def concat(
             raise
         file.refresh()
     return file
+
+
+def _check_arguments(axis: Any, join: str, merges: Mapping[str, Any], options: Collection[str]) -> None:
+    """Raise `InvalidValue` or `WrongType` for an argument that is wrong, or of `anndata.concat` alone."""
+    if axis not in ("obs", 0):
+        raise InvalidValue(
+            f"hsparse.concat puts cells below cells, of the axis 'obs', not {axis!r}: read the AnnDatas, and use "
+            "anndata.concat."
+        )
+    if join not in get_args(Join):
+        raise InvalidValue(f"join is 'inner' or 'outer', not {join!r}.")
+    for name, given in merges.items():
+        if not (given is None or callable(given) or given in MERGES):
+            raise InvalidValue(f"{name} is a function or one of {', '.join(MERGES)}, not {given!r}.")
+    known = [*signature(concat).parameters, *signature(open).parameters]
+    if unknown := [name for name in options if name not in known or name in ("address", "mode")]:
+        raise WrongType(f"hsparse.concat has no argument {unknown[0]!r}.")
 
 
 def _opened(source: Source, options: Mapping[str, Any], stack: ExitStack) -> Group:
@@ -159,6 +179,7 @@ class _Part:
         """Read what is joined here: an AnnData without matrices."""
         parts = ["obs", "var", "obsm", *(["varm", "varp"] if how["merge"] is not None else [])]
         parts += ["uns"] if how["uns_merge"] is not None else []
+        parts += ["obsp"] if how["pairwise"] else []
         reader = ElementReader(self.tree)
         parts = [part for part in parts if part in self.tree]
         for part in parts:
@@ -267,7 +288,7 @@ class Concatenation:
             if path.endswith("X") and not all(there):
                 lacking = self._parts[there.index(False)].tree.name
                 raise InvalidValue(f"{lacking} has no {path}, and others have: give all one, or none.")
-            self._add_matrix(found, path, self._probe(path, genes), columns)
+            self._add_matrix(found, path, self._probe(path, genes, columns), columns)
 
     def _columns(self, names: Any, joined: Any) -> Indices:
         """Return the column of a source at each place, -1 for none."""
@@ -276,27 +297,24 @@ class Concatenation:
         found: Indices = names.get_indexer(joined)
         return found
 
-    def _probe(self, path: str, genes: Sequence[Any]) -> _Probe:
+    def _probe(self, path: str, genes: Sequence[Any], columns: Sequence[Indices]) -> _Probe:
         """Have AnnData concatenate a row of each source."""
-        shells = []
-        for number, (part, names) in enumerate(zip(self._parts, genes, strict=True)):
-            rows = StoredRows(part.tree, path) if path in part.tree else None
+        fill, shells = self._how["fill_value"], []
+        there = [StoredRows(part.tree, path) if path in part.tree else None for part in self._parts]
+        has_gaps = None in there or any((at < 0).any() for at in columns)
+        if fill and has_gaps and any(rows is not None and rows.kind for rows in there):
+            raise InvalidValue(f"{path} is sparse: where it has nothing is 0, not {fill}.")
+        for number, (rows, names) in enumerate(zip(there, genes, strict=True)):
             shells.append(_shell(number, names))
             if rows is not None:
                 full = np.ones((1, len(names)), rows.dtype)
                 shells[-1].layers["x"] = SCIPY_SPARSE.load().csr_matrix(full) if rows.kind else full
-        how = {"join": self._how["join"], "fill_value": self._how["fill_value"]}
-        joined = self._concat(shells, how)
-        matrix = joined.layers["x"]
+        matrix = self._concat(shells, {"join": self._how["join"], "fill_value": fill}).layers["x"]
         if SCIPY_SPARSE.load().issparse(matrix):
-            if how["fill_value"]:
-                raise InvalidValue(f"{path} is sparse: where it has nothing is 0, not {how['fill_value']}.")
             return _Probe("csr", matrix.dtype, 0)
         gaps = [
-            matrix[row, at < 0] if path in part.tree else matrix[row]
-            for row, (part, at) in enumerate(
-                zip(self._parts, (self._columns(names, joined.var_names) for names in genes), strict=True)
-            )
+            matrix[row] if rows is None else matrix[row, at < 0]
+            for row, (rows, at) in enumerate(zip(there, columns, strict=True))
         ]
         values = np.concatenate(gaps)
         return _Probe("", matrix.dtype, values[0] if len(values) else matrix.dtype.type(0))
