@@ -182,7 +182,12 @@ def set_extent(
         made: Record = {"token": token, "before": list(before), "after": list(after)}
         made |= {"lower": [list(old), list(new)]} if old else {}
         changed["extents"] = _last_changes([*record.get("extents", ()), made])
-    return _trimmed(changed) if shrinks else changed
+    return trimmed(changed) if shrinks else changed
+
+
+def trimmed(record: Record) -> Record:
+    """Return the record of a dataset that may have elements outside its extent: these are erased before it grows."""
+    return record | {"generation": generation(record) + 1, "trim": True}
 
 
 def end_trim(record: Record, of_generation: int) -> Record:
@@ -286,7 +291,7 @@ def abandon_appends(record: Record, now: float, token: str = "", *, expired: boo
     if not found:
         return record
     dropped = _dropped(record, now) | {part["token"]: now for part in parts}
-    return _trimmed(_with_appends(record, record["appends"]["dim"], [], dropped))
+    return trimmed(_with_appends(record, record["appends"]["dim"], [], dropped))
 
 
 # --- what both need -----------------------------------------------------------------------------------------
@@ -304,11 +309,6 @@ def _ends(shape: Record) -> list[tuple[int, int]]:
     """Return the lower and the upper bound of each dimension."""
     dims = shape.get("dims") or ()
     return [(low, low + count) for low, count in zip(lower_of(shape) or (0,) * len(dims), dims, strict=True)]
-
-
-def _trimmed(record: Record) -> Record:
-    """Return the record of a dataset that has elements to be erased outside its extent."""
-    return record | {"generation": generation(record) + 1, "trim": True}
 
 
 def _with_appends(record: Record, dim: int, parts: list[Record], dropped: dict[str, float]) -> Record:

@@ -2,7 +2,8 @@
 
 Chunks come first, then the records that show them, then what was not there is deleted: nobody is shown elements that
 are not there yet. A dataset's record gets a newer generation, so that what was planned for the extent before is
-refused.
+refused. What its chunks have outside the extent is erased before it grows: beside a snapshot it may have grown, and
+a chunk may be newer than the record.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.record_form import is_record
 from hsparse.dn.record_objects import RecordObjects, RecordValue
 from hsparse.errors import NotFound, PreconditionFailed
-from hsparse.model.dataset_state import abandon_appends, appended_parts, generation
+from hsparse.model.dataset_state import abandon_appends, generation, trimmed
 from hsparse.model.ids import domain_prefix, is_delta_key
 from hsparse.storage.object_store import Entry
 from hsparse.versions.snapshot_trees import Base
@@ -80,7 +81,7 @@ class Restoring:
         change = CachedObject(RecordObjects(domain_prefix(base.root) + rest, store, store.clock))
 
         def restored(now: RecordValue | None) -> tuple[RecordValue | None, bool]:
-            new = record if now is None else _newer(record, now.record, store.clock.now())
+            new = _newer(record, {} if now is None else now.record, store.clock.now())
             if now is not None and _content(new) == _content(now.record):
                 return now, False
             return RecordValue(new), True
@@ -122,13 +123,10 @@ def _same(entry: Entry, now: Entry | None) -> bool:
 
 def _newer(record: Record, now: Record, time: float) -> Record:
     """Return a record as it was, for a dataset that has changed since."""
-    if "shape" not in record:
+    if not record.get("shape", {}).get("maxdims"):
         return record
-    if appended_parts(record):
-        record = abandon_appends(record, time)
-    if generation(record) or generation(now) or record.get("shape") != now.get("shape"):
-        record = record | {"generation": max(generation(record), generation(now)) + 1}
-    return record
+    last = max(generation(record), generation(now))
+    return trimmed(abandon_appends(record, time) | {"generation": last})
 
 
 def _content(record: Record) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from hsparse.versions.version_keys import (
     moved,
     parsed_copy,
     rest_of,
+    to_trim,
     tree_root,
 )
 from hsparse.wire.message import Record
@@ -192,7 +193,7 @@ class SnapshotTrees:
             raise NotFound(f"There is no object {key}.")
         if not key.endswith(".json"):
             return Stored(found.data, base.tree, found.size)
-        data = moved(found.data, base.root, base.tree)
+        data = moved(found.data if is_own else to_trim(found.data, rest_of(key)), base.root, base.tree)
         return Stored(data, base.tree, len(data))
 
     async def _found(self, base: Base, rest: str, read: Callable[[str], Awaitable[Stored]]) -> Stored | None:

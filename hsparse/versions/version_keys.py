@@ -14,8 +14,10 @@ import re
 from hashlib import sha256
 from typing import Any
 
+import orjson
+
 from hsparse.dn.record_form import add_checksum, has_checksum
-from hsparse.model.ids import chunk_of_key, domain_prefix, root_id
+from hsparse.model.ids import chunk_of_key, domain_prefix, is_delta_key, root_id
 from hsparse.versions.snapshot_path import parsed_snapshot
 
 ABSENT = b""
@@ -106,6 +108,24 @@ def moved(data: bytes, root: str, to: str) -> bytes:
     if has_checksum(data):
         return add_checksum(_moved(data[:-_CHECKSUM] + b"}", root, to))
     return _moved(data, root, to)
+
+
+def to_trim(data: bytes, rest: str) -> bytes:
+    """Return the JSON of an object for a clone: what a dataset has outside its extent is erased before it grows.
+
+    Beside the snapshot it may have grown, and a chunk may be newer than the record.
+    """
+    if not rest.startswith("d/") or (b'"maxdims"' not in data and not is_delta_key(rest)):
+        return data
+    checked = has_checksum(data)
+    data = data[:-_CHECKSUM] if checked else bytes(data).rstrip()[:-1]
+    if is_delta_key(rest):
+        found = orjson.loads(data + b"}")
+        found["fields"]["put"]["trim"] = True
+        data = orjson.dumps(found)[:-1]
+    else:
+        data += b',"trim":true'
+    return add_checksum(data + b"}") if checked else data + b"}"
 
 
 def _moved(data: bytes, root: str, to: str) -> bytes:

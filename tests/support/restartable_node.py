@@ -8,25 +8,45 @@ from typing import Any
 
 from hsparse.clock import SystemClock
 from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.membership.ownership import SOLE, Ownership, SoleOwnership
 from hsparse.dn.service import DataService
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CrashingStore, CrashPoint
 from tests.support.driver import Driver, NotDone
 
-OpenDriver = Callable[[DataService], Awaitable[Driver]]
+OpenDriver = Callable[..., Awaitable[Driver]]
+
+
+class Doubtful(SoleOwnership):
+    """The ownership of a node beside which another one owns the same objects, and is told of the same."""
+
+    always = False
+    shared = True
+
+    def trusts(self, name: str) -> bool:
+        return False
 
 
 class RestartableNode:
     """One data node and the driver to it. `cache_size` in bytes."""
 
-    def __init__(self, store: ObjectStore, open_driver: OpenDriver, *, cache_size: int = 2**27) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        open_driver: OpenDriver,
+        *,
+        cache_size: int = 2**27,
+        ownership: Ownership = SOLE,
+    ) -> None:
         self.store = CrashingStore(store)
         self._open_driver = open_driver
-        self._node = DataService(self.store, SystemClock(), DataSettings(cache_size=cache_size))
+        settings = DataSettings(cache_size=cache_size)
+        self._node = DataService(self.store, SystemClock(), settings, ownership=ownership)
         self.driver: Driver
 
-    async def start(self) -> RestartableNode:
-        self.driver = await self._open_driver(self._node)
+    async def start(self, *others: RestartableNode) -> RestartableNode:
+        """Let its driver ask this node, and tell `others` what all nodes are told."""
+        self.driver = await self._open_driver(self._node, *(one._node for one in others))
         return self
 
     async def attempt(self, work: Coroutine[Any, Any, None], crash_point: CrashPoint | None) -> bool:

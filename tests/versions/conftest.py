@@ -10,7 +10,7 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.data_settings import DataSettings
-from hsparse.dn.membership.ownership import SOLE, SoleOwnership
+from hsparse.dn.membership.ownership import SOLE
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
@@ -18,20 +18,11 @@ from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.versions.wrapping import with_versions
 from tests.support.rest_client import BINARY, Reply, RestClient
+from tests.support.restartable_node import Doubtful
 
 DENSE = {"class": "H5D_CHUNKED", "dims": [10]}
 SPARSE = {"class": "H5D_STRUCT_CHUNK", "dims": [10], "flags": ["H5D_SPARSE_DATA"]}
 DOMAIN = "/home/admin/past"
-
-
-class Doubtful(SoleOwnership):
-    """The ownership of a node beside which another one owns the same objects, and is told of the same."""
-
-    always = False
-    shared = True
-
-    def trusts(self, name: str) -> bool:
-        return False
 
 
 class Versioned:
@@ -87,8 +78,10 @@ class Versioned:
         assert reply.status in (200, 201, 204), (method, path, reply.status, reply.body)
         return reply
 
-    async def create(self, name: str, size: int, layout: dict[str, Any], **options: Any) -> str:
-        """Create a dataset of 32-bit integers that grows, and link it; return its id."""
+    async def create(
+        self, name: str, size: int, layout: dict[str, Any], lower: int | None = None, **options: Any
+    ) -> str:
+        """Create a dataset of 32-bit integers that grows, below a lower bound too, and link it; return its id."""
         root = (await self.done("GET", "/", **options))["root"]
         body = {
             "type": "H5T_STD_I32LE",
@@ -97,6 +90,8 @@ class Versioned:
             "creationProperties": {"layout": layout},
             "link": {"id": root, "name": name},
         }
+        if lower is not None:
+            body |= {"lower": lower, "minlower": "H5S_UNLIMITED"}
         return str((await self.done("POST", "/datasets", body, **options))["id"])
 
     async def write(self, id: str, start: int, values: Any, **options: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from hsparse.cli.data_node import extended
 from hsparse.clock import SystemClock
+from hsparse.cluster.lease_object import rendezvous_owner
 from hsparse.config import load_settings
 from hsparse.dn.deletions import Deletions
 from hsparse.dn.membership.ownership import MemberOwnership, Ownership
@@ -20,7 +21,8 @@ from hsparse.versions.version_note import read_note
 from hsparse.versions.wrapping import with_versions
 from hsparse.wire.record_message import AskStore
 from tests.support.cluster import Cluster
-from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Doubtful, Versioned
+from tests.support.restartable_node import Doubtful
+from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 AT_1 = f"{DOMAIN}@1"
 
@@ -273,3 +275,45 @@ async def test_a_node_knows_of_snapshots_that_were_taken_before_it_joined(tmp_pa
     finally:
         for member in made.members.values():
             await member.close()
+
+
+@pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
+async def test_what_a_dataset_grew_by_beside_a_snapshot_is_not_uncovered(layout: dict[str, Any]) -> None:
+    """The node of its record was told of the snapshot before that of a chunk, which is newer than the record."""
+    server = Versioned(2)
+    await server.open()
+    await server.done("PUT", "/")
+    root, ids, owners = (await server.done("GET", "/"))["root"], list[str](), list[str]()
+    while owners != ["dn-0", "dn-1"]:
+        ids.append(await server.create(f"d{len(ids)}", 12, layout))
+        owners = [
+            rendezvous_owner(("dn-0", "dn-1"), name) for name in (ids[-1], f"{chunk_key(ids[-1])[:-1]}1")
+        ]
+    asked, told = {"root": root, "author": "ann", "message": ""}, AskStore("versions.tell", {"root": root})
+    begun = await server.nodes[0].send(AskStore("versions.begin", asked))
+    await server.nodes[0].send(told)
+    await server.done("PUT", f"/datasets/{ids[-1]}/shape", {"shape": [15]})
+    await server.write(ids[-1], 12, [7, 7, 7])
+    await server.nodes[1].send(told)
+    await server.nodes[0].send(AskStore("versions.seal", {"root": root, "tree": begun["root"]}))
+    await server.done("POST", "/clones", {"target": "/home/admin/clone", "snapshot": 1})
+    await server.done("POST", "/snapshots/1/restore")
+    grown = {}
+    for domain in (DOMAIN, "/home/admin/clone"):
+        id = (await server.links(domain=domain))[f"d{len(ids) - 1}"]
+        assert await server.read(id, domain=domain) == [0] * 12
+        await server.done("PUT", f"/datasets/{id}/shape", {"shape": [20]}, domain=domain)
+        grown[domain] = await server.read(id, domain=domain)
+    await server.close()
+    assert grown == dict.fromkeys(grown, [0] * 20)
+
+
+async def test_a_clone_that_grows_copies_nothing(past: Versioned) -> None:
+    id = await past.create("kept", 25, SPARSE)
+    await past.write(id, 0, range(1, 26))
+    await past.snapshot()
+    clone = (await past.done("POST", "/clones", {"target": "/home/admin/clone", "snapshot": 1}))["root"]
+    id = (await past.links(domain="/home/admin/clone"))["kept"]
+    await past.done("PUT", f"/datasets/{id}/shape", {"shape": [29]}, domain="/home/admin/clone")
+    own = [key for key in await past.keys() if clone[2:19] in key and "/d/" in key]
+    assert [key.rpartition("/")[2] for key in own] == [".dataset.json"]
