@@ -22,7 +22,7 @@ from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CHANGES, CrashPoint
-from hsparse.testing.sparse_model import Coord, SparseModel
+from hsparse.testing.sparse_model import SparseModel
 from tests.support.dataset_subject import (
     KINDS,
     Change,
@@ -30,6 +30,7 @@ from tests.support.dataset_subject import (
     Erase,
     boxes,
     changes,
+    moves,
     places,
     value_changes,
     writes,
@@ -38,7 +39,7 @@ from tests.support.direct_driver import DirectDriver
 from tests.support.driver import DatasetSpec, Driver
 from tests.support.rest_client import RestClient
 from tests.support.rest_driver import RestDriver
-from tests.support.restartable_node import RestartableNode
+from tests.support.restartable_node import Doubtful, RestartableNode
 
 T = TypeVar("T")
 
@@ -67,9 +68,12 @@ class World:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    async def open_driver(self, node: DataService) -> Driver:
+    async def open_driver(self, *nodes: DataService) -> Driver:
+        """Return a driver of these nodes, each of which owns some objects; in another order each owns others."""
         if not self._rest:
-            return DirectDriver(Owners(FixedNodes({node.id: node})))
+            by_id = {f"dn-{place}": node for place, node in enumerate(nodes)}
+            return DirectDriver(Owners(FixedNodes(by_id)))
+        (node,) = nodes
         buckets = tuple(place.partition("/")[0] for place in self._places)
         settings = ServiceSettings(page_size=256, min_chunk_size=1, other_buckets=buckets)
         rest = RestClient(node, SystemClock(), Principal("admin", admin=True), settings=settings)
@@ -251,7 +255,7 @@ class SparseMachine(RuleBasedStateMachine):
 
 
 class TwoOwnersMachine(RuleBasedStateMachine):
-    """Two data nodes that both believe they own everything; each change goes through either."""
+    """Two data nodes, each of which owns what the other one owns; each change goes through either."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -264,12 +268,20 @@ class TwoOwnersMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.world.names))
 
         async def start() -> None:
-            for _ in range(2):
-                life = RestartableNode(self.world.store, self.world.open_driver, cache_size=cache_size)
-                self.lives.append(await life.start())
+            store, drive = self.world.store, self.world.open_driver
+            self.lives = [
+                RestartableNode(store, drive, cache_size=cache_size, ownership=Doubtful()) for _ in range(2)
+            ]
+            for life, other in zip(self.lives, reversed(self.lives), strict=True):
+                await life.start(other)
             self.subject = await self.world.create(self.lives[0].driver, KINDS[name])
 
         self.world.run(start())
+
+    @rule(data=st.data(), node=st.integers(0, 1))
+    def move(self, data: st.DataObject, node: int) -> None:
+        """The bounds move, by appends too."""
+        self._change(data.draw(moves(self.subject)), node)
 
     @rule(data=st.data(), node=st.integers(0, 1))
     def write(self, data: st.DataObject, node: int) -> None:
@@ -284,14 +296,15 @@ class TwoOwnersMachine(RuleBasedStateMachine):
     def nothing_lost(self) -> None:
         """A third node, whose caches are empty, sees every change."""
 
-        async def look() -> dict[Coord, bytes]:
+        async def look() -> None:
             life = await RestartableNode(self.world.store, self.world.open_driver).start()
             try:
-                return await self.subject.look(life.driver)
+                assert await life.driver.bounds(self.subject.id) == self.subject.model.bounds
+                assert await self.subject.look(life.driver) == self.subject.model.elements
             finally:
                 await life.stop()
 
-        assert self.world.run(look()) == self.subject.model.elements
+        self.world.run(look())
 
     def teardown(self) -> None:
         for life in self.lives:
