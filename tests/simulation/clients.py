@@ -27,6 +27,10 @@ UNKNOWN = ("store_failed", "busy", "unanswered", "moved")
 """Kinds of errors after which it is not known whether an operation took effect."""
 
 
+class Ended(HsparseError):
+    """What an operation is of is being deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """The objects that clients work on: datasets that exist from the start, and groups that need not."""
@@ -79,8 +83,8 @@ class Clients:
     """Whether datasets have lower bounds, below which elements are appended, too, and that move."""
     mix: Mix = MIXED
     values: Any = field(default_factory=lambda: iter(range(1, 1 << 30)))
-    unanswered: list[tuple[Operation, int]] = field(default_factory=list)
-    """Appends to the dataset that is written that were not answered, with their values."""
+    unanswered: list[tuple[History, Operation, int]] = field(default_factory=list)
+    """Appends to the datasets that are written that were not answered, with their values."""
     errors: list[str] = field(default_factory=list)
     """The errors of operations of which it is not known whether they took effect."""
     defects: list[str] = field(default_factory=list)
@@ -163,7 +167,7 @@ class Clients:
         noted = self.history.invoke("bounds", Action.GROW, Growth(count, below), client)
         start = await self._ask(lambda node: node.append(self.names.written, count, value, below=below))
         if start is None:
-            self.unanswered.append((noted, value))
+            self.unanswered.append((self.history, noted, value))
         else:
             self.history.appended(noted, start, value, self.places)
 
@@ -269,6 +273,8 @@ class Clients:
             return None
 
     def _unknown(self, error: HsparseError) -> None:
+        if isinstance(error, Ended):
+            return
         text = f"{type(error).__name__}: {error}"
         (self.errors if error.kind in UNKNOWN else self.defects).append(text)
 

@@ -97,10 +97,20 @@ class History:
     """By how much an extent was to grow, and where the answer says that the new elements begin."""
     ticks: Any = field(default_factory=lambda: itertools.count(1))
     clock: Callable[[], float] = lambda: 0.0
+    path: str = ""
+    """The clone whose registers are told here, empty for the domain."""
+
+    def of(self, path: str) -> History:
+        """Return the part of this history that tells of a clone."""
+        return replace(self, path=path)
+
+    def named(self, register: Hashable) -> Hashable:
+        """Return the name of a register among those of the domain and of all clones."""
+        return (self.path, register) if self.path else register
 
     def invoke(self, register: Hashable, action: Action, value: Value = None, client: str = "") -> Operation:
         """Note that an operation is about to be sent."""
-        operation = Operation(register, action, value, next(self.ticks), client)
+        operation = Operation(self.named(register), action, value, next(self.ticks), client)
         operation.seconds = (self.clock(), 0.0)
         self.operations.append(operation)
         return operation
@@ -120,12 +130,18 @@ class History:
         """
         size = growth.value
         assert isinstance(size, Growth)
+        found = [self.named(("element", place)) for place in places]
         if start is None:
-            found = list(dict.fromkeys(one.register for one in self.operations if one.value == value))
+            seen = {one.register for one in self.operations if one.value == value}
+            found = [register for register in found if register in seen]
         else:
             growth.value = replace(size, start=start)
             self.respond(growth)
-            found = [("element", place) for place in range(start, start + size.count) if place in places]
+            found = [
+                register
+                for at, register in zip(places, found, strict=True)
+                if start <= at < start + size.count
+            ]
         for register in found:
             written = Operation(register, Action.WRITE, value, growth.invoked, growth.client)
             written.returned, written.seconds = growth.returned, growth.seconds

@@ -68,10 +68,15 @@ class ServiceOperations:
 
     async def read_all(self, id: str) -> list[int]:
         """Return all elements of the extent."""
+        return (await self.read_bounded(id))[1]
 
-        async def read(dataset: Dataset) -> list[int]:
+    async def read_bounded(self, id: str) -> tuple[int, list[int]]:
+        """Return the lower bound, and all elements from there."""
+
+        async def read(dataset: Dataset) -> tuple[int, list[int]]:
+            (lower,) = lower_of(dataset.record["shape"]) or (0,)
             found = await ChunkFanout(self.owners, dataset).read(parse_select(None, dataset.extent))
-            return list(map(int, found))
+            return lower, list(map(int, found))
 
         return await self._until_current(id, read)
 

@@ -111,7 +111,7 @@ def run_seed(
                 cluster.start_service_node()
         await cluster.recover()
         generator = random.Random(f"clients {seed}")
-        begins = begin_versions if versions else partial(begin, signed=signed)
+        begins = partial(begin_versions if versions else begin, signed=signed)
         working = await begins(cluster, run.history, generator)
         nemesis = Nemesis(cluster, chosen, run.faults)
         count, pause = (CLIENTS, PAUSE) if mix is MIXED else (2 * CLIENTS, PAUSE / 3)
@@ -153,10 +153,10 @@ async def begin(
 
 
 async def begin_versions(
-    cluster: SimulatedCluster, history: History, generator: random.Random
+    cluster: SimulatedCluster, history: History, generator: random.Random, *, signed: bool
 ) -> VersionClients:
     """Create the domain and its datasets, and return clients for them; every other time they restore."""
-    plain = await begin(cluster, history, generator, signed=False)
+    plain = await begin(cluster, history, generator, signed=signed)
     names = plain.names
     root = (await cluster.request(lambda node: node.record(names.written)))["root"]
     resized = new_id("datasets", root, VirtualClock(cluster.loop, generator))
@@ -167,8 +167,8 @@ async def begin_versions(
     await cluster.request(lambda node: node.create(PATH, domain))
     restores = generator.random() < 0.5
     return VersionClients(
-        *(names, cluster.request, history, generator, plain.sparse),
-        mix=Mix(of_others=(4, 6, 0, 0, 0)) if restores else MIXED,
+        *(names, cluster.request, history, generator, plain.sparse, signed),
+        mix=Mix(of_others=(4, 6, 0, 0, 0) if restores else MIXED.of_others, moves=20),
         root=root,
         resized=resized,
         restores=restores,
@@ -183,14 +183,14 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
         await clients.move_to("end", clients.places[0], clients.places[-1] + 1)
         await clients.read_bounds("end")
     await clients.read("end", clients.places)
-    for growth, value in clients.unanswered:
-        run.history.appended(growth, None, value, clients.places)
     for id in clients.names.groups:
         await clients.read_group("end", id)
     await clients.read_attribute("end")
     await clients.extent("end")
     if isinstance(clients, VersionClients):
         await clients.look_at_all()
+    for history, growth, value in clients.unanswered:
+        history.appended(growth, None, value, clients.places)
     try:
         values = await cluster.request(lambda node: node.read_all(clients.names.appended))
         lower, _ = await cluster.request(lambda node: node.bounds(clients.names.appended))

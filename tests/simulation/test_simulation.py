@@ -164,17 +164,32 @@ def test_bounds_that_move(pytestconfig: pytest.Config) -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "part"), [(ALL, 50), (ALL, 2), (NODES, 2)], ids=["few", "of any kind", "of nodes"]
+    ("faults", "part"), [(ALL, 50), (ALL, 4), (NODES, 4)], ids=["few", "of any kind", "of nodes"]
 )
 def test_snapshots_and_clones(pytestconfig: pytest.Config, faults: tuple[Fault, ...], part: int) -> None:
-    """Each shows what was there when it was taken, always: beside changes, restores, deletions and faults."""
+    """Each shows what was there when it was taken, always: beside changes, restores, deletions and faults.
+
+    Of every other seed datasets have lower bounds.
+    """
     seeds = range(pytestconfig.getoption("seeds") // part)
     most = 4 if faults is ALL else 8
 
     def run(seed: int) -> Run:
-        return run_seed(seed, faults, most=most, operations=30, clients=4, versions=True)
+        signed = seed % 2 == 1
+        return run_seed(seed, faults, most=most, operations=30, clients=4, versions=True, signed=signed)
 
     assert failed(run, seeds) == []
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_short_programs_of_versions_and_bounds(pytestconfig: pytest.Config, part: int) -> None:
+    """The same of many short programs in which datasets grow and shrink at both ends; these are a fourth of them."""
+    options: dict[str, Any] = {"most": 3, "operations": 10, "clients": 3, "versions": True, "signed": True}
+
+    def run(seed: int) -> Run:
+        return run_seed(seed, NODES if seed % 8 < 4 else ALL, **options)
+
+    assert failed(run, range(part, 10 * pytestconfig.getoption("seeds"), 4)) == []
 
 
 @pytest.mark.parametrize("servers", [0, 2])

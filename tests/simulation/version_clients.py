@@ -2,19 +2,20 @@
 
 A snapshot is a read of every register at some time between its request and its answer, whenever its values are looked
 at; what it has shown once it shows always. A restore is a write of what a snapshot shows, and so is the beginning of a
-clone, which has registers of its own.
+clone, which has registers of its own. With lower bounds both bounds of the dataset that is written are a register, too:
+they move, and elements are appended at either end, in the domain and in clones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound
 from hsparse.model.ids import moved_id
-from tests.simulation.clients import ELEMENTS, Clients
+from tests.simulation.clients import Clients, Ended, Mix
 from tests.simulation.history import Action, Operation, Value
 from tests.simulation.version_operations import VersionedOperations
 
@@ -23,6 +24,7 @@ ROWS = 6
 MOST_TAKEN, MOST_CLONES = 4, 2
 PARTS = ("elements", "attribute", "groups", "rows", "appended")
 """What is looked at by one request each."""
+OF_CLONES = Mix(of_elements=(6, 2, 2), of_others=(0, 4, 0, 0, 0), moves=6)
 Shown = dict[Hashable, Value]
 
 
@@ -53,6 +55,8 @@ class MadeClone:
     path: str
     root: str
     taken: Taken
+    clients: Clients
+    """Who work on it as others do on the domain."""
     shares: bool = True
     """Whether it was not asked to copy what it shares."""
     ending: bool = False
@@ -215,23 +219,34 @@ class VersionClients(Clients):
             return
         for operation in noted:
             self.history.respond(operation)
-        self.clones.append(MadeClone(path, root, taken))
+        self.clones.append(self._made(path, root, taken))
+
+    def _made(self, path: str, root: str, taken: Taken) -> MadeClone:
+        async def request(work: Any) -> Any:
+            try:
+                answer = await self.request(work)
+            except (NotFound, Gone) as error:
+                raise (Ended(error.message) if clone.ending else error) from None
+            if clone.ending:  # what it shares is shown again before all of it is gone
+                raise Ended(f"{path} is being deleted.")
+            return answer
+
+        clients = Clients(
+            replace(self.names, written=moved_id(self.names.written, self.root, root)),
+            request,
+            self.history.of(path),
+            self.generator,
+            self.sparse,
+            self.signed,
+            OF_CLONES,
+            *(self.values, self.unanswered, self.errors, self.defects),
+        )
+        clone = MadeClone(path, root, taken, clients)
+        return clone
 
     async def change_clone(self, client: str) -> None:
-        if (clone := self._one_clone()) is None:
-            return
-        written, value = moved_id(self.names.written, self.root, clone.root), next(self.values)
-        if self.generator.random() < 0.3:
-            noted = self._invoke({(clone.path, "attribute"): value}, client)
-            await self._apply(noted, lambda node: node.put_attribute(written, "a", value), of=clone)
-            return
-        places, erases = self._places(), self.sparse and self.generator.random() < 0.2
-        new = None if erases else value
-        noted = self._invoke({(clone.path, ("element", i)): new for i in places}, client)
-        if erases:
-            await self._apply(noted, lambda node: node.erase(written, places), of=clone)
-        else:
-            await self._apply(noted, lambda node: node.write(written, places, value), of=clone)
+        if (clone := self._one_clone()) is not None:
+            await clone.clients.step(client)
 
     async def read_clone(self, client: str) -> None:
         if (clone := self._one_clone()) is not None:
@@ -278,6 +293,8 @@ class VersionClients(Clients):
             if "appended" in taken.shown:
                 self.wrong += self._wrong_appends(taken)
         for clone in self.clones:
+            if self.signed:  # what was outside is not uncovered
+                await clone.clients.move_to("end", self.places[0], self.places[-1] + 1)
             for part in PARTS[:-1]:
                 await self._read(clone.path, clone.root, part, "end", clone)
 
@@ -295,19 +312,20 @@ class VersionClients(Clients):
     def _wrong_appends(self, taken: Taken) -> list[str]:
         """Return what is wrong with the appended elements of a snapshot: what was under way may be there in part."""
         values: Any = taken.shown["appended"]
-        known = {one.value: one for one in self.history.appends}
+        there, known = dict(values), {one.value: one for one in self.history.appends}
         assert taken.returned is not None
         sentences = []
-        for place, value in enumerate(values):
+        for place, value in values:
             append = known.get(value)
-            if value is not None and (append is None or append.invoked > taken.returned):
+            if append is None or append.invoked > taken.returned:
                 sentences.append(f"element {place} of {taken} is {value}, which nobody appended before it")
         for append in known.values():
             if append.returned is None or append.start is None or append.returned > taken.invoked:
                 continue
-            found = values[append.start : append.start + append.count]
-            if found != (append.value,) * append.count:
-                sentences.append(f"the append of {append.value} at {append.start} is {found} in {taken}")
+            start = -append.start - append.count if append.below else append.start
+            found = [there.get(start + i) for i in range(append.count)]
+            if found != [append.value] * append.count:
+                sentences.append(f"the append of {append.value} at {start} is {found} in {taken}")
         return sentences
 
     # --- what these have in common --------------------------------------------------------------------
@@ -320,8 +338,10 @@ class VersionClients(Clients):
 
         match part:
             case "elements":
-                values = await node.read(moved(self.names.written), range(ELEMENTS))
-                return {("element", i): value or None for i, value in enumerate(values)}
+                low, values = await node.read_bounded(moved(self.names.written))
+                found = dict(enumerate(values, low))
+                shown: Shown = {("element", i): found.get(i) or None for i in self.places}
+                return shown | ({"bounds": (low, low + len(values))} if self.signed else {})
             case "attribute":
                 record = await node.record(moved(self.names.written))
                 return {"attribute": record["attributes"].get("a", {}).get("value")}
@@ -331,8 +351,8 @@ class VersionClients(Clients):
             case "rows":
                 rows = [value or None for value in await node.read_all(moved(self.resized))]
                 return {("row", i): rows[i] if i < len(rows) else None for i in range(ROWS)}
-        values = await node.read_all(moved(self.names.appended))
-        return {"appended": tuple(value or None for value in values)}
+        low, values = await node.read_bounded(moved(self.names.appended))
+        return {"appended": tuple((low + i, value) for i, value in enumerate(values) if value)}
 
     async def _read(
         self, path: str, root: str, part: str, client: str, clone: MadeClone | None = None

@@ -1,4 +1,7 @@
-"""Random programs of changes and snapshots against a model: a copy of everything at each snapshot."""
+"""Random programs of changes and snapshots against a model: a copy of everything at each snapshot.
+
+Datasets grow and shrink at their upper end, and those that have a lower bound at that too.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,37 @@ from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 R = TypeVar("R")
 MOVES = 30
 SEEDS = 2000
-Content = dict[str, Any]
-"""By the name of a dataset: the values, and an attribute."""
+LONGEST, LOWEST = 60, -40
+LENGTHS = (0, 5, 10, 25, 45)
+
+
+@dataclass(slots=True)
+class Line:
+    """A dataset of one dimension: its elements by place, and an attribute.
+
+    One without a lower bound begins at 0. What nobody has written is not among the elements: nobody writes 0.
+    """
+
+    sparse: bool
+    lower: int | None
+    upper: int
+    elements: dict[int, int] = field(default_factory=dict)
+    a: int | None = None
+
+    @property
+    def places(self) -> range:
+        return range(self.lower or 0, self.upper)
+
+    def move(self, places: range) -> None:
+        """Set the bounds; what falls outside is erased."""
+        if self.lower is not None:
+            self.lower = places.start
+        self.upper = places.stop
+        self.elements = {place: value for place, value in self.elements.items() if place in places}
+
+
+Content = dict[str, Line]
+"""Datasets by name."""
 
 
 class Stopped(StoreFailed):
@@ -41,6 +73,8 @@ class World:
     clones: dict[str, Content] = field(default_factory=dict)
     pins: dict[str, int] = field(default_factory=dict)
     created: int = 0
+    changes: tuple[str, str] = ("", "")
+    """The domain and the dataset that a move changes, no dataset for all of them."""
     left: int = -1
     """Requests to the store until the process is killed; negative for never."""
 
@@ -82,10 +116,10 @@ class World:
             await Sweep(self.server.versioned, SystemClock(), min_age=0.0).run()
 
     async def move(self) -> None:
-        moves = [self.write] * 6 + [self.resize] * 2 + [self.describe, self.create, self.remove]
+        moves = [self.write] * 6 + [self.resize, self.append] * 2 + [self.describe, self.create, self.remove]
         moves += [self.take] * 2 + [self.let_go, self.restore, self.restart]
         moves += [self.clone, self.clone, self.drop_clone, self.own_all]
-        move = self.random.choice(moves)
+        move, self.changes = self.random.choice(moves), ("", "")
         if not self.crashes or self.random.random() < 0.7:
             await move()
             return
@@ -105,18 +139,26 @@ class World:
             await self.adopt()
 
     async def adopt(self) -> None:
-        """Take as the model's what a move that was cut short has made of the domain."""
-        self.head = await self.content(DOMAIN)
+        """Take as the model's what a move that was cut short has made of what it was to change, and of nothing else."""
+        self.head = await self.changed(DOMAIN, self.head)
         listed = (await self.server.done("GET", "/snapshots"))["snapshots"]
         numbers = {one["snapshot"] for one in listed}
         for clone in list(self.clones):
             reply = await self.server.rest("GET", "/", domain=clone)
             if reply.status == 200:
-                self.clones[clone] = await self.content(clone)
+                self.clones[clone] = await self.changed(clone, self.clones[clone])
             else:
                 del self.clones[clone]
         self.snapshots = {n: self.snapshots.get(n, self.head) for n in numbers}
         self.snapshots = {n: deepcopy(content) for n, content in self.snapshots.items()}
+
+    async def changed(self, domain: str, before: Content) -> Content:
+        """Return what is in a domain after a move that was cut short."""
+        found, (of, name) = await self.content(domain), self.changes
+        if (of, name) != (domain, ""):
+            kept = [one for one in {*found, *before} if (of, one) != (domain, name)]
+            assert [found.get(one) for one in kept] == [before.get(one) for one in kept], (domain, name)
+        return found
 
     # --- what is looked at ----------------------------------------------------------------------------
 
@@ -136,30 +178,43 @@ class World:
     async def content(self, domain: str) -> Content:
         door, found = self.door, {}
         for name, id in (await self.server.links(domain=domain, door=door)).items():
-            reply = await door("GET", f"/datasets/{id}", domain=domain)
+            reply = await door("GET", f"/datasets/{id}", domain=domain, include_attrs=1)
             if reply.status == 410 or reply.status == 404:
                 continue  # killed between the deletion and that of the link
-            values = (
-                await self.server.read(id, domain=domain, door=door) if reply["shape"]["dims"] != [0] else []
-            )
-            unit = await door("GET", f"/datasets/{id}/attributes/a", domain=domain)
-            a = unit["value"] if unit.status == 200 else None
-            found[name] = {"values": [int(one) for one in values], "a": a}
+            (length,), (lower,) = reply["shape"]["dims"], reply["shape"].get("lower", [None])
+            sparse = reply["creationProperties"]["layout"]["class"] == SPARSE["class"]
+            line = found[name] = Line(sparse, lower, (lower or 0) + length)
+            line.a = reply["attributes"].get("a", {}).get("value")
+            options: dict[str, Any] = {"domain": domain, "door": door, "places": "signed"}
+            if sparse and self.random.random() < 0.5:
+                line.elements = await self.defined(id, **options)
+            elif length:
+                read = zip(line.places, await self.server.read(id, **options), strict=True)
+                line.elements = {place: int(value) for place, value in read if value}
         return found
+
+    async def defined(self, id: str, **options: Any) -> dict[int, int]:
+        """Return the elements that are there by the list of them."""
+        reply = await self.server.done("GET", f"/datasets/{id}/value", sparse=1, **options)
+        coords = reply["selection"].get("coordinates", [])
+        return dict(zip((place for (place,) in coords), reply["value"], strict=True))
 
     # --- moves ----------------------------------------------------------------------------------------
 
     def _domain(self) -> tuple[str, Content]:
         return self.random.choice([(DOMAIN, self.head), *self.clones.items()])
 
-    async def _some(self) -> tuple[Content, str, str, str] | None:
+    async def _some(self) -> tuple[Line, str, dict[str, Any]] | None:
+        """Return a dataset, its path in requests, and the parameters of these, None if there is none."""
         domain, content = self._domain()
-        links = await self.server.links(door=self.door, domain=domain)
+        door = self.door
+        links = await self.server.links(door=door, domain=domain)
         names = [name for name in content if name in links]
         if not names:
             return None
-        name = self.random.choice(names)
-        return content, name, links[name], domain
+        self.changes = domain, self.random.choice(names)
+        options = {"door": door, "domain": domain, "places": "signed"}
+        return content[self.changes[1]], f"/datasets/{links[self.changes[1]]}", options
 
     async def create(self) -> None:
         domain, content = self._domain()
@@ -167,47 +222,87 @@ class World:
             return
         self.created += 1
         name = f"d{self.created}"
-        size = self.random.choice((0, 15, 40))
-        layout = self.random.choice((DENSE, SPARSE))
-        await self.server.create(name, size, layout, door=self.door, domain=domain)
-        content[name] = {"values": [0] * size, "a": None}
+        self.changes = domain, name
+        size, layout = self.random.choice((0, 15, 40)), self.random.choice((DENSE, SPARSE))
+        lower = self.random.choice((None, -13, 3))
+        await self.server.create(name, size, layout, lower, door=self.door, domain=domain)
+        content[name] = Line(layout is SPARSE, lower, (lower or 0) + size)
+
+    def _new(self, count: int) -> list[int]:
+        return [self.random.randrange(1, 1000) for _ in range(count)]
 
     async def write(self) -> None:
-        if (some := await self._some()) is None or not (values := some[0][some[1]]["values"]):
+        if (some := await self._some()) is None or not (places := some[0].places):
             return
-        start = self.random.randrange(len(values))
-        new = [self.random.randrange(1, 1000) for _ in range(self.random.randint(1, len(values) - start))]
-        await self.server.write(some[2], start, new, door=self.door, domain=some[3])
-        values[start : start + len(new)] = new
+        line, path, options = some
+        start = self.random.choice(places)
+        chosen = range(start, self.random.randint(start, places[-1]) + 1)
+        new, select = self._new(len(chosen)), f"[{start}:{chosen.stop}]"
+        if line.sparse and self.random.random() < 0.3:
+            await self.server.done("DELETE", f"{path}/value", select=select, **options)
+            line.elements = {at: value for at, value in line.elements.items() if at not in chosen}
+        else:
+            await self.server.write(path.removeprefix("/datasets/"), start, new, **options)
+            line.elements |= dict(zip(chosen, new, strict=True))
 
     async def resize(self) -> None:
+        """Set the upper end, the lower one of a dataset that has a lower bound, or both at once."""
         if (some := await self._some()) is None:
             return
-        content, name, id, domain = some
-        values, size = content[name]["values"], self.random.choice((0, 5, 10, 25, 45))
-        await self.server.done(
-            "PUT", f"/datasets/{id}/shape", {"shape": [size]}, door=self.door, domain=domain
-        )
-        values[:] = (values + [0] * 50)[:size]
+        line, path, options = some
+        low, high = line.places.start, line.places.stop
+        if line.lower is None or self.random.random() < 0.3:
+            high = low + self.random.choice(LENGTHS)
+            body: dict[str, Any] = {"shape": [high - low]}
+        else:
+            low = max(LOWEST, high - LONGEST, low + self.random.randint(-12, 12))
+            body = {"lower": [min(low, high)]}
+            if low > high or self.random.random() < 0.5:
+                high = low + self.random.choice(LENGTHS)
+                body = {"lower": [low], "shape": [high - low]}
+        await self.server.done("PUT", f"{path}/shape", body, **options)
+        line.move(range(min(low, high), high))
+
+    async def append(self) -> None:
+        """Append, or grow by elements that are not there, at either end of a dataset that has a lower bound."""
+        if (some := await self._some()) is None or len(some[0].places) > LENGTHS[-1]:
+            return
+        line, path, options = some
+        low, high, count = line.places.start, line.places.stop, self.random.randint(1, 15)
+        below = line.lower is not None and low > LOWEST and self.random.random() < 0.5
+        new = range(low - count, low) if below else range(high, high + count)
+        side = "lower" if below else "upper"
+        if self.random.random() < 0.3:
+            reply = await self.server.done(
+                "PUT", f"{path}/shape", {"extend": count, "dim": 0, "side": side}, **options
+            )
+            values = {}
+        else:
+            body = {"append": count, "append_dim": 0, "append_side": side, "value": self._new(count)}
+            reply = await self.server.done("PUT", f"{path}/value", body, **options)
+            values = dict(zip(new, body["value"], strict=True))
+        assert reply["selection"] == f"[{new.start}:{new.stop}]"
+        line.move(range(min(low, new.start), max(high, new.stop)))
+        line.elements |= values
 
     async def describe(self) -> None:
         if (some := await self._some()) is None:
             return
-        content, name, id, domain = some
+        line, path, options = some
         a = self.random.randrange(1000)
         body = {"type": "H5T_STD_I32LE", "value": a}
-        path = f"/datasets/{id}/attributes/a"
-        await self.server.done("PUT", path, body, replace=1, door=self.door, domain=domain)
-        content[name]["a"] = a
+        await self.server.done("PUT", f"{path}/attributes/a", body, replace=1, **options)
+        line.a = a
 
     async def remove(self) -> None:
         if (some := await self._some()) is None:
             return
-        content, name, id, domain = some
-        await self.server.done("DELETE", f"/datasets/{id}", door=self.door, domain=domain)
-        root = (await self.server.done("GET", "/", door=self.door, domain=domain))["root"]
-        await self.server.done("DELETE", f"/groups/{root}/links/{name}", door=self.door, domain=domain)
-        del content[name]
+        _, path, options = some
+        domain, name = self.changes
+        await self.server.done("DELETE", path, **options)
+        root = (await self.server.done("GET", "/", **options))["root"]
+        await self.server.done("DELETE", f"/groups/{root}/links/{name}", **options)
+        del (self.head if domain == DOMAIN else self.clones[domain])[name]
 
     async def clone(self) -> None:
         if not self.snapshots or len(self.clones) > 2:
@@ -225,7 +320,7 @@ class World:
             await self.drop(self.random.choice(list(self.clones)))
 
     async def drop(self, clone: str) -> None:
-        root = (await self.server.done("GET", "/", domain=clone))["root"]
+        root, self.changes = (await self.server.done("GET", "/", domain=clone))["root"], (clone, "")
         await self.server.done("DELETE", "/", domain=clone, wait=10, door=self.door)
         del self.clones[clone]
         self.pins.pop(clone, None)
@@ -254,7 +349,7 @@ class World:
 
     async def restore(self) -> None:
         if self.snapshots:
-            number = self.random.choice(list(self.snapshots))
+            number, self.changes = self.random.choice(list(self.snapshots)), (DOMAIN, "")
             await self.server.done("POST", f"/snapshots/{number}/restore", door=self.door)
             self.head = deepcopy(self.snapshots[number])
 
