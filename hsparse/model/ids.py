@@ -178,8 +178,8 @@ def delta_key(key: str, token: str) -> str:
 
 
 def is_delta_key(key: str) -> bool:
-    """Say whether a key below a domain's prefix is that of a record's delta."""
-    return f"/{DELTA_FOLDER}" in key
+    """Say whether a key below a domain's prefix, or its rest after that, is that of a record's delta."""
+    return f"/{DELTA_FOLDER}" in f"/{key}"
 
 
 def chunk_of_key(key: str) -> tuple[int, ...] | None:

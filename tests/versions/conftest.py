@@ -36,6 +36,7 @@ class Versioned:
         self.store = CountingStore(self.memory)
         self.count = nodes
         self.shares = shares
+        self.data = DataSettings()
         self.settings = ServiceSettings(min_chunk_size=1, single_user=None)
         self.nodes: list[DataService] = []
         self.doors: list[RestClient] = []
@@ -45,7 +46,7 @@ class Versioned:
         for _ in range(self.count):
             sole = SOLE if self.count == 1 else Doubtful()
             self.versioned, ownership = with_versions(self.store, sole, clock)
-            resources = NodeResources.of(DataSettings())
+            resources = NodeResources.of(self.data)
             if self.shares:
                 resources = resources.of_bucket("main")
             self.nodes.append(DataService(self.versioned, clock, ownership=ownership, resources=resources))

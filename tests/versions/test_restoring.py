@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hsparse.dn.data_settings import DataSettings
 from hsparse.versions import handlers
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
@@ -54,6 +55,24 @@ async def test_a_dataset_comes_back_in_place_of_another_one_of_its_id(past: Vers
     await past.done("PUT", f"/datasets/{id}/value", {"value": [1, 2, 3, 4]})
     await past.done("POST", "/snapshots/1/restore", {})
     assert await past.read(id) == list(range(30))
+
+
+async def test_the_root_group_comes_back_whose_changes_are_beside_it(past: Versioned) -> None:
+    """They are records, too: neither chunks nor unchanged, and their ids are the domain's."""
+    past.data = DataSettings(large_record_size=1)
+    await past.restart()
+    links = {"one": await past.create("one", 1, DENSE)}
+    await past.snapshot()
+    links["two"] = await past.create("two", 1, DENSE)
+    await past.snapshot()
+    await past.create("three", 1, DENSE)
+    for to in ({"to": 2}, {}):
+        found = await past.done("GET", "/snapshots/1/diff", **to)
+        assert [one["path"] for one in found["groups"]] == ["/"]
+    await past.done("POST", "/snapshots/2/restore", {})
+    assert await past.links() == links
+    await past.restart()
+    assert await past.links() == links
 
 
 async def test_what_is_different_is_said(past: Versioned) -> None:
