@@ -98,6 +98,8 @@ async def read_domain_state(
     whole = blake2b(digest_size=DIGEST_SIZE)
     for id in sorted(records):
         whole.update(id.encode() + digests[id])
+        if id in copied:  # whose extent may be that of sources now
+            whole.update(_text(records[id]["shape"]))
         if id in chunks:
             # The etag determines sections and defined elements too.
             whole.update(chunks[id].scaled.tobytes() + chunks[id].digest.tobytes())

@@ -43,6 +43,7 @@ from hsparse.hdf5.format.plan.matrix_plan import (
 )
 from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks, Uint64Column
 from hsparse.hdf5.virtual.copied_chunks import AsksOwners
+from hsparse.model.dataspace import dims_of
 from hsparse.sn.service_settings import ServiceSettings
 
 MAX_BAND_BYTES = 64 * 1024 * 1024
@@ -278,4 +279,6 @@ def _matrix_state(
     state: DomainState, chunks: PlannedChunks, id: str, encoding: MatrixEncoding
 ) -> _MatrixState:
     digest = blake2b(state.digests[id] + chunks.scaled.tobytes() + chunks.digest.tobytes(), digest_size=16)
+    if id in state.virtual:
+        digest.update(str(dims_of(state.records[id]["shape"])).encode())
     return _MatrixState(id, encoding, digest.digest())

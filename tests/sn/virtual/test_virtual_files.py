@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import h5py
@@ -14,8 +15,8 @@ from hsparse.clock import SystemClock
 from hsparse.hdf5.virtual import copied_chunks
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from tests.sn.file_domain import fetch
-from tests.sn.value_client import value_client
+from tests.sn.file_domain import TEXT, fetch
+from tests.sn.value_client import create, sparse, value_client
 from tests.sn.virtual.test_virtual_sparse import FLAGS, Elements, filled, pile
 from tests.sn.virtual.test_virtual_values import FILL, box, link, maps, mosaic, numbers, slab, stored, virtual
 from tests.support.memory_node import MemoryNode
@@ -98,6 +99,41 @@ async def test_it_has_the_extent_of_now(client: RestClient) -> None:
         assert appended.status == 200, appended.body
 
 
+@pytest.mark.parametrize("matrices", ["", "anndata-csr"])
+async def test_rows_without_elements_are_rows(client: RestClient, matrices: str) -> None:
+    path = await create(client, [3, 2], "H5T_STD_I32LE", maxdims=[0, 2], layout=sparse(4, 2), fillValue=FILL)
+    await link(client, (await root(client)).removeprefix("/groups/"), "x", path)
+    assert (await client("PUT", f"{path}/value", {"points": [[1, 1]], "value": [5]})).status == 200
+    ends = [slab([0, 0], ["H5S_UNLIMITED", 1], block=[1, 2])] * 2
+    kind = {"type": TEXT, "shape": [], "value": "csr_matrix"}
+    v = await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2], name="v", flags=FLAGS)
+    if matrices:
+        assert (await client("PUT", f"{v}/attributes/encoding-type", kind)).status == 201
+    for rows in (3, 5):
+        assert (await client("PUT", f"{path}/shape", {"shape": [rows, 2]})).status in (200, 201)
+        with opened(await fetch(client)) as file:
+            if matrices:
+                assert file["v/indptr"][()].tolist() == [0, 0, *[1] * (rows - 1)]
+                assert file["v"].attrs["shape"].tolist() == [rows, 2]
+            else:
+                assert file["v"].shape == (rows, 2)
+                assert file["v"][1].tolist() == [FILL, 5]
+
+
+async def test_a_map_says_that_it_has_no_chunks(client: RestClient, pile: tuple[str, Elements]) -> None:
+    await linked(client, pile[0])
+    source = await stored(client, "x", numbers(3, 2), maxdims=[0, 2])
+    ends = [slab([0, 0], ["H5S_UNLIMITED", 1], block=[1, 2])] * 2
+    await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2], name="grows")
+    assert (await client("PUT", f"{source}/value", {"append": 1, "value": [[6, 7]]})).status == 200
+    for form in ({}, {"virtual": "copied"}):
+        told = await client("GET", "/map", addresses="file", **form)
+        assert told.status == 200, told.body
+        for name in ("/v", "/grows"):
+            assert "is virtual: it has no chunks" in told["datasets"][name]["error"]["message"]
+        assert told["datasets"]["/one"]["chunks"]
+
+
 async def test_a_source_that_changes_changes_the_etag(client: RestClient, pile: tuple[str, Elements]) -> None:
     """A range of the file as it was is refused, never that of other elements."""
     path, model = pile
@@ -161,10 +197,12 @@ async def test_what_others_may_read_is_not_in_the_file_of_a_reader() -> None:
         await virtual(client, [6, 8], maps("inner", whole), flags=FLAGS, name="v")
         url: Any = f"/files{client.domain}"
         ranged = {"Range": "bytes=0-100000"}
-        assert (await client("GET", url, headers=ranged)).status == 206
+        forms = [{"layout": "stock", "matrices": "anndata-csr"}, {"layout": "stock"}]
+        for form in forms:
+            assert (await client("GET", url, headers=ranged, **form)).status == 206
         client.user = "ann"
-        for headers in ({}, ranged):
-            refused = await client("GET", url, headers=headers)
+        for form, headers in product(forms, (ranged, {})):
+            refused = await client("GET", url, headers=headers, **form)
             assert refused.status == 403
             assert refused["error"]["message"] == "ann does not have the right read in /home/bob/a.h5."
     finally:
