@@ -1,4 +1,4 @@
-"""How many elements of a dataset are different between two of its states, chunk by chunk."""
+"""Which chunks of a dataset are different between two of its states, and in how many elements."""
 
 from __future__ import annotations
 
@@ -22,29 +22,32 @@ NO_LIMIT = 2**62
 AT_ONCE = 4
 
 
-async def changed_elements(
+async def changed_chunks(
     store: ObjectStore,
     record: Record,
     chunks: Sequence[str],
     before: Mapping[str, Entry],
     after: Mapping[str, Entry],
-) -> int | None:
-    """Return in how many places the value, or whether there is one, is different in some chunks of a dataset.
+) -> tuple[Sequence[str], int | None]:
+    """Return which of some chunks of a dataset are different, and in how many places: the value, or if there is one.
 
-    `before` and `after` are what chunks are read from. None for values of variable length, and for too many bytes.
+    `before` and `after` are what chunks are read from. All of them, and None, for too many bytes; None places for
+    values of variable length.
     """
     stored = [one[rest] for one in (before, after) for rest in chunks if rest in one]
     if record["shape"]["class"] == "H5S_NULL" or sum(entry.size for entry in stored) > MOST_BYTES:
-        return None
+        return chunks, None
     spec = chunk_spec(record)
-    if spec.is_vlen:
-        return None
 
     async def count(rest: str) -> int:
         old, new = [await _data(store, one.get(rest)) for one in (before, after)]
+        if old == new or spec.is_vlen:
+            return int(old != new)
         return await compute(len(old or b"") + len(new or b""), _different, spec, old, new)
 
-    return sum(await gather_each(count, chunks, AT_ONCE))
+    counts = await gather_each(count, chunks, AT_ONCE)
+    different = [rest for rest, places in zip(chunks, counts, strict=True) if places]
+    return different, None if spec.is_vlen else sum(counts)
 
 
 async def _data(store: ObjectStore, entry: Entry | None) -> bytes | None:

@@ -26,7 +26,7 @@ from hsparse.errors import Busy, Conflict, NotFound, PreconditionFailed, Unsuppo
 from hsparse.model.ids import domain_prefix, storage_key
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
 from hsparse.storage.object_store import Entry, ObjectStore
-from hsparse.versions.changed_elements import changed_elements
+from hsparse.versions.changed_elements import changed_chunks
 from hsparse.versions.clone_store import Clone
 from hsparse.versions.differences import by_object, differences
 from hsparse.versions.restoring import Restoring, record_of
@@ -286,34 +286,33 @@ class VersionedStore(PreservingStore):
         Datasets have the number of `elements` that are different, too, None where they are not counted.
         """
         before, after = await self._sources(root, number), await self._sources(root, to)
-        found = by_object(changes := await self._compared(root, before, after))
-        chunks: dict[str, list[str]] = {id: [] for id in found if id.startswith("d-")}
+        changes = await self._compared(root, before, after)
+        chunks: dict[str, list[str]] = {one["id"]: [] for one in changes if one["id"].startswith("d-")}
         for one in changes:
             if one["chunk"] is not None:
                 chunks[one["id"]].append(one["marker"])
+        elements: dict[str, int | None] = {}
+        same = set[str]()
         for id, rests in chunks.items():
-            found[id]["elements"] = await self._elements(id, number, to, rests, before, after)
-        return found
+            record = await self._dataset(id, number, to, after)
+            if record is None:
+                continue
+            different, elements[id] = await changed_chunks(self, record, rests, before, after)
+            known = rest_of(storage_key(id))
+            if known in before and known in after:  # what was written back is no change
+                same |= set(rests).difference(different)
+        found = by_object([one for one in changes if one["marker"] not in same])
+        return {id: one | {"elements": elements.get(id)} for id, one in found.items()}
 
-    async def _elements(
-        self,
-        id: str,
-        number: int,
-        to: int | None,
-        rests: list[str],
-        before: dict[str, Entry],
-        after: dict[str, Entry],
-    ) -> int | None:
-        """Return how many elements of a dataset are different in some chunks of it."""
+    async def _dataset(self, id: str, number: int, to: int | None, after: dict[str, Entry]) -> Json | None:
+        """Return the record of a dataset as it is after the changes, or was before if it is deleted."""
         key = storage_key(id)
         if rest_of(key) not in after:
             tree = (await self._base_at(root_of(key), number)).tree
         else:
             tree = root_of(key) if to is None else (await self._base_at(root_of(key), to)).tree
         state = await load_state(RecordObjects(domain_prefix(tree) + rest_of(key), self, self.clock))
-        if state.value is None:
-            return None
-        return await changed_elements(self, state.value.record, rests, before, after)
+        return None if state.value is None else state.value.record
 
     async def _changes(self, root: str, number: int, to: int, marker: str, limit: int) -> Json:
         """Return at most `limit` changes between two snapshots, and the marker of the last one if there are more."""

@@ -11,6 +11,8 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.versions import handlers
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
+STRING = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+
 
 @pytest.mark.parametrize("past", [False, True], ids=["one bucket", "several"], indirect=True)
 @pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
@@ -98,6 +100,38 @@ async def test_what_is_different_is_said(past: Versioned) -> None:
     back = (await past.done("GET", "/snapshots/2/diff", to=1)).facts
     assert [one["change"] for one in back["datasets"]] == ["created", "changed"]
     assert (await past.rest("GET", "/snapshots/1/diff", to=9)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("layout", "type"),
+    [(DENSE, "H5T_STD_I32LE"), (SPARSE, "H5T_STD_I32LE"), (DENSE, STRING)],
+    ids=["dense", "sparse", "strings"],
+)
+async def test_what_was_written_back_is_not_different(
+    past: Versioned, layout: dict[str, Any], type: Any
+) -> None:
+    root = (await past.done("GET", "/"))["root"]
+    body = {"type": type, "shape": [30], "creationProperties": {"layout": layout}}
+    id = (await past.done("POST", "/datasets", body | {"link": {"id": root, "name": "kept"}}))["id"]
+
+    async def write(value: int, start: int, stop: int) -> None:
+        values = [str(value) if type is STRING else value] * (stop - start)
+        select = f"[{start}:{stop}]"
+        await past.done("PUT", f"/datasets/{id}/value", {"value": values}, select=select)
+
+    async def different() -> list[tuple[int, int | None]]:
+        found = (await past.done("GET", "/snapshots/1/diff"))["datasets"]
+        return [(one["chunks"], None if type is STRING else one["elements"]) for one in found]
+
+    await write(1, 0, 20)
+    await past.snapshot()
+    await write(2, 0, 12)
+    assert await different() == [(2, None if type is STRING else 12)]
+    await write(1, 0, 10)
+    assert await different() == [(1, None if type is STRING else 2)]
+    await past.snapshot()
+    await past.done("POST", "/snapshots/1/restore", {})
+    assert await different() == []
 
 
 async def test_changes_are_followed_in_pages(past: Versioned) -> None:
