@@ -257,14 +257,15 @@ class DataService:
     async def _ask_store(self, message: AskStore) -> Record:
         if not isinstance(self._asked, AnsweringStore):
             raise Unsupported(f"The store {self.bucket!r} has nothing that answers {message.question}.")
-        reply = await self._asked.answer(message.question, message.arguments)
-        known = list(self._cache.beginning_with(tree_prefix(message.settles))) if message.settles else []
-        await gather_all([entry.settle() for entry in known])
-        if message.renews:
-            for entry in known:
+        prefix = tree_prefix(message.settles) if message.settles else ""
+        if message.renews:  # before it is asked, which may fail
+            for entry in self._cache.beginning_with(prefix):
                 entry.invalidate(lambda name: False)
             self._cache.drop(tree_prefix(message.settles))  # a dataset may have another layout now
             self.forget_fences()
+        reply = await self._asked.answer(message.question, message.arguments)
+        if prefix:
+            await gather_all([entry.settle() for entry in list(self._cache.beginning_with(prefix))])
         return reply
 
     def _version(self, dataset: str) -> str:

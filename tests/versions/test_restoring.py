@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from hsparse.dn.data_settings import DataSettings
+from hsparse.errors import StoreFailed
 from hsparse.versions import handlers
+from hsparse.versions.versioned_store import VersionedStore
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 STRING = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
@@ -75,6 +77,21 @@ async def test_the_root_group_comes_back_whose_changes_are_beside_it(past: Versi
     assert await past.links() == links
     await past.restart()
     assert await past.links() == links
+
+
+async def test_what_was_restored_is_read_though_a_node_could_not_read_the_note(
+    past: Versioned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(store: VersionedStore, root: str) -> None:
+        raise StoreFailed("The store answered 503.")
+
+    id = await past.create("kept", 10, DENSE)
+    await past.write(id, 0, range(10))
+    await past.snapshot()
+    await past.write(id, 0, [9])
+    monkeypatch.setattr(VersionedStore, "_tell", fail)
+    assert (await past.rest("POST", "/snapshots/1/restore", {})).status >= 500
+    assert await past.read(id) == list(range(10))
 
 
 async def test_what_is_different_is_said(past: Versioned) -> None:
