@@ -86,7 +86,7 @@ ROOMS: dict[str, set[str]] = {
     "openid": {"config", "extension", "sections", "sn", *GROUND},
     "quotas": {"config", "extension", "cli", "client", "wire", "sn", *GROUND},
     "telemetry": {"config", "extension", *GROUND},
-    "versions": {"config", "extension", "cli", "client", "wire", "storage", "dn", "sn", *GROUND},
+    "versions": {"config", "extension", "cli", "client", "wire", "storage", "cluster", "dn", "sn", *GROUND},
     "stripes": {"extension", "storage", *GROUND},
     "config": {
         *(

@@ -6,8 +6,10 @@ the store for itself is then out of the way: its methods are those of the store 
 
 from __future__ import annotations
 
+import asyncio
 import builtins
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import orjson
 
@@ -42,6 +44,9 @@ from hsparse.versions.version_keys import (
 )
 from hsparse.versions.version_note import read_note
 
+R = TypeVar("R")
+LOOK = 0.05
+"""Seconds from one look at the lease to the next while the store has not answered a change."""
 AT_ONCE = 32
 """Objects that are preserved at a time."""
 PAGE = 1000
@@ -197,33 +202,33 @@ class PreservingStore(DelegatingStore):
     # --- what is changed ------------------------------------------------------------------------------
 
     async def put(self, key: str, data: Buffer) -> str:
-        await self._prepare(key, lambda etag: True)
-        return await self.below.put(key, data)
+        return await self._carry_out(key, lambda etag: True, lambda: self.below.put(key, data))
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:
-        is_new_root = is_object_key(key) and rest_of(key) == ROOT_GROUP
-        if not is_new_root:
-            await self._prepare(key, lambda etag: etag is None)
-        etag = await self.below.put_if_absent(key, data)
-        if is_new_root:
-            root = root_of(key)
-            self.versions.learn(root, Preserved(None, self, self.below, self.trees))
-        elif (deleted := id_of_deletion_key(key)) is not None and is_root(deleted):
+        if is_object_key(key) and rest_of(key) == ROOT_GROUP:
+            etag = await self.below.put_if_absent(key, data)
+            self.versions.learn(root_of(key), Preserved(None, self, self.below, self.trees))
+            return etag
+        etag = await self._carry_out(
+            key, lambda found: found is None, lambda: self.below.put_if_absent(key, data)
+        )
+        if (deleted := id_of_deletion_key(key)) is not None and is_root(deleted):
             await self._check_deletable(deleted)
         return etag
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        await self._prepare(key, lambda found: found == etag)
-        return await self.below.put_if_match(key, data, etag)
+        return await self._carry_out(
+            key, lambda found: found == etag, lambda: self.below.put_if_match(key, data, etag)
+        )
 
     async def delete(self, key: str) -> None:
         if await self._base(key) is None:  # there is nothing of a snapshot that a server deletes unasked
-            await self._prepare(key, lambda etag: True)
-            await self.below.delete(key)
+            await self._carry_out(key, lambda etag: True, lambda: self.below.delete(key))
 
     async def delete_if_match(self, key: str, etag: str) -> None:
-        await self._prepare(key, lambda found: found in (None, etag))
-        await self.below.delete_if_match(key, etag)
+        await self._carry_out(
+            key, lambda found: found in (None, etag), lambda: self.below.delete_if_match(key, etag)
+        )
 
     async def delete_all(self, entries: Sequence[Entry]) -> builtins.list[bool]:
         if not await self.is_used(confirm=True):
@@ -266,15 +271,34 @@ class PreservingStore(DelegatingStore):
         await gather_each(preserve, entries, AT_ONCE)
         return changed
 
-    async def _prepare(self, key: str, is_expected: Callable[[str | None], bool]) -> None:
-        """Preserve an object that is about to be changed; `Forbidden` for one of a snapshot."""
+    async def _carry_out(
+        self, key: str, is_expected: Callable[[str | None], bool], change: Callable[[], Awaitable[R]]
+    ) -> R:
+        """Change an object, but preserve it first; `Forbidden` for one of a snapshot."""
         await self._refuse(key)
-        if is_object_key(key) and await self.is_used():
-            term = self.ownership.term
+        if not is_object_key(key):
+            return await change()
+        term = self.ownership.term
+        if await self.is_used():
             known = await self.versions.of(root_of(key), confirm=not self.ownership.hears_all)
             await known.keep(rest_of(key), is_expected)
-            if not self.ownership.may_change(term):  # a node that is told of no snapshot any more
-                raise Unanswered(f"Another node may own {key} by now.")
+        return await (change() if self.ownership.always else self._in_term(term, key, change()))
+
+    async def _in_term(self, term: int, key: str, change: Awaitable[R]) -> R:
+        """Await a change as long as this node has its lease: after that it is told of no snapshot any more.
+
+        The store below may send it again and again, or wait for a connection. `Unanswered` if it is given up.
+        """
+        task = asyncio.ensure_future(change)
+        try:
+            while not task.done():
+                if not self.ownership.may_change(term):
+                    raise Unanswered(f"Another node may own {key} by now.")
+                await asyncio.wait([task], timeout=LOOK)
+            return task.result()
+        finally:
+            task.cancel()
+            del task  # an error has this frame, and would have itself
 
     async def _refuse(self, key: str) -> None:
         deleted = id_of_deletion_key(key)

@@ -1,7 +1,8 @@
 """What a service node asks the store about snapshots: to begin one, to tell of it, to seal it, to let go of one.
 
 A snapshot is begun in the note of its domain, by a conditional put. Every data node is told, and answers once its
-changes of before have ended; all later ones preserve what was there. Then the snapshot is sealed: it can be read.
+changes of before have ended; all later ones preserve what was there. Then the snapshot is sealed: it can be read. That
+waits for a few seconds after the members have changed: one that was evicted is told nothing, but has no lease either.
 
 One that is deleted leaves the note first, every data node is told, and what no other one needs is deleted. Who was
 paused meanwhile deletes nothing: the note must be the one that was read.
@@ -9,6 +10,7 @@ paused meanwhile deletes nothing: the note must be the one that was read.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -18,11 +20,12 @@ from typing import Any, TypeAlias
 import orjson
 
 from hsparse.clock import Clock
+from hsparse.cluster.membership_object import KEY as MEMBERS
 from hsparse.compute import gather_each
 from hsparse.dn.cache import load_state
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.record_objects import RecordObjects
-from hsparse.errors import Busy, Conflict, NotFound, PreconditionFailed, Unsupported
+from hsparse.errors import Busy, Conflict, HsparseError, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.ids import domain_prefix, storage_key
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
 from hsparse.storage.object_store import Entry, ObjectStore
@@ -46,6 +49,8 @@ from hsparse.versions.version_note import Pin, VersionNote, put_note, read_note
 
 Json: TypeAlias = dict[str, Any]
 ATTEMPTS = 16
+LATE = 3.0
+"""Seconds until a change is stored, or never will be, that was sent to the store and given up by its sender."""
 TOKEN_BYTES = 8
 MOST_FOUND = 100_000
 """Changes between snapshots that are remembered, those of the last two that were asked for in any case."""
@@ -152,9 +157,17 @@ class VersionedStore(PreservingStore):
 
     async def _seal(self, root: str, tree: str) -> Json:
         """Let a snapshot be read; it is told by its root, as a late message may find another one of its number."""
+        await self._await_late_changes()
         time = self.clock.now()
         note = await self._change(root, lambda note: note.sealed(tree, time))
         return next(one.to_json() for one in note.snapshots if one.root == tree)
+
+    async def _await_late_changes(self) -> None:
+        """Wait until what a node sent that was evicted lately has reached the store: it was told of no snapshot."""
+        if not self.ownership.always:
+            async for page in self.below.list(MEMBERS):
+                for entry in page.entries:
+                    await asyncio.sleep(min(LATE, LATE - (self.clock.now() - entry.modified)))
 
     async def _abandon(self, root: str, tree: str) -> Json:
         """Give a snapshot up that was not sealed, or is ending; one that was sealed stays, also if nobody was told."""
@@ -275,7 +288,11 @@ class VersionedStore(PreservingStore):
         `NotFound` if the snapshot is deleted meanwhile: then what it had was not there for all of them.
         """
         restoring = Restoring(self, base := await self._base_at(root, number))
-        await restoring.run()
+        try:
+            await restoring.run()
+        except HsparseError:
+            await asyncio.sleep(LATE)  # who owns what is still being stored is told after that
+            raise
         if await self._base_at(root, number) != base:
             raise NotFound(f"The snapshot {number} was deleted meanwhile.")
         return {"changed": restoring.changed}

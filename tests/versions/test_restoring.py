@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import StoreFailed
-from hsparse.versions import handlers
+from hsparse.model.ids import chunk_of_key
+from hsparse.versions import handlers, versioned_store
 from hsparse.versions.versioned_store import VersionedStore
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
@@ -91,6 +93,39 @@ async def test_what_was_restored_is_read_though_a_node_could_not_read_the_note(
     await past.write(id, 0, [9])
     monkeypatch.setattr(VersionedStore, "_tell", fail)
     assert (await past.rest("POST", "/snapshots/1/restore", {})).status >= 500
+    assert await past.read(id) == list(range(10))
+
+
+async def test_what_was_restored_is_read_though_the_store_did_not_answer(
+    past: Versioned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stored after the restore had failed."""
+    late, landing = list[asyncio.Task[Any]](), asyncio.Event()
+
+    async def wait(seconds: float) -> None:
+        landing.set()
+        await asyncio.gather(*late)
+
+    monkeypatch.setattr(versioned_store, "asyncio", SimpleNamespace(sleep=wait))
+    id = await past.create("kept", 10, DENSE)
+    await past.write(id, 0, range(10))
+    await past.snapshot()
+    await past.write(id, 0, [9] * 10)
+
+    async def around(method: str, key: str, data: Any, call: Any) -> Any:
+        async def store() -> Any:
+            await landing.wait()
+            return await call(data)
+
+        if method != "put_if_match" or chunk_of_key(key) is None:
+            return await call(data)
+        late.append(asyncio.create_task(store()))
+        raise StoreFailed("The store did not answer.")
+
+    past.store.around = around  # type: ignore[method-assign]
+    assert (await past.rest("POST", "/snapshots/1/restore", {})).status >= 500
+    await past.read(id)  # which is remembered
+    await wait(0)
     assert await past.read(id) == list(range(10))
 
 

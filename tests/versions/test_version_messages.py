@@ -17,6 +17,7 @@ from hsparse.dn.membership.ownership import MemberOwnership, Ownership
 from hsparse.errors import Conflict, Gone, NotFound, StoreFailed, Unanswered
 from hsparse.model.ids import new_root_id, storage_key
 from hsparse.storage.object_store import ObjectStore
+from hsparse.versions import versioned_store
 from hsparse.versions.version_note import read_note
 from hsparse.versions.wrapping import with_versions
 from hsparse.wire.record_message import AskStore
@@ -242,8 +243,11 @@ async def test_a_node_knows_of_snapshots_that_were_taken_before_its_membership_w
     assert (await past.versioned.get(there)).data == before.data
 
 
-async def test_a_node_knows_of_snapshots_that_were_taken_before_it_joined(tmp_path: Path) -> None:
+async def test_a_node_knows_of_snapshots_that_were_taken_before_it_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It serves files, too, and finished a deletion before, when there were none."""
+    monkeypatch.setattr(versioned_store, "LATE", 0.0)
     settings = load_settings(files=(str(tmp_path),), files_cache=tmp_path)
     stores: list[ObjectStore] = []
 

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from hsparse.cluster.membership_object import KEY
+from hsparse.errors import StoreFailed
+from hsparse.model.ids import chunk_of_key, new_id, new_root_id
+from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.store_wrapper import StoreWrapper
+from hsparse.versions.wrapping import with_versions
+from tests.simulation.clients import dataset_record, group_record
+from tests.simulation.simulated_cluster import CALM, SimulatedCluster
+from tests.simulation.simulated_store import STORE, SimulatedStore
+from tests.simulation.simulation import Shared
+from tests.simulation.version_operations import PATH
+from tests.simulation.virtual_clock import VirtualClock
+from tests.simulation.virtual_loop import Process, VirtualLoop
 from tests.support.endurance import repeats
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 WRITERS, WRITES, SNAPSHOTS = 6, 25, 4
+UNDER_WAY = 10.5
+"""Seconds that a change is under way to the store: others have taken over from its sender a moment before."""
 
 
 class Race:
@@ -96,3 +114,73 @@ async def race(seed: int, nodes: int) -> None:
         raise
     finally:
         await server.close()
+
+
+class Persistent(StoreWrapper):
+    """A process's view of a store, whose client goes on sending the put of a chunk that is not answered."""
+
+    def __init__(self, store: ObjectStore, sent: list[tuple[Process, str]]) -> None:
+        super().__init__(store)
+        self.sent = sent
+
+    async def around(self, method: str, key: str, data: Any, call: Any) -> Any:
+        if not method.startswith("put") or chunk_of_key(key) is None:
+            return await call(data)
+        assert isinstance(self.store, SimulatedStore)
+        self.sent.append((self.store._process, key))
+        for _ in range(30):
+            with suppress(StoreFailed):
+                return await call(data)
+            await asyncio.sleep(1)
+        raise StoreFailed("The store does not answer.")
+
+
+@pytest.mark.parametrize("under_way", [False, True])
+def test_a_write_of_a_node_that_was_evicted_is_in_no_snapshot_later(
+    under_way: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reaches the store late, or is sent again; its node was told of no snapshot."""
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
+    loop, sent = VirtualLoop(), list[tuple[Process, str]]()
+    cluster = SimulatedCluster(loop, 1, wrap=lambda store: Persistent(store, sent), versions=True)
+    clock = VirtualClock(loop, random.Random(1))
+    root = new_root_id(clock)
+    id = new_id("datasets", root, clock)
+
+    async def shown(key: str) -> bytes:
+        """Return an object as a node reads it that knows nothing."""
+        return (await with_versions(cluster.store, Shared(), clock)[0].get(key)).data
+
+    async def main() -> None:
+        for _ in range(2):
+            cluster.start_data_node()
+        first, second = cluster.start_service_node(), cluster.start_service_node()
+        await cluster.recover()
+        node = second.node
+        await node.create(root, group_record(root, 1) | {"root": root})
+        await node.create(id, dataset_record(id, root, 4, sparse=False))
+        await node.create(PATH, {"owner": "ann", "acls": {}, "created": 1, "lastModified": 1, "root": root})
+        await node.write(id, [0], 1)
+        owner, key = sent[-1]
+        landed = clock.now() + UNDER_WAY
+        if under_way:
+            cluster.put_rates = replace(CALM, late=1.0, patience=UNDER_WAY, lateness=0.0)
+        else:
+            cluster.network.cut(owner.name, STORE)
+        loop.spawn(first.process, first.node.write(id, [0], 2))
+        await asyncio.sleep(0.1)
+        first.process.kill()  # so that nobody sends the write to the next owner
+        cluster.put_rates = None
+        if under_way:
+            owner.freeze()
+        taken = await node.take("")
+        [evicted] = [entry.modified async for page in cluster.store.list(KEY) for entry in page.entries]
+        assert landed - 5 < evicted < landed
+        there = key.replace(root[2:19], taken["root"][2:19])
+        before = await shown(there)
+        cluster.network.heal()
+        await asyncio.sleep(30)
+        assert await shown(there) == before
+        assert (await node.read(id, [0]))[0] == 1 + under_way
+
+    loop.run(main(), seconds=600)
