@@ -107,3 +107,31 @@ def test_an_export_of_copied_ones_has_the_values_alone(
             assert not file[name].is_virtual
             assert file[name][()].tolist() == was[3]
             assert "hsparse_virtual" not in file[name].attrs
+
+
+@pytest.mark.parametrize("layout", ["auto", "stock", "structured"])
+def test_elements_of_any_kind(run: Run, folder: str, embedded_url: str, tmp_path: Path, layout: str) -> None:
+    """Text and compounds come back from a file of each layout."""
+    pair, path = np.dtype([("a", "i4"), ("b", "f8")]), tmp_path / "v.h5"
+    with hsparse.open(f"{embedded_url}{folder}/source.h5", "w") as file:
+        words = np.array(["a", "bcd", ""], object)
+        file.create_sparse("text", (6, 4), str, chunks=(2, 4)).write([[0, 1], [5, 3], [4, 0]], words)
+        pairs = np.array([(1, 2.5), (3, 4.5)], pair)
+        file.create_sparse("pairs", (6, 4), pair, chunks=(2, 4)).write([[1, 1], [5, 0]], pairs)
+        file.create_dataset("words", data=["x", "yy", "zzz"], dtype=object)
+    with hsparse.open(f"{embedded_url}{folder}/v.h5", "w") as file:
+        for name, kind in {"text": str, "pairs": pair}.items():
+            made = hsparse.VirtualLayout((8, 4), kind, sparse=True)
+            made[2:8] = hsparse.VirtualSource("source.h5", name, (6, 4))
+            file.create_virtual_dataset(name, made)
+        made = hsparse.VirtualLayout((4,), str)
+        made[1:4] = hsparse.VirtualSource("source.h5", "words", (3,))
+        file.create_virtual_dataset("words", made)
+    run("export", f"{folder}/v.h5", str(path), "--virtual", "copied", "--layout", layout)
+    run("import", str(path), f"{folder}/back.h5")
+    with hsparse.open(f"{embedded_url}{folder}/back.h5") as file:
+        assert file["words"][:].tolist() == ["", "x", "yy", "zzz"]
+        assert file["text"].defined().tolist() == [[2, 1], [6, 0], [7, 3]]
+        assert [file["text"][place] for place in [(2, 1), (6, 0), (7, 3)]] == ["a", "", "bcd"]
+        assert file["pairs"].defined().tolist() == [[3, 1], [7, 0]]
+        assert file["pairs"][7, 0].tolist() == (3, 4.5)
