@@ -14,6 +14,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
+from hsparse.sn.records import dataset
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import SlowStore
@@ -25,8 +26,11 @@ LINE = DatasetSpec("H5T_STD_I32LE", (40,), (10,), 40)
 SIGNED = replace(LINE, lower=(-20,))
 
 
-async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_grew_again() -> None:
+async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_grew_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The first request sets the extent, then is held up; the second finishes its work, grows, writes."""
+    monkeypatch.setattr(dataset, "MOST_ASKED", 0)
     store = FaultyStore(MemoryStore())
     node = DataService(store, SystemClock())
     driver = DirectDriver(Owners(FixedNodes({node.id: node})))
@@ -50,8 +54,12 @@ async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_g
 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("kind", [LINE, SIGNED], ids=["line", "signed"])
-async def test_shrinking_growing_and_writing_at_once(kind: DatasetSpec, seed: int) -> None:
+async def test_shrinking_growing_and_writing_at_once(
+    monkeypatch: pytest.MonkeyPatch, kind: DatasetSpec, seed: int
+) -> None:
     """A shrink is an erasure of all that lies outside, whatever else goes on: of either end, if both move."""
+    monkeypatch.setattr(dataset, "MOST_ASKED", seed % 2)  # more are listed
+    monkeypatch.setattr(dataset, "FIRST_KEYS", 1 + seed % 3)
     generator = random.Random(seed)
 
     async def wait(method: str, key: str) -> None:

@@ -388,12 +388,12 @@ async def test_growing_puts_the_record(stack: Stack) -> None:
     assert (asked.chunks, asked.records) == ({}, {"put_if_match": 1})
 
 
-async def test_shrinking_lists_once_and_touches_what_it_cuts(stack: Stack) -> None:
+async def test_shrinking_touches_what_it_cuts(stack: Stack) -> None:
     await stack.write(0, 40)
     asked = await stack.ask("PUT", f"/datasets/{stack.dataset}/shape", {"shape": [15]})
     # The record is put before and after the trim; two chunks lie outside, one is cut.
     assert asked.records == {"put_if_match": 2}
-    assert asked.chunks == {"list": 2, "delete_if_match": 2, "put_if_match": 1}
+    assert asked.chunks == {"delete_if_match": 2, "put_if_match": 1}
 
 
 # --- records --------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ three states:
 
 - *at rest*: it can grow, shrink, and be appended to.
 - *trimmed*, `trim` is in the record: elements outside the extent are being erased. Until all are, it does not grow:
-  that would uncover them.
+  that would uncover them. They are within `trim`, a lower and an upper bound of each dimension, or, if it is true,
+  anywhere.
 - *appended to*, `appends` has parts: elements beyond the extent are being written.
 
 | transition | from | to |
@@ -49,6 +50,7 @@ no dot.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, TypeAlias
 
@@ -57,6 +59,7 @@ from hsparse.model.dataspace import MAX_EXTENT, MAX_PLACE, UNLIMITED, lower_of
 
 Record: TypeAlias = dict[str, Any]
 Extent: TypeAlias = tuple[int, ...]
+Bounds: TypeAlias = list[list[int]]
 
 MOST_REMEMBERED = 16
 """How many changes of the extent are remembered, the last ones: one is sent again within seconds."""
@@ -73,6 +76,13 @@ DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
 def is_trimmed(record: Record) -> bool:
     """Say whether elements outside the extent are to be erased before the dataset grows."""
     return "trim" in record
+
+
+def trimmed_bounds(record: Record) -> Bounds:
+    """Return the bounds, in places, of what may have to be erased outside the extent of a dataset that is trimmed."""
+    bounds: Bounds | bool = record["trim"]
+    everywhere = [[-MAX_EXTENT, MAX_EXTENT]] * len(record["shape"]["dims"])
+    return everywhere if isinstance(bounds, bool) else bounds
 
 
 def generation(record: Record) -> int:
@@ -182,12 +192,20 @@ def set_extent(
         made: Record = {"token": token, "before": list(before), "after": list(after)}
         made |= {"lower": [list(old), list(new)]} if old else {}
         changed["extents"] = _last_changes([*record.get("extents", ()), made])
-    return trimmed(changed) if shrinks else changed
+    return trimmed(changed, _ends(shape)) if shrinks else changed
 
 
-def trimmed(record: Record) -> Record:
-    """Return the record of a dataset that may have elements outside its extent: these are erased before it grows."""
-    return record | {"generation": generation(record) + 1, "trim": True}
+def trimmed(record: Record, within: Sequence[tuple[int, int]] | None = None) -> Record:
+    """Return the record of a dataset that may have elements outside its extent: these are erased before it grows.
+
+    They are within these bounds, or may be anywhere.
+    """
+    bounds: Bounds | bool = True
+    if within is not None:
+        known = trimmed_bounds(record) if is_trimmed(record) else within
+        ends = zip(_ends(record["shape"]), within, known, strict=True)
+        bounds = [[min(lows), max(highs)] for lows, highs in (zip(*some, strict=True) for some in ends)]
+    return record | {"generation": generation(record) + 1, "trim": bounds}
 
 
 def end_trim(record: Record, of_generation: int) -> Record:
@@ -291,7 +309,11 @@ def abandon_appends(record: Record, now: float, token: str = "", *, expired: boo
     if not found:
         return record
     dropped = _dropped(record, now) | {part["token"]: now for part in parts}
-    return trimmed(_with_appends(record, record["appends"]["dim"], [], dropped))
+    starts, dim, within = part_starts(record), record["appends"]["dim"], _ends(record["shape"])
+    low, high = within[dim]
+    stops = [starts[part["token"]] + part["count"] for part in parts]
+    within[dim] = min([low, *starts.values()]), max([high, *stops])
+    return trimmed(_with_appends(record, dim, [], dropped), within)
 
 
 # --- what both need -----------------------------------------------------------------------------------------

@@ -71,6 +71,8 @@ class Model:
     """The changes of the extent, and of the lower bounds, by token."""
     appended: dict[str, tuple[int, int, int, bool]] = field(default_factory=dict)
     """Dimension, first place, count and side of what was appended with a key."""
+    reach: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
+    """The places of each dimension that elements may have had since the dataset was at rest."""
 
     def outside(self, extent: Extent, lower: Extent) -> set[tuple[int, str, int]]:
         """Return the places on the outer side of each bound: of an empty extent all are on both."""
@@ -317,6 +319,20 @@ class DatasetState(RuleBasedStateMachine):
             assert starts.pop(part.token) == (low if part.below else end)
             end += part.count * (not part.below)
         assert not starts
+
+    @invariant()
+    def what_is_to_be_erased_is_within_bounds(self) -> None:
+        record, model = self.record, self.model
+        for dim, reach in enumerate(model.reach):
+            low, high = model.lower[dim], model.lower[dim] + model.extent[dim]
+            if dim == model.dim:
+                low -= sum(part.count for part in model.parts if part.below)
+                high += sum(part.count for part in model.parts if not part.below)
+            if not model.trimmed:
+                reach.clear()
+            reach.update(range(low, high))
+            assert not model.trimmed or reach <= set(range(*record["trim"][dim]))
+            assert not model.trimmed or {*map(type, record["trim"])} == {list}  # as JSON has it
 
     @invariant()
     def what_was_made_is_remembered(self) -> None:

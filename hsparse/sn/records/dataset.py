@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,9 +21,9 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.kinds.dense import not_sparse
 from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.signed_extent import SignedExtent, first_of
+from hsparse.format.selections.signed_extent import SignedExtent, corner_of, first_of
 from hsparse.format.value_arrays import FixedArrays, VlenArrays
-from hsparse.model.dataset_state import is_trimmed
+from hsparse.model.dataset_state import is_trimmed, trimmed_bounds
 from hsparse.model.dataspace import lower_of
 from hsparse.model.ids import chunk_prefix
 from hsparse.model.layout import VIRTUAL, class_elsewhere
@@ -34,7 +37,11 @@ T = TypeVar("T")
 
 ATTEMPTS = 8
 """Attempts at an operation before its `Moved` is raised."""
-KEYS_AT_ONCE = 10_000
+KEYS_AT_ONCE = 9_999
+"""Keys asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
+FIRST_KEYS = 999
+MOST_ASKED, MOST_SOUGHT = 100, 10_000
+"""So many chunks a shrink cuts without asking which are stored, and so many it looks for where they are listed."""
 SMALL_RECORD = 16 * 1024
 """Bytes of the JSON of the largest record whose dataset is remembered."""
 MOST_KNOWN = 512
@@ -226,12 +233,20 @@ async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None)
     return np.array(found, np.uint64).reshape(len(found), len(dataset.extent))
 
 
-async def _stored(owners: Owners, dataset: Dataset, most: int | None = None) -> list[tuple[int, ...]]:
+async def _stored(
+    owners: Owners, dataset: Dataset, most: int | None = None, sought: Sequence[str] | None = None
+) -> list[tuple[int, ...]]:
+    """Return the scaled coordinates of all stored chunks or, at least, of those with the keys `sought`, in order.
+
+    Behind each page the listing goes on at the next key that is sought: it has no more pages than such keys, or than
+    that of all.
+    """
     found: list[tuple[int, ...]] = []
-    marker = ""
+    marker, limit = "", KEYS_AT_ONCE if sought is None else FIRST_KEYS
     rank = len(dataset.extent)
-    while True:
-        message = ListKeys(chunk_prefix(dataset.id), start_after=marker, limit=KEYS_AT_ONCE)
+    while sought is None or (at := bisect_right(sought, marker)) < len(sought):
+        marker = marker if sought is None else max(marker, _before(sought[at]))
+        message = ListKeys(chunk_prefix(dataset.id), start_after=marker, limit=limit)
         listing = await owners.ask_any(message)
         for key in listing.keys:
             scaled = dataset.spec.scaled_of(key)
@@ -240,8 +255,14 @@ async def _stored(owners: Owners, dataset: Dataset, most: int | None = None) -> 
         if most is not None and len(found) > most:
             raise TooLarge(f"{dataset.id} has more than {most} stored chunks; ask for pages of them.")
         if not listing.more:
-            return found
-        marker = listing.keys[-1]
+            break
+        marker, limit = listing.keys[-1], min(2 * limit, KEYS_AT_ONCE)
+    return found
+
+
+def _before(key: str) -> str:
+    """Return a key that sorts before that of a chunk, and after those of all others before."""
+    return f"{key[:-1]}{'.012345678'[int(key[-1])]}~"
 
 
 async def finish_trim(owners: Owners, record: Record) -> None:
@@ -264,21 +285,51 @@ async def change_extent(owners: Owners, change: SetExtent | AbandonAppends) -> R
     return record
 
 
+def _cut(dataset: Dataset) -> tuple[list[range], list[range]]:
+    """Return the coordinates of all chunks that a shrink may have to do with, and of those that it cuts nothing from.
+
+    It cuts a chunk whose coordinates are in the former of each dimension, unless all are in the latter, too.
+    """
+    every, whole = list[range](), list[range]()
+    corner, first, last = corner_of(dataset.extent), first_of(dataset.extent), dataset.extent
+    for dim, (size, bounds) in enumerate(zip(dataset.spec.dims, trimmed_bounds(dataset.record), strict=True)):
+        low, high = (place - corner[dim] for place in bounds)
+        every.append(range(low // size, -(-high // size)))
+        begin = low // size if low >= first[dim] else -(-first[dim] // size)
+        end = -(-high // size) if high <= last[dim] else last[dim] // size
+        whole.append(range(begin, max(begin, end)))
+    return every, whole
+
+
+def _places(every: list[range], whole: list[range]) -> list[tuple[int, ...]] | None:
+    """Return the coordinates of the chunks that a shrink cuts; None if they are too many to be looked for."""
+    count, kept = (prod(some.stop - some.start for some in ranges) for ranges in (every, whole))
+    if count - kept > MOST_SOUGHT:
+        return None
+    found: list[tuple[int, ...]] = []
+    for dim, (some, inner) in enumerate(zip(every, whole, strict=True)):
+        if edge := count and [*range(some.start, inner.start), *range(inner.stop, some.stop)]:
+            found += product(*whole[:dim], edge, *every[dim + 1 :])
+    return found
+
+
 async def _trim(owners: Owners, dataset: Dataset) -> None:
     spec, extent = dataset.spec, dataset.extent
     first = first_of(extent)
     await owners.ask_all(TrimChunks(spec, extent, ()))
-    outside = [
-        scaled
-        for scaled in await _stored(owners, dataset)
-        if any(
-            i * dim < begin or (i + 1) * dim > length
-            for i, dim, begin, length in zip(scaled, spec.dims, first, extent, strict=True)
-        )
-    ]
+    every, whole = _cut(dataset)
+    outside = _places(every, whole)
+    if outside is None or len(outside) > MOST_ASKED:
+        sought = None if outside is None else sorted(map(spec.key, outside))
+        stored = await _stored(owners, dataset, sought=sought)
+        outside = [at for at in stored if _is_in(at, every) and not _is_in(at, whole)]
     await owners.scatter(
         outside,
         spec.key,
         lambda some: TrimChunks(spec, extent, tuple(outside[i] for i in some), first),
     )
     await owners.apply(EndTrim(dataset.id, spec.generation))
+
+
+def _is_in(scaled: tuple[int, ...], ranges: list[range]) -> bool:
+    return all(at in some for at, some in zip(scaled, ranges, strict=True))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hsparse.sn.records import dataset
 from hsparse.sn.values import append as module
+from hsparse.storage.object_store import current_etag
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginAppend
@@ -24,14 +26,14 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-async def create(client: RestClient, layout: str, rows: int = 0, lower: int = 0) -> str:
+async def create(client: RestClient, layout: str | dict[str, Any], rows: int = 0, lower: int = 0) -> str:
     body = {
         "type": "H5T_STD_I64LE",
         "shape": [rows, COLUMNS],
         "maxdims": [UNLIMITED, COLUMNS],
         "lower": [lower, 0],
         "minlower": [UNLIMITED, 0],
-        "creationProperties": {"layout": LAYOUTS[layout]},
+        "creationProperties": {"layout": LAYOUTS[layout] if isinstance(layout, str) else layout},
     }
     made = await client("POST", "/datasets", body)
     assert made.status == 201, made.body
@@ -147,3 +149,68 @@ async def test_the_cost_does_not_depend_on_the_size(layout: str) -> None:
             counted.add(tuple(calls))
     assert len(counted) == 1, counted
     assert not any(name == "list" for calls in counted for call in calls for name, _ in call)
+
+
+class Requests(CountingStore):
+    """Counts what S3 would be asked: the last page of a listing says that it is the last."""
+
+    async def around(self, method: str, *rest: Any) -> Any:
+        result = await super().around(method, *rest)
+        self.calls[method] -= result is None and method == "list"
+        return result
+
+
+async def shrunk(layout: str, rows: int) -> tuple[list[Any], int]:
+    """Return the requests of a dataset with so many rows of chunks that shrinks and rolls, and the most listings."""
+    memory = MemoryStore()
+    store = Requests(memory)
+    calls, listings = list[Any](), list[int]()
+    async with value_client(store) as client:
+        path = await create(client, LAYOUTS[layout] | {"dims": [4, 1]}, 4 * rows + 2, lower=-2)
+        assert (await client("PUT", f"{path}/value", bytes(8 * COLUMNS), select="[0:1,:]")).status == 200
+        names = [entry.key async for page in memory.list("db/") for entry in page.entries]
+        (first,) = [name for name in names if name.endswith("/-1_0")]
+        prefix, data = first.removesuffix("-1_0"), (await memory.get(first)).data
+        chunks = [(row, column) for row in range(rows + 2) for column in range(COLUMNS)]
+        for row, column in chunks[: -2 * COLUMNS]:
+            await memory.put(f"{prefix}{row}_{column}", data)
+
+        async def ask(what: Awaitable[Any], left: range) -> None:
+            store.reset()
+            await what
+            listings.append(store.calls.pop("list", 0))
+            calls.append(tuple(sorted(store.calls.items())))
+            for row, column in chunks[: 3 * COLUMNS] + chunks[-3 * COLUMNS :]:
+                there = await current_etag(memory, f"{prefix}{row}_{column}") is not None
+                assert there == (row in left), (row, left)
+
+        def put(**bounds: list[int]) -> Awaitable[Any]:
+            return client("PUT", f"{path}/shape", bounds, places="signed")
+
+        await ask(put(lower=[0, 0]), range(rows))
+        await ask(put(lower=[3, 0]), range(rows))
+        await ask(put(lower=[5, 0]), range(1, rows))
+        await ask(put(shape=[4 * (rows - 1) - 5, COLUMNS]), range(1, rows - 1))
+        for number in range(2):
+            new = append(client, path, np.ones((4, COLUMNS), int), "upper")
+            await ask(new, range(1 + number, rows + number))
+            await ask(put(lower=[8 + 4 * number, 0]), range(2 + number, rows + number))
+    return calls, max(listings)
+
+
+@pytest.mark.parametrize("most", [1_000, 100_000])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("lists", [False, True])
+async def test_a_shrink_costs_what_it_drops(
+    monkeypatch: pytest.MonkeyPatch, lists: bool, layout: str, most: int
+) -> None:
+    """A row of chunks at either end, or a part of one, takes the same requests at any number of chunks.
+
+    So does a window that rolls: rows are appended, and as many dropped. Where chunks are listed, these are few.
+    """
+    monkeypatch.setattr(dataset, "MOST_ASKED", 0 if lists else 100)
+    calls, listings = await shrunk(layout, 4)
+    assert listings == lists
+    of_many, listings = await shrunk(layout, most // COLUMNS)
+    assert of_many == calls
+    assert listings <= 3 * lists
