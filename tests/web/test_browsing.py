@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import parse_arguments
 from hsparse.client.connection import Connection
@@ -46,14 +45,6 @@ def test_from_the_top_level_to_a_dataset(page: Page) -> None:
         expect(item).to_contain_text("categories")
     page.go_back()
     expect(page.get_by_role("heading", name="web-cells.h5ad", exact=True)).to_be_visible()
-
-
-def test_a_lower_bound_is_said_where_places_count_from_0(page: Page, site: str) -> None:
-    path = "/home/admin/web-signed.h5"
-    with hsparse.open(f"{site}{path}", "w") as file:
-        file.create_dataset("d", data=np.arange(12).reshape(4, 3), lower=(-2, 0))
-    go(page, domain=path, path="/d")
-    expect(page.get_by_text("counted from 0 here, which is the place -2, 0")).to_be_visible()
 
 
 def test_by_keyboard(page: Page) -> None:

@@ -20,7 +20,7 @@ export function FrameView({ domain, address }: { domain: Domain; address: Addres
 }
 
 function Rows({ domain, frame, address }: { domain: Domain; frame: Frame; address: Address }) {
-  const asFirst = parseSelect(address.select, [frame.length])?.[0]?.start ?? 0;
+  const asFirst = parseSelect(address.select, [{ start: 0, stop: frame.length, step: 1 }])?.[0]?.start ?? 0;
   const [asked, setAsked] = useState<Asked>({ first: asFirst, left: 0, order: undefined, filter: undefined });
   const { start, stop, count, text, rows, error, retry, isLoading } = useRows(domain, frame, address.path, asked);
   const ask = (next: Partial<Asked>) => {

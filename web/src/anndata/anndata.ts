@@ -5,7 +5,7 @@ import { attributeText, collectionOf, type Domain, dimsOf, type HdfObject } from
 import { type Column, frameAt } from './frame';
 import { readKeys } from './frameValues';
 import { classOf, memberMapping, numberType } from '../api/types';
-import { readValues } from '../api/values';
+import { extentOf, readValues } from '../api/values';
 
 export interface AxisLabels {
   rows: Column | undefined;
@@ -23,7 +23,7 @@ export interface AnnData {
   columns: Column[];
   embeddings: Embedding[];
   genes: Column | undefined;
-  /** The matrix of genes: cells by genes. */
+  /** The matrix of genes: cells by genes, each from 0 on. */
   matrix: HdfObject | undefined;
 }
 
@@ -46,14 +46,15 @@ export function findAnnData(domain: Domain): AnnData | undefined {
     columns: obs.columns,
     embeddings: embeddingsOf(domain),
     genes: indexOf(domain, ...(raw === undefined ? ['/var'] : RAW_GENES)),
-    matrix: matrix !== undefined && collectionOf(matrix) === 'datasets' ? matrix : undefined,
+    matrix: matrix !== undefined && collectionOf(matrix) === 'datasets' && matrix.shape?.lower === undefined ? matrix : undefined,
   };
 }
 
-/** Returns the names of a matrix's rows and columns, if it is one of AnnData's. */
+/** Returns the names of a matrix's rows and columns, if it is one of AnnData's, whose places begin at 0. */
 export function labelsOf(domain: Domain, path: string): AxisLabels | undefined {
   const isRaw = path === '/raw/X' || path === '/raw.X';
   if (!isRaw && path !== '/X' && !path.startsWith('/layers/')) return undefined;
+  if (domain.resolve(path)?.shape?.lower !== undefined) return undefined;
   return { rows: indexOf(domain, '/obs'), columns: indexOf(domain, ...(isRaw ? RAW_GENES : ['/var'])) };
 }
 
@@ -75,7 +76,7 @@ function embeddingsOf(domain: Domain): Embedding[] {
   const found: Embedding[] = [];
   for (const [name, link] of Object.entries(obsm.links ?? {})) {
     const dataset = domain.target(link, '/obsm');
-    if (dataset === undefined || numberType(dataset.type ?? '') === undefined) continue;
+    if (dataset === undefined || numberType(dataset.type ?? '') === undefined || dataset.shape?.lower !== undefined) continue;
     if (dimsOf(dataset).length === 2 && (dimsOf(dataset)[1] ?? 0) >= 2) found.push({ name, dataset });
   }
   return preferred(found);
@@ -91,12 +92,11 @@ function preferred(found: Embedding[]): Embedding[] {
 export async function readColumn(domain: Domain, column: Column, signal: AbortSignal): Promise<ArrayLike<unknown>> {
   const { dataset, field, categories, mask } = column;
   if (mask !== undefined) return (await readKeys(domain, [column], { start: 0, stop: column.length }, signal))[0] ?? [];
-  const spans = [{ start: 0, stop: column.length, step: 1 }];
-  const found = await readValues(domain, dataset, spans, signal, field);
+  const found = await readValues(domain, dataset, extentOf(dataset), signal, field);
   const bare = field === undefined ? found : Array.from(found as unknown[], (one) => (Array.isArray(one) ? one[0] : one));
   const type = dataset.type ?? '';
   if (categories !== undefined) {
-    const names = await readValues(domain, categories, [{ start: 0, stop: dimsOf(categories)[0] ?? 0, step: 1 }], signal);
+    const names = await readValues(domain, categories, extentOf(categories), signal);
     return Array.from(bare as ArrayLike<number>, (code) => names[Number(code)] ?? null);
   }
   if (typeof type !== 'string' && type.class === 'H5T_ENUM' && field === undefined) {

@@ -2,7 +2,7 @@
 
 import { readArrow } from './arrow';
 import { send, sendJson } from './client';
-import type { Domain, HdfObject } from './hdf';
+import { type Domain, type HdfObject, placesQuery } from './hdf';
 import { decodeNumbers, isBoolean, type NumberArray, numberType } from './types';
 
 export const ARROW = 'application/vnd.apache.arrow.stream';
@@ -16,7 +16,7 @@ export interface DefinedElements {
 
 /** Reads the defined elements of a selection. */
 export async function readDefined(domain: Domain, dataset: HdfObject, select: string, signal?: AbortSignal): Promise<DefinedElements> {
-  const query = { ...domain.query, select, sparse: 1 };
+  const query = { ...placesQuery(domain, dataset), select, sparse: 1 };
   const path = `/datasets/${dataset.id}/value`;
   const type = numberType(dataset.type ?? '');
   const rank = dataset.shape?.dims?.length ?? 0;
@@ -52,6 +52,6 @@ export function columnsOf(places: (number | number[])[], rank: number): number[]
 
 /** Returns how many elements of a selection are defined. */
 export async function countDefined(domain: Domain, dataset: HdfObject, select: string): Promise<number> {
-  const query = { ...domain.query, select, count_only: 1 };
+  const query = { ...placesQuery(domain, dataset), select, count_only: 1 };
   return (await sendJson<{ count: number }>(`/datasets/${dataset.id}/defined`, query)).count;
 }

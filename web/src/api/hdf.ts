@@ -24,7 +24,7 @@ export interface HdfShape {
   class: 'H5S_SIMPLE' | 'H5S_SCALAR' | 'H5S_NULL';
   dims?: number[];
   maxdims?: (number | string)[];
-  /** The place of the first element in each dimension, of a dataset with lower bounds; here it is at 0. */
+  /** The place of the first element in each dimension, of a dataset with lower bounds. */
   lower?: number[];
 }
 
@@ -183,14 +183,20 @@ export function isSparse(object: HdfObject): boolean {
   return (object.creationProperties?.layout?.flags ?? object.layout?.flags ?? []).includes('H5D_SPARSE_DATA');
 }
 
+/** The parameters of requests about a dataset, in which places are those that it has, with lower bounds also negative ones. */
+export function placesQuery(domain: Domain, object: HdfObject): { domain: string; bucket: string | undefined; places: string | undefined } {
+  return { ...domain.query, places: object.shape?.lower === undefined ? undefined : 'signed' };
+}
+
 /** Says whether a dimension may become longer. */
 export function canGrow(object: HdfObject, dim: number): boolean {
   const limit = object.shape?.maxdims?.[dim];
   return limit !== undefined && (typeof limit === 'string' || limit === 0 || limit > (dimsOf(object)[dim] ?? 0));
 }
 
+/** Says whether the extent, or a lower bound, may change. */
 export function isGrowing(object: HdfObject): boolean {
-  return dimsOf(object).some((_, dim) => canGrow(object, dim));
+  return (object.shape?.lower !== undefined && object.shape.maxdims !== undefined) || dimsOf(object).some((_, dim) => canGrow(object, dim));
 }
 
 export function attributeText(object: HdfObject | undefined, name: string): string | undefined {

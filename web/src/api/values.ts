@@ -2,7 +2,7 @@
 
 import { type Query, sendBinary, sendJson } from './client';
 import { canDecode, decodeElements } from './elements';
-import type { Domain, HdfObject } from './hdf';
+import { type Domain, dimsOf, type HdfObject, placesQuery } from './hdf';
 import { decodeNumbers, isDecodable, littleEndian, type NumberArray, numberType } from './types';
 
 /** One dimension of a selection; an index is one place. */
@@ -25,27 +25,34 @@ export function formatSelect(spans: Span[]): string {
   return `[${parts.join(',')}]`;
 }
 
+/** Returns an extent as text: its lengths or, if it does not begin at 0, its places. */
+export function extentText(extent: Span[]): string {
+  return extent.every(({ start }) => start === 0) ? `[${extent.map(({ stop }) => stop).join(', ')}]` : formatSelect(extent);
+}
+
 /** Reads `[0:10,5,::2]` in an extent; undefined for anything else, and for lists. */
-export function parseSelect(text: string | undefined, dims: number[]): Span[] | undefined {
+export function parseSelect(text: string | undefined, extent: Span[]): Span[] | undefined {
   if (text === undefined) return undefined;
   const items = text.replace(/\s/g, '').replace(/^\[/, '').replace(/\]$/, '').split(',');
-  if (items.length !== dims.length) return undefined;
+  if (items.length !== extent.length) return undefined;
   const spans: Span[] = [];
   for (const [dim, item] of items.entries()) {
-    const length = dims[dim] ?? 0;
-    const match = /^(\d*)(?:(:)(\d*)(?::(\d+))?)?$/.exec(item);
-    if (match === null || (match[2] === undefined && match[1] === '')) return undefined;
-    const start = Number(match[1] || 0);
-    const stop = match[2] === undefined ? start + 1 : match[3] ? Number(match[3]) : length;
+    const whole = extent[dim] ?? { start: 0, stop: 0 };
+    const match = /^(-?\d+)?(?:(:)(-?\d+)?(?::(\d+))?)?$/.exec(item);
+    if (match === null || (match[2] === undefined && match[1] === undefined)) return undefined;
+    const start = Number(match[1] ?? whole.start);
+    const stop = match[2] === undefined ? start + 1 : Number(match[3] ?? whole.stop);
     const step = Number(match[4] ?? 1);
-    if (step < 1 || start > stop || stop > length) return undefined;
+    if (step < 1 || start > stop || start < whole.start || stop > whole.stop) return undefined;
     spans.push({ start, stop, step });
   }
   return spans;
 }
 
-export function wholeOf(dims: number[]): Span[] {
-  return dims.map((length) => ({ start: 0, stop: length, step: 1 }));
+/** Returns all places of a dataset, from its lower bounds on. */
+export function extentOf(object: HdfObject): Span[] {
+  const lower = object.shape?.lower ?? [];
+  return dimsOf(object).map((length, dim) => ({ start: lower[dim] ?? 0, stop: (lower[dim] ?? 0) + length, step: 1 }));
 }
 
 /** Reads selected values, flat and in row-major order: numbers as a typed array, all else as a list. */
@@ -58,13 +65,13 @@ export async function readValues(
 ): Promise<NumberArray | unknown[]> {
   const type = numberType(dataset.type ?? '');
   if (type !== undefined && isDecodable(type) && fields === undefined) {
-    return decodeNumbers(await sendBinary(valuePath(dataset), valueQuery(domain, spans), { signal }), type);
+    return decodeNumbers(await sendBinary(valuePath(dataset), valueQuery(domain, dataset, spans), { signal }), type);
   }
   if (fields === undefined && canDecode(dataset.type ?? '')) {
-    const bytes = await sendBinary(valuePath(dataset), valueQuery(domain, spans), { signal });
+    const bytes = await sendBinary(valuePath(dataset), valueQuery(domain, dataset, spans), { signal });
     return decodeElements(bytes, dataset.type ?? '', sizeOf(spans));
   }
-  const query = { ...valueQuery(domain, spans), fields, ignore_nan: 1 };
+  const query = { ...valueQuery(domain, dataset, spans), fields, ignore_nan: 1 };
   const { value } = await sendJson<{ value: unknown }>(valuePath(dataset), query, { signal });
   return flatten(value, spans.length);
 }
@@ -73,15 +80,15 @@ export async function readValues(
 export async function readBytes(domain: Domain, dataset: HdfObject, spans: Span[]): Promise<ArrayBuffer> {
   const type = numberType(dataset.type ?? '');
   if (type === undefined) throw new Error('The dataset has no numbers.');
-  return littleEndian(await sendBinary(valuePath(dataset), valueQuery(domain, spans)), type);
+  return littleEndian(await sendBinary(valuePath(dataset), valueQuery(domain, dataset, spans)), type);
 }
 
 function valuePath(dataset: HdfObject): string {
   return `/datasets/${dataset.id}/value`;
 }
 
-function valueQuery(domain: Domain, spans: Span[]): Query {
-  return { ...domain.query, select: spans.length > 0 ? formatSelect(spans) : undefined };
+function valueQuery(domain: Domain, dataset: HdfObject, spans: Span[]): Query {
+  return { ...placesQuery(domain, dataset), select: spans.length > 0 ? formatSelect(spans) : undefined };
 }
 
 /** Flattens nested lists of `rank` levels; a scalar becomes a list of one. */

@@ -3,9 +3,9 @@
 import { useEffect, useRef, useState } from 'react';
 import { type Address, nameOf } from '../address';
 import { untilAnswered } from '../api/client';
-import { collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
+import { collectionOf, type Domain, type HdfObject } from '../api/hdf';
 import { useLoad, useSignedIn } from '../api/load';
-import { parseSelect, wholeOf } from '../api/values';
+import { extentOf, parseSelect } from '../api/values';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { formatBytes } from '../shell/format';
 import { fileName, fileSize, type Format, formatsOf, saveFile, saveSelection } from './downloads';
@@ -32,8 +32,8 @@ export function Actions({ domain, object, address, user: name, counts }: Props) 
     return () => abort.abort();
   }, []);
   const runner: Runner = signedIn === 'password' && name !== undefined ? { user: name } : signedIn === 'key' ? 'key' : undefined;
-  const dims = dimsOf(object);
-  const spans = parseSelect(address.select, dims) ?? wholeOf(dims);
+  const extent = extentOf(object);
+  const spans = parseSelect(address.select, extent) ?? extent;
   const isData = collectionOf(object) === 'datasets' && object.shape?.class !== 'H5S_NULL';
   const attempt: Attempt = (work, done) => {
     setFailed(undefined);

@@ -2,8 +2,9 @@
 
 import { useEffect, useRef, useState } from 'react';
 import { sendJson } from '../api/client';
-import { type Domain, dimsOf, type HdfObject } from '../api/hdf';
+import { type Domain, type HdfObject, placesQuery } from '../api/hdf';
 import { useLoad } from '../api/load';
+import { extentOf, formatSelect } from '../api/values';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { formatBytes, formatCount } from '../shell/format';
 import { colourAt, UNDEFINED } from '../sparse/colours';
@@ -25,15 +26,16 @@ const LISTED = 200;
 const MOST_PIXELS = 1 << 20;
 
 export function ChunksView({ domain, object }: { domain: Domain; object: HdfObject }) {
-  const extent = dimsOf(object);
-  const key = `${object.id} ${extent.join(',')}`;
+  const extent = extentOf(object);
+  const key = `${object.id} ${formatSelect(extent)}`;
   const found = useLoad(key, (signal) =>
-    sendJson<Chunks>(`/datasets/${object.id}/chunks`, { ...domain.query, limit: LIMIT }, { signal }),
+    sendJson<Chunks>(`/datasets/${object.id}/chunks`, { ...placesQuery(domain, object), limit: LIMIT }, { signal }),
   );
   const [by, setBy] = useState<'defined' | 'size'>('defined');
   if (found.error !== undefined && found.value === undefined) return <ErrorNotice error={found.error} retry={found.reload} />;
   if (found.value === undefined) return <p className="notice">Loading…</p>;
   const { chunks, dims, marker } = found.value;
+  const first = dims.map((length, dim) => Math.floor((extent[dim]?.start ?? 0) / length));
   const bytes = chunks.reduce((sum, chunk) => sum + chunk.size, 0);
   const hasCounts = chunks.some((chunk) => chunk.defined !== undefined);
   const amount = (chunk: Chunk) => (by === 'defined' && hasCounts ? (chunk.defined ?? 0) : chunk.size);
@@ -55,7 +57,7 @@ export function ChunksView({ domain, object }: { domain: Domain; object: HdfObje
           </label>
         </div>
       )}
-      <ChunkMap chunks={chunks} counts={dims.map((length, dim) => Math.ceil((extent[dim] ?? 0) / length))} amount={amount} />
+      <ChunkMap chunks={chunks} first={first} counts={first.map((at, dim) => Math.ceil((extent[dim]?.stop ?? 0) / (dims[dim] ?? 1)) - at)} amount={amount} />
       <table>
         <thead>
           <tr>
@@ -81,12 +83,14 @@ export function ChunksView({ domain, object }: { domain: Domain; object: HdfObje
 
 interface MapProps {
   chunks: Chunk[];
+  /** The first chunk of the grid, and how many it has in each dimension. */
+  first: number[];
   counts: number[];
   amount: (chunk: Chunk) => number;
 }
 
 /** One pixel for each chunk: rows are all dimensions but the last one. */
-function ChunkMap({ chunks, counts, amount }: MapProps) {
+function ChunkMap({ chunks, first, counts, amount }: MapProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const width = counts[counts.length - 1] ?? 1;
   const height = counts.slice(0, -1).reduce((product, count) => product * count, 1);
@@ -98,7 +102,7 @@ function ChunkMap({ chunks, counts, amount }: MapProps) {
     for (let at = 0; at < width * height; at += 1) image.data.set([...UNDEFINED, 255], 4 * at);
     const most = chunks.reduce((largest, chunk) => Math.max(largest, amount(chunk)), 1);
     for (const chunk of chunks) {
-      const at = chunk.scaled.reduce((sum, place, dim) => sum * (counts[dim] ?? 1) + place, 0);
+      const at = chunk.scaled.reduce((sum, place, dim) => sum * (counts[dim] ?? 1) + place - (first[dim] ?? 0), 0);
       image.data.set([...colourAt(Math.log1p(amount(chunk)) / Math.log1p(most)), 255], 4 * at);
     }
     context.putImageData(image, 0, 0);

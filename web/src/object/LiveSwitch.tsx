@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from 'react';
 import { pause, RequestError, sendJson } from '../api/client';
-import { type Domain, dimsOf, type HdfObject, isGrowing } from '../api/hdf';
+import { type Domain, type HdfObject, isGrowing } from '../api/hdf';
 
 /** Seconds that one request waits. */
 const WAIT = 25;
@@ -19,26 +19,31 @@ interface Props {
   onChange: (changed: Pick<HdfObject, 'shape' | 'lastModified'>) => void;
 }
 
+/** The bounds of a dataset as a request names those that it knows. */
+function boundsOf({ shape }: Pick<HdfObject, 'shape'>): { expect: string; expect_lower: string | undefined } {
+  return { expect: `[${(shape?.dims ?? []).join(',')}]`, expect_lower: shape?.lower && `[${shape.lower.join(',')}]` };
+}
+
 export function LiveSwitch({ domain, object, live, onSwitch, onChange }: Props) {
   const [error, setError] = useState<string>();
   const change = useRef(onChange);
   change.current = onChange;
   const { path, bucket } = domain;
-  const first = dimsOf(object).join(',');
+  const first = boundsOf(object);
   useEffect(() => {
     if (!live) return undefined;
     const abort = new AbortController();
     const { signal } = abort;
     const follow = async () => {
-      let extent = first;
+      let bounds = first;
       while (!signal.aborted) {
         try {
-          const query = { domain: path, bucket, wait: WAIT, expect: `[${extent}]` };
+          const query = { domain: path, bucket, wait: WAIT, ...bounds };
           const { shape, lastModified } = await sendJson<HdfObject>(`/datasets/${object.id}/shape`, query, { signal });
           setError(undefined);
-          const next = (shape?.dims ?? []).join(',');
-          if (next === extent) continue;
-          extent = next;
+          const next = boundsOf({ shape });
+          if (next.expect === bounds.expect && next.expect_lower === bounds.expect_lower) continue;
+          bounds = next;
           change.current({ shape, lastModified });
           await pause(BETWEEN, signal);
         } catch (failure) {

@@ -159,7 +159,7 @@ function summary(domain: Domain, object: HdfObject, path: string, domainChanged:
     parts.push(object.shape?.class === 'H5S_NULL' ? 'null' : dims.length === 0 ? 'scalar' : dims.join(' × '));
     if (isSparse(object)) parts.push('sparse');
     const lower = object.shape?.lower;
-    if (lower !== undefined) parts.push(`counted from 0 here, which is the place ${lower.join(', ')}`);
+    if (lower !== undefined) parts.push(`from the place ${lower.join(', ')} on`);
     const chunk = object.layout?.dims;
     if (chunk !== undefined && dims.length > 0) parts.push(`chunks of ${chunk.join(' × ')}`);
   }

@@ -1,18 +1,18 @@
 /** A selection as text, which can be changed. */
 
 import { useState } from 'react';
-import { parseSelect } from '../api/values';
+import { extentText, parseSelect, type Span } from '../api/values';
 import { ErrorNotice } from '../shell/ErrorNotice';
 
 interface Props {
   text: string;
-  dims: number[];
+  extent: Span[];
   onSelect: (select: string | undefined) => void;
 }
 
-export function SelectionField({ text, dims, onSelect }: Props) {
+export function SelectionField({ text, extent, onSelect }: Props) {
   const [typed, setTyped] = useState(text);
-  const fits = parseSelect(typed, dims) !== undefined;
+  const fits = parseSelect(typed, extent) !== undefined;
   return (
     <form
       className="bar"
@@ -29,13 +29,13 @@ export function SelectionField({ text, dims, onSelect }: Props) {
       <button type="button" onClick={() => onSelect(undefined)}>
         All
       </button>
-      <span className="quiet">of [{dims.join(', ')}]</span>
+      <span className="quiet">of {extentText(extent)}</span>
     </form>
   );
 }
 
 /** Says so if an address has a selection that cannot be shown. */
-export function SelectionNotice({ select, dims }: { select: string | undefined; dims: number[] }) {
-  if (select === undefined || parseSelect(select, dims) !== undefined) return null;
-  return <ErrorNotice error={new Error(`The selection ${select} does not fit the extent [${dims.join(', ')}]. The default selection is shown.`)} />;
+export function SelectionNotice({ select, extent }: { select: string | undefined; extent: Span[] }) {
+  if (select === undefined || parseSelect(select, extent) !== undefined) return null;
+  return <ErrorNotice error={new Error(`The selection ${select} does not fit the extent ${extentText(extent)}. The default selection is shown.`)} />;
 }

@@ -2,7 +2,7 @@
 
 import { nameOf } from '../address';
 import { send } from '../api/client';
-import { type Domain, type HdfObject, type HdfType, isSparse } from '../api/hdf';
+import { type Domain, type HdfObject, type HdfType, isSparse, placesQuery } from '../api/hdf';
 import { ARROW, countDefined, readDefined } from '../api/defined';
 import { numberType } from '../api/types';
 import { tiff } from './tiff';
@@ -59,7 +59,7 @@ export async function saveFile(domain: Domain, layout: string | undefined): Prom
 
 export async function saveSelection(domain: Domain, object: HdfObject, spans: Span[], name: string, format: Format): Promise<void> {
   if (format === 'arrow') {
-    const query = { ...domain.query, select: formatSelect(spans), sparse: 1 };
+    const query = { ...placesQuery(domain, object), select: formatSelect(spans), sparse: 1 };
     const answer = await send(`/datasets/${object.id}/value`, query, { accept: ARROW });
     return save([await answer.blob()], `${name}.arrows`, ARROW);
   }

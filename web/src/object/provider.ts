@@ -17,9 +17,9 @@ import {
 } from '@h5web/app';
 import { untilAnswered } from '../api/client';
 import { attributeValue } from '../api/elements';
-import { collectionOf, type Domain, dimsOf, type HdfObject, type HdfShape, type HdfType, isSparse } from '../api/hdf';
+import { collectionOf, type Domain, type HdfObject, type HdfShape, type HdfType, isSparse } from '../api/hdf';
 import { classOf, isBoolean, isComplex, memberMapping, numberType } from '../api/types';
-import { flatten, readValues, sizeOf, type Span, spanLength, wholeOf } from '../api/values';
+import { extentOf, flatten, readValues, sizeOf, type Span, spanLength } from '../api/values';
 import { nameOf } from '../address';
 import { cut, formatElement } from '../shell/format';
 
@@ -87,7 +87,7 @@ export class DomainProvider extends DataProviderApi {
   }
 
   private windowOf(path: string, object: HdfObject): Span[] {
-    return (path === this.windowPath ? this.window : undefined) ?? wholeOf(dimsOf(object));
+    return (path === this.windowPath ? this.window : undefined) ?? extentOf(object);
   }
 
   private children(group: HdfObject, path: string): ChildEntity[] {

@@ -5,7 +5,7 @@ import { isAnnData } from '../anndata/anndata';
 import { frameAt } from '../anndata/frame';
 import { urlOf } from '../api/client';
 import type { Domain, HdfObject } from '../api/hdf';
-import { isSparse } from '../api/hdf';
+import { isSparse, placesQuery } from '../api/hdf';
 import { formatSelect, type Span } from '../api/values';
 
 /** A literal of Python: JSON's strings are such. */
@@ -70,7 +70,7 @@ export function curlSnippet(domain: Domain, object: HdfObject, spans: Span[], ru
   const collection = object.id.startsWith('g-') ? 'groups' : object.id.startsWith('d-') ? 'datasets' : 'datatypes';
   const values = collection === 'datasets' ? '/value' : '';
   const select = collection === 'datasets' && spans.length > 0 ? formatSelect(spans) : undefined;
-  const url = urlOf(`/${collection}/${object.id}${values}`, { ...domain.query, select, sparse: isSparse(object) ? 1 : undefined });
+  const url = urlOf(`/${collection}/${object.id}${values}`, { ...placesQuery(domain, object), select, sparse: isSparse(object) ? 1 : undefined });
   // The shell's variable is not to be written out by the page, so it is in double quotes.
   const who = runner === undefined ? '' : runner === 'key' ? '-H "Authorization: Bearer $HS_API_KEY" ' : `-u ${shellText(runner.user)} `;
   return `curl -g ${who}${shellText(url)}\n`;

@@ -5,7 +5,7 @@ import { type Address, replaceAddress } from '../address';
 import { type AxisLabels, labelsOf } from '../anndata/anndata';
 import { canGrow, type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { numberType } from '../api/types';
-import { formatSelect, parseSelect, type Span, wholeOf } from '../api/values';
+import { extentOf, formatSelect, parseSelect, type Span } from '../api/values';
 import { SelectionField, SelectionNotice } from '../object/SelectionField';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { formatCount, formatNumber } from '../shell/format';
@@ -31,10 +31,10 @@ export function PictureView({ domain, object, address, live }: Props) {
 }
 
 /** Returns the frame of a selection, by default of all places in the last two dimensions, at the first place of others. */
-export function frameOf(dims: number[], select: string | undefined): Frame {
-  const rank = dims.length;
-  const chosen = parseSelect(select, dims)?.map((span): Span => ({ ...span, step: 1 }));
-  const box = (chosen ?? wholeOf(dims)).map((span, dim) =>
+export function frameOf(extent: Span[], select: string | undefined): Frame {
+  const rank = extent.length;
+  const chosen = parseSelect(select, extent)?.map((span): Span => ({ ...span, step: 1 }));
+  const box = (chosen ?? extent).map((span, dim) =>
     dim < rank - 2 && span.stop - span.start > 1 ? { ...span, stop: span.start + 1 } : span,
   );
   return { box, rows: rank > 1 ? rank - 2 : undefined, columns: rank - 1 };
@@ -42,23 +42,24 @@ export function frameOf(dims: number[], select: string | undefined): Frame {
 
 function Picture({ domain, object, address, live }: Props) {
   const dims = dimsOf(object);
+  const extent = extentOf(object);
   const hasValues = numberType(object.type ?? '') !== undefined;
   const [kind, setKind] = useState<Kind>(hasValues ? 'values' : 'density');
-  const chosen = parseSelect(address.select, dims);
-  const frame = frameOf(dims, address.select);
+  const chosen = parseSelect(address.select, extent);
+  const frame = frameOf(extent, address.select);
   const picture = usePicture(domain, object, frame);
   const labels: AxisLabels | undefined = labelsOf(domain, address.path);
   const show = (next: Frame) => replaceAddress({ ...address, select: formatSelect(next.box) });
   useEffect(() => {
     if (!live) return;
     const box = frame.box.map((span, dim) => {
-      const last = (dims[dim] ?? 1) - 1;
+      const last = (extent[dim]?.stop ?? 1) - 1;
       return dim < dims.length - 2 && canGrow(object, dim) ? { start: last, stop: last + 1, step: 1 } : span;
     });
     if (formatSelect(box) !== formatSelect(frame.box)) show({ ...frame, box });
     // eslint-disable-next-line react-hooks/exhaustive-deps -- another place may be looked at until there is a new one
-  }, [live, dims.join()]);
-  const showAll = () => show(frameOf(dims, formatSelect(frame.box.map((span, dim) => (dim < dims.length - 2 ? span : { start: 0, stop: dims[dim] ?? 0, step: 1 })))));
+  }, [live, formatSelect(extent)]);
+  const showAll = () => show(frameOf(extent, formatSelect(frame.box.map((span, dim) => (dim < dims.length - 2 ? span : (extent[dim] ?? span))))));
   const { density } = picture;
   const shown: Kind = density?.values === undefined ? 'density' : kind;
   const [choice, setChoice] = useState<ScaleChoice>({ isLog: false });
@@ -80,20 +81,20 @@ function Picture({ domain, object, address, live }: Props) {
         <label>
           <input type="checkbox" checked={isSquare} onChange={(event) => setIsSquare(event.target.checked)} /> Keep ratio
         </label>
-        <button onClick={() => show(zoomed(frame, dims, 0.5))}>Zoom in</button>
-        <button onClick={() => show(zoomed(frame, dims, 2))}>Zoom out</button>
+        <button onClick={() => show(zoomed(frame, extent, 0.5))}>Zoom in</button>
+        <button onClick={() => show(zoomed(frame, extent, 2))}>Zoom out</button>
         <button onClick={showAll}>Fit</button>
-        {dims.slice(0, -2).map((length, dim) => (
-          <PlaceField key={dim} dim={dim} length={length} at={frame.box[dim]?.start ?? 0} onChange={(at) => show({ ...frame, box: frame.box.map((span, one) => (one === dim ? { start: at, stop: at + 1, step: 1 } : span)) })} />
+        {extent.slice(0, -2).map((whole, dim) => (
+          <PlaceField key={dim} dim={dim} whole={whole} at={frame.box[dim]?.start ?? whole.start} onChange={(at) => show({ ...frame, box: frame.box.map((span, one) => (one === dim ? { start: at, stop: at + 1, step: 1 } : span)) })} />
         ))}
       </div>
       <SelectionField
         key={formatSelect(frame.box)}
         text={formatSelect(frame.box)}
-        dims={dims}
-        onSelect={(text) => show(frameOf(dims, text))}
+        extent={extent}
+        onSelect={(text) => show(frameOf(extent, text))}
       />
-      <SelectionNotice select={address.select} dims={dims} />
+      <SelectionNotice select={address.select} extent={extent} />
       {chosen !== undefined && formatSelect(chosen) !== formatSelect(frame.box) && (
         <p className="notice">A picture has all rows and columns in a box, at one place of other dimensions: not all of {address.select}.</p>
       )}
@@ -108,8 +109,8 @@ function Picture({ domain, object, address, live }: Props) {
             dims={dims}
             labels={labels}
             domain={domain}
-            onMove={(down, right) => show(moved(frame, dims, down, right))}
-            onZoom={(factor, about) => show(zoomed(frame, dims, factor, about))}
+            onMove={(down, right) => show(moved(frame, extent, down, right))}
+            onZoom={(factor, about) => show(zoomed(frame, extent, factor, about))}
           />
           <p role="status" className="quiet" data-loading={picture.loading}>
             {density.marker !== undefined ? 'So far, about ' : density.approximate ? 'About ' : ''}
@@ -174,24 +175,24 @@ function spanText(span: Span): string {
 
 interface PlaceProps {
   dim: number;
-  length: number;
+  whole: Span;
   at: number;
   onChange: (at: number) => void;
 }
 
 /** A place in a dimension that the picture does not show. */
-function PlaceField({ dim, length, at, onChange }: PlaceProps) {
+function PlaceField({ dim, whole, at, onChange }: PlaceProps) {
   return (
     <label>
       Dimension {dim}{' '}
       <input
         type="number"
-        min={0}
-        max={length - 1}
+        min={whole.start}
+        max={whole.stop - 1}
         value={at}
         onChange={(event) => {
           const next = event.target.valueAsNumber;
-          if (Number.isInteger(next) && next >= 0 && next < length) onChange(next);
+          if (Number.isInteger(next) && next >= whole.start && next < whole.stop) onChange(next);
         }}
       />
     </label>

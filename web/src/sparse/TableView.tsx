@@ -7,7 +7,7 @@ import type { DefinedElements } from '../api/defined';
 import { type Domain, dimsOf, type HdfObject, type HdfType } from '../api/hdf';
 import { useLoad } from '../api/load';
 import { numberType } from '../api/types';
-import { formatSelect, parseSelect, wholeOf } from '../api/values';
+import { extentOf, formatSelect, parseSelect } from '../api/values';
 import { SelectionField, SelectionNotice } from '../object/SelectionField';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { cut, formatCount, formatElement, formatExact } from '../shell/format';
@@ -21,10 +21,11 @@ interface Props {
 
 export function TableView({ domain, object, address }: Props) {
   const dims = dimsOf(object);
-  const spans = parseSelect(address.select, dims) ?? wholeOf(dims);
+  const extent = extentOf(object);
+  const spans = parseSelect(address.select, extent) ?? extent;
   const select = formatSelect(spans);
   const [order, setOrder] = useState<Order>({ by: 0, down: false });
-  const key = `${object.id} ${dims.join()} ${select}`;
+  const key = `${object.id} ${formatSelect(extent)} ${select}`;
   const first = useLoad(key, (signal) => readFirst(domain, object, spans, signal));
   // Of a part all is here, and is sorted here: then measured fill values are among the others.
   const isByServer = order.by === dims.length && first.isCurrent && first.value?.select !== select && isOrdered(object);
@@ -39,8 +40,8 @@ export function TableView({ domain, object, address }: Props) {
   const isLoading = error === undefined && (!first.isCurrent || (isByServer && !isBest));
   return (
     <section aria-label="Table">
-      <SelectionField key={select} text={select} dims={dims} onSelect={(text) => goTo({ ...address, view: 'table', select: text })} />
-      <SelectionNotice select={address.select} dims={dims} />
+      <SelectionField key={select} text={select} extent={extent} onSelect={(text) => goTo({ ...address, view: 'table', select: text })} />
+      <SelectionNotice select={address.select} extent={extent} />
       {error !== undefined && <ErrorNotice error={error} retry={isByServer ? best.reload : first.reload} />}
       <p className="quiet" role="status" data-loading={isLoading}>
         {isLoading ? 'Loading… ' : ''}

@@ -1,7 +1,7 @@
 /** Pictures of sparse datasets, as the server counts them: defined elements and their mean in each bin of a box. */
 
 import { send } from '../api/client';
-import type { Domain, HdfObject } from '../api/hdf';
+import { type Domain, type HdfObject, placesQuery } from '../api/hdf';
 import { formatSelect, type Span } from '../api/values';
 
 /** The part of a dataset in a picture: `box` has one place in all dimensions but `rows` and `columns`. */
@@ -65,7 +65,7 @@ export async function readDensity(domain: Domain, dataset: HdfObject, frame: Fra
   const bins = frame.box.map((_, dim) => (dim === frame.rows ? bin[0] : dim === frame.columns ? bin[1] : 1));
   const withValues = options.withValues && !options.approximate;
   const query = {
-    ...domain.query,
+    ...placesQuery(domain, dataset),
     select: formatSelect(frame.box),
     bin: `[${bins.join(',')}]`,
     approximate: options.approximate ? 1 : undefined,

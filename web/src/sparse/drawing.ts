@@ -86,29 +86,31 @@ export function drawMargin(canvas: HTMLCanvasElement, counts: Float64Array, isCo
   });
 }
 
+const ONE_PLACE: Span = { start: 0, stop: 1, step: 1 };
+
 /** Returns a span of `length` places around `centre`, inside an extent. */
-function fitted(centre: number, length: number, extent: number): Span {
-  const size = Math.min(extent, Math.max(1, Math.round(length)));
-  const start = Math.min(extent - size, Math.max(0, Math.round(centre - size / 2)));
+function fitted(centre: number, length: number, extent: Span = ONE_PLACE): Span {
+  const size = Math.min(lengthOf(extent), Math.max(1, Math.round(length)));
+  const start = Math.min(extent.stop - size, Math.max(extent.start, Math.round(centre - size / 2)));
   return { start, stop: start + size, step: 1 };
 }
 
 /** Returns the frame zoomed by `factor` (below 1: nearer) about a point, given as parts of its height and width. */
-export function zoomed(frame: Frame, dims: number[], factor: number, about: [number, number] = [0.5, 0.5]): Frame {
-  const one = (span: Span, extent: number, part: number) => {
+export function zoomed(frame: Frame, extent: Span[], factor: number, about: [number, number] = [0.5, 0.5]): Frame {
+  const one = (span: Span, whole: Span | undefined, part: number) => {
     const length = lengthOf(span) * factor;
-    return fitted(span.start + lengthOf(span) * part + length * (0.5 - part), length, extent);
+    return fitted(span.start + lengthOf(span) * part + length * (0.5 - part), length, whole);
   };
-  const rows = one(rowSpan(frame), dims[frame.rows ?? -1] ?? 1, about[0]);
-  return withSpans(frame, rows, one(columnSpan(frame), dims[frame.columns] ?? 1, about[1]));
+  const rows = one(rowSpan(frame), extent[frame.rows ?? -1], about[0]);
+  return withSpans(frame, rows, one(columnSpan(frame), extent[frame.columns], about[1]));
 }
 
 /** Returns the frame moved by parts of its height and width. */
-export function moved(frame: Frame, dims: number[], down: number, right: number): Frame {
-  const one = (span: Span, extent: number, part: number) => {
+export function moved(frame: Frame, extent: Span[], down: number, right: number): Frame {
+  const one = (span: Span, whole: Span | undefined, part: number) => {
     const length = lengthOf(span);
-    return fitted(span.start + length / 2 + length * part, length, extent);
+    return fitted(span.start + length / 2 + length * part, length, whole);
   };
-  const rows = one(rowSpan(frame), dims[frame.rows ?? -1] ?? 1, down);
-  return withSpans(frame, rows, one(columnSpan(frame), dims[frame.columns] ?? 1, right));
+  const rows = one(rowSpan(frame), extent[frame.rows ?? -1], down);
+  return withSpans(frame, rows, one(columnSpan(frame), extent[frame.columns], right));
 }

@@ -2,7 +2,7 @@
 
 import { send, sendJson } from '../api/client';
 import { columnsOf, type DefinedElements, readDefined } from '../api/defined';
-import type { Domain, HdfObject } from '../api/hdf';
+import { type Domain, type HdfObject, placesQuery } from '../api/hdf';
 import { decodeNumbers, isBoolean, isDecodable, type NumberType, numberType } from '../api/types';
 import { formatSelect, type Span } from '../api/values';
 import { formatElement } from '../shell/format';
@@ -81,12 +81,12 @@ export async function readOrdered(domain: Domain, object: HdfObject, spans: Span
   const path = `/datasets/${object.id}/value`;
   const query = fill === 'NaN' ? '_.is_valid()' : `_ != ${fill}`;
   const order = { select: formatSelect(spans), query, order_by: down ? '-_' : '_', Limit: LISTED, ignore_nan: 1 };
-  const { index } = await sendJson<{ index: (number | number[])[] }>(path, { ...domain.query, ...order }, { signal });
+  const { index } = await sendJson<{ index: (number | number[])[] }>(path, { ...placesQuery(domain, object), ...order }, { signal });
   const places = columnsOf(index, spans.length);
   if (index.length === 0) return { places, values: [] };
   // Read again as bytes: JSON has no NaN, no infinity, and not all integers.
   const options = { method: 'POST', body: { points: index }, accept: 'application/octet-stream', signal };
-  const answer = await send(path, domain.query, options);
+  const answer = await send(path, placesQuery(domain, object), options);
   return { places, values: decodeNumbers(await answer.arrayBuffer(), type) };
 }
 

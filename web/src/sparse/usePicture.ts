@@ -4,7 +4,7 @@ import { useCallback, useEffect, useState } from 'react';
 import { untilAnswered } from '../api/client';
 import type { Domain, HdfObject } from '../api/hdf';
 import { numberType } from '../api/types';
-import { formatSelect } from '../api/values';
+import { extentOf, formatSelect } from '../api/values';
 import { type Density, type DensityOptions, type Frame, joined, readDensity, totalOf } from './density';
 
 /** The most elements that are read for one picture; where there are more, the picture is made of chunks. */
@@ -55,7 +55,7 @@ async function countChunks(
 export function usePicture(domain: Domain, dataset: HdfObject, frame: Frame): Picture {
   const [state, setState] = useState<Omit<Picture, 'reload'>>({ density: undefined, error: undefined, loading: true });
   const [attempt, setAttempt] = useState(0);
-  const key = `${dataset.id} ${dataset.shape?.dims?.join()} ${formatSelect(frame.box)} ${frame.rows} ${frame.columns}`;
+  const key = `${dataset.id} ${formatSelect(extentOf(dataset))} ${formatSelect(frame.box)} ${frame.rows} ${frame.columns}`;
   useEffect(() => {
     const abort = new AbortController();
     const options = { withValues: numberType(dataset.type ?? '') !== undefined, pixels: PIXELS, signal: abort.signal };
