@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from html import escape
 from math import isfinite, isnan
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy as np
 from hsparse.errors import BadRequest, Conflict, HsparseError, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import BY_ID
+from hsparse.format.selections.signed_extent import corner_of
 from hsparse.hdf5.files.file_plans import FileAddresses
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
 from hsparse.hdf5.maps.kerchunk import (
@@ -315,9 +317,9 @@ class Dmrpp:
             first = await anext(rows, None)
             yield self._head(variable, title, dims, record) + _chunks(variable, chunks)
             if first is not None:
-                yield self._chunk(first)
+                yield self._chunk(first, dataset)
             async for row in rows:
-                yield self._chunk(row)
+                yield self._chunk(row, dataset)
             yield f"</dmrpp:chunks>\n</{variable.type}>\n".encode()
 
     @staticmethod
@@ -337,14 +339,15 @@ class Dmrpp:
             raise Unsupported(f"{dataset.id} has no elements, which DAP4 has no dimension for.")
         return DapVariable.of(spec.datatype.dtype, spec.fill, () if transcoded else spec.filters[0])
 
-    def _chunk(self, row: Json) -> bytes:
+    def _chunk(self, row: Json, dataset: Dataset) -> bytes:
         refuse_filter_mask(row)
         place, href = row, ""
         if self._file is not None:
             place = row["file"]
         else:
             href = f' href="{xml_text(row.get("url") or object_url(row, self._base))}"'
-        position = ",".join(map(str, row["offset"]))
+        corner = corner_of(dataset.extent)
+        position = ",".join(map(str, map(sub, row["offset"], corner)))
         where = f' chunkPositionInArray="[{position}]"' if position else ""
         return f'<dmrpp:chunk offset="{place["address"]}" nBytes="{place["size"]}"{where}{href}/>\n'.encode()
 

@@ -13,6 +13,7 @@ import struct
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from math import isnan
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,14 @@ import orjson
 from hsparse.errors import HsparseError, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import codec_of
+from hsparse.format.selections.signed_extent import first_of
 from hsparse.hdf5.files.file_plans import FileAddresses
+from hsparse.hdf5.format.lower_bounds import bounds_attributes
 from hsparse.hdf5.format.messages.file_type import file_type, is_written_as_stored
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
 from hsparse.model.attribute import DIMENSION_NAMES, DIMENSION_ONLY, attribute_value_json
+from hsparse.model.datatype import parse_type
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.layout import is_signed
 from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.dataset import Dataset
@@ -105,8 +108,10 @@ def _single(value: Any) -> Any:
 
 
 def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
-    """Yield names and stored forms of the user's attributes of plain types that have a value."""
-    for name, stored in (record.get("attributes") or {}).items():
+    """Yield names and stored forms of the user's attributes of plain types that have a value, and of lower bounds."""
+    bounds = bounds_attributes(record.get("shape") or {})
+    of_bounds = {name: one | {"type": parse_type(one["type"]).item} for name, one in bounds.items()}
+    for name, stored in ((record.get("attributes") or {}) | of_bounds).items():
         kind = stored["type"].get("class") if isinstance(stored["type"], dict) else None
         if (
             kind in PLAIN
@@ -179,7 +184,7 @@ class KerchunkReferences:
         count = 0
         async with aclosing(rows):
             async for row in rows:
-                yield self._chunk(prefix, row)
+                yield self._chunk(prefix, row, dataset)
                 count += 1
         for name, value in self._metadata(
             prefix, dataset, chunks, is_whole=count == chunks.grid.size
@@ -259,9 +264,9 @@ class KerchunkReferences:
     def _is_transcoded(self, dataset: Dataset) -> bool:
         return self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
 
-    def _chunk(self, prefix: str, row: Json) -> bytes:
+    def _chunk(self, prefix: str, row: Json, dataset: Dataset) -> bytes:
         refuse_filter_mask(row)
-        name = ".".join(map(str, row["scaled"])) or "0"
+        name = ".".join(map(str, from_zero(row, dataset))) or "0"
         if self._file is not None:
             place = [self._base, row["file"]["address"], row["file"]["size"]]
         else:
@@ -278,13 +283,22 @@ def _text(value: Json) -> str:
     return encode_json(value).decode()
 
 
+def from_zero(row: Json, dataset: Dataset) -> list[int]:
+    """Return the scaled coordinates of a chunk, counted from that of the lower bound, as references count."""
+    scaled: list[int] = row["scaled"]
+    return list(map(sub, scaled, dataset.spec.base)) if dataset.spec.base else scaled
+
+
 def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
     """Raise `Unsupported` for data that references of `reader` cannot describe, and name an alternative.
 
     `transcoded`: the references are to chunks that are converted for the file of the domain, to dense ones.
     """
-    if is_signed(dataset.record):
-        raise Unsupported(f"{dataset.id} has a lower bound, which {reader} has not: read the map in JSON.")
+    if any(first_of(dataset.extent)):
+        raise Unsupported(
+            f"{dataset.id} has a lower bound inside of a chunk, and {reader} counts chunks from 0: read the map in "
+            "JSON, or move the bound to a multiple of the chunk's dimensions."
+        )
     if dataset.spec.sparse and not transcoded:
         raise Unsupported(
             f"{dataset.id} is sparse, which {reader} is not: read the map in JSON, or take that of the stock file "

@@ -86,6 +86,7 @@ async def get_dataset_map(request: Request) -> web.StreamResponse:
         _check_objects(request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
+        dataset = dataset.seen_by(_places(request))
         file = await _file(request)
         if request.arg("format") == "dmrpp":
             document = _dmrpp(request, file).dataset(dataset)
@@ -259,10 +260,15 @@ def _opening(request: Request, file: FileAddresses | None) -> OpenDataset:
     rights = request.file_rights()
 
     def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
-        dataset = Dataset.of(record, rights).seen_by(request.arg("places"))
+        dataset = Dataset.of(record, rights).seen_by(_places(request))
         return dataset, _chunks(request, dataset, file)
 
     return open_dataset
+
+
+def _places(request: Request) -> str | None:
+    """Return how places count in a map: from 0 in references, whoever asks, by places in JSON if that is asked for."""
+    return request.arg("places") if request.arg("format") in (None, "json") else "signed"
 
 
 def _chunks(request: Request, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:

@@ -147,6 +147,27 @@ async def test_values_by_the_chunks_that_are_told(
         np.testing.assert_array_equal(read(variable), expected)
 
 
+async def test_lower_bounds_between_chunks_are_at_0(client: RestClient, tmp_path: Path) -> None:
+    """By their objects, and by the addresses of the domain's file."""
+    body = {
+        "type": INT,
+        "shape": [10, 6],
+        "maxdims": [0, 0],
+        "lower": [-4, 3],
+        "h5path": "/d",
+        "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [4, 3], "enlarge": False}},
+    }
+    path = f"/datasets/{(await client('POST', '/datasets', body, implicit=1))['id']}"
+    values = np.arange(60, dtype="<i4").reshape(10, 6)
+    assert (await client("PUT", f"{path}/value", values.tobytes())).status == 200
+    copy = tmp_path / "copy.h5"
+    copy.write_bytes((await client("GET", f"/files{client.domain}", domain=None)).body)
+    for asked in ({"base": f"{tmp_path}/"}, {"addresses": "file", "base": str(copy)}):
+        for where in ("", path):
+            (variable,) = variables(await document(client, where, **asked)).values()
+            np.testing.assert_array_equal(read(variable), values)
+
+
 ALIASES = {"/again": "/sparse", "/again.defined": "/whole", "/soft": "/g/chunked"}
 """Links of the domain to datasets that have another path."""
 

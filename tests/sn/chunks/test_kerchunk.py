@@ -67,6 +67,24 @@ async def test_zarr_reads_what_was_written(client: RestClient, tmp_path: Path, f
     assert array.chunks == tuple((await client("GET", f"{path}/chunks"))["dims"])
 
 
+async def test_lower_bounds_between_chunks_are_at_0(client: RestClient, tmp_path: Path) -> None:
+    bounds = {"lower": [-16, 32], "minlower": ["H5S_UNLIMITED", 32], "maxdims": [0, 0]}
+    path = await create(client, list(SHAPE), INT, layout=DENSE, **bounds)
+    select = "[-9:14,40:72]"
+    reply = await client("PUT", f"{path}/value", MODEL[7:, 8:].tobytes(), select=select, places="signed")
+    assert reply.status == 200, reply.body
+    expected = np.zeros_like(MODEL)
+    expected[7:, 8:] = MODEL[7:, 8:]
+    for asked in ({"places": "signed"}, {}):
+        array = opened(await references(client, path, tmp_path, **asked))
+        np.testing.assert_array_equal(array[:], expected)
+        assert array.attrs["hsparse_lower"] == [-16, 32]
+    assert (await client("PUT", f"{path}/shape", {"lower": [-15, 32]})).status == 201
+    reply = await client("GET", f"{path}/map", format="kerchunk")
+    assert (reply.status, reply["error"]["kind"]) == (400, "unsupported")
+    assert "a lower bound inside of a chunk" in reply["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("kind", "dtype", "fill"),
     [
