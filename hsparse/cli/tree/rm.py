@@ -20,6 +20,9 @@ It does not ask, and nothing brings back what was deleted. Each path is printed 
 In a path, {PATTERN_HELP}.
 """
 
+LONGEST_WAIT = 5
+"""Seconds."""
+
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the arguments of `rm`; the parsed ones have `run`."""
@@ -41,18 +44,40 @@ def remove_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> 
 
 
 def remove_all(tree: ServerTree, output: Output, entry: Entry) -> None:
-    """Delete a domain, or a folder after all that is in it."""
+    """Delete a domain, or a folder after all that is in it; domains whose clones are in it, too, come after these."""
+    left = _refused_below(tree, output, entry)
+    while left:
+        refused = [one for one in left if _is_refused(tree, output, one)]
+        if len(refused) == len(left):
+            remove(tree, output, left[0])  # which says why
+        left = refused
+
+
+def _refused_below(tree: ServerTree, output: Output, entry: Entry) -> list[Entry]:
+    """Delete what can be, and return what is left: members before their folder."""
+    left: list[Entry] = []
     if entry.kind is Kind.FOLDER:
         for member in tree.members(entry):
-            remove_all(tree, output, member)
-    remove(tree, output, entry)
+            left += _refused_below(tree, output, member)
+    return [*left, entry] if left or _is_refused(tree, output, entry) else []
 
 
-def remove(tree: ServerTree, output: Output, entry: Entry) -> None:
-    """Delete a domain or an empty folder; `Conflict` for one that is not empty. One that is gone is none of it."""
+def _is_refused(tree: ServerTree, output: Output, entry: Entry) -> bool:
+    try:
+        remove(tree, output, entry, wait=LONGEST_WAIT)
+    except Conflict:
+        return True
+    return False
+
+
+def remove(tree: ServerTree, output: Output, entry: Entry, wait: int = 0) -> None:
+    """Delete a domain or an empty folder; `Conflict` for one that is not empty. One that is gone is none of it.
+
+    The deletion of a clone's objects, after which its source may go, is waited for so many seconds.
+    """
     try:
         with suppress(NotFound):  # of a request that was repeated after a lost answer, or by someone else
-            tree.json("DELETE", "/", entry.path)
+            tree.json("DELETE", "/", entry.path, wait=wait)
     except Conflict as error:
         if entry.kind is not Kind.FOLDER:
             raise

@@ -47,11 +47,11 @@ def test_snapshots_are_listed_compared_and_deleted(run: Run, old: str, embedded_
     assert changed == set(run("diff", f"{old}@1", f"{old}@2"))
     (said,) = run("diff", old)
     assert said == "changed dataset /y: 1 chunk, 1 element"
-    with hsparse.open(embedded_url + old) as file:
-        file["y"][0] = 1.5
-    assert run("diff", old) == ["changed dataset /y: 1 chunk, 0 elements"]
     (y,) = map(json.loads, run("diff", "--json", f"{old}@2", old))
     assert (y["kind"], y["path"], y["change"], y["chunks"]) == ("dataset", "/y", "changed", 1)
+    with hsparse.open(embedded_url + old) as file:
+        file["y"][0] = 1.5
+    assert run("diff", old) == []
     assert run("snapshot", "-d", f"{old}@1", f"{old}@2") == [f"deleted {old}@1", f"deleted {old}@2"]
     assert run("log", old) == []
     (said,) = run("diff", old, status=2)
@@ -142,3 +142,17 @@ def test_what_names_no_snapshot_is_refused(run: Run, old: str, folder: str) -> N
     for words, text in refused.items():
         (said,) = run(*words, status=2)
         assert text in said, words
+
+
+def test_a_folder_goes_with_a_domain_and_its_clones(run: Run, old: str, folder: str) -> None:
+    run("mkdir", f"{folder}/sub")
+    run("clone", f"{old}@1", f"{folder}/sub/zoo.h5")
+    run("snapshot", f"{folder}/sub/zoo.h5")
+    run("clone", f"{folder}/sub/zoo.h5@1", f"{folder}/a.h5")
+    (said,) = run("rm", "-r", f"{folder}/sub", status=2)
+    assert f"The clone {folder}/a.h5 needs snapshot 1" in said
+    removed = run("rm", "-r", folder)
+    assert removed[0] == f"removed {folder}/a.h5"
+    assert removed[-1] == f"removed {folder}/"
+    assert len(removed) == 5
+    run("mkdir", folder)
