@@ -311,11 +311,11 @@ class VersionedStore(PreservingStore):
         elements: dict[str, int | None] = {}
         same = set[str]()
         for id, rests in chunks.items():
-            record = await self._dataset(id, number, to, after)
-            if record is None:
-                continue
+            record, known = await self._dataset(id, number, to, after), rest_of(storage_key(id))
+            was = await self._dataset(id, number, to, {}) if known in before else record
+            if record is None or was is None or was.get("created") != record.get("created"):
+                continue  # another dataset of its id, with other chunks
             different, elements[id] = await changed_chunks(self, record, rests, before, after)
-            known = rest_of(storage_key(id))
             if known in before and known in after:  # what was written back is no change
                 same |= set(rests).difference(different)
         found = by_object([one for one in changes if one["marker"] not in same])
