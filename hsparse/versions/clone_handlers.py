@@ -14,7 +14,7 @@ from hsparse.sn.http.request import read_json_object
 from hsparse.sn.records.domain_path import parsed_path
 from hsparse.sn.request import Request, respond
 from hsparse.versions.snapshot_path import parsed_snapshot
-from hsparse.versions.snapshot_requests import ask, find_snapshot, take_snapshot, tell
+from hsparse.versions.snapshot_requests import ask, find_snapshot, remove_snapshot, take_snapshot, tell
 from hsparse.versions.version_keys import CLONE_MARK, heads_of
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
@@ -41,6 +41,7 @@ async def post_clone(request: Request) -> web.StreamResponse:
         raise Conflict(f"{target} exists already.")
     if not parent.allows(principal, Right.READ):
         await require_nothing_below(request, target)
+    taken = number is None
     if number is None:
         request.domain.require(principal, Right.UPDATE)
         number = (await take_snapshot(request, head, f"for the clone {target}"))["snapshot"]
@@ -57,7 +58,13 @@ async def post_clone(request: Request) -> web.StreamResponse:
     }
     if before := [one for one in heads_of(request.domain.record) if one != head]:
         record["before"] = before
-    await create_clone(request, source, head, number, target, record)
+    try:
+        await create_clone(request, source, head, number, target, record)
+    except HsparseError:
+        if taken:
+            with suppress(HsparseError):
+                await remove_snapshot(request, head, number)
+        raise
     base = {"domain": source, "snapshot": number}
     return respond({"domain": target, "root": clone, "base": base}, status=201)
 

@@ -17,9 +17,8 @@ from hsparse.sn.http.response import hrefs
 from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
 from hsparse.versions.clone_handlers import post_clone, post_materialize
-from hsparse.versions.snapshot_requests import ask, find_snapshot, take_snapshot, tell
+from hsparse.versions.snapshot_requests import ask, find_snapshot, remove_snapshot, take_snapshot, tell
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import Forget
 
 MAX_CHANGES = 10_000
 LOOK = 1.0
@@ -50,13 +49,7 @@ async def get_snapshot(request: Request) -> web.StreamResponse:
 
 async def delete_snapshot(request: Request) -> web.StreamResponse:
     """Delete a snapshot, and what is kept for it alone."""
-    owners, root, number = request.service.owners, _head(request), _number(request)
-    gone = await ask(request, "remove", root, number=number)
-    await tell(request, root)  # until all were told, each preserves what others read of it
-    await owners.ask_all(Forget(gone["root"]))
-    await ask(request, "abandon", root, tree=gone["root"])
-    await tell(request, root)
-    await ask(request, "collect", root)
+    await remove_snapshot(request, _head(request), _number(request))
     return respond({})
 
 

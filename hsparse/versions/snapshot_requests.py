@@ -9,7 +9,7 @@ from hsparse.errors import Gone, HsparseError, NotFound
 from hsparse.sn.request import Request
 from hsparse.versions.snapshot_path import snapshot_path
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AskStore
+from hsparse.wire.record_message import AskStore, Forget
 
 
 async def take_snapshot(request: Request, root: str, message: str) -> Record:
@@ -27,6 +27,16 @@ async def take_snapshot(request: Request, root: str, message: str) -> Record:
         with suppress(HsparseError):
             await ask(request, "abandon", root, tree=tree)
         raise
+
+
+async def remove_snapshot(request: Request, root: str, number: int) -> None:
+    """Delete a snapshot of the domain of `root`, and what is kept for it alone."""
+    gone = await ask(request, "remove", root, number=number)
+    await tell(request, root)  # until all were told, each preserves what others read of it
+    await request.service.owners.ask_all(Forget(gone["root"]))
+    await ask(request, "abandon", root, tree=gone["root"])
+    await tell(request, root)
+    await ask(request, "collect", root)
 
 
 async def _is_taken(request: Request, path: str) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from hsparse.errors import Forbidden
+from hsparse.versions import clone_handlers
 from tests.support.rest_client import BINARY
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
@@ -126,6 +128,17 @@ async def test_a_clone_is_its_makers_and_needs_the_right_to_read(past: Versioned
     ):
         assert (await past.rest("POST", "/clones", wrong)).status in (400, 404, 409), wrong
     assert (await past.done("GET", "/snapshots"))["clones"] == [{"domain": mine, "snapshot": 1}]
+
+
+async def test_a_clone_that_fails_leaves_no_snapshot(
+    past: Versioned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> None:
+        raise Forbidden("Nothing is made in a folder of files that are only read.")
+
+    monkeypatch.setattr(clone_handlers, "create_clone", refuse)
+    assert (await past.rest("POST", "/clones", {"target": CLONE})).status == 403
+    assert (await past.done("GET", "/snapshots"))["snapshots"] == []
 
 
 async def test_who_does_not_know_clones_is_told_so_by_the_root_group(past: Versioned) -> None:
