@@ -6,7 +6,7 @@ elements have the fill value, or are undefined.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -28,7 +28,7 @@ from hsparse.format.selections.points import Orthogonal, Points, Selection, asce
 from hsparse.hdf5.importer.file_data import convert_elements
 from hsparse.hdf5.virtual.cut import numbers_of, repeats, virtual_coords
 from hsparse.hdf5.virtual.layouts import Mapped
-from hsparse.hdf5.virtual.pieces import OfSource, Piece, Pieces
+from hsparse.hdf5.virtual.pieces import OfSource, Piece, Pieces, by_chunk, by_piece
 from hsparse.hdf5.virtual.sources import AT_ONCE, Source
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take_elements
@@ -62,38 +62,49 @@ class VirtualElements:
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = NO_LIMIT
     ) -> list[Values | int | None]:
         """Return the values of each planned chunk, None where no source has any of it."""
-        wanted = await self._pieces.of(await self._pieces.mapped(), planned)
-        if self._dataset.spec.sparse and not all(map(self._has_fill_of, wanted)):
-            found = await self.read_defined(planned, limit=limit)
-            return [self._filled(*pair, fields) for pair in zip(planned, found, strict=True)]
-        read = await gather_each(lambda one: self._read_source(one, fields, limit), wanted, AT_ONCE)
-        parts: list[list[tuple[Piece, Values | int]]] = [[] for _ in planned]
-        for one, values in zip(wanted, read, strict=True):
-            for piece, some in zip(one.pieces, values, strict=True):
-                parts[piece.chunk].append((piece, some))
-        size = sum(chunk.selection.size for chunk in planned)
-        pairs = list(zip(planned, parts, strict=True))
-        return await compute(size, lambda: [self._placed(chunk, some, fields) for chunk, some in pairs])
+        return await self._read(planned, fields, limit, lambda values: values)
 
-    async def _read_source(self, wanted: OfSource, fields: tuple[str, ...], limit: int) -> list[Values | int]:
+    async def _read(
+        self,
+        planned: Sequence[PlannedChunk],
+        fields: tuple[str, ...],
+        limit: int,
+        make: Callable[[Any], Any],
+    ) -> list[Any]:
+        """Return what `make` makes of the values of each planned chunk, None where no source has any of it."""
+        wanted = await self._pieces.of(await self._pieces.mapped(), planned)
+        found: Sequence[Any]
+        place: Callable[..., Values | int] = self._placed
+        if self._dataset.spec.sparse and not all(map(self._has_fill_of, wanted)):
+            place, found = self._filled, await self.read_defined(planned, limit=limit)
+        else:
+            read = await gather_each(lambda one: self._read_source(one, fields, limit), wanted, AT_ONCE)
+            found = by_chunk(planned, read)
+        size = sum(chunk.selection.size for chunk in planned)
+        pairs = list(zip(planned, found, strict=True))
+        return await compute(
+            size, lambda: [None if one is None else make(place(chunk, one, fields)) for chunk, one in pairs]
+        )
+
+    async def _read_source(
+        self, wanted: OfSource, fields: tuple[str, ...], limit: int
+    ) -> list[tuple[Piece, Values | int]]:
         """Return the values of pieces of one source in the type of this dataset, or how many bytes they have."""
         source = wanted.source.dataset
         is_same = self._has_type_of(source)
-        fan = ChunkFanout(wanted.source.owners, source)
-        plans = [await fan.planned(piece.cut.source) for piece in wanted.pieces]
         asked, limit = fields if is_same else (), NO_LIMIT if source.arrays.is_exact else limit
-        found = await fan.source.read([chunk for plan in plans for chunk in plan], asked, limit)
-        arrays, first = source.arrays.of_fields(asked), 0
-        result: list[Values | int] = []
-        for piece, plan in zip(wanted.pieces, plans, strict=True):
-            some = found[first : first + len(plan)]
-            first += len(plan)
-            if any(isinstance(one, int) for one in some):
-                result.append(sum(one if isinstance(one, int) else _nbytes(arrays, one) for one in some))
-                continue
-            values = arrays.assemble(piece.cut.source, plan, cast("list[Values | None]", some))
-            result.append(values if is_same else self._converted(wanted, values, fields))
-        return result
+        arrays = source.arrays.of_fields(asked)
+
+        def values_of(piece: Piece, plan: Sequence[PlannedChunk], some: Sequence[Any]) -> Values:
+            values = arrays.assemble(piece.cut.source, plan, some)
+            return values if is_same else self._converted(wanted, values, fields)
+
+        return await by_piece(
+            wanted,
+            lambda piece: piece.cut.source,
+            lambda elements, chunks: elements.read(chunks, asked, limit),
+            values_of,
+        )
 
     def _has_type_of(self, source: Dataset) -> bool:
         """Say whether a source has the elements of this dataset, whatever committed types they have."""
@@ -110,10 +121,10 @@ class VirtualElements:
         return fills[0] == fills[1] and (not fills[0] or self._has_type_of(source))
 
     def _filled(
-        self, chunk: PlannedChunk, found: DefinedElements | int | None, fields: tuple[str, ...]
-    ) -> Values | int | None:
+        self, chunk: PlannedChunk, found: DefinedElements | int, fields: tuple[str, ...]
+    ) -> Values | int:
         """Return the values of a planned chunk, those of this dataset where no element is defined."""
-        if not isinstance(found, DefinedElements):
+        if isinstance(found, int):
             return found
         there, places = lookup(chunk.selection, found.offsets)
         index = np.where(there, places + 1, 0).reshape(chunk.selection.shape)
@@ -143,10 +154,8 @@ class VirtualElements:
 
     def _placed(
         self, chunk: PlannedChunk, parts: Sequence[tuple[Piece, Values | int]], fields: tuple[str, ...]
-    ) -> Values | int | None:
+    ) -> Values | int:
         """Return the values of a planned chunk, of pieces in any order."""
-        if not parts:
-            return None
         if any(isinstance(values, int) for _, values in parts):
             nbytes = self._dataset.arrays.nbytes
             return sum(values if isinstance(values, int) else nbytes(values) for _, values in parts)
@@ -184,9 +193,7 @@ class VirtualElements:
         search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
         if self._dataset.spec.sparse and not search.query.takes(self._dataset.fill):
             return await self._find_defined(planned, search)
-        read = cast("list[NDArray[Any] | None]", await self.read(planned))
-        size = sum(chunk.selection.size for chunk in planned)
-        return await compute(size, lambda: [None if one is None else search.among(one) for one in read])
+        return await self._read(planned, (), NO_LIMIT, search.among)
 
     async def _find_defined(
         self, planned: Sequence[PlannedChunk], search: Search
@@ -217,13 +224,15 @@ class VirtualElements:
         read = await gather_each(
             lambda one: self._defined_source(layout, one, places_only, most), wanted, AT_ONCE
         )
-        parts: list[list[tuple[int, _Found | int]]] = [[] for _ in planned]
-        for one, found in zip(wanted, read, strict=True):
-            for piece, some in zip(one.pieces, found, strict=True):
-                parts[piece.chunk].append((piece.number, some))
-        pairs = list(zip(planned, parts, strict=True))
-        size = sum(0 if isinstance(found, int) else len(found[0]) for some in parts for _, found in some)
-        result = await compute(size, lambda: [self._joined(layout, *pair, places_only) for pair in pairs])
+        pairs = list(zip(planned, by_chunk(planned, read), strict=True))
+        size = sum(0 if isinstance(one, int) else len(one[0]) for some in read for _, one in some)
+        result = await compute(
+            size,
+            lambda: [
+                None if some is None else self._joined(layout, chunk, some, places_only)
+                for chunk, some in pairs
+            ],
+        )
         if result and isinstance(result[0], int) and self._dataset.arrays.is_exact and limit != NO_LIMIT:
             # One chunk is always read: of elements of a fixed size it is not split.
             result[0] = (await self.read_defined(planned[:1], places_only=places_only))[0]
@@ -231,40 +240,31 @@ class VirtualElements:
 
     async def _defined_source(
         self, layout: Mapped, wanted: OfSource, places_only: bool, limit: int
-    ) -> list[_Found | int]:
+    ) -> list[tuple[Piece, _Found | int]]:
         """Return the defined elements of pieces of one source, or how many bytes they have."""
         source, arrays = wanted.source.dataset, wanted.source.dataset.arrays
-        fan = ChunkFanout(wanted.source.owners, source)
-        plans = [await fan.planned(ascending(piece.cut.source)) for piece in wanted.pieces]
-        everything = [chunk for plan in plans for chunk in plan]
-        found = await fan.source.read_defined(everything, places_only=places_only, limit=limit)
-        is_same, first = places_only or self._has_type_of(source), 0
-        result: list[_Found | int] = []
-        for piece, plan in zip(wanted.pieces, plans, strict=True):
-            some = found[first : first + len(plan)]
-            first += len(plan)
-            there = [one for one in some if isinstance(one, DefinedElements)]
-            if any(isinstance(one, int) for one in some):
-                missing = sum(one for one in some if isinstance(one, int))
-                result.append(missing + sum(_nbytes(arrays, one.values) for one in there))
-                continue
-            pairs = zip(plan, some, strict=True)
-            coords = [
-                _coords(one.offsets, chunk.scaled, source.spec.dims)
-                for chunk, one in pairs
-                if isinstance(one, DefinedElements)
-            ]
+        is_same = places_only or self._has_type_of(source)
+
+        def found_of(piece: Piece, plan: Sequence[PlannedChunk], some: Sequence[Any]) -> _Found:
+            there = [pair for pair in zip(plan, some, strict=True) if pair[1] is not None]
+            coords = [_coords(one.offsets, chunk.scaled, source.spec.dims) for chunk, one in there]
             inside = np.concatenate([np.zeros((0, len(source.extent)), np.uint64), *coords])
             moved = virtual_coords(layout.virtual(piece.number), piece.source, inside)
-            values = arrays.join([] if places_only else [one.values for one in there])
-            result.append((moved, values if is_same else self._converted(wanted, values, ())))
-        return result
+            values = arrays.join([] if places_only else [one.values for _, one in there])
+            return moved, values if is_same else self._converted(wanted, values, ())
+
+        return await by_piece(
+            wanted,
+            lambda piece: ascending(piece.cut.source),
+            lambda elements, chunks: elements.read_defined(chunks, places_only=places_only, limit=limit),
+            found_of,
+        )
 
     def _joined(
         self,
         layout: Mapped,
         chunk: PlannedChunk,
-        parts: Sequence[tuple[int, _Found | int]],
+        parts: Sequence[tuple[Piece, _Found | int]],
         places_only: bool,
     ) -> DefinedElements | int | None:
         """Return the elements of one chunk in row-major order, of overlapping mappings those of the last one."""
@@ -276,9 +276,9 @@ class VirtualElements:
         near = layout.near(origin.tolist(), (origin + np.array(dims, np.uint64)).tolist())
         coords: list[NDArray[np.uint64]] = [np.zeros((0, len(dims)), np.uint64)]
         values: list[Values] = []
-        for number, found in sorted(parts, key=lambda part: part[0]):
+        for piece, found in sorted(parts, key=lambda part: part[0].number):
             assert not isinstance(found, int)
-            kept = self._not_covered(layout, near[near > number].tolist(), found[0])
+            kept = self._not_covered(layout, near[near > piece.number].tolist(), found[0])
             coords.append(found[0] if kept is None else found[0][kept])
             values += [] if places_only else [found[1] if kept is None else _at(found[1], kept)]
         offsets = ravel(np.concatenate(coords) - origin, dims)
@@ -405,11 +405,11 @@ class VirtualElements:
         """Return what the elements of a part reduce to, None where there are none."""
         selection = part.selection
         if not self._dataset.spec.sparse:
-            (read,) = cast("list[NDArray[Any] | None]", await self.read([part]))
-            if read is None:
-                return None
-            numbers = as_type(read, self._dataset.dtype)
-            return await compute(selection.size, lambda: reduce_array(numbers, reduction, codes))
+
+            def reduced(values: NDArray[Any]) -> Partials:
+                return reduce_array(as_type(values, self._dataset.dtype), reduction, codes)
+
+            return cast("Partials | None", (await self._read([part], (), NO_LIMIT, reduced))[0])
         (found,) = await self.read_defined([part], places_only=not self._dataset.arrays.is_exact)
         if not isinstance(found, DefinedElements):
             return None
@@ -455,7 +455,3 @@ def _positions(selection: Selection, offsets: NDArray[np.uint32]) -> NDArray[np.
 
 def _at(values: Values, places: NDArray[np.intp]) -> Values:
     return take_elements([values], places) if isinstance(values, VlenArray) else values[places]
-
-
-def _nbytes(arrays: Any, values: Values | None) -> int:
-    return 0 if values is None else int(arrays.nbytes(values))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.compute import compute
 from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.plan.virtual_plan import Ordered, ordered
 from hsparse.format.selections.points import Orthogonal, Selection, ascending
@@ -19,7 +22,10 @@ from hsparse.hdf5.virtual.mappings import FILL
 from hsparse.hdf5.virtual.sources import Source, Sources
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import PLAN_WORK
+from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
+from hsparse.sn.values.element_source import ElementSource
+
+T = TypeVar("T")
 
 MAX_CELLS = 1 << 20
 """The most chunks of the grid of a virtual dataset that are listed at a time."""
@@ -126,3 +132,41 @@ class Pieces:
 
 def _grid(first: Sequence[int], last: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
     return np.meshgrid(*(np.arange(a, b) for a, b in zip(first, last, strict=True)), indexing="ij")
+
+
+async def by_piece(
+    wanted: OfSource,
+    select: Callable[[Piece], Selection],
+    read: Callable[[ElementSource, list[PlannedChunk]], Awaitable[Sequence[Any]]],
+    make: Callable[[Piece, Sequence[PlannedChunk], Sequence[Any]], T],
+) -> list[tuple[Piece, T | int]]:
+    """Read what is selected of a source for all of its pieces at once; return what `make` makes of each one's answers.
+
+    If some were left out, it is how many bytes the piece has.
+    """
+    fan, nbytes = (
+        ChunkFanout(wanted.source.owners, wanted.source.dataset),
+        wanted.source.dataset.arrays.nbytes,
+    )
+    plans = [await fan.planned(select(piece)) for piece in wanted.pieces]
+    found = iter(await read(fan.source, [chunk for plan in plans for chunk in plan]))
+    result: list[tuple[Piece, T | int]] = []
+    for piece, plan in zip(wanted.pieces, plans, strict=True):
+        some = [next(found) for _ in plan]
+        if any(isinstance(one, int) for one in some):
+            values = [one.values if isinstance(one, DefinedElements) else one for one in some]
+            sizes = [one if isinstance(one, int) else nbytes(one) for one in values if one is not None]
+            result.append((piece, sum(sizes)))
+        else:
+            result.append((piece, make(piece, plan, some)))
+    return result
+
+
+def by_chunk(
+    planned: Sequence[PlannedChunk], read: Sequence[Sequence[tuple[Piece, T]]]
+) -> list[list[tuple[Piece, T]] | None]:
+    """Return what was read of pieces by the planned chunks that they are of, None where there are none."""
+    parts: dict[int, list[tuple[Piece, T]]] = {}
+    for piece, values in chain.from_iterable(read):
+        parts.setdefault(piece.chunk, []).append((piece, values))
+    return [parts.get(place) for place in range(len(planned))]

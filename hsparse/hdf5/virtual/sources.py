@@ -6,8 +6,9 @@ to each other is the trail, by which loops are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from hsparse.compute import gather_each
 from hsparse.errors import BadRequest, Conflict, Gone, NotFound
@@ -22,12 +23,16 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Domain, FileRights
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
+from hsparse.wire.record_message import Outcome
 
 MAX_NESTED = 16
 """Virtual datasets that are sources of each other."""
 MAX_LINKS = 64
 """Soft and external links on the way to a source."""
 AT_ONCE = 32
+IN_STEP = 256
+"""Sources that are looked for step by step together."""
+PARTS_AT_ONCE = 4
 Name = tuple[str, str]
 """The names of a domain and of a dataset in it."""
 
@@ -73,6 +78,12 @@ class _Place:
     id: str
 
 
+_Asked: TypeAlias = _Place | tuple[str, str]
+"""What a walk to a source needs next: the record of a place, or the domain of that name beside another one."""
+_Found: TypeAlias = tuple[_Place, Outcome] | None
+Walk: TypeAlias = Generator[_Asked, Any, _Found]
+
+
 class Sources:
     """The sources of one virtual dataset, each looked for once."""
 
@@ -98,8 +109,8 @@ class Sources:
         domains = await gather_each(self._domain, files, AT_ONCE)
         self._domains |= zip(files, domains, strict=True)
         unknown = [name for name in wanted if name not in self._known]
-        found = await gather_each(self._find, unknown, AT_ONCE)
-        self._known |= zip(unknown, found, strict=True)
+        parts = [unknown[first : first + IN_STEP] for first in range(0, len(unknown), IN_STEP)]
+        await gather_each(self._find_some, parts, PARTS_AT_ONCE)
         return {name: self._known[name] for name in wanted}
 
     def has(self, name: Name) -> bool:
@@ -142,14 +153,58 @@ class Sources:
             return None
         return _Place(service.owners, domain.path, domain.root, domain.root)
 
-    async def _find(self, name: Name) -> Source | None:
+    async def _find_some(self, names: Sequence[Name]) -> None:
+        walks = [self._walk(name) for name in names]
+        found = await gather_each(self._source, zip(names, await self._in_step(walks), strict=True), AT_ONCE)
+        self._known |= zip(names, found, strict=True)
+
+    async def _in_step(self, walks: Sequence[Walk]) -> list[_Found]:
+        """Return what walks end with; what they all need next is read by one message to each owner."""
+        found: list[_Found] = [None] * len(walks)
+        answers: dict[int, Any] = dict.fromkeys(range(len(walks)))
+        while answers:
+            asked: dict[int, _Asked] = {}
+            for number, answer in answers.items():
+                try:
+                    asked[number] = walks[number].send(answer)
+                except StopIteration as end:
+                    found[number] = end.value
+            answers = await self._answers(asked)
+        return found
+
+    async def _answers(self, asked: Mapping[int, _Asked]) -> dict[int, Any]:
+        """Return the domain or the record that each walk asks for."""
+        names, ids = dict[tuple[str, str], None](), dict[Owners, dict[str, None]]()
+        for one in asked.values():
+            if isinstance(one, _Place):
+                ids.setdefault(one.owners, {})[one.id] = None
+            else:
+                names[one] = None
+        entered = await gather_each(lambda name: self._entered(*name), names, AT_ONCE)
+        found: dict[Any, Any] = dict(zip(names, entered, strict=True))
+        for owners, some in ids.items():
+            found |= zip([(owners, id) for id in some], await owners.read(*some), strict=True)
+        return {
+            number: found[(one.owners, one.id) if isinstance(one, _Place) else one]
+            for number, one in asked.items()
+        }
+
+    def _walk(self, name: Name) -> Walk:
+        """Lead to a source; return where it is and its record, None without one."""
         place = self._domains[name[0]]
-        found = None if place is None else await self._followed(place, name[1], [])
+        found = None if place is None else (yield from self._followed(place, name[1], []))
         if found is None:
             return None
         if collection_of(found.id) != "datasets":
             raise self.unfit(name, "it is no dataset.")
-        outcome = (await found.owners.read(found.id))[0]
+        return found, (yield found)
+
+    async def _source(self, item: tuple[Name, _Found]) -> Source | None:
+        """Return what a walk has led to as a source."""
+        name, walked = item
+        if walked is None:
+            return None
+        found, outcome = walked
         if outcome.failure is not None:
             error = outcome.failure.error()
             if isinstance(error, NotFound | Gone):
@@ -172,7 +227,7 @@ class Sources:
         except BadRequest as error:
             raise self.unfit(name, error.message) from error
 
-    async def _followed(self, place: _Place, path: str, links: list[str]) -> _Place | None:
+    def _followed(self, place: _Place, path: str, links: list[str]) -> Generator[_Asked, Any, _Place | None]:
         """Return what is at a path, whose links are followed, None if it leads to nothing."""
         if path.startswith("/"):
             place = replace(place, id=place.root)
@@ -181,7 +236,7 @@ class Sources:
                 continue
             if collection_of(place.id) != "groups":
                 return None
-            outcome = (await place.owners.read(place.id))[0]
+            outcome = yield place
             link = (outcome.unwrap().get("links") or {}).get(title) if outcome.failure is None else None
             if link is None:
                 return None
@@ -193,8 +248,8 @@ class Sources:
                 return None
             into: _Place | None = place
             if link["class"] == EXTERNAL:
-                into = await self._entered(external_file(link), place.path)
-            found = None if into is None else await self._followed(into, link["h5path"], links)
+                into = yield external_file(link), place.path
+            found = None if into is None else (yield from self._followed(into, link["h5path"], links))
             if found is None:
                 return None
             place = found

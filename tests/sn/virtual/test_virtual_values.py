@@ -14,6 +14,8 @@ from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
+from hsparse.wire.message import Message
+from hsparse.wire.record_message import ReadObjects
 from tests.sn.value_client import BINARY, create, read, value_client
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
@@ -313,8 +315,21 @@ async def test_the_rights_are_those_of_the_reader() -> None:
         await client.close()
 
 
+class CountingNode(DataService):
+    """Counts the messages that read records."""
+
+    reads = 0
+
+    async def send(self, message: Message[Any]) -> Any:
+        self.reads += isinstance(message, ReadObjects)
+        return await super().send(message)
+
+
 async def test_a_read_costs_what_it_touches() -> None:
-    """Of 32 modules, mapped frame by frame, a frame takes one read of the store for each; nothing is copied."""
+    """Of 32 modules, mapped frame by frame, a frame takes one read of the store for each; nothing is copied.
+
+    Its owner is asked for the records of all at once.
+    """
     store = CountingStore(MemoryStore())
     settings = ServiceSettings(max_request_size=20_000_000)
     layout = {"class": "H5D_CHUNKED", "dims": [1, 4, 5], "enlarge": False}
@@ -331,7 +346,7 @@ async def test_a_read_costs_what_it_touches() -> None:
         path = await virtual(client, [100, 32, 4, 5], *mappings)
         assert store.puts == 1
         assert len((await client("GET", path))["creationProperties"]["layout"]["mappings"]) == 32
-    node = DataService(store, SystemClock(), id="dn-001")
+    node = CountingNode(store, SystemClock(), id="dn-001")
     again = await RestClient(node, SystemClock(), Principal("admin", admin=True), settings=settings).open()
     try:
         again.domain = client.domain
@@ -342,6 +357,7 @@ async def test_a_read_costs_what_it_touches() -> None:
         chunks, records = 2 * 32, 32 + 3  # those of the sources, the dataset, its domain and root group
         assert store.gets <= chunks + records
         assert store.puts == 0
+        assert node.reads <= 2 * 4  # of the domain, the dataset, the root group, and all sources
     finally:
         await again.close()
         await node.close()
