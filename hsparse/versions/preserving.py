@@ -20,6 +20,7 @@ from hsparse.versions.snapshot_trees import Base, SnapshotTrees
 from hsparse.versions.version_keys import ABSENT, chunk_of, copy_key, history_prefix, is_kept
 from hsparse.versions.version_note import VersionNote
 
+Expected = Callable[[str | None], bool]
 MOST_KNOWN = 100_000
 """Objects of a domain that are known to be preserved; another one is preserved in vain once more."""
 MOST_EXTENTS = 32
@@ -41,8 +42,14 @@ class Preserved:
         if note is not None:
             self._bases = tuple(Base(note.root, note.token, one.number, one.root) for one in note.snapshots)
 
-    async def keep(self, rest: str, is_expected: Callable[[str | None], bool] = lambda etag: True) -> None:
-        """Preserve an object that is about to be changed.
+    async def keep(
+        self,
+        rest: str,
+        is_expected: Callable[[str | None], bool] = lambda etag: True,
+        *,
+        elsewhere: bool = False,
+    ) -> None:
+        """Preserve an object that is about to be changed or, `elsewhere`, that another node may change.
 
         `PreconditionFailed` unless its etag, None of one that is not there, is as expected: then it is not changed.
         """
@@ -52,12 +59,12 @@ class Preserved:
             if rest in self._done:
                 return
             if await self._shown(rest):
-                await self._copy(rest, is_expected)
+                await self._copy(rest, is_expected, elsewhere)
             self._done[rest] = None
             if len(self._done) > MOST_KNOWN:
                 self._done.popitem(last=False)
 
-    async def _copy(self, rest: str, is_expected: Callable[[str | None], bool]) -> None:
+    async def _copy(self, rest: str, is_expected: Expected, elsewhere: bool) -> None:
         assert self.note is not None
         key = domain_prefix(self.note.root) + rest
         etag, data = None, ABSENT
@@ -66,6 +73,8 @@ class Preserved:
             etag, data = stored.etag, stored.data
         if not is_expected(etag):
             raise PreconditionFailed(f"{key} was changed by another node.")
+        if elsewhere and await self._trees.copy_of(self._bases[-1], rest) is not None:
+            return  # a node that was told of a later snapshot may have changed what was read here
         prefix = history_prefix(self.note.root, self.note.token)
         with suppress(PreconditionFailed):  # preserved before
             await self._below.put_if_absent(copy_key(prefix, rest, self.note.epoch), data)
@@ -78,7 +87,7 @@ class Preserved:
         chunk = chunk_of(rest)
         if chunk is None:
             return True
-        await self.keep(chunk[0])
+        await self.keep(chunk[0], elsewhere=True)
         if len(self._bases) > MOST_EXTENTS:
             return True
         for base in reversed(self._bases):

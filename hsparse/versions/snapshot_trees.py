@@ -203,7 +203,7 @@ class SnapshotTrees:
             found: Stored | None = await read(base.head_key(rest))
         except NotFound:
             found = None
-        copy = await self._copy(base, rest)
+        copy = await self.copy_of(base, rest)
         if copy is None:
             return found
         if not copy.size:
@@ -213,7 +213,7 @@ class SnapshotTrees:
         except BadRequest:
             raise NotFound(f"There is no object {rest}.") from None
 
-    async def _copy(self, base: Base, rest: str) -> Entry | None:
+    async def copy_of(self, base: Base, rest: str) -> Entry | None:
         """Return the copy of an object as it was at a snapshot, None if it was not changed since."""
         prefix = base.copies
         after = copy_key(prefix, rest, base.number - 1)

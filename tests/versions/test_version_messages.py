@@ -281,6 +281,24 @@ async def test_a_node_knows_of_snapshots_that_were_taken_before_it_joined(
             await member.close()
 
 
+async def test_a_node_that_was_not_told_yet_does_not_preserve_what_another_one_has_changed(
+    past: Versioned,
+) -> None:
+    """One that knows of the next snapshot changes the record of a dataset, then another one a chunk."""
+    id, root = await prepared(past)
+    await past.snapshot()
+    record = storage_key((await past.links(domain=AT_1))["kept"])
+    told, other = (with_versions(past.store, Doubtful(), SystemClock())[0] for _ in range(2))
+    await other.answer("versions.tell", {"root": root})
+    await told.answer("versions.begin", {"root": root, "author": "ann", "message": ""})
+    await told.answer("versions.tell", {"root": root})
+    before, now = (await other.get(record)).data, await told.get(storage_key(id))
+    await told.put_if_match(storage_key(id), now.data.replace(b"[30]", b"[35]"), now.etag)
+    chunk = await other.get(chunk_key(id))
+    await other.put_if_match(chunk_key(id), b"changed", chunk.etag)
+    assert (await other.get(record)).data == before
+
+
 @pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
 async def test_what_a_dataset_grew_by_beside_a_snapshot_is_not_uncovered(layout: dict[str, Any]) -> None:
     """The node of its record was told of the snapshot before that of a chunk, which is newer than the record."""

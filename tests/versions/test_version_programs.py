@@ -151,6 +151,8 @@ class World:
                 del self.clones[clone]
         self.snapshots = {n: self.snapshots.get(n, self.head) for n in numbers}
         self.snapshots = {n: deepcopy(content) for n, content in self.snapshots.items()}
+        for number, content in self.snapshots.items():
+            await self.check(f"{DOMAIN}@{number}", content)
 
     async def changed(self, domain: str, before: Content) -> Content:
         """Return what is in a domain after a move that was cut short."""
