@@ -43,13 +43,9 @@ class Preserved:
             self._bases = tuple(Base(note.root, note.token, one.number, one.root) for one in note.snapshots)
 
     async def keep(
-        self,
-        rest: str,
-        is_expected: Callable[[str | None], bool] = lambda etag: True,
-        *,
-        elsewhere: bool = False,
+        self, rest: str, is_expected: Expected = lambda etag: True, *, remote: bool = False
     ) -> None:
-        """Preserve an object that is about to be changed or, `elsewhere`, that another node may change.
+        """Preserve an object that is about to be changed or, `remote`, that another node may change.
 
         `PreconditionFailed` unless its etag, None of one that is not there, is as expected: then it is not changed.
         """
@@ -59,12 +55,12 @@ class Preserved:
             if rest in self._done:
                 return
             if await self._shown(rest):
-                await self._copy(rest, is_expected, elsewhere)
+                await self._copy(rest, is_expected, remote)
             self._done[rest] = None
             if len(self._done) > MOST_KNOWN:
                 self._done.popitem(last=False)
 
-    async def _copy(self, rest: str, is_expected: Expected, elsewhere: bool) -> None:
+    async def _copy(self, rest: str, is_expected: Expected, remote: bool) -> None:
         assert self.note is not None
         key = domain_prefix(self.note.root) + rest
         etag, data = None, ABSENT
@@ -73,7 +69,7 @@ class Preserved:
             etag, data = stored.etag, stored.data
         if not is_expected(etag):
             raise PreconditionFailed(f"{key} was changed by another node.")
-        if elsewhere and await self._trees.copy_of(self._bases[-1], rest) is not None:
+        if remote and await self._trees.copy_of(self._bases[-1], rest) is not None:
             return  # a node that was told of a later snapshot may have changed what was read here
         prefix = history_prefix(self.note.root, self.note.token)
         with suppress(PreconditionFailed):  # preserved before
@@ -87,7 +83,7 @@ class Preserved:
         chunk = chunk_of(rest)
         if chunk is None:
             return True
-        await self.keep(chunk[0], elsewhere=True)
+        await self.keep(chunk[0], remote=True)
         if len(self._bases) > MOST_EXTENTS:
             return True
         for base in reversed(self._bases):
