@@ -58,7 +58,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-CALLS = 29
+CALLS = 30
 """The most places that choose a thread: each step of a layer is one, with what follows from it."""
 
 
