@@ -188,7 +188,11 @@ def test_references_to_objects_of_a_snapshot_are_refused(address: str) -> None:
                 file.connection.json("GET", "/map", format=format)
         with pytest.raises(hsparse.Unsupported, match="no keys of their own"):
             file.connection.json("GET", f"/datasets/{file['dense'].id}/map", format="kerchunk")
-        assert "directory" not in file.connection.json("GET", f"/datasets/{file['dense'].id}/map")
+        about = file.connection.json("GET", f"/datasets/{file['dense'].id}/map")
+        assert "directory" not in about
+        assert about["chunks"][0].keys().isdisjoint({"bucket", "key"})
+        with pytest.raises(hsparse.Unsupported, match="no keys of their own"):
+            file.connection.json("GET", f"/datasets/{file['dense'].id}/chunks", urls=60)
         assert file.connection.json("GET", "/map", addresses="file")["datasets"].keys() == {
             "/dense",
             "/sparse",

@@ -92,6 +92,6 @@ def _rows(map: JsonReader, least: int) -> Iterator[FileChunk]:
         for _ in map.items():
             row = map.value()
             place = row.get("file")
-            if place is not None and place["stored"] and place["size"] >= least:
+            if place is not None and "key" in row and place["stored"] and place["size"] >= least:
                 source = CopySource(row["bucket"], row["key"], row["etag"], row["address"], place["size"])
                 yield FileChunk(place["address"], source)

@@ -35,7 +35,7 @@ from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.file_backed import has_no_objects
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
-from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
+from hsparse.sn.chunks.handlers import check_own_objects, has_others, listed_chunks, url_seconds
 from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
 from hsparse.sn.http.challenge import WEAK, is_known
 from hsparse.sn.http.response import encode_json
@@ -83,7 +83,7 @@ async def get_dataset_map(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/map`: a dataset and all its stored chunks, streamed."""
     _check_request(request)
     if request.arg("format") not in (None, "json"):
-        _check_objects(request)
+        check_own_objects(request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         dataset = dataset.seen_by(_places(request))
@@ -124,21 +124,8 @@ def _directory(request: Request) -> Json:
     headers, peer = request.http.headers, request.http.remote or ""
     directory = request.service.settings.directory
     forwarded = any(name in headers for name in FORWARDED)
-    is_told = directory and peer in LOOPBACK and not forwarded and not _has_others(request)
+    is_told = directory and peer in LOOPBACK and not forwarded and not has_others(request)
     return {"directory": directory} if is_told else {}
-
-
-def _has_others(request: Request) -> bool:
-    """Say whether objects of the domain are another one's: those of a snapshot, and what a clone shares."""
-    return "head" in request.domain.record
-
-
-def _check_objects(request: Request) -> None:
-    """Raise `Unsupported` for references to objects that the domain has not: readers would take them for absent."""
-    if _has_others(request) and request.arg("addresses") != "file":
-        raise Unsupported(
-            f"Objects of {request.domain.path} have no keys of their own: export it, or map it with addresses=file."
-        )
 
 
 async def get_map(request: Request) -> web.StreamResponse:
@@ -147,7 +134,7 @@ async def get_map(request: Request) -> web.StreamResponse:
     if root is None:
         raise BadRequest(f"{request.domain.path} is a folder: only domains have a map.")
     _check_request(request)
-    _check_objects(request)
+    check_own_objects(request)
     file = await _file(request)
     if request.arg("format") == "dmrpp":
         name = request.domain.path.rpartition("/")[2]

@@ -15,7 +15,7 @@ import numpy as np
 from aiohttp import hdrs, web
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, NotFound, OutOfRange, TooLarge
+from hsparse.errors import BadRequest, NotFound, OutOfRange, TooLarge, Unsupported
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED
 from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.plan.grid import Grid
@@ -60,6 +60,8 @@ def listed_chunks(request: Request, dataset: Dataset) -> StoredChunks:
     seconds = url_seconds(request)
     if seconds is None:
         return chunks
+    if not dataset.elsewhere:
+        check_own_objects(request)
     # A URL opens the whole file, while the right to the domain opens only the file-backed datasets.
     rights = request.file_rights() if dataset.elsewhere else None
     return SignedChunks(chunks, request.service.owners, seconds, rights)
@@ -71,7 +73,20 @@ def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileC
     dataset.require_places()
     if dataset.elsewhere:
         return other_data(dataset.elsewhere).chunks(owners, dataset, bucket, table_reader(owners))
-    return ChunkObjectInfo(owners, dataset, bucket)
+    return ChunkObjectInfo(owners, dataset, None if has_others(request) else bucket)
+
+
+def has_others(request: Request) -> bool:
+    """Say whether objects of the domain are another one's: those of a snapshot, and what a clone shares."""
+    return "head" in request.domain.record
+
+
+def check_own_objects(request: Request) -> None:
+    """Raise `Unsupported` for references to objects that the domain has not: readers would take them for absent."""
+    if has_others(request) and request.arg("addresses") != "file":
+        raise Unsupported(
+            f"Objects of {request.domain.path} have no keys of their own: export it, or map it with addresses=file."
+        )
 
 
 def url_seconds(request: Request) -> int | None:

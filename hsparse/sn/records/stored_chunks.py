@@ -166,9 +166,9 @@ def object_url(row: Json, base: str) -> str:
 
 
 class ChunkObjectInfo:
-    """`StoredChunks` of a dataset with chunk objects."""
+    """`StoredChunks` of a dataset with chunk objects; without a `bucket` they do not say where these are."""
 
-    def __init__(self, owners: Owners, dataset: Dataset, bucket: str) -> None:
+    def __init__(self, owners: Owners, dataset: Dataset, bucket: str | None) -> None:
         self._owners = owners
         self._dataset = dataset
         self._bucket = bucket
@@ -218,6 +218,8 @@ class ChunkObjectInfo:
 
     def _address(self, scaled: Sequence[int]) -> Json:
         """Return where the object of a chunk is."""
+        if self._bucket is None:
+            return {}
         bucket, key = placed_key(self._bucket, self._dataset.spec.key(scaled))
         return {"bucket": bucket, "key": key}
 
