@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
-from hsparse.hdf5.format.plan.file_plan import FileForm
 from hsparse.testing.memory_store import MemoryStore
 from tests.sn.file_domain import INT, TEXT, place
 from tests.sn.files.test_file_chunks import file_map
@@ -47,8 +46,8 @@ def changed_when_planned(client: RestClient, monkeypatch: pytest.MonkeyPatch, ch
     """Let the next plan be followed by a change of the domain."""
     planned = client.service.component(FilePlans).current
 
-    async def current(root: str, form: FileForm, *, check: bool) -> PlannedFile:
-        found = await planned(root, form, check=check)
+    async def current(*named: Any, check: bool) -> PlannedFile:
+        found = await planned(*named, check=check)
         monkeypatch.setattr(client.service.component(FilePlans), "current", planned)
         method, path, body = change
         made = await client(method, path, body)
