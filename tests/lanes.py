@@ -94,6 +94,7 @@ ENDURE = {
         "test_another_coo_matrix_stays_a_group[unordered]",
     ),
     "sn/served/test_thousand_files.py": (),
+    "sn/served/test_served_files.py::test_data_without_chunks_is_read_in_slabs": (),
     "sn/served/test_http_files.py::test_servers_that_are_refused": ("[NoState",),
     "sn/served/test_remote_files.py::test_places_that_cannot_be_served": ("[s3://served/none",),
     "sn/values/test_streamed_write.py::test_of_a_body_that_does_not_come_the_parts_that_came_are_there": (),

@@ -25,11 +25,11 @@ from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
 from hsparse.hdf5.importer.virtual_data import open_data
 from hsparse.hdf5.served.file_chunks import band_of, is_kept
 from hsparse.model.attribute import parse_attribute
-from hsparse.model.dataspace import parse_shape
+from hsparse.model.dataspace import dims_of, parse_shape
 from hsparse.model.datatype import Datatype, parse_requested_type
-from hsparse.model.file_backed import SERVED
+from hsparse.model.file_backed import SERVED, slab_dims
 from hsparse.model.initial_values import parse_fill_value
-from hsparse.model.layout import parse_layout
+from hsparse.model.layout import CHUNKED, parse_layout
 from hsparse.model.link import MAX_PATH, parse_link
 from hsparse.wire.message import Record
 
@@ -191,6 +191,10 @@ class FileRecords:
             min_bytes=LEAST_CHUNK,
             max_bytes=MOST_CHUNK,
         )
+        if (dims := dims_of(shape)) and asked and "dims" not in asked:
+            # It is read from ranges of the file, or of other datasets that are mostly one beside the other.
+            grid = {"class": CHUNKED, "dims": list(slab_dims(dims, datatype.guessed_size))}
+            layout = replace(layout, asked=grid if asked["class"] == CHUNKED else layout.asked, grid=grid)
         fill = parse_fill_value(properties, datatype)
         rest = {name: value for name, value in properties.items() if not name.startswith("fillValue")}
         rest[SERVED] = True

@@ -22,7 +22,7 @@ from hsparse import __version__
 from hsparse.clock import Clock
 from hsparse.setting import MIB
 
-FORMAT = "2"
+FORMAT = "3"
 """The form of what entries have: another number whenever other records are made of a file."""
 SUFFIX = ".hsparse-file"
 LARGEST = 64 * MIB

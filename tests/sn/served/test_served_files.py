@@ -134,6 +134,29 @@ def test_sources_are_beside_the_file(url: str) -> None:
         assert np.array_equal(file["v"][...], DATA)
 
 
+def test_data_without_chunks_is_read_in_slabs(tmp_path: Path) -> None:
+    """A frame of modules side by side, or of a contiguous dataset, has little to do with other frames."""
+    place, shape = tmp_path / "modules", (99, 128, 512)
+    place.mkdir()
+    whole = h5py.VirtualLayout((99, 2, *shape[1:]), "<u2")
+    for number in range(2):
+        with h5py.File(place / f"{number}.h5", "w") as file:
+            file.create_dataset("x", shape, "<u2", chunks=(1, *shape[1:]))[98] = number + 1
+        whole[:, number] = h5py.VirtualSource(f"{number}.h5", "x", shape)
+    with h5py.File(place / "all.h5", "w") as file:
+        file.create_virtual_dataset("virtual", whole)
+        file.create_dataset("contiguous", shape, "<u2")[98] = 3
+    with (
+        embedded_server(
+            load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
+        ) as url,
+        hsparse.open(f"{url}/modules/all.h5") as file,
+    ):
+        assert (file["virtual"].chunks, file["contiguous"].chunks) == ((16, 2, 128, 512), (32, 128, 512))
+        assert file["virtual"][98, :, 5, 5].tolist() == [1, 2]
+        assert file["contiguous"][98, 5, 5] == 3
+
+
 @pytest.mark.parametrize("name", ["csr.h5ad", "csc.h5ad"])
 def test_a_compressed_matrix_is_a_sparse_dataset(url: str, name: str) -> None:
     with hsparse.open(f"{url}/runs/{name}") as file:
