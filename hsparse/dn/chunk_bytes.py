@@ -249,9 +249,8 @@ class DirectChunks:
                 scaled,
                 grid.clipped(scaled),
             )
-            value, weight = given.chunk, nbytes
-            if given.data is not None:  # nothing is left to be done
-                value, weight = Encoded(given.chunk, given.data), 0
+            value = given.chunk if given.data is None else Encoded(given.chunk, given.data)
+            weight = nbytes if given.data is None else 0  # of what is encoded nothing is left to be done
             await self._objects.apply(
                 kind, scaled, lambda _: (value, None), weight, Base.IGNORED, accepted, nbytes
             )

@@ -261,7 +261,7 @@ class DataService:
         if message.renews:  # before it is asked, which may fail
             for entry in self._cache.beginning_with(prefix):
                 entry.invalidate(lambda name: False)
-            self._cache.drop(tree_prefix(message.settles))  # a dataset may have another layout now
+            self._cache.drop(prefix)  # a dataset may have another layout now
             self.forget_fences()
         reply = await self._asked.answer(message.question, message.arguments)
         if prefix:

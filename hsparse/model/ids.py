@@ -104,6 +104,11 @@ def moved_id(id: str, root: str, to: str) -> str:
     return to if id == root else id[:2] + to[ID_DOMAIN] + id[19:]
 
 
+def heads_of(record: dict[str, str | list[str]]) -> list[str]:
+    """Return the root groups of the domains that a clone or a snapshot began as: references name their objects."""
+    return [head for head in (record.get("head"), *record.get("before", ())) if isinstance(head, str)]
+
+
 def is_root(id: str) -> bool:
     digits = _digits(id)
     return id[0] == "g" and digits[16:] == _rotated(digits[:16])

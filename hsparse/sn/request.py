@@ -22,7 +22,7 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import RequestTrace
 from hsparse.errors import BadRequest, Forbidden, TooLarge, Unsupported
 from hsparse.model.acl import ANONYMOUS, Principal, Right, is_granted
-from hsparse.model.ids import ID_DOMAIN, check_id, moved_id
+from hsparse.model.ids import ID_DOMAIN, check_id, heads_of, moved_id
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.body_memory import FIRST, BodyMemory
 from hsparse.sn.coding import Coding
@@ -96,8 +96,8 @@ class Domain:
 
     def _own_id(self, id: str) -> str:
         """Return the id here of an object of a domain that this one began as, as references are."""
-        for head in (self.record.get("head"), *self.record.get("before", ())):
-            if isinstance(head, str) and id[ID_DOMAIN] == head[ID_DOMAIN]:
+        for head in heads_of(self.record):
+            if id[ID_DOMAIN] == head[ID_DOMAIN]:
                 return moved_id(id, head, self.root_group)
         raise BadRequest(f"{id} is not in the domain {self.path}.")
 

@@ -8,14 +8,14 @@ from aiohttp import web
 
 from hsparse.errors import BadRequest, Conflict, Forbidden, HsparseError
 from hsparse.model.acl import Right
-from hsparse.model.ids import root_id
+from hsparse.model.ids import heads_of, root_id
 from hsparse.sn.domains.domain_creation import acls_of_new, require_creation, require_nothing_below
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.records.domain_path import parsed_path
 from hsparse.sn.request import Request, respond
 from hsparse.versions.snapshot_path import parsed_snapshot
 from hsparse.versions.snapshot_requests import ask, find_snapshot, remove_snapshot, take_snapshot, tell
-from hsparse.versions.version_keys import CLONE_MARK, heads_of
+from hsparse.versions.version_keys import CLONE_MARK
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
 

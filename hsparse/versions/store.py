@@ -21,6 +21,7 @@ from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import Conflict, Forbidden, NotFound, PreconditionFailed, Unanswered
 from hsparse.model.ids import (
     deletion_key,
+    heads_of,
     id_of_deletion_key,
     is_root,
     storage_key,
@@ -37,7 +38,6 @@ from hsparse.versions.version_keys import (
     NOTE,
     TREE,
     base_key,
-    heads_of,
     is_object_key,
     rest_of,
     snapshot_of_key,

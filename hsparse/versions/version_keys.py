@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from hashlib import sha256
-from typing import Any
 
 import orjson
 
@@ -96,11 +95,6 @@ def snapshot_of_key(key: str) -> tuple[str, int] | None:
     if "@" not in key or not key.endswith(_RECORD):
         return None
     return parsed_snapshot(key.removesuffix(_RECORD))
-
-
-def heads_of(record: dict[str, Any]) -> list[str]:
-    """Return the root groups of the domains that a clone or a snapshot began as: references name their objects."""
-    return [head for head in (record.get("head"), *record.get("before", ())) if head is not None]
 
 
 def moved(data: bytes, root: str, to: str) -> bytes:

@@ -18,7 +18,7 @@ from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
 from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice
 from hsparse.hdf5.exporter.refiltered_file import export_filtered
-from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout, VirtualForm
+from hsparse.hdf5.format.plan.file_plan import EXPORTED, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 
 LARGE = 64 * 1024 * 1024
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     )
     parser.add_argument(
         "--virtual",
-        choices=[VirtualForm.COPIED.value, VirtualForm.KEPT.value],
+        choices=[form.value for form in EXPORTED],
         help="virtual datasets with their values (copied), or dense ones as HDF5's own, which name files (kept); by "
         "default kept are those whose sources are all beside the domain",
     )

@@ -29,7 +29,7 @@ from hsparse.hdf5.format.plan.domain_plan import DomainPlan, plan_domain
 from hsparse.hdf5.format.plan.file_plan import STOCK, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_plan import check_bands
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
-from hsparse.hdf5.virtual.copied_chunks import CopyingOwners
+from hsparse.hdf5.virtual.copied_chunks import CopyingOwners, require_sources
 from hsparse.hdf5.virtual.sources import NestedRights
 from hsparse.model.dataset_state import appended_parts, is_trimmed
 from hsparse.model.file_backed import is_file_backed
@@ -119,7 +119,7 @@ class FilePlans:
         virtual dataset whose values it has.
         """
         file = await self._current(root, form, rights, check)
-        await CopyingOwners.of(self._owners, file.virtual, rights).require()
+        await require_sources(self._owners, file.virtual.values(), rights)
         return file
 
     async def _current(
@@ -167,7 +167,7 @@ class FilePlans:
         if cached is not None and cached.digest == state.digest:
             self._cached[name] = replace(cached, good_until=good_until)
             return cached.file
-        owners = CopyingOwners.of(self._owners, state.virtual, rights)
+        owners = CopyingOwners(self._owners, state.virtual, rights)
         chunks = await SizedChunks(owners, self._settings, self._answers).of(state, form)
         compressed = await self._compressed.of(state, chunks, form, owners)
         plan = await compute(LONG, plan_domain, root, state.records, chunks, form, compressed)

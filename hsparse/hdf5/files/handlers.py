@@ -44,7 +44,7 @@ async def get_file(request: Request) -> web.StreamResponse:
     response = _response(file, wanted)
     bounds = wanted or HttpRange(0, size, size)
     settings = request.service.settings
-    owners = CopyingOwners.of(request.service.owners, file.virtual, rights)
+    owners = CopyingOwners(request.service.owners, file.virtual, rights)
     pieces = FilePieces(owners, file.plan, settings.page_size, files.bands)
     async with request.service.answers.hold(owners.memory + pieces.memory(bounds.start, bounds.stop)):
         try:

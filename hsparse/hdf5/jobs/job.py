@@ -5,14 +5,14 @@ Options are the flags of `hsparse import` and `hsparse export` that make sense o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
 from hsparse.errors import BadRequest, ErrorKind
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_plan import EXPORTED, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.importer.upload import UPLOAD
 from hsparse.model.link import check_title
@@ -57,8 +57,8 @@ COUNT = JobOption(
 )
 
 
-def one_of(choices: type[Enum]) -> JobOption:
-    """Return an option with the values of an enumeration."""
+def one_of(choices: Iterable[Enum]) -> JobOption:
+    """Return an option with the values of an enumeration, or of some of it."""
     names = [choice.value for choice in choices]
     return JobOption(lambda value: value in names, f"one of {', '.join(names)}")
 
@@ -77,7 +77,7 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
         "revision": one_of(FormatRevision),
         "matrices": one_of(MatrixEncoding),
         "filter": NAME,
-        "virtual": JobOption(lambda value: value in ("copied", "kept"), "one of copied, kept"),
+        "virtual": one_of(EXPORTED),
         "force": TRUTH,
         "resume": TRUTH,
     },

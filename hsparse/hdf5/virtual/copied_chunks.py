@@ -7,10 +7,10 @@ is made of decides its etag: a file that was planned of other elements is not co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from math import prod
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -60,11 +60,9 @@ class CopiedChunks:
 
     def __init__(self, owners: Owners, virtual: Record, rights: NestedRights | None) -> None:
         self.virtual = virtual
-        self._owners, self._rights = owners, rights
-        layout = dict(virtual["creationProperties"]["layout"])
         grid = _divided(chunk_spec(virtual).dims)
         kind: Record = {"class": CHUNKED, "dims": grid}
-        if SPARSE_DATA in layout.get("flags", ()):
+        if SPARSE_DATA in virtual["creationProperties"]["layout"].get("flags", ()):
             kind = {"class": STRUCTURED, "dims": grid, "flags": [SPARSE_DATA]}
         properties = virtual["creationProperties"] | {"layout": kind}
         self.record = virtual | {"layout": kind, "creationProperties": properties}
@@ -148,22 +146,14 @@ class CopiedChunks:
             f"such: {REMEDY}, or give the layout smaller dims."
         )
 
-    async def require(self) -> None:
-        """Raise `Forbidden` if a source may not be read: what others were planned or cached for is not for all."""
-        await _require(self._owners, self.virtual, self._rights)
-
 
 class CopyingOwners:
-    """`AsksOwners` that answers for virtual datasets, by their ids; for all else the owners do."""
+    """`AsksOwners` that answers for virtual datasets, by their ids, to a reader; for all else the owners do."""
 
-    def __init__(self, owners: Owners, copied: Mapping[str, CopiedChunks]) -> None:
-        self._owners, self._copied = owners, copied
+    def __init__(self, owners: Owners, virtual: Mapping[str, Record], rights: NestedRights | None) -> None:
+        self._owners = owners
+        self._copied = {id: CopiedChunks(owners, record, rights) for id, record in virtual.items()}
         self._turns = asyncio.Semaphore(AT_ONCE)
-
-    @classmethod
-    def of(cls, owners: Owners, virtual: Mapping[str, Record], rights: NestedRights | None) -> Self:
-        """Make those of a reader; `virtual` are records of virtual datasets."""
-        return cls(owners, {id: CopiedChunks(owners, record, rights) for id, record in virtual.items()})
 
     @property
     def memory(self) -> int:
@@ -177,11 +167,6 @@ class CopyingOwners:
         async with self._turns:
             return cast("T", await self._copied[message.spec.dataset].read(message.scaled))
 
-    async def require(self) -> None:
-        """See `CopiedChunks.require`."""
-        for one in self._copied.values():
-            await one.require()
-
 
 async def copied_chunks(owners: Owners, record: Record, rights: NestedRights | None) -> CopiedChunks:
     """Return the chunks of a virtual dataset, of the extent that its sources give it now."""
@@ -189,13 +174,18 @@ async def copied_chunks(owners: Owners, record: Record, rights: NestedRights | N
     return CopiedChunks(owners, current, rights)
 
 
-async def _require(owners: Owners, record: Record, rights: FileRights | None) -> None:
-    sources = Sources(owners, record, rights)
-    layout = await mapped(record, sources.dims)
-    found = await sources.find_all(layout.name(number) for number in range(len(layout)))
-    for one in found.values():
-        if one is not None and one.dataset.elsewhere == VIRTUAL:
-            await _require(one.owners, one.dataset.record, one.dataset.rights)
+async def require_sources(owners: Owners, virtual: Iterable[Record], rights: FileRights | None) -> None:
+    """Raise `Forbidden` if a source of virtual datasets, or of a virtual source, may not be read.
+
+    What others were planned or cached for is not for all.
+    """
+    for record in virtual:
+        sources = Sources(owners, record, rights)
+        layout = await mapped(record, sources.dims)
+        found = await sources.find_all(layout.name(number) for number in range(len(layout)))
+        for one in found.values():
+            if one is not None and one.dataset.elsewhere == VIRTUAL:
+                await require_sources(one.owners, [one.dataset.record], one.dataset.rights)
 
 
 def _divided(dims: tuple[int, ...]) -> list[int]:

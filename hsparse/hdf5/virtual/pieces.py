@@ -144,10 +144,8 @@ async def by_piece(
 
     If some were left out, it is how many bytes the piece has.
     """
-    fan, nbytes = (
-        ChunkFanout(wanted.source.owners, wanted.source.dataset),
-        wanted.source.dataset.arrays.nbytes,
-    )
+    source = wanted.source.dataset
+    fan, nbytes = ChunkFanout(wanted.source.owners, source), source.arrays.nbytes
     plans = [await fan.planned(select(piece)) for piece in wanted.pieces]
     found = iter(await read(fan.source, [chunk for plan in plans for chunk in plan]))
     result: list[tuple[Piece, T | int]] = []

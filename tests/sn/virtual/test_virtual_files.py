@@ -11,15 +11,23 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.clock import SystemClock
 from hsparse.hdf5.virtual import copied_chunks
-from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.file_domain import TEXT, fetch
 from tests.sn.value_client import create, sparse, value_client
 from tests.sn.virtual.test_virtual_sparse import FLAGS, Elements, filled, pile
-from tests.sn.virtual.test_virtual_values import FILL, box, link, maps, mosaic, numbers, slab, stored, virtual
-from tests.support.memory_node import MemoryNode
+from tests.sn.virtual.test_virtual_values import (
+    FILL,
+    box,
+    link,
+    maps,
+    mosaic,
+    neighbours,
+    numbers,
+    slab,
+    stored,
+    virtual,
+)
 from tests.support.rest_client import RestClient
 
 __all__ = ["mosaic", "pile"]
@@ -184,14 +192,7 @@ async def test_a_large_one_is_refused_with_a_remedy(
 
 async def test_what_others_may_read_is_not_in_the_file_of_a_reader() -> None:
     """A plan, and what is cached of it, are of all readers: each needs the rights to all sources, of sources, too."""
-    users = [Principal("ann"), Principal("bob"), Principal("admin", admin=True)]
-    client = await RestClient(MemoryNode(SystemClock()), SystemClock(), *users).open()
-    try:
-        for name in ("ann", "bob"):
-            client.user, client.domain = name, f"/home/{name}/a.h5"
-            assert (await client("PUT", "/", {})).status == 201
-            await filled(client, "x", (6, 8), 3)
-        client.user, client.domain = "admin", "/home/ann/a.h5"
+    async with neighbours(lambda client: filled(client, "x", (6, 8), 3)) as client:
         whole = box([0, 0], [6, 8])
         await virtual(client, [6, 8], maps("x", whole, file="/home/bob/a.h5"), flags=FLAGS, name="inner")
         await virtual(client, [6, 8], maps("inner", whole), flags=FLAGS, name="v")
@@ -205,5 +206,3 @@ async def test_what_others_may_read_is_not_in_the_file_of_a_reader() -> None:
             refused = await client("GET", url, headers=headers, **form)
             assert refused.status == 403
             assert refused["error"]["message"] == "ann does not have the right read in /home/bob/a.h5."
-    finally:
-        await client.close()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -292,16 +293,25 @@ async def test_a_pattern_names_a_source_for_each_block(client: RestClient) -> No
     assert np.array_equal(await read(client, path, "<i4", (8, 3)), numbers(8, 3))
 
 
-async def test_the_rights_are_those_of_the_reader() -> None:
-    """Who may read the dataset, and not a source, gets the name of the source's domain, never fill values."""
+@asynccontextmanager
+async def neighbours(fill: Callable[[RestClient], Awaitable[object]]) -> AsyncIterator[RestClient]:
+    """A client at Ann's domain, as an administrator; she and Bob have one each, filled, and no right to the other's."""
     users = [Principal("ann"), Principal("bob"), Principal("admin", admin=True)]
     client = await RestClient(MemoryNode(SystemClock()), SystemClock(), *users).open()
     try:
         for name in ("ann", "bob"):
             client.user, client.domain = name, f"/home/{name}/a.h5"
             assert (await client("PUT", "/", {})).status == 201
-            await stored(client, "x", numbers(4))
+            await fill(client)
         client.user, client.domain = "admin", "/home/ann/a.h5"
+        yield client
+    finally:
+        await client.close()
+
+
+async def test_the_rights_are_those_of_the_reader() -> None:
+    """Who may read the dataset, and not a source, gets the name of the source's domain, never fill values."""
+    async with neighbours(lambda client: stored(client, "x", numbers(4))) as client:
         files = [".", "/home/bob/a.h5"]
         rows = [maps("x", box([n, 0], [n + 1, 4]), file=file) for n, file in enumerate(files)]
         path = await virtual(client, [2, 4], *rows, missing="fill")
@@ -311,8 +321,6 @@ async def test_the_rights_are_those_of_the_reader() -> None:
         refused = await client("GET", f"{path}/value")
         assert refused.status == 403
         assert refused["error"]["message"] == "ann does not have the right read in /home/bob/a.h5."
-    finally:
-        await client.close()
 
 
 class CountingNode(DataService):

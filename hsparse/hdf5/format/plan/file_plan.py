@@ -127,6 +127,8 @@ class VirtualForm(StrEnum):
     """Mappings, also those of sparse ones, for an import to hsparse: HDF5 has none of these."""
 
 
+EXPORTED = (VirtualForm.COPIED, VirtualForm.KEPT)
+"""What an export offers: mappings alone are for copies."""
 Choice = TypeVar("Choice", bound=Enum)
 
 
