@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_coo(file, "negative", few[0].astype("i2") - 5, few[1], few[2], (256, 10), 2)
         write_coo(file, "wide", few[0], few[1] + 10, few[2], (256, 15), 2)
         write_coo(file, "twice", few[0], few[1] * 0, few[2], (256, 15), 2)
+    for path in place.iterdir():  # what is known of a file is kept once it has rested
+        os.utime(path, (10, 10))
     return place
 
 
