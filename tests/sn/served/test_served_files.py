@@ -146,12 +146,8 @@ def test_data_without_chunks_is_read_in_slabs(tmp_path: Path) -> None:
     with h5py.File(place / "all.h5", "w") as file:
         file.create_virtual_dataset("virtual", whole)
         file.create_dataset("contiguous", shape, "<u2")[98] = 3
-    with (
-        embedded_server(
-            load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
-        ) as url,
-        hsparse.open(f"{url}/modules/all.h5") as file,
-    ):
+    settings = load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
+    with embedded_server(settings) as url, hsparse.open(f"{url}/modules/all.h5") as file:
         assert (file["virtual"].chunks, file["contiguous"].chunks) == ((16, 2, 128, 512), (32, 128, 512))
         assert file["virtual"][98, :, 5, 5].tolist() == [1, 2]
         assert file["contiguous"][98, 5, 5] == 3
