@@ -47,5 +47,4 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return 0, or 2 after one sentence on standard error."""
-    status: int = args.load_part("accounts").run(args)
-    return status
+    return int(args.load_part("accounts").run(args))

@@ -174,16 +174,7 @@ def _(change: PutAttributes, record: Record, now: float, deleted: DeletedNames) 
 
 @_apply.register
 def _(change: DeleteAttributes, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    before = record.get("attributes") or {}
-    attributes = _without(
-        before,
-        change.names,
-        lambda name: deleted.missing(f"Attribute {name!r} of {change.id}", change.id, "attribute", name),
-        skip_missing=change.skip_missing,
-    )
-    if len(attributes) == len(before):
-        return record, Outcome(record)
-    return _renew(record, now, attributes=attributes, changed=True)
+    return _without(change, "attribute", change.names, record, now, deleted)
 
 
 @_apply.register
@@ -206,16 +197,7 @@ def _(change: PutLinks, record: Record, now: float, deleted: DeletedNames) -> Ch
 
 @_apply.register
 def _(change: DeleteLinks, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    before = record.get("links") or {}
-    links = _without(
-        before,
-        change.titles,
-        lambda title: deleted.missing(f"Link {title!r} of {change.id}", change.id, "link", title),
-        skip_missing=change.skip_missing,
-    )
-    if len(links) == len(before):
-        return record, Outcome(record)
-    return _renew(record, now, links=links, changed=True)
+    return _without(change, "link", change.titles, record, now, deleted)
 
 
 @_apply.register
@@ -339,15 +321,23 @@ def _same(new: Record, there: Record) -> bool:
     return one == other
 
 
-def _without(items: Record, names: tuple[str, ...], missing: Any, *, skip_missing: bool) -> Record:
-    rest = dict(items)
+def _without(
+    change: DeleteAttributes | DeleteLinks,
+    kind: str,
+    names: tuple[str, ...],
+    record: Record,
+    now: float,
+    deleted: DeletedNames,
+) -> Changed:
+    before = record.get(f"{kind}s") or {}
+    rest = dict(before)
     for name in names:
-        if name in rest:
-            del rest[name]
-            continue
-        if not skip_missing:
-            raise missing(name)
-    return rest
+        if rest.pop(name, None) is None and not change.skip_missing:
+            raise deleted.missing(f"{kind.title()} {name!r} of {change.id}", change.id, kind, name)
+    if len(rest) == len(before):
+        return record, Outcome(record)
+    fields: Record = {f"{kind}s": rest}
+    return _renew(record, now, changed=True, **fields)
 
 
 SMALL = 64 * 1024

@@ -7,7 +7,7 @@ and opaque data, fields whose names are not ASCII). Special dtypes carry the met
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
 
@@ -46,34 +46,28 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class VlenString:
+class OnHeap:
+    """A part of variable length."""
+
+    dtype: Dtype
+    min_size: int = field(default=PREFIX_SIZE, init=False)
+    file_size: int = field(default=HEAP_REFERENCE_SIZE, init=False)
+    references: int = field(default=1, init=False)
+
+
+class VlenString(OnHeap):
     """A string of variable length."""
 
-    dtype: Dtype
-    min_size: int = PREFIX_SIZE
-    file_size: int = HEAP_REFERENCE_SIZE
-    references: int = 1
 
-
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(OnHeap):
     """A region reference, as h5json writes one; empty when null."""
 
-    dtype: Dtype
-    min_size: int = PREFIX_SIZE
-    file_size: int = HEAP_REFERENCE_SIZE
-    references: int = 1
-
 
 @dataclass(frozen=True, slots=True)
-class VlenSequence:
+class VlenSequence(OnHeap):
     """Any number of `base`."""
 
-    dtype: Dtype
     base: Element
-    min_size: int = PREFIX_SIZE
-    file_size: int = HEAP_REFERENCE_SIZE
-    references: int = 1
 
 
 @dataclass(frozen=True, slots=True)

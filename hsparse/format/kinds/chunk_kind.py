@@ -30,7 +30,7 @@ from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Selection
-from hsparse.format.structured.container import Section
+from hsparse.format.structured.container import Section, claimed_sizes
 from hsparse.model.json_values import Values
 
 V = TypeVar("V")
@@ -314,10 +314,13 @@ def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, .
 
 
 class SparseColumns(Protocol):
-    """A sparse chunk, as far as the functions below need it: the ascending offsets of its elements, (n,) uint32."""
+    """A sparse chunk, as far as all its kinds are alike: the ascending offsets of its elements, (n,) uint32."""
 
     @property
     def offsets(self) -> NDArray[np.uint32]: ...
+
+    @property
+    def nbytes(self) -> int: ...
 
     def select(self, mask: NDArray[np.bool_]) -> Self:
         """Return the chunk with only the elements where `mask: (n,)` is set."""
@@ -327,33 +330,50 @@ class SparseColumns(Protocol):
 Chunk = TypeVar("Chunk", bound=SparseColumns)
 
 
-def count_defined(offsets: NDArray[np.uint32], selection: Selection) -> int:
-    """Return how many of the chunk's offsets are selected."""
-    return len(offsets) if selection.is_all else int(np.count_nonzero(selection.contains(offsets)))
+class SparseKind(Generic[Chunk]):
+    """What is the same in each `ChunkKind` of sparse chunks."""
 
+    spec: ChunkSpec
 
-def erase(selection: Selection) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
-    """Return the change that makes the selected elements undefined."""
+    def missing(self, scaled: tuple[int, ...]) -> None:
+        return None
 
-    def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
-        if chunk is None:
-            return None, None
-        gone = selection.contains(chunk.offsets)
-        return (chunk.select(~gone) if gone.any() else chunk), None
+    def count(self, chunk: Chunk, selection: Selection) -> int:
+        offsets = chunk.offsets
+        return len(offsets) if selection.is_all else int(np.count_nonzero(selection.contains(offsets)))
 
-    return change
+    def erase(self, selection: Selection) -> ChunkChange[Chunk, None]:
+        def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
+            if chunk is None:
+                return None, None
+            gone = selection.contains(chunk.offsets)
+            return (chunk.select(~gone) if gone.any() else chunk), None
 
+        return change
 
-def trim(
-    dims: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...]
-) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
-    """Return the change that makes elements at or beyond `stop`, or before `start`, in any dimension undefined."""
-    kept = Orthogonal.box(dims, start or (0,) * len(dims), tuple(map(min, stop, dims)))
+    def trim(
+        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
+    ) -> ChunkChange[Chunk, None]:
+        dims = self.spec.dims
+        kept = Orthogonal.box(dims, start or (0,) * len(dims), tuple(map(min, stop, dims)))
 
-    def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
-        if chunk is None:
-            return None, None
-        keep = kept.contains(chunk.offsets)
-        return (chunk if keep.all() else chunk.select(keep)), None
+        def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
+            if chunk is None:
+                return None, None
+            keep = kept.contains(chunk.offsets)
+            return (chunk if keep.all() else chunk.select(keep)), None
 
-    return change
+        return change
+
+    def decode_bound(self, data: Buffer) -> int:
+        return self.sections_bound(claimed_sizes(data))
+
+    def direct_bound(self, sections: NDArray[np.uint64]) -> int:
+        return self.sections_bound(sections[:, UNFILTERED].tolist())
+
+    def sections_bound(self, sizes: Sequence[int]) -> int:
+        """Return about how much memory decoding sections of these unfiltered sizes takes, with the chunk."""
+        raise NotImplementedError
+
+    def read_work(self, chunk: Chunk, selection: Selection, fields: tuple[str, ...]) -> int:
+        return chunk.nbytes + selection.size

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,10 @@ from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Selection, coords_at, gather, is_regular, scatter
+from hsparse.model.vlen_array import VlenArray
 
 Array = NDArray[Any]
+Chunk = TypeVar("Chunk", bound=Array | VlenArray)
 COPY_RATIO = 2
 """A view of less than 1/COPY_RATIO of its chunk is copied: it would keep the whole chunk in memory."""
 
@@ -67,7 +69,38 @@ def decode_dense(
     return np.ndarray(dims, dtype, content)
 
 
-class Dense:
+class DenseKind(Generic[Chunk]):
+    """What is the same in each `ChunkKind` of dense chunks: `_nbytes` is about the size of one."""
+
+    spec: ChunkSpec
+    _nbytes: int
+
+    def defined(self, chunk: Chunk, selection: Selection, places_only: bool, limit: int, alone: bool) -> None:
+        raise not_sparse(self.spec)
+
+    def count(self, chunk: Chunk, selection: Selection) -> int:
+        raise not_sparse(self.spec)
+
+    def erase(self, selection: Selection) -> ChunkChange[Chunk, None]:
+        raise not_sparse(self.spec)
+
+    def nbytes(self, chunk: Chunk) -> int:
+        return chunk.nbytes
+
+    def reduce_bound(self, chunk: Chunk, selection: Orthogonal) -> int:
+        return selection.size * REDUCTION_BYTES
+
+    def load_bound(self, selection: Selection) -> int:
+        return self._nbytes
+
+    def change_bound(self, selection: Selection) -> int:
+        return self._nbytes
+
+    def defined_work(self, chunk: Chunk, selection: Selection) -> int:
+        return 0  # it is refused
+
+
+class Dense(DenseKind[Array]):
     """`ChunkKind` of arrays of shape `spec.dims`. Committed arrays are read-only, drafts that a change made are not."""
 
     chunks_at_once = 32
@@ -112,12 +145,6 @@ class Dense:
         if fields:
             return pick_fields(read_array(chunk, selection), fields)
         return read_detached(chunk, selection)
-
-    def defined(self, chunk: Array, selection: Selection, places_only: bool, limit: int, alone: bool) -> None:
-        raise not_sparse(self.spec)
-
-    def count(self, chunk: Array, selection: Selection) -> int:
-        raise not_sparse(self.spec)
 
     def find(self, chunk: Array, selection: Selection, search: Search) -> FoundElements:
         return search.among(read_array(chunk, selection))
@@ -173,9 +200,6 @@ class Dense:
 
         return change
 
-    def erase(self, selection: Selection) -> ChunkChange[Array, None]:
-        raise not_sparse(self.spec)
-
     def trim(
         self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
     ) -> ChunkChange[Array, None]:
@@ -190,9 +214,6 @@ class Dense:
 
         return change
 
-    def nbytes(self, chunk: Array) -> int:
-        return chunk.nbytes
-
     def answer_bytes(self, values: Any) -> int:
         return int(values.nbytes)
 
@@ -202,23 +223,11 @@ class Dense:
     def encode_bound(self, chunk: Array) -> int:
         return self._nbytes * (3 if self.spec.filters[0] else 1)
 
-    def reduce_bound(self, chunk: Array, selection: Orthogonal) -> int:
-        return selection.size * REDUCTION_BYTES
-
-    def load_bound(self, selection: Selection) -> int:
-        return self._nbytes
-
-    def change_bound(self, selection: Selection) -> int:
-        return self._nbytes
-
     def read_work(self, chunk: Array, selection: Selection, fields: tuple[str, ...]) -> int:
         nbytes = selection.size * self._dtype.itemsize
         # A large hyperslab is a view of the chunk; a small one is copied, see `COPY_RATIO`.
         copied = fields or not is_regular(selection) or nbytes * COPY_RATIO < chunk.nbytes
         return nbytes if copied else 0
-
-    def defined_work(self, chunk: Array, selection: Selection) -> int:
-        return 0  # it is refused
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return self._nbytes

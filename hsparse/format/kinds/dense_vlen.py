@@ -18,7 +18,7 @@ from hsparse.format.chunk_map import MASK
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
-from hsparse.format.kinds.dense import filled_beyond, not_sparse, outside_of
+from hsparse.format.kinds.dense import DenseKind, filled_beyond, outside_of
 from hsparse.format.kinds.vlen_chunk import (
     ENCODED_COPIES,
     SECTIONS_COPIES,
@@ -29,7 +29,7 @@ from hsparse.format.kinds.vlen_chunk import (
     encode_dense_vlen,
 )
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, count_positions
+from hsparse.format.reductions.partials import Partials, count_positions
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Selection
@@ -38,11 +38,24 @@ from hsparse.model.layout import MAX_CHUNK_BYTES
 from hsparse.model.vlen_array import VlenArray, VlenFields, split_elements, take_elements, taken_sizes
 
 
-class DenseVlen:
-    """`ChunkKind` of `VlenArray` of shape `spec.dims`."""
+class VlenKind:
+    """What is the same in each `ChunkKind` of elements of variable length."""
 
     chunks_at_once = 8
     """Fewer than of fixed-size elements: the size of a chunk is known only when it is loaded."""
+
+    def find(self, chunk: Any, selection: Selection, search: Search) -> FoundElements:
+        raise no_vlen_search()
+
+    def update(self, at: ChunkSelection, search: Search, value: Any) -> ChunkChange[Any, FoundElements]:
+        raise no_vlen_search()
+
+    def answer_bytes(self, values: Any) -> int:
+        return len(values.heap)
+
+
+class DenseVlen(VlenKind, DenseKind[VlenArray]):
+    """`ChunkKind` of `VlenArray` of shape `spec.dims`."""
 
     def __init__(self, spec: ChunkSpec) -> None:
         self.spec = spec
@@ -102,17 +115,6 @@ class DenseVlen:
             found = taken([chunk], places(selection).reshape(selection.shape), limit, fields)
         return picked(found, self._element, fields, limit)
 
-    def defined(
-        self, chunk: VlenArray, selection: Selection, places_only: bool, limit: int, alone: bool
-    ) -> None:
-        raise not_sparse(self.spec)
-
-    def count(self, chunk: VlenArray, selection: Selection) -> int:
-        raise not_sparse(self.spec)
-
-    def find(self, chunk: VlenArray, selection: Selection, search: Search) -> FoundElements:
-        raise no_vlen_search()
-
     def reduce(
         self, chunk: VlenArray, selection: Orthogonal, reduction: Reduction, codes: Codes | None
     ) -> Partials:
@@ -139,14 +141,6 @@ class DenseVlen:
         # A chunk that becomes too large is refused, and the old one must stay.
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES
 
-    def update(
-        self, at: ChunkSelection, search: Search, value: NDArray[Any]
-    ) -> ChunkChange[VlenArray, FoundElements]:
-        raise no_vlen_search()
-
-    def erase(self, selection: Selection) -> ChunkChange[VlenArray, None]:
-        raise not_sparse(self.spec)
-
     def trim(
         self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
     ) -> ChunkChange[VlenArray, None]:
@@ -160,12 +154,6 @@ class DenseVlen:
 
         return change
 
-    def nbytes(self, chunk: VlenArray) -> int:
-        return chunk.nbytes
-
-    def answer_bytes(self, values: Any) -> int:
-        return len(values.heap)
-
     def decode_bound(self, data: Buffer) -> int:
         if self.spec.structured:
             return SECTIONS_COPIES * sum(claimed_sizes(data)) + self._offsets
@@ -176,20 +164,8 @@ class DenseVlen:
     def encode_bound(self, chunk: VlenArray) -> int:
         return ENCODED_COPIES * chunk.nbytes + chunk.size * VLEN_BYTES
 
-    def reduce_bound(self, chunk: VlenArray, selection: Orthogonal) -> int:
-        return selection.size * REDUCTION_BYTES
-
-    def load_bound(self, selection: Selection) -> int:
-        return self._nbytes
-
-    def change_bound(self, selection: Selection) -> int:
-        return self._nbytes
-
     def read_work(self, chunk: VlenArray, selection: Selection, fields: tuple[str, ...]) -> int:
         return chunk.nbytes + selection.size
-
-    def defined_work(self, chunk: VlenArray, selection: Selection) -> int:
-        return 0  # it is refused
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return 2 * MAX_CHUNK_BYTES  # what the bytes decode to, twice while its buffer grows

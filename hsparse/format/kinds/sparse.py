@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.chunk_map import UNFILTERED, sections_of
+from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec, statistics_bytes
 from hsparse.format.fields import packed_type, pick_fields, set_fields
 from hsparse.format.filters.definition import Filter
@@ -23,11 +23,9 @@ from hsparse.format.kinds.chunk_kind import (
     DirectWrite,
     FoundElements,
     Search,
+    SparseKind,
     check_drop_fill,
     checked_sections,
-    count_defined,
-    erase,
-    trim,
 )
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, reduce_positions
@@ -44,7 +42,6 @@ from hsparse.format.structured.container import (
     Section,
     StoredChunk,
     build,
-    claimed_sizes,
     decoding,
     open_chunk,
     open_planes,
@@ -278,7 +275,7 @@ RUN_BYTES = 24
 """Bytes of a run of elements besides, by measurement: single elements are runs of one."""
 
 
-class Sparse:
+class Sparse(SparseKind[SparseChunk]):
     """`ChunkKind` of `SparseChunk`."""
 
     chunks_at_once = 32
@@ -303,9 +300,6 @@ class Sparse:
         words = statistics_bytes(chunk.values, chunk.values.dtype) if self.spec.statistics else b""
         return DirectWrite(chunk, sealed_direct(chunk.offsets, chunk.dims, data, sections, stop, words))
 
-    def missing(self, scaled: tuple[int, ...]) -> None:
-        return None
-
     def read(
         self, chunk: SparseChunk, selection: Selection, fields: tuple[str, ...], limit: int
     ) -> Array | None:
@@ -321,9 +315,6 @@ class Sparse:
         if places_only:  # an empty view would keep the values in memory
             return DefinedElements(found.offsets, np.empty((0, *found.values.shape[1:]), found.values.dtype))
         return DefinedElements(found.offsets, found.values)
-
-    def count(self, chunk: SparseChunk, selection: Selection) -> int:
-        return count_defined(chunk.offsets, selection)
 
     def find(self, chunk: SparseChunk, selection: Selection, search: Search) -> FoundElements:
         return search.result(*self._answers(chunk, selection, search))
@@ -388,22 +379,11 @@ class Sparse:
 
         return change
 
-    def erase(self, selection: Selection) -> ChunkChange[SparseChunk, None]:
-        return erase(selection)
-
-    def trim(
-        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
-    ) -> ChunkChange[SparseChunk, None]:
-        return trim(self.spec.dims, stop, start)
-
     def nbytes(self, chunk: SparseChunk) -> int:
         return chunk.nbytes
 
     def answer_bytes(self, values: Any) -> int:
         return int(values.nbytes)
-
-    def decode_bound(self, data: Buffer) -> int:
-        return self._sections_bound(claimed_sizes(data))
 
     def encode_bound(self, chunk: SparseChunk) -> int:
         count = len(chunk.offsets)
@@ -418,19 +398,12 @@ class Sparse:
     def change_bound(self, selection: Selection) -> int:
         return change_bytes(selection, self._dtype.itemsize)
 
-    def read_work(self, chunk: SparseChunk, selection: Selection, fields: tuple[str, ...]) -> int:
-        return chunk.nbytes + selection.size
-
     def defined_work(self, chunk: SparseChunk, selection: Selection) -> int:
         if selection.is_all:  # all of it is there already
             return 0
         return 1 + len(chunk.offsets) // 4 + chunk.values.nbytes // 64  # numbers are compared, and few copied
 
-    def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        return self._sections_bound(sections[:, UNFILTERED].tolist())
-
-    def _sections_bound(self, sizes: Sequence[int]) -> int:
-        """Return about how much memory decoding sections of these unfiltered sizes takes, with the chunk."""
+    def sections_bound(self, sizes: Sequence[int]) -> int:
         count = sum(sizes[1:]) // self._dtype.itemsize
         return 2 * sum(sizes) + count * offset_bytes(count, self.spec.dims)
 

@@ -5,6 +5,7 @@ The columns and the object that holds them: `hsparse.format.kinds.vlen_chunk`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,21 +14,16 @@ from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
 from hsparse.format.buffer import Buffer
-from hsparse.format.chunk_map import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import (
     ChunkChange,
     DefinedElements,
     DirectWrite,
-    FoundElements,
-    Search,
+    SparseKind,
     check_drop_fill,
     checked_sections,
-    count_defined,
-    erase,
-    trim,
 )
-from hsparse.format.kinds.dense_vlen import heap_bytes, no_vlen_search, picked, taken
+from hsparse.format.kinds.dense_vlen import VlenKind, heap_bytes, picked, taken
 from hsparse.format.kinds.sparse import change_bytes, sealed_direct
 from hsparse.format.kinds.vlen_chunk import (
     ENCODED_COPIES,
@@ -43,16 +39,12 @@ from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, count_
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Selection, lookup
-from hsparse.format.structured.container import claimed_sizes
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.vlen_array import VlenArray, VlenFields, take_elements
 
 
-class SparseVlen:
+class SparseVlen(VlenKind, SparseKind[SparseVlenChunk]):
     """`ChunkKind` of `SparseVlenChunk`."""
-
-    chunks_at_once = 8
-    """Fewer than of fixed-size elements: the size of a chunk is known only when it is loaded."""
 
     def __init__(self, spec: ChunkSpec) -> None:
         self.spec = spec
@@ -80,9 +72,6 @@ class SparseVlen:
             )
         return DirectWrite(chunk, sealed_direct(chunk.offsets, chunk.dims, data, sections, stop))
 
-    def missing(self, scaled: tuple[int, ...]) -> None:
-        return None
-
     def read(
         self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...], limit: int
     ) -> VlenArray | int | None:
@@ -106,12 +95,6 @@ class SparseVlen:
             return nbytes
         some = chunk if count == len(mask) else chunk.select(mask)
         return DefinedElements(some.offsets, some.values)
-
-    def count(self, chunk: SparseVlenChunk, selection: Selection) -> int:
-        return count_defined(chunk.offsets, selection)
-
-    def find(self, chunk: SparseVlenChunk, selection: Selection, search: Search) -> FoundElements:
-        raise no_vlen_search()
 
     def reduce(
         self, chunk: SparseVlenChunk, selection: Orthogonal, reduction: Reduction, codes: Codes | None
@@ -147,27 +130,8 @@ class SparseVlen:
         references = at.selection.size * self._element.references
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES and references <= MAX_REFERENCES
 
-    def update(
-        self, at: ChunkSelection, search: Search, value: NDArray[Any]
-    ) -> ChunkChange[SparseVlenChunk, FoundElements]:
-        raise no_vlen_search()
-
-    def erase(self, selection: Selection) -> ChunkChange[SparseVlenChunk, None]:
-        return erase(selection)
-
-    def trim(
-        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
-    ) -> ChunkChange[SparseVlenChunk, None]:
-        return trim(self.spec.dims, stop, start)
-
     def nbytes(self, chunk: SparseVlenChunk) -> int:
         return chunk.nbytes
-
-    def answer_bytes(self, values: Any) -> int:
-        return len(values.heap)
-
-    def decode_bound(self, data: Buffer) -> int:
-        return self._sections_bound(claimed_sizes(data))
 
     def encode_bound(self, chunk: SparseVlenChunk) -> int:
         return ENCODED_COPIES * chunk.nbytes + len(chunk.offsets) * VLEN_BYTES
@@ -181,16 +145,10 @@ class SparseVlen:
     def change_bound(self, selection: Selection) -> int:
         return change_bytes(selection, self._itemsize)
 
-    def read_work(self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...]) -> int:
-        return chunk.nbytes + selection.size
-
     def defined_work(self, chunk: SparseVlenChunk, selection: Selection) -> int:
         return chunk.nbytes
 
-    def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        return self._sections_bound(sections[:, UNFILTERED].tolist())
-
-    def _sections_bound(self, sizes: list[int]) -> int:
+    def sections_bound(self, sizes: Sequence[int]) -> int:
         return SECTIONS_COPIES * sum(sizes) + sum(sizes[1:2]) // self._element.file_size * VLEN_BYTES
 
     def _selected(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,23 +135,6 @@ def test_contains_and_order(data: st.DataObject) -> None:
         assert selection.offsets()[selection.order_of(offsets[mask])].tolist() == offsets[mask].tolist()
 
 
-@given(st.data())
-def test_clip_and_translate(data: st.DataObject) -> None:
-    extent = data.draw(extents())
-    selection = data.draw(boxes(extent))
-    start = [data.draw(st.integers(0, length)) for length in extent]
-    stop = [data.draw(st.integers(0, length)) for length in extent]
-    clipped = selection.clip(start, stop)
-    inside = [
-        p for p in iterate(selection) if all(a <= i < b for a, i, b in zip(start, p, stop, strict=True))
-    ]
-    assert iterate(clipped) == inside
-    wider = tuple(length + 5 for length in extent)
-    moved = clipped.translate((5,) * len(extent), wider)
-    assert iterate(moved) == [tuple(i + 5 for i in place) for place in inside]
-    assert moved.translate((-5,) * len(extent), extent) == clipped
-
-
 def test_size_beyond_64_bits() -> None:
     selection = Boxes((2**40, 2**40), [[0, 0], [2**39, 0]], [[2**39, 2**40], [2**40, 2**40]])
     assert selection.size == 2**80
@@ -239,10 +223,11 @@ def test_order_of(data: st.DataObject) -> None:
     assert offsets[selection.order_of(ascending)].tolist() == ascending.tolist()
 
 
-@given(st.data())
-def test_clip_and_translate_of_orthogonal(data: st.DataObject) -> None:
+@pytest.mark.parametrize("selections", [boxes, orthogonals, points])
+@given(data=st.data())
+def test_clip_and_translate(selections: Any, data: st.DataObject) -> None:
     extent = data.draw(extents())
-    selection = data.draw(orthogonals(extent))
+    selection = data.draw(selections(extent))
     start = [data.draw(st.integers(0, length)) for length in extent]
     stop = [data.draw(st.integers(0, length)) for length in extent]
     clipped = selection.clip(start, stop)
@@ -299,23 +284,6 @@ def test_iteration_of_points(selection: Points) -> None:
         assert selection.bounds() == (low, high)
     else:
         assert selection.bounds() is None
-
-
-@given(st.data())
-def test_clip_and_translate_of_points(data: st.DataObject) -> None:
-    extent = data.draw(extents())
-    selection = data.draw(points(extent))
-    start = [data.draw(st.integers(0, length)) for length in extent]
-    stop = [data.draw(st.integers(0, length)) for length in extent]
-    clipped = selection.clip(start, stop)
-    inside = [
-        p for p in iterate(selection) if all(a <= i < b for a, i, b in zip(start, p, stop, strict=True))
-    ]
-    assert iterate(clipped) == inside
-    wider = tuple(length + 5 for length in extent)
-    moved = clipped.translate((5,) * len(extent), wider)
-    assert iterate(moved) == [tuple(i + 5 for i in place) for place in inside]
-    assert moved.translate((-5,) * len(extent), extent) == clipped
 
 
 def test_refused_of_points() -> None:

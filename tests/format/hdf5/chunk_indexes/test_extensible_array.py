@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
-from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.format.chunk_indexes.extensible_array import DEFAULT_SHAPE, ArrayLevel, ExtensibleShape
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.hdf5.format.chunk_indexes.index_registry import plan_chunk_index
@@ -28,11 +27,8 @@ from tests.format.hdf5.record_cases import (
     make_layout,
     make_records,
     resealed,
-    revisions,
     steps_of,
     store,
-    stored_and_loaded,
-    structures,
 )
 
 
@@ -73,21 +69,6 @@ def test_parameters_that_make_no_array_are_corrupt(parameters: tuple[int, int, i
 
 KIND = IndexKind.EXTENSIBLE_ARRAY
 FAR = [0, 3, 4, 50, 131_059, 131_060, 140_000, 300_000]
-
-
-@given(
-    st.lists(st.integers(1, 12), min_size=1, max_size=3),
-    structures,
-    revisions,
-    st.floats(0, 1),
-    st.integers(0, 2**32),
-)
-def test_records_come_back(
-    counts: list[int], structure: tuple[int, bool], revision: FormatRevision, share: float, seed: int
-) -> None:
-    layout = replace(make_layout(KIND, tuple(counts), *structure), revision=revision)
-    data = stored_and_loaded(layout, tuple(counts), share, seed)
-    assert data[44:46] == bytes((layout.block_version, layout.client))
 
 
 @pytest.mark.parametrize("places", [[0], range(10), range(3000), [77], [4, 2000], FAR])

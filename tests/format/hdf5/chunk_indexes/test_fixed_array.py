@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import h5py
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.format.chunk_indexes.chunk_records import number_chunks
 from hsparse.hdf5.format.chunk_indexes.fixed_array import INFO, fixed_header_size
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
@@ -28,10 +26,7 @@ from tests.format.hdf5.record_cases import (
     make_layout,
     make_records,
     resealed,
-    revisions,
     store,
-    stored_and_loaded,
-    structures,
 )
 
 KIND = IndexKind.FIXED_ARRAY
@@ -56,21 +51,6 @@ def test_the_bytes_are_libhdf5s(places: Any, filters: dict[str, Any]) -> None:
     for offset, piece in pieces[1:]:
         place = block + offset - fixed_header_size(layout)
         assert bytes(piece) == data[place : place + len(piece)]
-
-
-@given(
-    st.lists(st.integers(1, 40), min_size=1, max_size=3),
-    structures,
-    revisions,
-    st.floats(0, 1),
-    st.integers(0, 2**32),
-)
-def test_records_come_back(
-    counts: list[int], structure: tuple[int, bool], revision: FormatRevision, share: float, seed: int
-) -> None:
-    layout = replace(make_layout(KIND, tuple(counts), *structure), revision=revision)
-    data = stored_and_loaded(layout, tuple(counts), share, seed)
-    assert data[44:46] == bytes((layout.block_version, layout.client))
 
 
 @pytest.mark.parametrize(("filtered", "size"), [(False, 226), (True, 466)])

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
 from hsparse.hdf5.format.file_fields import run_reads
@@ -26,7 +27,17 @@ from tests.format.hdf5.host_file import (
     read_records,
     replace_index,
 )
-from tests.format.hdf5.record_cases import choose_scaled, extent_of, load, make_layout, make_records, store
+from tests.format.hdf5.record_cases import (
+    choose_scaled,
+    extent_of,
+    load,
+    make_layout,
+    make_records,
+    revisions,
+    store,
+    stored_and_loaded,
+    structures,
+)
 from tests.support.endurance import repeats
 
 OLD, NEW, NEWEST = "old", "new", "newest"
@@ -275,3 +286,24 @@ def test_an_index_of_another_kind_of_chunks_is_corrupt() -> None:
     ):
         with pytest.raises(Corrupt):
             run_reads(read_chunk_index(other, extent, len(data)), fetch_from(data))
+
+
+@pytest.mark.parametrize("kind", [IndexKind.FIXED_ARRAY, IndexKind.EXTENSIBLE_ARRAY])
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=3),
+    structures,
+    revisions,
+    st.floats(0, 1),
+    st.integers(0),
+)
+def test_records_come_back(
+    kind: IndexKind,
+    counts: list[int],
+    structure: tuple[int, bool],
+    revision: FormatRevision,
+    share: float,
+    seed: int,
+) -> None:
+    layout = replace(make_layout(kind, tuple(counts), *structure), revision=revision)
+    data = stored_and_loaded(layout, tuple(counts), share, seed)
+    assert data[44:46] == bytes((layout.block_version, layout.client))
