@@ -121,6 +121,8 @@ def ordered(selection: Serialized, dims: Dims) -> Ordered:
 
 def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
     """Return the union of blocks: a product of index lists where it is one."""
+    if len(starts) == 1:
+        return Product(tuple(map(Span.range, starts[0].tolist(), stops[0].tolist())))
     pairs = [np.unique(np.stack((starts[:, dim], stops[:, dim]), 1), axis=0) for dim in range(len(dims))]
     if prod(map(len, pairs)) == len(starts) and all((one[1:, 0] >= one[:-1, 1]).all() for one in pairs):
         axes = [_of_ranges(one[:, 0], one[:, 1]) for one in pairs]
