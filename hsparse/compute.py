@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import cache
 from typing import Any, ParamSpec, TypeVar
@@ -50,6 +51,84 @@ async def compute(nbytes: int, function: Callable[P, T], *args: P.args, **kwargs
     threads = _threads("small-work", 1) if nbytes < ALONE else _threads("work", THREADS)
     run = copy_context().run
     return await asyncio.get_running_loop().run_in_executor(threads, lambda: run(function, *args, **kwargs))
+
+
+TICK = 0.001
+"""Seconds between looks at calls that are made."""
+FEW = 8
+"""Calls that end between two looks: when fewer do, they wait for something."""
+
+
+class ShortCalls:
+    """Calls of one event loop that seldom wait, as reads of files in memory: one thread makes many.
+
+    128 such reads take 4 ms, and 11 ms in threads of their own. Calls that do wait have one, of the pool's `threads`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor, threads: int) -> None:
+        self.loop = loop
+        self._pool = pool
+        self._threads = threads
+        self._todo = deque[tuple[asyncio.Future[Any], Callable[[], Any]]]()
+        self._done = deque[tuple[asyncio.Future[Any], Callable[[Any], None], Any]]()
+        self._calling = 0
+        self._wait = False  # calls wait for something
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Return `function()`, not called if this is cancelled before."""
+        self._todo.append((future := self.loop.create_future(), function))
+        if self._wait or not self._calling:
+            self._begin(1)
+        try:
+            result: T = await future
+            return result
+        finally:
+            del future  # the traceback of its error has this frame
+
+    def _begin(self, wanted: int) -> None:
+        if not self._calling:
+            self._timer = self.loop.call_later(TICK, self._look)
+        threads = min(wanted, self._threads - self._calling)
+        self._calling += threads
+        for _ in range(threads):
+            self._pool.submit(self._call_all)
+
+    def _look(self) -> None:
+        self._wait = len(self._done) < FEW
+        self._settle()
+        if self._wait:
+            self._begin(len(self._todo))
+        self._timer = self.loop.call_later(TICK, self._look)
+
+    def _settle(self, ended: int = 0) -> None:
+        """Hand over what was returned; `ended` threads saw nothing more to do."""
+        while self._done:
+            future, settle, outcome = self._done.popleft()
+            if not future.done():
+                settle(outcome)
+        self._calling -= ended
+        if ended and not self._calling:
+            assert self._timer is not None
+            self._timer.cancel()
+            self._wait = False
+            if self._todo:
+                self._begin(1)
+
+    def _call_all(self) -> None:
+        with suppress(IndexError):
+            while True:
+                future, function = self._todo.popleft()
+                if future.cancelled():
+                    continue
+                try:
+                    outcome: tuple[Callable[[Any], None], Any] = future.set_result, function()
+                except BaseException as error:  # noqa: BLE001 - raised where it is awaited
+                    outcome = future.set_exception, error
+                self._done.append((future, *outcome))
+                del future, outcome  # the traceback of an error has this frame
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self.loop.call_soon_threadsafe(self._settle, 1)
 
 
 U = TypeVar("U")

@@ -6,11 +6,13 @@ import ast
 import asyncio
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from hsparse.compute import ALONE, INLINE, compute
+from hsparse.compute import ALONE, INLINE, ShortCalls, compute
 
 PACKAGE = Path(__file__).parent.parent / "hsparse"
 
@@ -45,6 +47,33 @@ async def test_small_work_is_done_one_after_the_other(nbytes: int, at_once: int)
         await asyncio.sleep(0)
         submitted.set()
     assert max(most) == at_once
+
+
+async def test_one_thread_makes_short_calls_but_dropped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsparse.compute.TICK", 3600)
+    with ThreadPoolExecutor(3) as pool:
+        calls, last, made = ShortCalls(asyncio.get_running_loop(), pool, 3), threading.Event(), list[int]()
+        first = asyncio.create_task(calls.call(partial(last.wait, 30)))
+        dropped = asyncio.create_task(calls.call(partial(made.append, 1)))
+        others = [asyncio.create_task(calls.call(threading.current_thread)) for _ in range(100)]
+        await asyncio.sleep(0)
+        dropped.cancel()
+        last.set()
+        assert await first
+        assert len(set(await asyncio.gather(*others))) == 1
+        assert not made
+
+
+async def test_calls_that_wait_have_threads_of_their_own() -> None:
+    with ThreadPoolExecutor(3) as pool:
+        calls, last = ShortCalls(asyncio.get_running_loop(), pool, 3), threading.Event()
+        waiting = [asyncio.create_task(calls.call(partial(last.wait, 30))) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(ZeroDivisionError):
+            await calls.call(partial(divmod, 1, 0))
+        assert not any(one.done() for one in waiting)
+        last.set()
+        assert await asyncio.gather(*waiting) == [True, True]
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:

@@ -47,7 +47,7 @@ ROOMS: dict[str, set[str]] = {
     "concurrency": {"errors"},
     "model": {"errors", "clock", "optional_module"},
     "format": {"errors", "model"},
-    "storage": {"errors", "clock", "setting"},
+    "storage": {"errors", "clock", "compute", "setting"},
     "cluster": {"errors", "clock", "storage.object_store", "model.schema"},
     "wire": {"errors", "model", "format", "concurrency"},
     "dn": {"wire", "storage", "cluster", "machine_memory", *GROUND} - {"optional_module"},

@@ -16,7 +16,7 @@ from functools import partial
 
 from aiohttp.web import AppRunner
 
-from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, stop_signal
+from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, say_ready, stop_signal
 from hsparse.cli.store_schema import needed_schema
 from hsparse.cli.stores import (
     are_buckets,
@@ -128,7 +128,7 @@ async def serve_member(
         listening(runner, settings) as url,
         _joined(node, _advertised(settings, url), stop),
     ):
-        print(f"hsparse data node {node.id} on {url}", flush=True)
+        say_ready(f"hsparse data node {node.id} on {url}")
         await _first(stop, node.defect, node.unfit)
 
 
@@ -221,16 +221,8 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
 async def _open_member_server(settings: Settings, stores: list[ObjectStore], clock: Clock) -> MemberNode:
     """Return the data node of a server once other members of the first store know of it."""
     make = partial(_make_node, stores, clock, settings)
-    node = MemberNode(
-        make,
-        stores[0],
-        clock,
-        "",
-        _connect_to_nobody,
-        settings.cluster.lease,
-        server=True,
-        schema=partial(needed_schema, stores),
-    )
+    lease, schema = settings.cluster.lease, partial(needed_schema, stores)
+    node = MemberNode(make, stores[0], clock, "", _connect_to_nobody, lease, server=True, schema=schema)
     try:
         await node.join()
         await node.wait_in_force()

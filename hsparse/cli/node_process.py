@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import gc
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
+import numpy.ma  # noqa: F401 - numpy.unique would import it at its first call: 10 ms on the event loop
 import uvloop
 from aiohttp import web
 
@@ -84,6 +86,12 @@ def stop_signal() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     return stop
+
+
+def say_ready(line: str) -> None:
+    """Print that a node takes requests. The collector skips what it has by now, which took 35 to 90 ms each time."""
+    gc.freeze()
+    print(line, flush=True)
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, *names: str, first: tuple[str, ...] = ()) -> None:

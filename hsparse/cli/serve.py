@@ -10,7 +10,7 @@ from math import ceil
 
 from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.data_node import server_data_node
-from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, stop_signal
+from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, say_ready, stop_signal
 from hsparse.cli.service_node import (
     cluster_owners,
     local_owners,
@@ -126,7 +126,7 @@ async def _serve_clients(
             places = [str(root_of(store)), *places]
         where = ", ".join([*places, *(f"the files of {item}" for item in settings.data.files)])
         async with running(parts, service, url):
-            print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
+            say_ready(f"hsparse serves {where} on {url} (Ctrl-C stops)")
             await stop.wait()
             stop.clear()
             service.end_soon()

@@ -38,6 +38,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import TypeVar
 
+from hsparse.compute import ShortCalls
 from hsparse.errors import NotFound, StoreFailed
 from hsparse.storage.filesystem.object_file import (
     Condition,
@@ -155,13 +156,21 @@ class PosixStore:
                 recover(self._root)
         except OSError as error:
             raise unusable_directory(str(root), error, "read" if read_only else "write to") from error
+        self._workers = workers
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="posix-store")
+        self._gets: ShortCalls | None = None
         self._process = WalProcess(self._root, self.name) if wal else None
         self._space = FreeSpace(str(root), reserve)
 
     async def get(self, key: str) -> Stored:
         check_key(key)
-        return await self._offload(key, lambda: self._read(key, lambda size: (0, size)))
+        loop = asyncio.get_running_loop()
+        if self._gets is None or self._gets.loop is not loop:
+            self._gets = ShortCalls(loop, self._pool, self._workers)
+        try:
+            return await self._gets.call(lambda: self._read(key, lambda size: (0, size)))
+        except OSError as error:
+            raise translate_os_error(error, key, self.name) from error
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
         check_key(key)
