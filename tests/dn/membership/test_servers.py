@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from hsparse.clock import SystemClock
+from hsparse.dn.service import DataService
 from hsparse.errors import Unanswered
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import GetChunkVersion
@@ -25,9 +27,9 @@ async def write_until_known(owners: Owners, number: int) -> None:
 
 async def test_each_server_reads_what_the_other_wrote_at_once() -> None:
     async with cluster(0) as (made, _):
+        await create(Owners(FixedNodes({"": DataService(made.store, SystemClock())})))
         servers = [made.server(await made.serve())]
-        await create(servers[0])
-        await write(servers[0], 1)
+        await write_until_known(servers[0], 1)
         assert await read(servers[0]) == {1}
         servers.append(made.server(await made.serve()))
         for number in range(2, 8):
