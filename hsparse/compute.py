@@ -73,7 +73,7 @@ class ShortCalls:
         self._done = deque[tuple[asyncio.Future[Any], Callable[[Any], None], Any]]()
         self._calling = 0
         self._wait = False  # calls wait for something
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle  # while calls are made
 
     async def call(self, function: Callable[[], T]) -> T:
         """Return `function()`, not called if this is cancelled before."""
@@ -97,8 +97,7 @@ class ShortCalls:
     def _look(self) -> None:
         self._wait = len(self._done) < FEW
         self._settle()
-        if self._wait:
-            self._begin(len(self._todo))
+        self._begin(len(self._todo) if self._wait else 0)
         self._timer = self.loop.call_later(TICK, self._look)
 
     def _settle(self, ended: int = 0) -> None:
@@ -109,7 +108,6 @@ class ShortCalls:
                 settle(outcome)
         self._calling -= ended
         if ended and not self._calling:
-            assert self._timer is not None
             self._timer.cancel()
             self._wait = False
             if self._todo:

@@ -77,11 +77,11 @@ class DeletedNames:
 
     def missing(self, sentence: str, *name: str) -> HsparseError:
         """Return the error for a missing name, the subject `sentence`: `Gone` when it was deleted, else `NotFound`."""
-        return (
-            Gone(f"{sentence} was deleted.")
-            if hash(name) in self._names
-            else NotFound(f"{sentence} does not exist.")
-        )
+        kind, end = (Gone, "was deleted") if hash(name) in self._names else (NotFound, "does not exist")
+        return kind(f"{sentence} {end}.")
+
+    def __contains__(self, id: str) -> bool:
+        return hash((id,)) in self._names
 
 
 def change_record(
@@ -98,7 +98,7 @@ def change_record(
             return record, again
         change = again
     if isinstance(change, CreateObject | PutRecord):
-        return _store(change, record)
+        return _store(change, record, deleted)
     if record is None:
         raise deleted.missing(f"{change.id}", change.id)
     if isinstance(change, DeleteObject) and not is_expected(change.expect, record):
@@ -136,10 +136,12 @@ def changed_entries(change: RecordChange) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
-def _store(change: CreateObject | PutRecord, record: Record | None) -> Changed:
+def _store(change: CreateObject | PutRecord, record: Record | None, deleted: DeletedNames) -> Changed:
     created = isinstance(change, CreateObject)
     if created and record is not None:
         raise Conflict(f"{change.id} exists already.")
+    if created and change.id.startswith("d-") and change.id in deleted:
+        raise Conflict(f"{change.id} was deleted, and its chunks may still be there: choose another id.")
     return change.record, Outcome(change.record, changed=True, created=created)
 
 

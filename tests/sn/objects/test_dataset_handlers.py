@@ -237,6 +237,8 @@ async def test_type_and_deletion(rest: RestClient) -> None:
     assert (await rest("DELETE", f"/datasets/{id}")).status == 200
     for path in ("", "/type", "/shape"):
         assert (await rest("GET", f"/datasets/{id}{path}")).status == 410
+    again = await rest("POST", "/datasets", {"type": F64, "shape": [2], "id": id})
+    assert (again.status, again["error"]["kind"]) == (409, "conflict")
 
 
 async def test_our_own_keys_are_not_shown(rest: RestClient) -> None:
