@@ -11,6 +11,7 @@ import pytest
 from hsparse.model.ids import domain_prefix
 from hsparse.stripes.store import StripedStore
 from hsparse.testing.memory_store import MemoryStore
+from hsparse.wire.record_message import BeginAppend
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": 2}
@@ -302,3 +303,16 @@ async def test_chunks_in_another_bucket_are_kept_too(past: Versioned) -> None:
     await past.done("DELETE", "/", domain="/home/admin/c", wait=10)
     await past.done("DELETE", "/", wait=10)
     assert [entry.key async for page in other.list("") for entry in page.entries] == []
+
+
+async def test_of_a_matrix_that_is_appended_to_a_clone_has_a_file(past: Versioned) -> None:
+    body = {"type": "H5T_STD_I32LE", "shape": [3, 8], "maxdims": [0, 0]}
+    body |= {"creationProperties": {"layout": SPARSE | {"dims": [2, 8]}}}
+    link = {"id": (await past.done("GET", "/"))["root"], "name": "m"}
+    id = (await past.done("POST", "/datasets", body | {"link": link}))["id"]
+    (await past.doors[0].service.owners.apply(BeginAppend(id, "dead", (1, 8), 0, -1.0))).unwrap()
+    await past.snapshot()
+    refused = await past.rest("GET", f"/files{AT_1}", matrices="anndata-csr")
+    assert (refused.status, "clone" in refused["error"]["message"]) == (409, True)
+    await past.done("POST", "/clones", {"target": "/home/admin/clone", "snapshot": 1})
+    await past.done("GET", "/files/home/admin/clone", matrices="anndata-csr")

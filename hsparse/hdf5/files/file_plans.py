@@ -13,7 +13,17 @@ from dataclasses import dataclass, field, replace
 from hsparse.clock import Clock
 from hsparse.compute import LONG, KeyedLock, compute
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.errors import BadRequest, Busy, Conflict, Gone, Moved, NotFound, PreconditionFailed, Unsupported
+from hsparse.errors import (
+    BadRequest,
+    Busy,
+    Conflict,
+    Forbidden,
+    Gone,
+    Moved,
+    NotFound,
+    PreconditionFailed,
+    Unsupported,
+)
 from hsparse.hdf5.files.domain_state import (
     DomainState,
     changed_files,
@@ -188,8 +198,13 @@ class FilePlans:
             matrices = [
                 one for id, one in state.records.items() if form.encoding(one) and id not in state.virtual
             ]
-            if not matrices or await self._inside(matrices):
-                return state
+            try:
+                if not matrices or await self._inside(matrices):
+                    return state
+            except Forbidden as error:
+                raise Conflict(
+                    "The snapshot was taken while matrices were appended to, or shrunk: take the file of a clone of it."
+                ) from error
             await asyncio.sleep(APPEND_SECONDS)
         raise Busy("The matrices of the domain are being appended to; try again.")
 
