@@ -269,7 +269,8 @@ class VersionedStore(PreservingStore):
         await gather_each(copy, await self.trees.entries(base, domain_prefix(root)), AT_ONCE)
         stored = await below.plain.get(storage_key(root))
         found = orjson.loads(stored.data) | {"base": None}
-        await below.plain.put_if_match(storage_key(root), orjson.dumps(found), stored.etag)
+        with suppress(PreconditionFailed):  # another request for the same has put it
+            await below.plain.put_if_match(storage_key(root), orjson.dumps(found), stored.etag)
         return {"copied": copied, "base": base.root}
 
     async def _part(self, root: str, base: str) -> Json:
@@ -277,7 +278,8 @@ class VersionedStore(PreservingStore):
         own = Clone(root, None).own_key("")
         async for page in self.below.plain.list(own):
             await self.below.plain.delete_all([entry for entry in page.entries if not entry.size])
-        await self._change(base, lambda note: note.unpinned(root))
+        with suppress(NotFound):
+            await self._change(base, lambda note: note.unpinned(root))
         return {}
 
     # --- what there was -------------------------------------------------------------------------------
