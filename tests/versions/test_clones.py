@@ -19,7 +19,7 @@ ROOT_GROUP = "/.group.json"
 
 async def slowly(method: str, key: str, data: Any, call: Any) -> Any:
     """Let others have their turn before each request to the store."""
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
     return await call(data)
 
 
