@@ -139,7 +139,7 @@ Format: TypeAlias = Literal["csr", "numpy"]
 MEMORY = 256 << 20
 COPIES = 6
 """How often a buffer's rows are in memory at the most, as measured: in use, and the next ones as they are received,
-as elements with their coordinates, and as a `csr_array`."""
+as elements with their coordinates, and as a `csr_array`. Those of several sources are there once more."""
 
 
 class Batch(NamedTuple):
@@ -218,7 +218,7 @@ class Batches:
         defined = dataset.nnz if defined is None else defined
         row_bytes = defined / max(count, 1) * (dataset.dtype.itemsize + 4) + 8
         dense_bytes = width * dataset.dtype.itemsize * size if format == "numpy" else 0
-        room = max(0, memory - dense_bytes) / (row_bytes * COPIES)
+        room = max(0, memory - dense_bytes) / (row_bytes * (COPIES + (self._linked is not None)))
         chosen = count if self.rows is None else len(self.rows)
         buffer_rows = max(size, int(min(room, chosen)) // size * size)
         block = block_rows or choose_block_rows((dataset.chunks or dataset.shape)[0], buffer_rows)
@@ -267,19 +267,22 @@ class Batches:
         plan = self.plan
         rest: list[tuple[Any, NDArray[np.int64]]] = []
 
-        def fetch(item: tuple[int, NDArray[np.int64]]) -> tuple[int, NDArray[np.int64], Any]:
+        def fetch(item: tuple[int, NDArray[np.int64]]) -> tuple[int, NDArray[np.int64], list[Any]]:
             number, blocks = item
             places = plan.rows(blocks)
             rows = places if self.rows is None else self.rows[places]
             return number, rows, self._read(rows)
 
         # Importing scipy takes as long as reading a buffer.
-        for number, rows, matrix in prefetched(fetch, parts(plan.buffers(), part, of), meanwhile=SCIPY.load):
+        for number, rows, found in prefetched(fetch, parts(plan.buffers(), part, of), meanwhile=SCIPY.load):
             left = sum(len(some) for _, some in rest)
             # Joining copies the whole buffer: what is left of several ones waits until it fills a batch.
             if left and (not plan.shuffle or left + len(rows) % self.size >= self.size):
-                matrix, rows = _join([*rest, (matrix, rows)])
+                found = [*(one for one, _ in rest), *found]
+                rows = np.concatenate([*(some for _, some in rest), rows])
                 rest = []
+            matrix = _stacked(found)
+            found.clear()
             order = plan.order(number, len(rows))
             whole = len(order) // self.size * self.size
             for start in range(0, whole, self.size):
@@ -288,20 +291,21 @@ class Batches:
             if whole < len(order):
                 rest.append((matrix[order[whole:]], rows[order[whole:]]))
         if rest and not self.drop_last:
-            yield self._batch(*_join(rest))
+            matrices, some = zip(*rest, strict=True)
+            yield self._batch(_stacked(matrices), np.concatenate(some))
 
-    def _read(self, rows: NDArray[np.int64]) -> Any:
-        """Return ascending rows as a `csr_array`; one request, or of a virtual matrix one to each source."""
+    def _read(self, rows: NDArray[np.int64]) -> list[Any]:
+        """Return ascending rows as `csr_array`s below each other; one, or of a virtual matrix one of each source."""
         found = self._read_linked(rows) if len(rows) else None
         if found is not None:
             pass
         elif len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-            found = self.dataset[int(rows[0]) : int(rows[-1]) + 1]
+            found = [self.dataset[int(rows[0]) : int(rows[-1]) + 1]]
         else:
-            found = self.dataset[rows]
-        return found if self.columns is None else found[:, self.columns]
+            found = [self.dataset[rows]]
+        return found if self.columns is None else [one[:, self.columns] for one in found]
 
-    def _read_linked(self, rows: NDArray[np.int64]) -> Any:
+    def _read_linked(self, rows: NDArray[np.int64]) -> list[Any] | None:
         """Return rows by the sources of a virtual matrix, None if these cannot be read so, or not any more."""
         linked = self._linked
         try:
@@ -329,9 +333,5 @@ def _chosen(rows: Any, count: int) -> NDArray[np.int64] | None:
         raise InvalidValue(f"`rows` are indices or a mask of {count} rows: {error}.") from None
 
 
-def _join(parts: list[tuple[Any, NDArray[np.int64]]]) -> tuple[Any, NDArray[np.int64]]:
-    """Return matrices, and the rows that they have, one below the other."""
-    if len(parts) == 1:
-        return parts[0]
-    matrices, rows = zip(*parts, strict=True)
-    return SCIPY.load().vstack(matrices, format="csr"), np.concatenate(rows)
+def _stacked(matrices: Sequence[Any]) -> Any:
+    return matrices[0] if len(matrices) == 1 else SCIPY.load().vstack(matrices, format="csr")

@@ -14,10 +14,9 @@ from hsparse.client.connection import Json
 from hsparse.client.group import Group
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import HsparseError
-from hsparse.optional_module import OptionalModule
 
-SCIPY = OptionalModule("scipy.sparse", "scipy")
 READERS = 4
+"""Sources that are asked for rows at a time. Direct reads wait for Python's lock: several take twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,8 @@ class MappedRows:
             starts.append(starts[-1] + count)
         return cls(parts, firsts, np.array(starts)) if starts[-1] == dataset.shape[0] else None
 
-    def read(self, rows: NDArray[np.int64]) -> Any:
-        """Return ascending rows as a `csr_array`."""
+    def read(self, rows: NDArray[np.int64]) -> list[Any]:
+        """Return ascending rows as a `csr_array` of each matrix that has some."""
         edges = np.searchsorted(rows, self.starts)
         wanted = [
             (part, rows[a:b] - start + first)
@@ -76,9 +75,9 @@ class MappedRows:
             )
             if a < b
         ]
-        with ThreadPoolExecutor(READERS, "hsparse-rows") as pool:
-            found = list(pool.map(lambda one: one[0][one[1]], wanted))
-        return SCIPY.load().vstack(found, format="csr")
+        readers = READERS if self.parts[0].connection.direct is False else 1
+        with ThreadPoolExecutor(readers, "hsparse-rows") as pool:
+            return list(pool.map(lambda one: one[0][one[1]], wanted))
 
 
 def _band(selection: Json, width: int) -> tuple[int, int] | None:
