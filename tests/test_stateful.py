@@ -23,6 +23,7 @@ from tests.support.dataset_subject import SIGNED
 from tests.support.endurance import repeats
 from tests.support.s3_servers import make_bucket
 from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
+from tests.support.versions_machine import VersionsMachine
 
 NUMBERS = itertools.count()
 STEPS = {"s3": repeats(25, short=10)}
@@ -147,6 +148,12 @@ def test_two_nodes_that_own_the_same(
 ) -> None:
     world = open_world(kind)
     run(request, lambda: TwoOwnersMachine(world), examples, STEPS.get(kind, 25))
+
+
+@pytest.mark.endurance
+def test_snapshots_and_clones(request: pytest.FixtureRequest, open_world: OpenWorld) -> None:
+    world = open_world("memory", rest=True)
+    run(request, lambda: VersionsMachine(world), repeats(30, short=1))
 
 
 class LyingStore(StoreWrapper):

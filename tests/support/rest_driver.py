@@ -45,16 +45,16 @@ class RestDriver:
     """
 
     def __init__(self, rest: Rest, domain: str) -> None:
-        self._rest = rest
+        self.rest = rest
         self._domain = domain
         self._kinds: dict[str, DatasetSpec] = {}
         self._turn = 0
 
     async def open(self) -> RestDriver:
         """Create the domain when it is not there."""
-        self._rest.domain = self._domain
-        if (await self._rest("GET", "/")).status != 200:
-            assert (await self._rest("PUT", "/", {}, headers=JSON)).status == 201
+        self.rest.domain = self._domain
+        if (await self.rest("GET", "/")).status != 200:
+            assert (await self.rest("PUT", "/", {}, headers=JSON)).status == 201
         return self
 
     def know(self, kinds: dict[str, DatasetSpec]) -> RestDriver:
@@ -67,7 +67,7 @@ class RestDriver:
         if kind.fill:
             properties |= {"fillValue": base64.b64encode(kind.fill).decode(), "fillValue_encoding": "base64"}
         body = {"type": kind.type, **kind.dataspace, "creationProperties": properties}
-        reply = await self._rest("POST", "/datasets", body, headers=JSON)
+        reply = await self.rest("POST", "/datasets", body, headers=JSON)
         id = str(_checked(reply)["id"])
         self._kinds[id] = kind
         return id
@@ -150,7 +150,7 @@ class RestDriver:
         return bytes((await self._read(id, place)).body)
 
     async def close(self) -> None:
-        await self._rest.close()
+        await self.rest.close()
 
     async def _read(self, id: str, place: Place | None, **options: Any) -> Reply:
         if place is None or place.points is None:
@@ -159,7 +159,7 @@ class RestDriver:
         return await self._ask("POST", id, "/value", body, accept=BINARY, headers=JSON, **options)
 
     async def _ask(self, method: str, id: str, path: str, body: Any = None, **options: Any) -> Reply:
-        return _checked(await self._rest(method, f"/datasets/{id}{path}", body, places="signed", **options))
+        return _checked(await self.rest(method, f"/datasets/{id}{path}", body, places="signed", **options))
 
     def _region(self, id: str, points: Points, values: ElementValues) -> bytes:
         if isinstance(values, VlenArray):

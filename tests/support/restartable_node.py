@@ -15,6 +15,8 @@ from hsparse.testing.faulty_store import CrashingStore, CrashPoint
 from tests.support.driver import Driver, NotDone
 
 OpenDriver = Callable[..., Awaitable[Driver]]
+Wrap = Callable[[ObjectStore, Ownership], tuple[ObjectStore, Ownership]]
+"""What an extension gives a data node in place of its store and its ownership."""
 
 
 class Doubtful(SoleOwnership):
@@ -37,11 +39,13 @@ class RestartableNode:
         *,
         cache_size: int = 2**27,
         ownership: Ownership = SOLE,
+        wrap: Wrap = lambda store, ownership: (store, ownership),
     ) -> None:
         self.store = CrashingStore(store)
         self._open_driver = open_driver
         settings = DataSettings(cache_size=cache_size)
-        self._node = DataService(self.store, SystemClock(), settings, ownership=ownership)
+        wrapped, owned = wrap(self.store, ownership)
+        self._node = DataService(wrapped, SystemClock(), settings, ownership=owned)
         self.driver: Driver
 
     async def start(self, *others: RestartableNode) -> RestartableNode:

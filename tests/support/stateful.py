@@ -110,12 +110,16 @@ class SparseMachine(RuleBasedStateMachine):
 
     @property
     def driver(self) -> Driver:
-        return self.life.driver
+        return self.door_of(self.subject) if self.subjects else self.life.driver
 
     @property
     def subject(self) -> DatasetSubject:
         """The dataset that was last worked on, which the invariants look at."""
         return self.subjects[-1]
+
+    def door_of(self, subject: DatasetSubject) -> Driver:
+        """Return the driver of what has a dataset."""
+        return self.life.driver
 
     @initialize(
         data=st.data(),
@@ -225,7 +229,7 @@ class SparseMachine(RuleBasedStateMachine):
         if sys.exc_info()[0] is None:
             self.restart()
             for subject in self.subjects:
-                seen = self.world.run(subject.look(self.driver))
+                seen = self.world.run(subject.look(self.door_of(subject)))
                 assert seen == subject.model.elements, f"{subject.id} has changed by a restart"
         self.world.run(self.life.stop())
 
