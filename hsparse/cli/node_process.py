@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
-import numpy.ma  # noqa: F401 - numpy.unique would import it at its first call: 10 ms on the event loop
+import numpy as np
 import uvloop
 from aiohttp import web
 
@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     configure_log(settings.server)
     limit_arenas()
     collect_seldom()
+    np.unique(())  # its first call imports numpy.ma: 10 ms that no request is to wait for
     uvloop.run(args.serving(settings))
     return 0
 
