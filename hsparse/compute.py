@@ -1,7 +1,7 @@
 """How a process does much at once: work on many bytes in threads, many coroutines together, each name under its lock.
 
-`compute` is the one place that chooses a thread. Of coroutines that are awaited together none is left running when one
-fails.
+`compute` chooses the thread for work, `ShortCalls` those for calls that seldom wait. Of coroutines that are awaited
+together none is left running when one fails.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ class Batches:
         [[[0, 1]], [[2, 3]]]
         """
         plan = self.plan
-        rest: list[tuple[Any, NDArray[np.int64]]] = []
+        rest, rest_rows = list[Any](), list[NDArray[np.int64]]()
 
         def fetch(item: tuple[int, NDArray[np.int64]]) -> tuple[int, NDArray[np.int64], list[Any]]:
             number, blocks = item
@@ -275,24 +275,23 @@ class Batches:
 
         # Importing scipy takes as long as reading a buffer.
         for number, rows, found in prefetched(fetch, parts(plan.buffers(), part, of), meanwhile=SCIPY.load):
-            left = sum(len(some) for _, some in rest)
+            left = sum(map(len, rest_rows))
             # Joining copies the whole buffer: what is left of several ones waits until it fills a batch.
             if left and (not plan.shuffle or left + len(rows) % self.size >= self.size):
-                found = [*(one for one, _ in rest), *found]
-                rows = np.concatenate([*(some for _, some in rest), rows])
-                rest = []
+                found, rows = [*rest, *found], np.concatenate([*rest_rows, rows])
+                rest, rest_rows = [], []
             matrix = _stacked(found)
-            found.clear()
+            found.clear()  # else they would be in memory beside the matrix
             order = plan.order(number, len(rows))
             whole = len(order) // self.size * self.size
             for start in range(0, whole, self.size):
                 places = order[start : start + self.size]
                 yield self._batch(matrix[places], rows[places])
             if whole < len(order):
-                rest.append((matrix[order[whole:]], rows[order[whole:]]))
+                rest.append(matrix[order[whole:]])
+                rest_rows.append(rows[order[whole:]])
         if rest and not self.drop_last:
-            matrices, some = zip(*rest, strict=True)
-            yield self._batch(_stacked(matrices), np.concatenate(some))
+            yield self._batch(_stacked(rest), np.concatenate(rest_rows))
 
     def _read(self, rows: NDArray[np.int64]) -> list[Any]:
         """Return ascending rows as `csr_array`s below each other; one, or of a virtual matrix one of each source."""
