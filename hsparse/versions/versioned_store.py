@@ -248,8 +248,12 @@ class VersionedStore(PreservingStore):
     async def _unpin(self, clone: Clone) -> None:
         """Let go of the snapshot that a clone needed."""
         if clone.base is not None:
-            with suppress(NotFound):
-                await self._change(clone.base.root, lambda note: note.unpinned(clone.root))
+            await self._release(clone.base.root, clone.root)
+
+    async def _release(self, root: str, clone: str) -> None:
+        """Let a clone need no snapshot of a domain, if that is still there."""
+        with suppress(NotFound):
+            await self._change(root, lambda note: note.unpinned(clone))
 
     async def _materialize(self, root: str) -> Json:
         """Give a clone objects of its own in place of those that it shares; return how many, and its base."""
@@ -278,8 +282,7 @@ class VersionedStore(PreservingStore):
         own = Clone(root, None).own_key("")
         async for page in self.below.plain.list(own):
             await self.below.plain.delete_all([entry for entry in page.entries if not entry.size])
-        with suppress(NotFound):
-            await self._change(base, lambda note: note.unpinned(root))
+        await self._release(base, root)
         return {}
 
     # --- what there was -------------------------------------------------------------------------------

@@ -9,18 +9,14 @@ from typing import Any
 import pytest
 
 from hsparse.errors import Forbidden
+from hsparse.model.ids import storage_key
+from hsparse.testing.store_wrapper import SlowStore
 from hsparse.versions import clone_handlers
 from tests.support.rest_client import BINARY
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 CLONE = "/home/admin/clone"
 ROOT_GROUP = "/.group.json"
-
-
-async def slowly(method: str, key: str, data: Any, call: Any) -> Any:
-    """Let others have their turn before each request to the store."""
-    await asyncio.sleep(0.001)
-    return await call(data)
 
 
 async def clone(past: Versioned, target: str = CLONE, **body: Any) -> str:
@@ -71,7 +67,7 @@ async def test_what_a_clone_costs_does_not_depend_on_the_size(past: Versioned) -
 async def test_a_snapshot_that_a_clone_needs_stays_and_its_domain_too(past: Versioned) -> None:
     id = await past.create("kept", 30, DENSE)
     await past.write(id, 0, range(30))
-    await clone(past)
+    root = await clone(past)
     listed = await past.done("GET", "/snapshots")
     assert listed["clones"] == [{"domain": CLONE, "snapshot": 1}]
     assert (await past.done("GET", "/snapshots", domain=CLONE))["base"] == {"domain": DOMAIN, "snapshot": 1}
@@ -79,7 +75,13 @@ async def test_a_snapshot_that_a_clone_needs_stays_and_its_domain_too(past: Vers
         reply = await past.rest("DELETE", path)
         assert (reply.status, CLONE in str(reply.body)) == (409, True), reply
     await past.write(id, 0, [7])
-    past.store.around = slowly  # type: ignore[assignment, method-assign]
+    both_there = asyncio.Barrier(2)
+
+    async def wait(method: str, key: str) -> None:
+        if (method, key) == ("put_if_match", storage_key(root)):
+            await both_there.wait()
+
+    past.store.store = SlowStore(past.memory, wait, after=False)
     both = [past.done("POST", "/clones/materialize", {}, domain=CLONE) for _ in range(2)]
     assert sum([one["copied"] for one in await asyncio.gather(*both)]) == 5
     assert (await past.done("POST", "/clones/materialize", {}, domain=CLONE))["copied"] == 0
