@@ -68,7 +68,7 @@ class RestDriver:
             properties |= {"fillValue": base64.b64encode(kind.fill).decode(), "fillValue_encoding": "base64"}
         body = {"type": kind.type, **kind.dataspace, "creationProperties": properties}
         reply = await self.rest("POST", "/datasets", body, headers=JSON)
-        id = str(_checked(reply)["id"])
+        id = str(checked(reply)["id"])
         self._kinds[id] = kind
         return id
 
@@ -159,7 +159,7 @@ class RestDriver:
         return await self._ask("POST", id, "/value", body, accept=BINARY, headers=JSON, **options)
 
     async def _ask(self, method: str, id: str, path: str, body: Any = None, **options: Any) -> Reply:
-        return _checked(await self.rest(method, f"/datasets/{id}{path}", body, places="signed", **options))
+        return checked(await self.rest(method, f"/datasets/{id}{path}", body, places="signed", **options))
 
     def _region(self, id: str, points: Points, values: ElementValues) -> bytes:
         if isinstance(values, VlenArray):
@@ -187,7 +187,7 @@ def _select(place: Place | None) -> dict[str, str]:
     return {} if place is None else {"select": place.select}
 
 
-def _checked(reply: Reply) -> Reply:
+def checked(reply: Reply) -> Reply:
     """Return the reply; `NotDone` when the server failed, an assertion when it refused."""
     if reply.status >= 500:
         raise NotDone(f"{reply.status}: {reply.body}")

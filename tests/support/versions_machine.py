@@ -9,17 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from hsparse.clock import SystemClock
+from hsparse.model.ids import ID_DOMAIN, moved_id
 from hsparse.versions.wrapping import with_versions
 from tests.support.dataset_subject import DatasetSubject
 from tests.support.driver import Driver
-from tests.support.rest_client import Reply, RestClient
-from tests.support.rest_driver import RestDriver
+from tests.support.rest_client import Reply
+from tests.support.rest_driver import Rest, RestDriver, checked
 from tests.support.restartable_node import RestartableNode
 from tests.support.stateful import SparseMachine, World
 
 HEAD = "/machine"
-HALF = slice(2, 19)
-"""Where the id of an object says which domain it is of."""
 MOST = 3
 """Snapshots, and clones, that there are at a time."""
 
@@ -27,7 +26,7 @@ MOST = 3
 class InDomain:
     """A client whose requests are about one domain, or a snapshot of one."""
 
-    def __init__(self, rest: RestClient, domain: str) -> None:
+    def __init__(self, rest: Rest, domain: str) -> None:
         self.rest = rest
         self.domain: str | None = domain
 
@@ -52,20 +51,19 @@ class VersionsMachine(SparseMachine):
         self.made = 0
 
     def door_of(self, subject: DatasetSubject) -> Driver:
-        domain = self.domains.get(subject.id[HALF], HEAD)
+        domain = self.domains.get(subject.id[ID_DOMAIN], HEAD)
         return RestDriver(InDomain(self.rest, domain), domain).know(self.world.kinds)
 
     @property
-    def rest(self) -> RestClient:
-        driver: Any = self.life.driver
-        found: RestClient = driver.rest
-        return found
+    def rest(self) -> Rest:
+        assert isinstance(self.life.driver, RestDriver)
+        return self.life.driver.rest
 
     @rule(data=st.data())
     def snapshot(self, data: st.DataObject) -> None:
         self._turn(data)
         if len(self.copies) < MOST:
-            head = self.domains.get(self.subject.id[HALF], HEAD)
+            head = self.domains.get(self.subject.id[ID_DOMAIN], HEAD)
             path = f"{head}@{self._done('POST', '/snapshots', {}, domain=head)['snapshot']}"
             self.copies[path] = self._copied(self._of(head), path)
 
@@ -91,15 +89,12 @@ class VersionsMachine(SparseMachine):
 
     @rule(data=st.data())
     def delete_snapshot(self, data: st.DataObject) -> None:
-        free = sorted(self.copies.keys() - set(self.sources.values()))
-        if free:
+        if free := sorted(self.copies.keys() - set(self.sources.values())):
             self._delete_snapshot(data.draw(st.sampled_from(free)))
 
     @rule(data=st.data())
     def delete_clone(self, data: st.DataObject) -> None:
-        needed = {path.partition("@")[0] for path in self.sources.values()}
-        free = sorted(self.sources.keys() - needed)
-        if free:
+        if free := self._unneeded():
             self._delete_clone(data.draw(st.sampled_from(free)))
 
     @invariant()
@@ -112,9 +107,8 @@ class VersionsMachine(SparseMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "life"):
-            while self.sources:
-                needed = {path.partition("@")[0] for path in self.sources.values()}
-                self._delete_clone(next(iter(self.sources.keys() - needed)))
+            while free := self._unneeded():
+                self._delete_clone(free[0])
             for path in list(self.copies):
                 self._delete_snapshot(path)
         super().teardown()
@@ -127,23 +121,22 @@ class VersionsMachine(SparseMachine):
         self.life = await life.start()
 
     def _done(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
-        reply = self.world.run(self.rest(method, path, body, **options))
-        assert reply.status in (200, 201), (method, path, reply.status, reply.body)
-        return reply
+        return checked(self.world.run(self.rest(method, path, body, **options)))
+
+    def _unneeded(self) -> list[str]:
+        """Return the clones of which there is no clone."""
+        return sorted(self.sources.keys() - {path.partition("@")[0] for path in self.sources.values()})
 
     def _of(self, domain: str) -> list[DatasetSubject]:
         """Return the datasets of a domain, in an order that stays."""
-        found = [one for one in self.subjects if self.domains.get(one.id[HALF], HEAD) == domain]
+        found = [one for one in self.subjects if self.domains.get(one.id[ID_DOMAIN], HEAD) == domain]
         return sorted(found, key=lambda one: one.id)
 
     def _copied(self, subjects: list[DatasetSubject], path: str) -> list[DatasetSubject]:
         """Return what a snapshot, or a clone, has of datasets."""
-        half = self._done("GET", "/", domain=path)["root"][HALF]
-        self.domains[half] = path
-        found = [
-            DatasetSubject(one.id[: HALF.start] + half + one.id[HALF.stop :], one.kind, one.model.copy())
-            for one in subjects
-        ]
+        root = self._done("GET", "/", domain=path)["root"]
+        self.domains[root[ID_DOMAIN]] = path
+        found = [DatasetSubject(moved_id(one.id, "", root), one.kind, one.model.copy()) for one in subjects]
         self.world.kinds |= {one.id: one.kind for one in found}
         return found
 
