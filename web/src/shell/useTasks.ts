@@ -134,18 +134,24 @@ function reasonOf({ reason }: AbortSignal): unknown {
 /** Milliseconds between two reports that the page is drawn for. */
 const PERIOD = 200;
 
-/** Adds the rate to what is reported, since the same was first reported. */
+/** Adds the rate to what is reported, since the same was first reported; of the reports in a period the last is told. */
 function reporter(tell: (progress: Progress, rate: number | undefined) => void): (progress: Progress) => void {
   let first: { text: string; done: number; time: number } | undefined;
   let told = -Infinity;
-  return (progress) => {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const report = (progress: Progress): void => {
+    clearTimeout(timer);
     const { text, done = 0 } = progress;
     const time = performance.now();
     const isNew = first === undefined || first.text !== text || done < first.done;
-    if (!isNew && time - told < PERIOD) return;
+    if (!isNew && time - told < PERIOD) {
+      timer = setTimeout(() => report(progress), told + PERIOD - time);
+      return;
+    }
     told = time;
     if (first === undefined || isNew) first = { text, done, time };
     const seconds = (time - first.time) / 1000;
     tell(progress, seconds > 0.2 ? (done - first.done) / seconds : undefined);
   };
+  return report;
 }
