@@ -30,7 +30,6 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=EXAMPLES.parent,
         capture_output=True,
         text=True,
-        timeout=100,
     )
     assert done.returncode == 0, done.stderr
     return folder
