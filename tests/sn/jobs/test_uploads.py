@@ -184,7 +184,7 @@ class Uploader:
     async def _cut(self, path: str, body: bytes, **params: str) -> bool:
         """Send a request; say whether the connection was cut."""
         place, part = urlsplit(self._rest.url), next(self._cuts, None)
-        kind = "application/json" if body.startswith(b"{") else "application/octet-stream"
+        kind = "application/octet-stream" if params else "application/json"
         lines = (
             f"PUT {path}?{urlencode({'domain': self._path, **params})} HTTP/1.1",
             f"Host: {place.netloc}",
