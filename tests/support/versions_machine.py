@@ -128,9 +128,9 @@ class VersionsMachine(SparseMachine):
         return sorted(self.sources.keys() - {path.partition("@")[0] for path in self.sources.values()})
 
     def _of(self, domain: str) -> list[DatasetSubject]:
-        """Return the datasets of a domain, in an order that stays."""
-        found = [one for one in self.subjects if self.domains.get(one.id[ID_DOMAIN], HEAD) == domain]
-        return sorted(found, key=lambda one: one.id)
+        """Return the datasets of a domain in the order in which they were made, not that of ids made up anew."""
+        found = {one.id: one for one in self.subjects if self.domains.get(one.id[ID_DOMAIN], HEAD) == domain}
+        return [found[id] for id in self.world.kinds if id in found]
 
     def _copied(self, subjects: list[DatasetSubject], path: str) -> list[DatasetSubject]:
         """Return what a snapshot, or a clone, has of datasets."""
