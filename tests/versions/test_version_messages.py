@@ -99,9 +99,7 @@ async def test_chunks_of_a_deleted_one_are_not_read_as_never_written(
 
 
 @pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
-async def test_restoring_one_that_is_deleted_meanwhile_loses_nothing(
-    past: Versioned, layout: dict[str, Any]
-) -> None:
+async def test_restoring_a_deleted_one_loses_nothing(past: Versioned, layout: dict[str, Any]) -> None:
     id, _ = await prepared(past, layout)
     await past.snapshot()
     await past.write(id, 0, range(101, 111))
