@@ -132,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ENDURANCE.full = config.getoption("endure") or config.getoption("lane") == "endure"
     # How long an example takes says nothing about it. Each run has other examples, but one that judges a change.
     settings.register_profile(
-        "hsparse", deadline=None, max_examples=repeats(50, short=20), derandomize="CI" in os.environ
+        "hsparse", deadline=None, max_examples=repeats(50, short=10), derandomize="CI" in os.environ
     )
     settings.load_profile("hsparse")
     gc.disable()
