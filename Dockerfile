@@ -11,7 +11,8 @@ RUN python -m venv /opt/hsparse \
 FROM python:3.12-slim
 RUN groupadd --gid 10001 hsparse \
     && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin hsparse \
-    && install --directory --owner=hsparse --group=hsparse /data
+    && install --directory --owner=hsparse --group=hsparse /data \
+    && install --directory --owner=hsparse --group=hsparse --mode=0700 /users
 COPY --from=build /opt/hsparse /opt/hsparse
 ENV PATH=/opt/hsparse/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -22,5 +23,6 @@ WORKDIR /data
 EXPOSE 5101
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["hsparse"]
-# Everything in /data; listens beyond the container only with a password file, so give HSPARSE_PASSWORD_FILE.
+# Everything in /data; listens beyond the container only with a password file, so give HSPARSE_PASSWORD_FILE: a file in
+# /users, whose folder is bound and not the file.
 CMD ["serve", "--host", "0.0.0.0", "--root", "/data"]

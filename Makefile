@@ -4,11 +4,16 @@ BIN := $(VENV)/bin
 # A worker that a hang or a crash ends is replaced; after 20 of them something else is wrong.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal --max-worker-restart 20
 FLAGS ?=
+# Tests over what other libraries make and take: what breaks first with another Python and with newer ones of them.
+INTEGRATIONS := $(addprefix tests/,client/anndata client/batches client/dask client/polars client/xarray \
+	client/test_object_records.py client/http/test_route.py clients/test_xarray.py cli/importer/test_file_formats.py \
+	cli/importer/test_soma.py cli/importer/test_sparse_matrix.py cli/importer/test_zarr.py files_matrix \
+	storage/test_obstore_store.py test_docs_examples.py test_error_cycles.py)
 # Tests start hundreds of processes, and each worker collects every test: none of them is to compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload attack radosgw lock sbom audit walk clean
+.PHONY: help check test endure integrations quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload attack radosgw lock sbom audit walk clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -36,7 +41,7 @@ check: $(BIN)/.installed ## lint, types, the import law, names, the walk of requ
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/test_import_law.py tests/test_names.py
+	$(BIN)/pytest tests/test_english.py tests/test_import_law.py tests/test_names.py tests/test_subjects.py
 	$(BIN)/python -m benchmarks walk
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -45,6 +50,9 @@ test: $(BIN)/.installed ## the tests of tests/lanes.py but the long ones, in sev
 
 endure: $(BIN)/.installed ## the long ones: processes, kills, other libraries, browsers, campaigns at full length; minutes
 	$(BIN)/pytest $(PARALLEL) --lane endure --timeout 600 $(FLAGS)
+
+integrations: $(BIN)/.installed ## the tests over other libraries, as on PYTHON=python3.13 in VENV=.venv-3.13; minutes
+	$(BIN)/pytest $(PARALLEL) --lane test $(INTEGRATIONS) $(FLAGS)
 
 quick: $(BIN)/.installed ## the tests of what does no I/O; under a minute
 	$(BIN)/pytest $(PARALLEL) --lane pure $(FLAGS)
@@ -114,7 +122,7 @@ roundtrips: $(BIN)/.installed ## 1,000 random domains exported and imported agai
 mutations: $(BIN)/.installed ## 100,000 changed HDF5 files, read as an import reads them
 	$(BIN)/pytest -s tests/cli/importer/test_mutations.py --mutations 100000 --timeout 7200
 
-walk: $(BIN)/.installed ## how much of the code four requests pass, and how much there is; fails beyond benchmarks/limits.toml
+walk: $(BIN)/.installed ## how much of the code five requests of a user pass, and how much there is; fails beyond benchmarks/limits.toml
 	$(BIN)/python -m benchmarks walk
 
 bench: $(BIN)/.installed ## the workloads against HSDS, TileDB and single-cell libraries; FLAGS are those of python -m benchmarks

@@ -1,1 +1,1 @@
-"""The workloads against HSDS, TileDB, single-cell libraries and a bare handler: `python -m benchmarks --help`."""
+"""Benchmarks against HSDS, TileDB, single-cell libraries and a bare handler; see `python -m benchmarks --help`."""

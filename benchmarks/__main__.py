@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [WORKLOAD ...]`, and with `scaling`, `profile` or `walk` in place of workloads."""
+"""The command `python -m benchmarks`: takes names of workloads, or one of `scaling`, `profile` and `walk`."""
 
 from __future__ import annotations
 
@@ -47,34 +47,34 @@ FOLDER = Path(__file__).resolve().parent.parent / ".bench"
 
 
 async def run_lcls_points(bench: Bench) -> None:
-    """Run `lcls-points`, appended and whole."""
+    """Run the workload `lcls-points`: appended in parts, and written at once."""
     case = lcls_points(32 if bench.quick else 512)
     await AppendTrial(bench, case).run()
     await SparseTrial(bench, case).run()
 
 
 async def run_lcls_roi(bench: Bench) -> None:
-    """Run `lcls-roi`."""
+    """Run the workload `lcls-roi`."""
     await SparseTrial(bench, lcls_roi(16 if bench.quick else 128)).run()
 
 
 async def run_uniform(bench: Bench) -> None:
-    """Run `uniform`."""
+    """Run the workload `uniform`."""
     await SparseTrial(bench, uniform(100_000, 10_000) if bench.quick else uniform()).run()
 
 
 async def run_single_cell(bench: Bench) -> None:
-    """Run `single-cell`."""
+    """Run the workload `single-cell`."""
     await SparseTrial(bench, single_cell(2_000, 2_000) if bench.quick else single_cell()).run()
 
 
 async def run_reduce(bench: Bench) -> None:
-    """Run `reduce`."""
+    """Run the workload `reduce`."""
     await ReduceTrial(bench, single_cell(2_000, 2_000) if bench.quick else single_cell()).run()
 
 
 async def run_dense(bench: Bench) -> None:
-    """Run `dense`."""
+    """Run the workload `dense`."""
     await DenseTrial(bench, dense(1024) if bench.quick else dense()).run()
 
 
@@ -98,7 +98,7 @@ WORKLOADS: dict[str, Callable[[Bench], Awaitable[None]]] = {
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """Return the command line, checked."""
+    """Parse and check the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="hsparse against its peers and bounds."
     )
@@ -111,17 +111,17 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         default=",".join(PEERS),
-        help=f"a comma-separated part of {','.join(PEERS)}; '' for none. cells and tiled are those of one workload",
+        help=f"some of {','.join(PEERS)}, comma-separated; '' for none. cells and tiled take part in one workload only",
     )
     parser.add_argument(
         "--against",
         default="",
         metavar="REVISION",
-        help="an older revision of this checkout, as a peer; not of the workloads cells, files, first-value and memory",
+        help="an older revision of this checkout as a peer, except in cells, files, first-value and memory",
     )
-    parser.add_argument("--no-hsparse", action="store_true", help="run the peers alone")
+    parser.add_argument("--no-hsparse", action="store_true", help="run only the peers")
     parser.add_argument(
-        "--serve", default="", help="more arguments of `hsparse serve`, as one word: '--dn 2'"
+        "--serve", default="", help="additional arguments of `hsparse serve`, as one word: '--dn 2'"
     )
     parser.add_argument("--repeats", type=int, help="turns of each side (3; 1 with --quick)")
     parser.add_argument("--out", type=Path, default=FOLDER / "last.json", help="where the JSON goes")
@@ -152,7 +152,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def install(options: argparse.Namespace, tell: Callable[[str], None]) -> dict[str, str]:
-    """Make the peers' environments and return everyone's version."""
+    """Create the peers' environments; return the versions of hsparse and the peers' packages."""
     peers: frozenset[str] = options.peers
     versions = {"hsparse": hsparse.version()} if "hsparse" in peers else {}
     if "older" in peers:
@@ -174,9 +174,9 @@ def install(options: argparse.Namespace, tell: Callable[[str], None]) -> dict[st
 
 
 async def run(options: argparse.Namespace, report: Report, tell: Callable[[str], None]) -> None:
-    """Run the workloads one after another; their data goes when they are done.
+    """Run the workloads one after another, and remove their data at the end.
 
-    One that fails is reported and the next one begins.
+    A workload that fails is reported, and the next one begins.
     """
     task = asyncio.current_task()
     if task is not None:
@@ -203,7 +203,7 @@ async def run(options: argparse.Namespace, report: Report, tell: Callable[[str],
 
 
 def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
-    """Yield the errors of a group of groups."""
+    """Yield the errors of nested exception groups."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from leaves(error)
@@ -212,7 +212,7 @@ def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
 
 
 def write(report: Report, facts: dict[str, str], out: Path) -> str:
-    """Write the JSON and the Markdown; return the Markdown."""
+    """Write the report as JSON and as Markdown; return the Markdown."""
     text = markdown(report, facts)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"facts": facts, "notes": NOTES, **report.as_json()}, indent=1) + "\n")
@@ -221,7 +221,7 @@ def write(report: Report, facts: dict[str, str], out: Path) -> str:
 
 
 def main() -> None:
-    """Run what the command line asks for; what was measured before a failure is written all the same."""
+    """Run the command line; write the report even if a workload fails."""
     if sys.argv[1:] == ["scaling"]:
         scaling.main()
         return

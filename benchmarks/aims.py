@@ -1,4 +1,4 @@
-"""The aims: what each figure should reach, against a peer or as it stands."""
+"""The aims of the figures: a factor over a peer, or an absolute bound."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from benchmarks.report import OLDER, OURS, MeasuredMetric, Report, number
 SPARSE = frozenset({"lcls-points", "lcls-roi", "uniform", "single-cell"})
 HSDS = ("HSDS", "HSDS flushed")
 BEST = "the best of them"
-"""In place of a peer: the one with the best median, whichever that is."""
+"""Value of `Aim.peer` for the peer with the best median."""
 CELLS = {
     "random batches": {"over HTTP": 1.0, "direct": 2.0, "embedded": 2.0},
     "whole genes": {"over HTTP": 5.0, "direct": 5.0, "embedded": 5.0},
     "everything": {"over HTTP": 1.0, "direct": 1.0, "embedded": 1.0},
     "by a predicate": {"over HTTP": 5.0, "direct": 5.0, "embedded": 5.0},
 }
-"""The factor over the best library for what a row of `cells` names, by the way of reading."""
+"""The factor over the best library, by the name of a row of `cells` and the way of reading."""
 FIRST_VALUE = {"import, wall": 200.0, "first value after the import, wall": 50.0}
-"""Milliseconds at most."""
+"""Upper bounds in milliseconds, by metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A factor over `peer` or, without one, a bound in the metric's unit."""
+    """A factor over `peer` or, without a peer, a bound in the metric's unit."""
 
     peer: str | None
     value: float
 
     def verdict(self, metric: MeasuredMetric, report: Report) -> str | None:
-        """Return `met` or `missed` with the figure, None when a side was not measured."""
+        """Return the aim with `met` or `MISSED` and the figure, None when a side was not measured."""
         if self.peer is not None:
             peer = best_peer(metric, report) if self.peer == BEST else self.peer
             ratio = None if peer is None else report.ratio(metric, peer)
@@ -53,11 +53,11 @@ SAME = {
     "small-objects": (Aim("HSDS", 1),),
     "frames": (Aim("Tiled", 1),),
 }
-"""The aims of workloads whose metrics all have the same."""
+"""The aims by workload, for workloads with the same aims for all metrics."""
 
 
 def best_peer(metric: MeasuredMetric, report: Report) -> str | None:
-    """Return the peer with the best median, None where none was measured."""
+    """Return the peer with the best median, None if no peer was measured."""
     medians = {
         side: statistics.median(samples)
         for side, samples in report.samples.get(metric, {}).items()
@@ -68,9 +68,9 @@ def best_peer(metric: MeasuredMetric, report: Report) -> str | None:
 
 
 def slower(metric: MeasuredMetric, report: Report) -> str | None:
-    """Return `SLOWER than older hsparse` when our best sample is worse than its worst one, else None.
+    """Return `SLOWER than older hsparse` if our best sample is worse than the older one's worst, else None.
 
-    One repeat has no spread, and says nothing.
+    With a single repeat there is no spread to compare, and the result is None.
     """
     sides, ratio = report.samples.get(metric, {}), report.ratio(metric, OLDER)
     if ratio is None or len(sides[OURS]) < 2:
@@ -81,7 +81,7 @@ def slower(metric: MeasuredMetric, report: Report) -> str | None:
 
 
 def aims(metric: MeasuredMetric) -> tuple[Aim, ...]:
-    """Return the aims that a metric is held to; none for most."""
+    """Return the aims of a metric; most metrics have no aim."""
     if metric.workload in SPARSE:
         return _sparse(metric)
     if metric.workload in SAME:

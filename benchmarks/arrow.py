@@ -24,7 +24,7 @@ TYPES = {
 
 
 def encode(points: PointData) -> bytes:
-    """Return one record batch of all points."""
+    """Return a stream with all points in one record batch."""
     columns: dict[str, NDArray[Any]] = {f"dim_{index}": column for index, column in enumerate(points.coords)}
     columns["value"] = points.values
     schema = na.struct({name: TYPES[column.dtype.name] for name, column in columns.items()})

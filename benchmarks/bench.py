@@ -1,4 +1,4 @@
-"""One run: where it works, which peers take part, how often each side has its turn."""
+"""The settings of a benchmark run: its folders, the peers that take part, and the number of repeats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Measurement = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The running sides of a workload; None where one does not take part."""
+    """The running sides of a workload; a side that does not take part is None."""
 
     hsparse: Server | None
     older: Server | None
@@ -27,13 +27,13 @@ class Sides:
     tiledb: Worker | None
 
     def servers(self) -> list[Server]:
-        """Return the servers that store what they are sent."""
+        """Return the servers that store data, without the bare handler."""
         return [server for server in (self.hsparse, self.older, self.hsds) if server is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The settings of a run; `folder` holds the peers' environments, `work` the data of this run alone."""
+    """The settings of a run; `folder` holds the peers' environments, `work` the data of this run only."""
 
     folder: Path
     work: Path
@@ -43,13 +43,13 @@ class Bench:
     report: Report
     tell: Callable[[str], None]
     serve: tuple[str, ...] = ()
-    """More arguments of `hsparse serve`."""
+    """Additional arguments of `hsparse serve`."""
     against: str = ""
-    """The commit of the older hsparse, where that is a peer."""
+    """The commit of the older hsparse, if it is a peer."""
 
     @asynccontextmanager
     async def sides(self, workload: str, *wanted: str) -> AsyncIterator[Sides]:
-        """Start the sides of a workload that take part in the run, and stop them at the end."""
+        """Start the `wanted` sides that take part in the run, and stop them at the end."""
         work = self.work / workload
         work.mkdir(parents=True)
         taking = [side for side in wanted if side in self.peers]
@@ -79,9 +79,9 @@ class Bench:
                 )
 
     async def in_turn(self, what: str, turns: dict[str, Measurement]) -> None:
-        """Give each side its turn, `repeats` times, another one first each time.
+        """Measure all sides `repeats` times, starting with another side each time.
 
-        What a side left for the kernel to write is written before the next one begins.
+        The kernel's dirty pages are written to disk before the next side begins.
         """
         names = list(turns)
         for repeat in range(self.repeats):

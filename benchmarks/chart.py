@@ -1,7 +1,7 @@
 """A bar chart of ratios as an SVG that is legible on light and on dark pages.
 
-The axis is logarithmic and the bars begin at 1, so that a win goes to the right and a loss to the left by the same
-length.
+The axis is logarithmic and the bars begin at 1: ratios above 1 extend to the right, ratios below 1 to the left, and a
+ratio has the same length as its inverse.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 WIDTH, LABELS, RIGHT = 760, 270, 60
-"""Pixels: the whole chart, its column of labels, the space for a number right of the longest bar."""
+"""Widths in pixels: of the chart, of its column of labels, of the space for a number right of the longest bar."""
 BAR, ROW, TOP, BOTTOM = 13, 44, 64, 30
 STYLE = """\
     .page { fill: #ffffff; stroke: #d0d7de; }
@@ -37,14 +37,14 @@ STYLE = """\
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """The bars of one row: a ratio for each series, None for no bar."""
+    """The bars of one row: a ratio for each series, or None for no bar."""
 
     label: str
     ratios: tuple[float | None, ...]
 
 
 def chart(title: str, series: Sequence[str], rows: Sequence[Bars]) -> str:
-    """Return the SVG; every ratio must be positive, and at most two series have colours."""
+    """Return the chart as SVG; ratios must be positive, and there may be at most two series."""
     known = [ratio for row in rows for ratio in row.ratios if ratio is not None]
     low = math.floor(math.log2(min(1.0, *known)))
     high = math.ceil(math.log2(max(2.0, *known)))

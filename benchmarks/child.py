@@ -1,4 +1,4 @@
-"""A child process: started in a session of its own, ended with everything it started."""
+"""A child process that is started in a session of its own, and stopped with all processes that it started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRACE = 15.0  # seconds between SIGTERM and SIGKILL
 
 
 class ChildFailed(Failed):
-    """A child process did not do what it was started for."""
+    """A child process ended early or with an error."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Child:
     async def start(
         cls, argv: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None
     ) -> Child:
-        """Start `argv` with `env` over this process's environment."""
+        """Start `argv` with the environment of this process, updated by `env`."""
         with log.open("ab") as out:
             process = await asyncio.create_subprocess_exec(
                 *map(str, argv),
@@ -48,7 +48,7 @@ class Child:
         return cls(process, log)
 
     def check(self) -> None:
-        """Raise `ChildFailed`, with the end of its log, when the child is no longer running."""
+        """Raise `ChildFailed` with the end of the child's log if the child is no longer running."""
         if self.process.returncode is not None:
             raise ChildFailed(f"{self.log.stem} ended with {self.process.returncode}: {self.tail()}")
 
@@ -57,7 +57,7 @@ class Child:
         return self.log.read_text(errors="replace")[-2000:]
 
     async def stop(self) -> None:
-        """End the child and every process of its session; returns when they are gone."""
+        """Stop the child and every process of its session; return when they have ended."""
         self._signal(signal.SIGTERM)
         try:
             await asyncio.wait_for(self.process.wait(), GRACE)
@@ -66,13 +66,13 @@ class Child:
         finally:
             self._signal(signal.SIGKILL)
         await self.process.wait()
-        while self._signal(0):  # noqa: ASYNC110 - nothing tells when a group of others' children is empty
+        while self._signal(0):  # noqa: ASYNC110 - the end of a process group cannot be awaited
             await asyncio.sleep(0.01)
 
     def _signal(self, number: int) -> bool:
-        """Signal the child's group; tell whether any of it was there."""
+        """Send a signal to the child's process group; return False if the group has no process any more."""
         if self.process.returncode is not None and Path(f"/proc/{self.pid}").exists():
-            return False  # the child is gone, and its id is another's now
+            return False  # the child has ended, and another process has its id
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:
@@ -81,7 +81,7 @@ class Child:
 
 
 async def run(argv: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None) -> None:
-    """Run a command to its end; `ChildFailed`, with the end of its log, unless it returns 0."""
+    """Run a command to its end; raise `ChildFailed` with the end of its log unless it exits with 0."""
     child = await Child.start(argv, log, env)
     try:
         status = await child.process.wait()
@@ -92,7 +92,7 @@ async def run(argv: Sequence[str | Path], log: Path, env: Mapping[str, str] | No
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nothing listens on now."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An environment at `path` that holds `packages`, pinned as pip takes them."""
+    """An environment at `path` with `packages`, which are pinned requirements in pip's syntax."""
 
     path: Path
     packages: tuple[str, ...]
@@ -20,7 +20,7 @@ class Environment:
         return self.path / "bin" / "python"
 
     def install(self) -> None:
-        """Make the environment unless it is there with these very packages."""
+        """Create the environment unless it exists with the same packages."""
         marker = self.path / ".installed"
         wanted = "\n".join(self.packages)
         if marker.exists() and marker.read_text() == wanted:

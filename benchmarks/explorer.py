@@ -1,6 +1,6 @@
-"""`explorer`: what a person waits for in the browser, in Chromium.
+"""The workload `explorer`: times that a person waits for the explorer in Chromium.
 
-Times are the page's own, from the beginning of its navigation, and bytes those of its answers as they were sent.
+Times are measured in the page, from the start of the navigation. Bytes are the transferred sizes of its responses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FACTS = """async () => {
         requests: entries.filter(one => one.initiatorType === 'fetch').length,
     };
 }"""
-"""What a page took until `READY`, an expression in its place, holds."""
+"""JavaScript that returns a page's seconds, bytes and requests until the expression put for `READY` is true."""
 PAN = """async steps => {
     const canvas = document.querySelector('canvas.main');
     const status = () => document.querySelector('[role=status][data-loading="false"]')?.textContent ?? '';
@@ -49,16 +49,16 @@ PAN = """async steps => {
     }
     return steps / ((performance.now() - started) / 1000);
 }"""
-"""The pictures a second of a pan, to the right and back, each drawn whole."""
+"""JavaScript that pans right and back, waits for each complete picture, and returns the pictures per second."""
 TREE = f"document.querySelectorAll('[role=treeitem]').length > {OBJECTS}"
 PICTURE = "document.querySelector('canvas.main')?.width > 300"
-"""A picture of chunks or of elements is drawn."""
+"""Expression that is true when a picture of chunks or of elements is drawn."""
 WHOLE = """document.querySelector('[role=status][data-loading="false"]') !== null"""
-"""A picture of elements is drawn."""
+"""Expression that is true when a picture of elements is drawn."""
 
 
 async def run(bench: Bench) -> None:
-    """Measure the first views and a pan; nothing where Chromium is not installed."""
+    """Measure the first views and a pan; do nothing if Chromium is not installed."""
     program = shutil.which("chromium")
     if "hsparse" not in bench.peers:
         return
@@ -81,7 +81,7 @@ async def run(bench: Bench) -> None:
 
 
 async def fill(rest: Rest, server: Server, count: int) -> tuple[str, str]:
-    """Store a domain of many objects and one of a sparse dataset of about `count` elements; return their paths."""
+    """Store a domain of many groups, and one with a sparse dataset of about `count` elements; return their paths."""
     many, wide = server.new_domain(), server.new_domain()
     await rest.domain(many)
     bodies = [{"link": {"id": rest.root, "name": f"g{number:04}"}} for number in range(OBJECTS)]
@@ -101,7 +101,7 @@ async def fill(rest: Rest, server: Server, count: int) -> tuple[str, str]:
 
 
 async def first_views(bench: Bench, browser: Browser, url: str, ready: str, name: str) -> Page:
-    """Open an address in a new profile, measure until it is `ready`, and return the page."""
+    """Open a URL in a new profile, measure until the expression `ready` is true, and return the page."""
     page = await (await browser.new_context()).new_page()
     page.set_default_timeout(PATIENCE)
     await page.goto(url, wait_until="commit")
@@ -116,7 +116,7 @@ async def first_views(bench: Bench, browser: Browser, url: str, ready: str, name
 
 
 async def pictures(bench: Bench, browser: Browser, url: str) -> None:
-    """Measure the first picture of a large matrix, the exact one, and a pan over a part of it."""
+    """Measure the first picture of a large matrix, its exact picture, and a pan over a part of it."""
     name = f"{ROWS} x {COLUMNS} places"
     page = await first_views(bench, browser, url, PICTURE, name)
     facts = await page.evaluate(FACTS.replace("READY", WHOLE))

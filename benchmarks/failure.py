@@ -1,7 +1,7 @@
-"""What ends a workload without ending the run."""
+"""The exception that ends a workload without ending the run."""
 
 from __future__ import annotations
 
 
 class Failed(RuntimeError):
-    """A measurement could not be taken; the message says why."""
+    """A measurement could not be taken; the message gives the reason."""

@@ -1,7 +1,7 @@
-"""`first-value`: what a new interpreter needs until it has one value of a domain at a running server.
+"""The workload `first-value`: time of a new interpreter until it has one value of a domain from a running server.
 
-Each sample is a process of its own, in turns with those of h5pyd, if this environment has it, and with an interpreter
-that does nothing. Bytecode is there, as pip writes it.
+Each sample is a new process. Samples of hsparse alternate with samples of h5pyd, if it is installed, and of an
+interpreter that does nothing. Bytecode exists before the first sample, as after an installation by pip.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.report import OURS, MeasuredMetric
 
 WORKLOAD = "first-value"
 PROCESSES = 20
-"""Processes of each side in a repeat."""
+"""Number of processes of each side in a repeat."""
 PLACE, VALUE = (123, 45), 3.0
 USER, PASSWORD = "admin", "any"
 TIMED = """
@@ -50,7 +50,7 @@ OPENED = {
         "h5pyd.File(sys.argv[2], 'r', sys.argv[3], *sys.argv[4:])['y'][PLACE]",
     ),
 }
-"""The library that a side imports, and its first value: of a sparse dataset, h5pyd's of a dense one."""
+"""By side, the library to import and the expression that reads its first value."""
 REMARK = (
     "`first-value`: each sample is a new process, {processes} of them in a repeat; CPU is that of the process and of "
     "the kernel for it. Half of an import is numpy's. `bare` is `python -c pass`. hsparse reads one element of a "
@@ -59,7 +59,7 @@ REMARK = (
 
 
 async def run(bench: Bench) -> None:
-    """Start a server, store two small datasets there, and take all samples."""
+    """Start a server, store two small datasets in it, and take all samples."""
     if OURS not in bench.peers:
         return
     count = 3 if bench.quick else PROCESSES
@@ -78,7 +78,7 @@ async def run(bench: Bench) -> None:
         }
         turns["bare"] = partial(_turn, partial(bare, bench.work), bench, "bare", count)
         for side in sides:
-            await asyncio.to_thread(sample, side, places, bench.work)  # which writes the bytecode
+            await asyncio.to_thread(sample, side, places, bench.work)  # writes the bytecode
         await bench.in_turn(WORKLOAD, turns)
 
 
@@ -94,7 +94,7 @@ def fill(url: str) -> None:
 
 
 def sample(side: str, places: tuple[str, ...], work: Path) -> dict[str, float]:
-    """Return the milliseconds of one process of a side, by what they went into."""
+    """Run one process of a side; return its wall and CPU times in milliseconds, by metric."""
     library, read = OPENED[side]
     code = (
         TIMED.replace("LIBRARY", library)
@@ -111,7 +111,7 @@ def sample(side: str, places: tuple[str, ...], work: Path) -> dict[str, float]:
 
 
 def bare(work: Path) -> dict[str, float]:
-    """Return the milliseconds of an interpreter that does nothing."""
+    """Run an interpreter that does nothing; return its wall and CPU times in milliseconds, by metric."""
     _, wall, cpu = _process("pass", (), work)
     return _milliseconds({"the process": (wall, cpu)})
 

@@ -1,6 +1,6 @@
-"""`frames`: a stack of 60 detector images in an HDF5 file, read where it lies (the case of tiled's issue 907).
+"""The workload `frames`: a stack of 60 detector images in an HDF5 file, served in place (see tiled's issue 907).
 
-`hsparse serve --files` against Tiled's server over the same directory, and h5py on the file itself.
+It compares `hsparse serve --files`, Tiled's server over the same directory, and h5py on the file itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REMARK = (
 
 
 async def run(bench: Bench) -> None:
-    """Write the file, start the servers beside it, and take all samples."""
+    """Write the file, start the servers over its directory, and take all samples."""
     count = 8 if bench.quick else SHAPE[0]
     folder = bench.work / WORKLOAD / "images"
     folder.mkdir(parents=True)
@@ -83,7 +83,7 @@ def _process(python: Path, job: str, work: Path) -> dict[str, float]:
 
 
 def _write(path: Path, count: int) -> None:
-    """Write images of about three photons a pixel."""
+    """Write images with about three photons per pixel."""
     rng = np.random.default_rng(907)
     with h5py.File(path, "w") as file:
         made = file.create_dataset(

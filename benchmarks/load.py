@@ -1,4 +1,4 @@
-"""Requests in flight, timed."""
+"""Timing of many requests with a fixed number in flight."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How long all requests took together, and each of them, in seconds."""
+    """The duration of all requests together and of each request, in seconds."""
 
     seconds: float
     latencies: tuple[float, ...]
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
+        """Requests per second."""
         return len(self.latencies) / self.seconds
 
     def percentile(self, percent: float) -> float:
@@ -31,7 +31,7 @@ Action = Callable[[int], Awaitable[object]]
 
 
 async def drive(job: Action, count: int, clients: int = 1) -> Load:
-    """Run `job(0) ... job(count - 1)` with `clients` of them in flight; what they return is dropped."""
+    """Run `job(0) ... job(count - 1)` with `clients` of them in flight; their results are dropped."""
     numbers = iter(range(count))
     latencies: list[float] = []
 

@@ -1,4 +1,4 @@
-"""What a run ran on."""
+"""The machine and the software of a run."""
 
 from __future__ import annotations
 

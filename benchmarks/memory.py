@@ -1,12 +1,12 @@
-"""`memory`: one answer of 2 GB from a server that may hold 512 MiB, a cache of 128 MiB among them.
+"""The workload `memory`: one response of 2 GB from a server limited to 512 MiB, including a cache of 128 MiB.
 
-What is bounded is resident memory, which `ulimit -v` does not measure: it limits addresses, of which
-an allocator reserves far more than it touches. A cgroup would need rights over the machine that a
-benchmark should not ask for, and moving a process out of its own group undoes whatever was set there.
-So the kernel's own high mark of each process, `VmHWM` in `/proc/PID/status`, is set back before the
-read and taken after it, and the benchmark fails when the marks of all the server's processes together
-pass the limit. The kernel misses no peak, and the sum errs on the strict side: it counts mapped
-libraries, and peaks of several processes as if they came at one time.
+The limit is on resident memory. `ulimit -v` cannot enforce it, because it limits the address space, and an allocator
+reserves far more addresses than it uses. A cgroup would need rights over the machine that a benchmark should not
+require, and would take the processes out of limits that are already set.
+
+The benchmark therefore resets the kernel's high-water mark of each process (`VmHWM` in `/proc/PID/status`) before the
+read, and fails if the marks of all the server's processes add up to more than the limit. The kernel misses no peak. The
+sum is an upper bound: it counts shared libraries in each process, and peaks of different times.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ BAND = 512
 
 
 class TooMuchMemory(Failed):
-    """The server held more than the limit."""
+    """The server used more memory than the limit."""
 
 
 def high_marks(leader: int) -> dict[int, int]:
-    """Return, by process id, the most bytes each process in the session of `leader` ever held."""
+    """Return the peak resident bytes of each process in the session of `leader`, by process id."""
     marks = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
@@ -44,20 +44,20 @@ def high_marks(leader: int) -> dict[int, int]:
                 continue
             status = (folder / "status").read_text()
         except (FileNotFoundError, ProcessLookupError):
-            continue  # it ended while it was looked at
+            continue  # the process has ended meanwhile
         lines = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
         marks[int(folder.name)] = sum(int(words[1]) for words in lines) * 1024
     return marks
 
 
 def forget_marks(leader: int) -> None:
-    """Set the high mark of each process in the session of `leader` to what it holds now."""
+    """Reset the high-water mark of each process in the session of `leader` to its current memory."""
     for pid in high_marks(leader):
         (Path("/proc") / str(pid) / "clear_refs").write_text("5")  # proc(5): resets VmHWM
 
 
 async def run(bench: Bench) -> None:
-    """Write the dataset, read it in one request; `TooMuchMemory` when the read passed the limit."""
+    """Write the dataset and read it in one request; raise `TooMuchMemory` if the read exceeds the limit."""
     if "hsparse" not in bench.peers:
         return
     rows = 4_096 if bench.quick else ROWS
@@ -98,7 +98,7 @@ async def fill(rest: Rest, domain: str, rows: int) -> str:
 
 
 async def drain(rest: Rest, dataset: str, rows: int) -> float:
-    """Read all of the dataset in one request, checking each band as it passes; return the seconds."""
+    """Read the whole dataset in one request and check each band as it arrives; return the seconds."""
     began = time.perf_counter()
     band = bytearray()
     start = 0

@@ -1,8 +1,8 @@
 """`python -m benchmarks.publish`: publish the last run.
 
-A report of every workload becomes `docs/benchmarks.md`; one of some workloads takes the place of their sections in it,
-each with the conditions of its own run. Five of its rows go into the README's table and into the chart, losses
-as well as wins. A test holds both to the page.
+A report of all workloads becomes `docs/benchmarks.md`. A report of some workloads replaces their sections in the page,
+each with the conditions of its own run. Five rows go into the README's table and into the chart, losses as well as
+wins. A test checks that both agree with the page.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ ROWS = (
     ("metadata", "dataset GET, 16 clients", "get a dataset's metadata, 16 clients"),
     ("dense", "write, 16 MiB requests", "write dense data, 16 MiB requests"),
 )
-"""The workload and metric of each published row, and what the README calls it."""
+"""The workload, the metric and the README's label of each published row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One metric of the page; `ratios` has a peer's median ratio, None where the peer was not measured."""
+    """One metric of the page; `ratios` has the median ratio by peer, None if the peer was not measured."""
 
     label: str
     figure: str
@@ -55,7 +55,7 @@ class Row:
 
 
 def fact(page: str, name: str) -> str:
-    """Return a fact of the page's head, such as `versions`."""
+    """Return a fact in the head of the page, such as `versions`."""
     found = re.search(rf"^- {re.escape(name)}: (.*)$", page, re.MULTILINE)
     if found is None:
         raise ValueError(f"The report has no fact {name!r}.")
@@ -78,7 +78,7 @@ def row(page: str, workload: str, metric: str, label: str) -> Row:
 
 
 def _ratio(cell: str) -> float | None:
-    """Return the ratio in a peer's cell, `figure (ratio)`."""
+    """Return the ratio in a peer's cell, which has the form `figure (ratio)`."""
     found = re.search(r"\((.*)\)", cell)
     return float(found[1].replace(",", "")) if found else None
 
@@ -109,17 +109,17 @@ def picture(page: str) -> str:
 
 
 def insert(page: str, table: str) -> str:
-    """Return the README with the table between its two marks."""
+    """Return the README `page` with the table between its two marks."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{table}\n{END}{tail}"
 
 
 def condensed(report: str) -> str:
-    """Return the report with shorter tables: a peer's figure and the ratio to it are one cell, of medians.
+    """Return the report with shorter tables: one cell has a peer's median figure and the median ratio to the peer.
 
-    The spread is that of hsparse alone, and an aim has its verdict without the figure. A row beside peers that has
-    neither a ratio nor an aim is left to the report.
+    Only hsparse's figures have a spread, and aims have a verdict without the figure. In tables with peers, rows that
+    have neither a ratio nor an aim are left out.
     """
     found: list[str] = []
     titles: list[str] = []
@@ -167,20 +167,20 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def introduced(report: str) -> str:
-    """Return the condensed report as the page: with an introduction and the chart."""
+    """Return the page: the condensed report with an introduction and the chart."""
     return report.replace(TITLE, TITLE + INTRODUCTION, 1)
 
 
 def sections(text: str) -> dict[str, str]:
-    """Return the text under each heading of the second level, by heading; what comes before has none, ''."""
+    """Return the text under each heading of the second level, by heading; the text before the first has the key ''."""
     head, *rest = re.split(r"^## ", text, flags=re.MULTILINE)
     return {"": head} | {title: body for title, _, body in (part.partition("\n") for part in rest)}
 
 
 def merge(page: str, report: str) -> str:
-    """Return the page with the sections of a report of some workloads in place of its own.
+    """Return the page with its sections replaced by those in the report of some workloads.
 
-    Each one ends with its run's command, what differs in its conditions, and its remarks.
+    Each new section ends with the command of its run, the differences in its conditions, and its remarks.
     """
     known, measured = sections(page), sections(report)
     remarks = measured.pop("Remarks", "").strip().splitlines()
@@ -203,7 +203,7 @@ def merge(page: str, report: str) -> str:
 
 
 def page_of(report: str, page: str) -> str:
-    """Return the page to publish after a run, given the one that is published."""
+    """Return the page to publish after a run, given the report and the published page."""
     workloads = sections(page).keys() - {"", "Conditions", "Remarks"}
     return introduced(report) if workloads <= sections(report).keys() else merge(page, report)
 

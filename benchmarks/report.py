@@ -1,4 +1,4 @@
-"""What was measured: samples of one metric, of one side, over the repeats."""
+"""The measurements of a run: samples by metric and side, in the order of the repeats."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 OURS, OLDER = "hsparse", "older hsparse"
-"""This revision, and the one that `--against` names."""
+"""The names of this revision, and of the revision that `--against` names."""
 CELL_LIBRARIES = ("TileDB-SOMA", "AnnData h5ad", "AnnData h5ad gzip", "AnnData zarr", "scDataset")
-"""Those of the workload `cells`."""
+"""The peers of the workload `cells`."""
 SIDES = (
     OURS,
     OLDER,
@@ -26,13 +26,13 @@ SIDES = (
 
 
 def number(value: float) -> str:
-    """Return a figure with three or more significant digits."""
+    """Format a figure with three or more significant digits."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredMetric:
-    """A quantity of a workload; `higher` says that more of it is better."""
+    """A measured quantity of a workload; `higher` tells whether larger values are better."""
 
     workload: str
     name: str
@@ -42,7 +42,7 @@ class MeasuredMetric:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of some samples, the least and the greatest."""
+    """The median, the least and the greatest of some samples."""
 
     median: float
     low: float
@@ -55,30 +55,30 @@ class Spread:
 
 @dataclass(slots=True)
 class Report:
-    """Every sample of a run, in the order of the repeats, and remarks on what a peer could not do."""
+    """All samples of a run, in the order of the repeats, and remarks, for example on failures of a peer."""
 
     samples: dict[MeasuredMetric, dict[str, list[float]]] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def add(self, metric: MeasuredMetric, side: str, value: float) -> None:
-        """Add one repeat's value."""
+        """Add the value of one repeat."""
         if side not in SIDES:
             raise ValueError(f"{side!r} is no side; there are {', '.join(SIDES)}.")
         self.samples.setdefault(metric, {}).setdefault(side, []).append(value)
 
     def remark(self, text: str) -> None:
-        """Note something the reader must know; the same note is kept once."""
+        """Add a remark for the reader; a repeated remark is kept once."""
         if text not in self.remarks:
             self.remarks.append(text)
 
     def spread(self, metric: MeasuredMetric, side: str) -> Spread | None:
-        """Return a side's figure, None where the side was not measured."""
+        """Return the spread of a side's samples, None if the side was not measured."""
         samples = self.samples.get(metric, {}).get(side)
         return Spread.of(samples) if samples else None
 
     def ratio(self, metric: MeasuredMetric, peer: str) -> Spread | None:
-        """Return how many times better hsparse is than `peer`, of the samples taken in the same turn."""
+        """Return the ratio of hsparse to `peer` (above 1: hsparse is better), from samples of the same repeat."""
         sides = self.samples.get(metric, {})
         ours, theirs = sides.get(OURS), sides.get(peer)
         if not ours or not theirs:

@@ -1,4 +1,4 @@
-"""A thin client of the HDF REST API: requests as bytes, nothing decoded that need not be."""
+"""A thin client of the HDF REST API that sends and returns bytes, and decodes only where it must."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class Rest:
         content: str = JSON,
         accept: str = JSON,
     ) -> bytes:
-        """Send a request and return the answer's body; `UnexpectedAnswer` unless the status is 2xx.
+        """Send a request and return the body of the answer; raise `UnexpectedAnswer` unless the status is 2xx.
 
-        A 5xx is tried again after a pause, as stock clients do; `refused` counts them.
+        After a 5xx status the request is retried after a pause, as by common clients; `refused` counts such answers.
         """
         headers = {"Accept": accept, **self._domain}
         if body is not None:
@@ -96,7 +96,7 @@ class Rest:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def stream(self, path: str, accept: str) -> AsyncIterator[bytes]:
-        """GET an answer of any size, piece by piece; `UnexpectedAnswer` unless the status is 2xx."""
+        """GET an answer of any size in pieces; raise `UnexpectedAnswer` unless the status is 2xx."""
         async with self._open().get(path, headers={"Accept": accept, **self._domain}) as answer:
             if answer.status >= 300:
                 raise UnexpectedAnswer(f"{self.name}: GET {path}", answer.status, await answer.read())
@@ -104,13 +104,13 @@ class Rest:
                 yield block
 
     async def json(self, method: str, path: str, body: object = None, **params: str) -> dict[str, Any]:
-        """Send a JSON request and return the decoded answer, `{}` when it is empty."""
+        """Send a JSON request and return the decoded answer, `{}` if the answer is empty."""
         data = await self.send(method, path, None if body is None else encode(body), params=params)
         answer: dict[str, Any] = json.loads(data) if data else {}
         return answer
 
     async def domain(self, path: str) -> None:
-        """Create the domain `path` and its folders, and use it from now on."""
+        """Create the domain `path` and its folders; later requests use this domain."""
         folders = path.strip("/").split("/")[:-1]
         for depth in range(1, len(folders) + 1):
             self._domain = {"X-Hdf-domain": "/" + "/".join(folders[:depth])}
@@ -123,7 +123,7 @@ class Rest:
         self.root = (await self.json("PUT", "/", {}))["root"]
 
     async def flush(self) -> None:
-        """Return when what was written to the domain is stored."""
+        """Wait until all writes to the domain are stored."""
         await self.json("PUT", "/", {"flush": 1})
 
     async def dataset(self, body: dict[str, Any]) -> str:
@@ -132,7 +132,7 @@ class Rest:
         return name
 
     async def extend(self, dataset: str, count: int) -> int:
-        """Grow the first dimension by `count` and return where the new rows begin."""
+        """Grow the first dimension by `count`; return the index of the first new row."""
         answer = await self.json("PUT", f"/datasets/{dataset}/shape", {"extend": count, "extend_dim": 0})
         return int(answer["selection"].strip("[]").partition(":")[0])
 
@@ -142,23 +142,23 @@ class Rest:
         await self.send("PUT", f"/datasets/{dataset}/value", body, params=params, content=BINARY)
 
     async def read(self, dataset: str, box: Box, dtype: np.dtype[np.generic]) -> np.ndarray[Any, Any]:
-        """Read `box` densely."""
+        """Read all elements of `box` as a dense array."""
         data = await self.send(
             "GET", f"/datasets/{dataset}/value", params={"select": select(box)}, accept=BINARY
         )
         return np.frombuffer(data, dtype).reshape([b - a for a, b in zip(*box, strict=True)])
 
     async def write_points(self, dataset: str, stream: bytes) -> None:
-        """Write points, an Arrow IPC stream as `arrow.encode` makes it."""
+        """Write points from an Arrow IPC stream made by `arrow.encode`."""
         await self.send("PUT", f"/datasets/{dataset}/value", stream, content=arrow.MEDIA_TYPE)
 
     async def append_points(self, dataset: str, stream: bytes, count: int) -> None:
-        """Grow the first dimension by `count`, and write points, whose rows are counted from there."""
+        """Grow the first dimension by `count`, and write points whose rows are relative to the first new row."""
         params = {"append": str(count)}
         await self.send("PUT", f"/datasets/{dataset}/value", stream, params=params, content=arrow.MEDIA_TYPE)
 
     async def read_points(self, dataset: str, box: Box | None = None) -> PointData:
-        """Read the defined elements of `box`, or of all."""
+        """Read the defined elements of `box`, or of the whole dataset."""
         params = {"sparse": "1"} | ({"select": select(box)} if box else {})
         data = await self.send("GET", f"/datasets/{dataset}/value", params=params, accept=arrow.MEDIA_TYPE)
         return arrow.decode(data)

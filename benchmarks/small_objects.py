@@ -1,6 +1,6 @@
-"""`small-objects`: a file of many small groups, uploaded (the case of h5pyd's issue 258).
+"""The workload `small-objects`: upload of a file with many small groups (see h5pyd's issue 258).
 
-h5pyd's own `hsload` to HSDS and to hsparse, and `hsparse import`.
+It measures h5pyd's `hsload` to HSDS and to hsparse, and `hsparse import`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REMARK = (
 
 
 async def run(bench: Bench) -> None:
-    """Write the file, and upload it with each command to each server."""
+    """Write the file, and upload it by each command to each server."""
     groups, values = (50, 1_000) if bench.quick else (GROUPS, VALUES)
     bench.report.remark(REMARK.format(groups=groups, attributes=ATTRIBUTES, values=values))
     async with bench.sides(WORKLOAD, "hsparse", "hsds") as sides:
@@ -44,7 +44,7 @@ async def run(bench: Bench) -> None:
         turns: dict[str, Measurement] = {}
         for server in sides.servers():
             async with server.rest() as rest:
-                await rest.domain(server.new_domain())  # and with it the folder of all others
+                await rest.domain(server.new_domain())  # also creates the folder of the other domains
             user, password = server.auth or ("admin", "admin")
             load = ("hsload", "-e", server.base, "-u", user, "-p", password, str(source))
             names = (BY_HSLOAD, BY_ITS_OWN) if server is sides.hsds else (BY_HSLOAD,)
@@ -58,7 +58,7 @@ async def run(bench: Bench) -> None:
 async def _upload(
     bench: Bench, server: Server, names: tuple[str, ...], groups: int, command: tuple[str, ...]
 ) -> None:
-    """Add a sample to the metrics of these names, and check that all groups are there."""
+    """Upload the file once, add samples to the metrics `names`, and check that all groups exist."""
     domain = server.new_domain()
     async with server.rest() as rest:
         before = await requests_answered(rest) if server.is_hsparse else 0
@@ -79,7 +79,7 @@ async def _upload(
 
 
 def _write(path: Path, groups: int, values: int) -> None:
-    """Write the groups, of noise."""
+    """Write a file of groups with random values."""
     rng = np.random.default_rng(258)
     with h5py.File(path, "w") as file:
         for number in range(groups):

@@ -1,4 +1,4 @@
-"""The report as Markdown: one table a workload, ratios first, losses like wins."""
+"""The report as Markdown, with one table per workload."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NOTES = (
     "of a server. 'copy' is the same file copied and synced: the bound of the disk.",
     "Whole reads ('read all') are by the packages for Python, 'direct' from the server's directory; other rows are "
     "plain requests.",
-    "Caches have their default sizes. What is read was written by the same process before, and is in the page cache.",
+    "Caches have their default sizes. The data that is read was written by the same process, and is in the page cache.",
     "Clients and servers share the machine's cores. Requests are encoded before the clock starts; answers are decoded "
     "to numpy arrays before it stops.",
 )
 
 
 def cell(spread: Spread | None) -> str:
-    """Return `median (min..max)`, a dash where nothing was measured."""
+    """Return `median (min..max)`, or a dash if nothing was measured."""
     if spread is None:
         return "-"
     if spread.low == spread.high:

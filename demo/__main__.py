@@ -1,4 +1,4 @@
-"""The demo: what sparse datasets are for, shown with real data and checked, answer by answer.
+"""The demo: uses of sparse datasets, shown with real data; every answer is checked.
 
 `python -m demo` starts a server, imports single-cell expression data and streams detector frames into sparse datasets
 over HTTP, and checks every answer against scipy and numpy. It takes about 20 seconds.
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def tell(story: Story, settings: Settings, frames: int, every: int) -> None:
-    """Load, question and change both data sets, then start the server anew and read them again."""
+    """Load, query and change both data sets, then restart the server and read them again."""
     clock = SystemClock()
     started = clock.monotonic()
     root, buckets = settings.store.root, settings.store.bucket
@@ -129,7 +129,7 @@ def _frames(connection: Connection, count: int, every: int, story: Story) -> tup
 
 
 def settings_for(root: Path) -> Settings:
-    """Return the settings of a server on this machine's loopback, whatever store the environment names."""
+    """Return the settings of a server over `root` on this machine's loopback, ignoring the environment's store."""
     settings = load_settings(root=root, host="127.0.0.1", port=0, user="admin")
     return replace(
         settings,
@@ -139,7 +139,7 @@ def settings_for(root: Path) -> Settings:
 
 
 def settings_for_bucket(bucket: str, endpoint: str | None) -> Settings:
-    """Return the same over a bucket, with credentials from botocore's own chain."""
+    """Return the settings of a server over a bucket, with credentials from botocore's own chain."""
     settings = load_settings(bucket=(bucket,), host="127.0.0.1", port=0, user="admin", s3_endpoint=endpoint)
     return replace(
         settings,
@@ -150,7 +150,7 @@ def settings_for_bucket(bucket: str, endpoint: str | None) -> Settings:
 
 @contextmanager
 def directory(keep: str | None) -> Iterator[Path]:
-    """Give a directory for the server: a new one, removed at the end, or an empty one to keep."""
+    """Yield a directory for the server: a new one that is removed at the end, or the empty directory `keep`."""
     if keep is None:
         with TemporaryDirectory(prefix="hsparse-demo-") as path:
             yield Path(path)
@@ -162,7 +162,7 @@ def directory(keep: str | None) -> Iterator[Path]:
 
 
 def at_least(minimum: int) -> Callable[[str], int]:
-    """Return the type of a flag: a number that is `minimum` or more."""
+    """Return the argparse type of an integer that is at least `minimum`."""
 
     def number(text: str) -> int:
         value = int(text)

@@ -1,4 +1,4 @@
-"""The demo's first part: an AnnData file imported, its CSR matrix as a sparse dataset, checked against scipy."""
+"""The demo's first part: imports an AnnData file with its CSR matrix as a sparse dataset, and checks it with scipy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RIBOSOMAL = ("RPL", "RPS")
 
 
 class Cells:
-    """The matrix as scipy has it, `wanted`, and as the server has it, `dataset`: what is done, is done to both."""
+    """The matrix in scipy, `wanted`, and on the server, `dataset`; every change is applied to both."""
 
     def __init__(self, dataset: SparseDataset, wanted: csr_array, genes: list[str], story: Story) -> None:
         self.dataset = dataset
@@ -34,7 +34,7 @@ class Cells:
         self.story = story
 
     def question(self) -> None:
-        """Ask about a slab and about a gene."""
+        """Query a slab and a gene."""
         rows = elements(self.wanted)[0][:, 0]
         slab = kept(self.wanted, (rows >= 100) & (rows < 200))
         select = f"[100:200,0:{len(self.genes)}]"
@@ -57,7 +57,7 @@ class Cells:
         self.story.same_elements(what, self.dataset.read(f"[:,{gene}]"), elements(column))
 
     def change(self) -> None:
-        """Define an element as zero, then erase a family of genes."""
+        """Define an element with the value zero, then erase a family of genes."""
         self.story.say(
             "\nUndefined is not zero. A zero that was measured is an element like any other, until erased:"
         )
@@ -85,14 +85,14 @@ class Cells:
         self.story.same_elements(what, self.dataset.read(), elements(left))
 
     def check_again(self, connection: Connection) -> None:
-        """Read all over another connection."""
+        """Read all elements over another connection, and check them."""
         dataset = SparseDataset.open(connection, MATRIX)
         what = f"{MATRIX}: every element, {self.wanted.nnz:,}"
         self.story.same_elements(what, dataset.read(), elements(self.wanted))
 
 
 def load_cells(connection: Connection, domain: str, story: Story) -> tuple[Cells, list[StoredSize]]:
-    """Import the file into `domain`, the connection's, and check all that is there; the matrix is a sparse dataset."""
+    """Import the file into `domain` and check its whole content; the matrix becomes a sparse dataset."""
     with h5py.File(FILE) as file:
         matrix = read_csr(file[MATRIX])
         cells, genes = matrix.shape
@@ -120,7 +120,7 @@ def load_cells(connection: Connection, domain: str, story: Story) -> tuple[Cells
 
 
 def _import(url: str, domain: str) -> float:
-    """Import the file as the command does; return the seconds it took."""
+    """Import the file as `hsparse import` does; return the seconds."""
     args = parse_arguments(["import", str(FILE), domain, "--endpoint", url, "--quiet"])
     clock = SystemClock()
     started = clock.monotonic()
@@ -130,7 +130,7 @@ def _import(url: str, domain: str) -> float:
 
 
 def _check_rest(connection: Connection, file: h5py.File, story: Story) -> StoredSize:
-    """Compare everything but the matrix with what h5py reads; return what is stored of it."""
+    """Compare everything but the matrix with h5py's reads of the file; return its stored size."""
     points = nbytes = stored = datasets = 0
     others = [("/", file), *_objects(file)]
     for path, item in others:
@@ -151,12 +151,12 @@ def _check_rest(connection: Connection, file: h5py.File, story: Story) -> Stored
 
 
 def _is_matrix(item: h5py.Group | h5py.Dataset) -> bool:
-    """Say whether an object is a sparse matrix, which is a dataset once it is imported."""
+    """Tell whether an object is a sparse matrix, which the import makes a dataset."""
     return "h5sparse_format" in item.attrs
 
 
 def _objects(file: h5py.File) -> list[tuple[str, h5py.Group | h5py.Dataset]]:
-    """Return the objects below the root with their paths, without the matrix and what is in matrices."""
+    """Return the objects below the root with their paths, without the matrix and without members of matrices."""
     found: list[tuple[str, h5py.Group | h5py.Dataset]] = []
 
     def visit(name: str, item: h5py.Group | h5py.Dataset) -> None:
@@ -170,7 +170,7 @@ def _objects(file: h5py.File) -> list[tuple[str, h5py.Group | h5py.Dataset]]:
 def _check_values(
     connection: Connection, record: Json, item: h5py.Group | h5py.Dataset, story: Story
 ) -> NDArray[Any]:
-    """Compare the values of a dataset, of a matrix those that are defined; return them."""
+    """Compare the values of a dataset, or the defined values of a matrix; return them."""
     if isinstance(item, h5py.Group):
         matrix = read_csr(item)
         found = SparseDataset(connection, record).read()
@@ -197,7 +197,7 @@ def _check_attributes(
 
 
 def read_csr(group: h5py.Group) -> csr_array:
-    """Return a matrix of AnnData's older form (h5sparse), its indices sorted."""
+    """Return a matrix in AnnData's older form (h5sparse), with sorted indices."""
     parts = (group["data"][:], group["indices"][:], group["indptr"][:])
     matrix = csr_array(parts, shape=tuple(group.attrs["h5sparse_shape"].tolist()))
     matrix.sort_indices()
@@ -211,6 +211,6 @@ def elements(matrix: csr_array) -> PointElements:
 
 
 def kept(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:
-    """Return the matrix with only those stored elements that `mask: (nnz,)` is true for."""
+    """Return the matrix with only the stored elements for which `mask: (nnz,)` is true."""
     places, values = elements(matrix)
     return csr_array((values[mask], tuple(places[mask].T)), shape=matrix.shape)

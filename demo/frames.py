@@ -1,7 +1,7 @@
 """The demo's second part: detector frames streamed into unlimited sparse datasets, checked against numpy.
 
 As in RFC "Sparse Chunks", section 1, a trigger finds in each frame of 1 megapixel either one region of interest of
-about 10 % of its pixels, or 50 to 100 small groups of 5 to 10 contiguous pixels. All changes from frame to frame.
+about 10 % of its pixels, or 50 to 100 small groups of 5 to 10 contiguous pixels. Each frame has other ones.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SEED = 20180830
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One image, (1024, 1024) uint16, and which of its pixels are interesting, (1024, 1024) bool.
+    """One image, (1024, 1024) uint16, and the mask of its interesting pixels, (1024, 1024) bool.
 
-    `region` is the `select` string of these pixels where they are a region of interest, None for a point list.
+    `region` is the `select` string of these pixels if they are a region of interest, None for a point list.
     """
 
     index: int
@@ -45,7 +45,7 @@ class Frame:
 
 @lru_cache(maxsize=4)
 def frame(index: int) -> Frame:
-    """Return the frame of that index, always the same: even ones have a region, odd ones a point list."""
+    """Return the frame of an index, always the same; even frames have a region, odd frames a point list."""
     rng = np.random.default_rng((SEED, index))
     image = rng.integers(0, NOISE, (SIDE, SIDE), np.uint16)
     return _with_region(index, image, rng) if index % 2 == 0 else _with_points(index, image, rng)
@@ -79,11 +79,11 @@ FILTERS = (
 WINDOW = (slice(300, 812), slice(256, 768))
 WHOLE = (slice(0, SIDE), slice(0, SIDE))
 DEAD = 4
-"""Columns of pixels that turn out to be dead: the first of the region in frame 0."""
+"""Number of columns with dead pixels, the first columns of the region in frame 0."""
 
 
 class Frames:
-    """The stream: dataset `found` has what is interesting of each frame, `full` every n-th frame whole."""
+    """The stream: the dataset `found` has the interesting pixels of each frame, `full` every n-th whole frame."""
 
     def __init__(self, connection: Connection, count: int, every: int, story: Story) -> None:
         self.count = count
@@ -96,7 +96,7 @@ class Frames:
         self._erased: slice | None = None
 
     def stream(self) -> None:
-        """Store frame after frame, as they arrive."""
+        """Store the frames one by one, as they arrive."""
         with self.story.progress() as progress:
             for index in progress.track(range(self.count), description="frames of 1 megapixel"):
                 self._store_found(frame(index))
@@ -124,7 +124,7 @@ class Frames:
         self._points[FULL] += one.image.size
 
     def stored(self) -> list[StoredSize]:
-        """Read back what was found in each frame, check it, and return what is stored."""
+        """Read back the interesting pixels of each frame, check them, and return the stored sizes."""
         clock, seconds = SystemClock(), 0.0
         for index in range(self.count):
             started = clock.monotonic()
@@ -140,7 +140,7 @@ class Frames:
         ]
 
     def question(self) -> None:
-        """Ask which frames are there in full, and about a window of the detector over time."""
+        """Query which frames are stored whole, and a window of the detector over time."""
         story, middle = self.story, self.count // 2
         story.say("\nQuestions about the stream, answered over HTTP:")
         indices = np.sort(self.full.defined("[:,0,0]")[:, 0])
@@ -185,11 +185,11 @@ class Frames:
         self._check_all(self.found)
 
     def check_again(self, connection: Connection) -> None:
-        """Read all over another connection."""
+        """Read all elements over another connection, and check them."""
         self._check_all(SparseDataset.open(connection, FOUND))
 
     def _check_all(self, dataset: SparseDataset) -> None:
-        """Check all that should be left, eight frames at a time."""
+        """Check all elements that should exist, eight frames at a time."""
         points = 0
         for start in range(0, self.count, 8):
             stop = min(self.count, start + 8)
@@ -200,7 +200,7 @@ class Frames:
         self.story.right(f"{FOUND}: every point in frames 0 to {self.count - 1}, {points:,}")
 
     def wanted(self, start: int, stop: int, window: tuple[slice, slice] = WHOLE) -> PointElements:
-        """Return what should be defined in a window of some frames: (n, 3) places, row-major, (n,) values."""
+        """Return the expected elements in a window of some frames: (n, 3) places, row-major, and (n,) values."""
         parts = [frame(index).elements() for index in range(start, stop)]
         places = np.concatenate([part[0] for part in parts])
         values = np.concatenate([part[1] for part in parts])

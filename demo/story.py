@@ -1,4 +1,4 @@
-"""What the demo prints: chapters, remarks, progress, checks, each of which stops it when it fails, and a last table."""
+"""The demo's output: chapters, remarks, progress, checks and a last table; a failed check stops the demo."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PointElements: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 
 
 class WrongAnswer(HsparseError):
-    """The server's answer is not what scipy and numpy say."""
+    """The server's answer differs from the result of scipy and numpy."""
 
 
 class Story:
-    """The demo's output; `checks` counts the answers that were right."""
+    """The demo's output; `checks` counts the correct answers."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -39,26 +39,26 @@ class Story:
         self.console.print(text)
 
     def progress(self) -> Progress:
-        """Return a progress display to be entered; it is gone, or one line, when it is left."""
+        """Return a progress display, a context; at its end the display disappears or becomes one line."""
         columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         return Progress(*columns, console=self.console)
 
     def require(self, what: str, got: Any, wanted: Any) -> None:
-        """Check that an answer, a number or an array, is the expected one; `WrongAnswer` names `what`."""
+        """Raise a `WrongAnswer` that names `what` unless an answer, a number or an array, is the expected one."""
         difference = _difference(np.asarray(got), np.asarray(wanted))
         if difference is not None:
             raise WrongAnswer(f"{what}: {difference}.")
         self.checks += 1
 
     def same(self, what: str, got: Any, wanted: Any) -> None:
-        """Check, see `require`, and tell."""
+        """Check an answer as `require` does, and print the check."""
         self.require(what, got, wanted)
         self.right(what)
 
     def require_elements(self, what: str, got: PointElements, wanted: PointElements) -> None:
         """Check places and values against those of `wanted`, which are row-major, as `require` does.
 
-        What was got may come in any order: servers answer chunk by chunk.
+        The elements in `got` may have any order, because servers answer chunk by chunk.
         """
         places, values = ordered(*got)
         self.require(f"{what}: how many", len(values), len(wanted[1]))
@@ -66,21 +66,21 @@ class Story:
         self.require(f"{what}: values", values, wanted[1])
 
     def same_elements(self, what: str, got: PointElements, wanted: PointElements) -> None:
-        """Check, see `require_elements`, and tell."""
+        """Check elements as `require_elements` does, and print the check."""
         self.require_elements(what, got, wanted)
         self.right(what)
 
     def same_places(self, what: str, got: NDArray[Any], wanted: NDArray[Any]) -> None:
-        """Check places alone, and tell."""
+        """Check places without values, and print the check."""
         self.require(f"{what}: how many", len(got), len(wanted))
         self.same(what, ordered(got, got)[0], wanted)
 
     def right(self, what: str) -> None:
-        """Tell what was checked."""
+        """Print what was checked, after a correct answer."""
         self.console.print(f"  [green]right[/]  {escape(what)}", soft_wrap=True)
 
     def wrong(self, error: HsparseError) -> None:
-        """Say what stopped the demo."""
+        """Print the error that stopped the demo."""
         self.console.print(f"[bold red]wrong[/]  [red]{escape(error.message)}[/]", soft_wrap=True)
 
 
@@ -91,7 +91,7 @@ def ordered(coords: NDArray[Any], values: NDArray[Any]) -> PointElements:
 
 
 def _difference(got: NDArray[Any], wanted: NDArray[Any]) -> str | None:
-    """Say in what two arrays differ, None when they are equal; a NaN equals a NaN of the same bits."""
+    """Describe the difference of two arrays, None when they are equal; a NaN equals a NaN of the same bits."""
     if got.shape != wanted.shape:
         return f"the answer has shape {list(got.shape)}, not {list(wanted.shape)}"
     same = got == wanted
@@ -107,10 +107,10 @@ TITLE = "What was stored, as loaded; written and read in millions of points a se
 
 @dataclass(frozen=True, slots=True)
 class StoredSize:
-    """A dataset as loaded: defined elements, bytes in the store and if it were dense, seconds of requests.
+    """The size of a loaded dataset: defined elements, bytes in the store and in dense form, seconds of requests.
 
-    `read_seconds` is for reading back all its elements with their places; None where it was not measured, as
-    `write_seconds` is None of what was imported.
+    `read_seconds` is the time for reading all elements with their places, None if not measured. `write_seconds` is None
+    for imported data.
     """
 
     name: str
@@ -122,7 +122,7 @@ class StoredSize:
 
 
 def report(lines: list[StoredSize]) -> Table:
-    """Return the table, one row a dataset and their sum."""
+    """Return the table with one row per dataset, and their sum."""
     table = Table(title=TITLE, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("dataset", no_wrap=True)
     for name in (
@@ -149,5 +149,5 @@ def _sizes(points: int, dense_bytes: int, nbytes: int) -> tuple[str, ...]:
 
 
 def _rate(points: int, seconds: float | None) -> str:
-    """Return millions of points a second; nothing where it was not measured."""
+    """Return millions of points per second, an empty text if not measured."""
     return "" if seconds is None else f"{points / max(seconds, 1e-9) / 1e6:.2f}"

@@ -1,13 +1,14 @@
-"""Sparse HDF5 over HTTP: the client's names. What no first value needs is imported when it is used.
+"""Sparse HDF5 over HTTP: the client's names. Each name is imported at its first use, as servers need no client.
 
-`__init__.pyi` says the same to type checkers.
+`__init__.pyi` declares the same names for type checkers.
 
-The examples in docstrings have numpy as `np` and
+The examples in docstrings use numpy as `np`, the names of their module, and
 
 - `f`, the file `data/home/admin/run.h5` in a store's directory. It has `X`, a sparse dataset of shape (4, 3);
-- `D`, a dense dataset of the same shape, of 0 to 11; `S`, a sparse one of shape (5, 3) with the lower bounds (-2, 0);
+- `D`, a dense dataset of shape (4, 3) with the values 0 to 11;
+- `S`, a sparse dataset of shape (5, 3) with the lower bounds (-2, 0);
 - `cells`, a file with an AnnData: `X` of 4 cells and 3 genes, `cell_type` and `n_genes`; `adata` is that AnnData;
-- `server`, the URL of a server, and the names of the module in which they stand.
+- `server`, the URL of a server.
 """
 
 from importlib import import_module
@@ -36,29 +37,24 @@ _NAMES = {
         "Busy",
         "Conflict",
         "Corrupt",
+        "DamagedFile",
         "Forbidden",
         "Gone",
         "HsparseError",
+        "LeftOut",
         "NotFound",
         "OverQuota",
         "PreconditionFailed",
         "RateLimited",
         "StoreFailed",
+        "StoreFull",
         "TooLarge",
         "Unauthenticated",
         "Unsupported",
     ),
 }
-_WHEN_USED = {
-    "hsparse.client.integrations.anndata.cell_appender",
-    "hsparse.client.integrations.anndata.concatenation",
-    "hsparse.client.integrations.batches.batches",
-    "hsparse.client.integrations.dask.dask_writer",
-    "hsparse.client.integrations.polars.polars_source",
-    "hsparse.client.sparse.from_scipy",
-}
 _SUBMODULES = {"torch": "torch"}
-"""Modules of the client that are imported when they are used, and the extras that they need."""
+"""Modules of the client that are imported at their first use, and the extra that each of them needs."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(["__version__", *_MODULES])
 
@@ -75,8 +71,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-
-
-for _name, _module in _MODULES.items():
-    if _module not in _WHEN_USED:
-        __getattr__(_name)

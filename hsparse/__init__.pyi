@@ -23,14 +23,17 @@ from hsparse.errors import BadRequest as BadRequest
 from hsparse.errors import Busy as Busy
 from hsparse.errors import Conflict as Conflict
 from hsparse.errors import Corrupt as Corrupt
+from hsparse.errors import DamagedFile as DamagedFile
 from hsparse.errors import Forbidden as Forbidden
 from hsparse.errors import Gone as Gone
 from hsparse.errors import HsparseError as HsparseError
+from hsparse.errors import LeftOut as LeftOut
 from hsparse.errors import NotFound as NotFound
 from hsparse.errors import OverQuota as OverQuota
 from hsparse.errors import PreconditionFailed as PreconditionFailed
 from hsparse.errors import RateLimited as RateLimited
 from hsparse.errors import StoreFailed as StoreFailed
+from hsparse.errors import StoreFull as StoreFull
 from hsparse.errors import TooLarge as TooLarge
 from hsparse.errors import Unauthenticated as Unauthenticated
 from hsparse.errors import Unsupported as Unsupported

@@ -1,4 +1,4 @@
-"""Injected time and randomness: the only source of both outside of tests."""
+"""Injected time and randomness; outside of tests nothing else reads the time or makes random numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol
 
 BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-"""Linux's clock that goes on while the machine is suspended, None elsewhere."""
+"""Linux's monotonic clock that keeps running while the machine is suspended, or None on other systems."""
 
 
 class Clock(Protocol):
@@ -20,9 +20,9 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back, for deadlines and durations.
+        """Return monotonic seconds, for deadlines and durations.
 
-        Outside of Linux they may stand while the machine is suspended.
+        On systems other than Linux the clock may stop while the machine is suspended.
         """
         ...
 
@@ -32,13 +32,33 @@ class Clock(Protocol):
 
 
 def jitter(clock: Clock) -> float:
-    """Return a random number from 0 to 1, by which pauses differ of those who would else come back together."""
+    """Return a random number in [0, 1) that varies pauses, so that clients do not retry at the same time."""
     return int.from_bytes(clock.token(4), "big") / 2**32
 
 
 def steady(boot_clock: int | None) -> Callable[[], float]:
-    """Return what reads a clock that never goes back: this one or, for None, Python's."""
+    """Return a function that reads the monotonic clock with this id, or Python's monotonic clock for None."""
     return time.monotonic if boot_clock is None else partial(time.clock_gettime, boot_clock)
+
+
+REMINDER_SECONDS = 60.0
+
+
+class Reminder:
+    """Limits repeated log messages: a message is due when it differs from the last one, or a minute later."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said = ""
+        self._due = 0.0
+
+    def is_due(self, message: str) -> bool:
+        """Tell whether to log a message now; if so, count it as logged."""
+        now = self._clock.monotonic()
+        if message == self._said and now < self._due:
+            return False
+        self._said, self._due = message, now + REMINDER_SECONDS
+        return True
 
 
 class SystemClock:
@@ -50,7 +70,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock for tests: `time` changes only when it is set, and tokens count up."""
+    """A clock for tests: `time` changes only when a test sets it, and tokens are consecutive numbers."""
 
     def __init__(self, now: float = 1_000_000_000.0) -> None:
         self.time = now

@@ -1,4 +1,4 @@
-"""Settings: the only reader of the environment, into frozen values.
+"""Settings of a server process, read from flags and the environment; no other module reads the environment.
 
 A setting is declared once, in the section of the part that uses it (`hsparse.setting`). Every setting `some_name`
 has the flag `--some-name` and the variable `HSPARSE_SOME_NAME`; a flag wins over the variable, the variable over
@@ -8,6 +8,7 @@ the default. Sizes are in bytes, or have a unit; times are in seconds.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -19,14 +20,21 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ClusterSettings, ServerSettings, SignInSettings
-from hsparse.setting import PREFIX, Declaration, declared_settings, parse_size
+from hsparse.setting import (
+    PREFIX,
+    Declaration,
+    declared_settings,
+    parse_size,
+    strip_variables,
+    unprintable,
+)
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
 NOT_FOR_JOBS = {
     f"{PREFIX}{name}" for name in ("NODE_TOKEN", "USER", "PASSWORD", "TOKEN", "TOKEN_FILE", "ENDPOINT")
 }
-"""Variables that jobs' commands must not have: they are given their server and their credential."""
+"""Variables that a job's command must not inherit, because it gets a server and a credential of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +52,13 @@ class Settings:
         """Raise `Misconfigured` if the server would listen beyond this machine without authentication."""
         if not is_loopback(self.server.host) and not self.sign_in.signs_in:
             raise Misconfigured(
-                f"Without --password-file, --key-file or --oidc-issuer the server is open to whoever reaches it: "
+                f"Without --password-file, --key-file or --oidc-issuer the server is open to everyone who reaches it: "
                 f"it listens on 127.0.0.1 only, not on {self.server.host}. Add users with "
                 "`hsparse user add NAME --password-file FILE`."
             )
 
     def check_node_token(self) -> None:
-        """Raise `Misconfigured` if a node of a cluster has no token: every account of its machine reaches loopback."""
+        """Raise `Misconfigured` if a cluster's node has no token; all accounts of a machine can reach its loopback."""
         if not self.cluster.node_token.strip():
             raise Misconfigured(
                 "The nodes of an installation share a secret: make one with `openssl rand -hex 32`, and set "
@@ -59,7 +67,7 @@ class Settings:
 
 
 SECTIONS: dict[str, type] = get_type_hints(Settings)
-"""The type of each section, by its name in `Settings`."""
+"""The class of each section, by its name in `Settings`."""
 SETTINGS: dict[str, Declaration] = {
     name: one for section in SECTIONS.values() for name, one in declared_settings(section).items()
 }
@@ -67,7 +75,7 @@ SETTINGS: dict[str, Declaration] = {
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether nobody outside this machine reaches an address: `localhost`, `::1`, and all of 127.0.0.0/8."""
+    """Tell whether an address is reachable from this machine only: `localhost`, `::1`, and all of 127.0.0.0/8."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -80,12 +88,20 @@ class _Environment(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
 
+SEPARATOR = re.compile(r"(?<!\\),")
+
+
 def _split(value: Any) -> Any:
-    """Return the items of a comma-separated list, or of the lists of a flag that was given several times."""
+    """Return the items of a comma-separated list, or of all lists of a repeated flag; `\\,` is a comma in an item."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list):
         return value
-    return tuple(item.strip() for text in texts for item in text.split(",") if item.strip())
+    return tuple(
+        item.strip()
+        for text in texts
+        for one in SEPARATOR.split(text)
+        if (item := one.replace("\\,", ",")).strip()
+    )
 
 
 def _size(value: Any) -> Any:
@@ -107,7 +123,10 @@ _Reader = create_model("_Reader", __base__=_Environment, **_FIELDS)
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Return the settings from flags (None: not given) over the environment; `Misconfigured` names a bad one."""
+    """Read settings from flags (None: not given) over the environment; raise `Misconfigured` for an invalid setting."""
+    strip_variables(os.environ)
+    if (sentence := unprintable(os.environ)) is not None:
+        raise Misconfigured(sentence)
     try:
         values = _Reader(**{name: value for name, value in flags.items() if value is not None})
     except ValidationError as error:
@@ -125,7 +144,7 @@ def load_settings(**flags: Any) -> Settings:
 
 
 def cache_directory() -> Path | None:
-    """Return the directory of what hsparse keeps for the user to start sooner, None if there is no home."""
+    """Return the user's cache directory of hsparse, which speeds up its start, or None without a home directory."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hsparse"
     except RuntimeError:
@@ -133,7 +152,7 @@ def cache_directory() -> Path | None:
 
 
 def exports_spans() -> bool:
-    """Say whether OpenTelemetry's standard variables ask for spans: those that only its SDK needs are read by that."""
+    """Tell whether OpenTelemetry's standard variables ask for spans; its SDK reads the other `OTEL_...` variables."""
 
     def value(name: str) -> str:
         return os.environ.get(f"OTEL_{name}", "").strip().lower()
@@ -145,12 +164,12 @@ def exports_spans() -> bool:
 
 
 def child_environment(node_token: str) -> dict[str, str]:
-    """Return the environment of a data node's process: this one's, and the secret, which must not be in a flag."""
+    """Return the environment of a data node's process: this process's plus the secret, which must not be in a flag."""
     return {**os.environ, "HSPARSE_NODE_TOKEN": node_token}
 
 
 def job_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment of a job's process: this one's and the S3 service, without secrets and another user."""
+    """Return the environment of a job's process: this process's without its credentials, plus the S3 settings."""
     service = {
         "HSPARSE_S3_ENDPOINT": settings.store.s3_endpoint,
         "HSPARSE_S3_REGION": settings.store.s3_region,

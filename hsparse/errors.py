@@ -1,17 +1,18 @@
-"""Error kinds, by what the caller must do about them.
+"""Error classes and their kinds, divided by how the caller must react.
 
-`ErrorKind` is append-only: its values travel between nodes and appear in logs and answers. HTTP
+`ErrorKind` is append-only, because its values are sent between nodes and appear in logs and responses. HTTP
 statuses are in `hsparse.wire.remote_node`.
 """
 
 from __future__ import annotations
 
+import errno
 from enum import StrEnum
 from typing import ClassVar
 
 
 class ErrorKind(StrEnum):
-    """What went wrong, as a stable name."""
+    """Stable names of the kinds of errors."""
 
     BAD_REQUEST = "bad_request"
     UNAUTHENTICATED = "unauthenticated"
@@ -34,16 +35,19 @@ class ErrorKind(StrEnum):
     OUTDATED = "outdated"
     OVER_QUOTA = "over_quota"
     OUT_OF_RANGE = "out_of_range"
+    DAMAGED_FILE = "damaged_file"
+    LEFT_OUT = "left_out"
+    STORE_FULL = "store_full"
 
 
 MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
-"""The kinds of a missing object: it was never created, or was deleted."""
-UNREADABLE_KINDS = (ErrorKind.CORRUPT, ErrorKind.UNSUPPORTED)
-"""The kinds of a record that is there and cannot be read: it is damaged, or a newer hsparse wrote it."""
+"""Error kinds of a missing object, which was never created or has been deleted."""
+UNREADABLE_KINDS = (ErrorKind.CORRUPT, ErrorKind.DAMAGED_FILE, ErrorKind.UNSUPPORTED)
+"""Error kinds of an existing record that cannot be read: it is damaged, or a newer hsparse wrote it."""
 
 
 class HsparseError(Exception):
-    """Base of every error hsparse raises on purpose; `message` is one sentence for a person.
+    """Base of every error that hsparse raises on purpose; `message` is one sentence for a person.
 
     >>> try:
     ...     f["Y"]
@@ -53,6 +57,8 @@ class HsparseError(Exception):
     """
 
     kind: ClassVar[ErrorKind] = ErrorKind.INTERNAL
+    is_of_proxy = False
+    """Whether the answer comes from a proxy or another program that is not a server of the REST API."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -63,23 +69,28 @@ class HsparseError(Exception):
         """The HTTP status of that answer."""
 
     def __str__(self) -> str:
-        return self.message  # KeyError, which some errors of the client also are, would quote it
+        return self.message  # KeyError, also a base of some errors of the client, would quote it
+
+
+def reword(error: HsparseError, message: str) -> None:
+    """Replace the message of an error."""
+    error.message, error.args = message, (message,)
 
 
 class BadRequest(HsparseError):
-    """The request is wrong as sent; sending it again changes nothing."""
+    """The request is invalid; sending it again gives the same error."""
 
     kind = ErrorKind.BAD_REQUEST
 
 
 class OutOfRange(BadRequest):
-    """A place is outside the bounds of a dataset; the message names both."""
+    """A coordinate or selection is outside the bounds of a dataset; the message names both."""
 
     kind = ErrorKind.OUT_OF_RANGE
 
 
 class Unauthenticated(HsparseError):
-    """No credential, or one that does not verify."""
+    """The request has no credential, or its credential is not valid."""
 
     kind = ErrorKind.UNAUTHENTICATED
 
@@ -115,7 +126,7 @@ class TooLarge(HsparseError):
 
 
 class Busy(HsparseError):
-    """There is no room for it, or no time before its deadline; it may succeed after `retry_after` seconds."""
+    """The server lacks capacity, or time before the request's deadline; retry after `retry_after` seconds."""
 
     kind = ErrorKind.BUSY
 
@@ -131,7 +142,7 @@ class Moved(HsparseError):
 
 
 class PreconditionFailed(HsparseError):
-    """A conditional put found another state than it expected."""
+    """The object of a conditional put or delete is not in the expected state."""
 
     kind = ErrorKind.PRECONDITION_FAILED
 
@@ -142,26 +153,59 @@ class Corrupt(HsparseError):
     kind = ErrorKind.CORRUPT
 
 
+class DamagedFile(Corrupt):
+    """A file that is served in place is damaged; the message names the file, and the dataset and chunk in it."""
+
+    kind = ErrorKind.DAMAGED_FILE
+
+
 class StoreFailed(HsparseError):
     """The object store failed, or could not be reached."""
 
     kind = ErrorKind.STORE_FAILED
 
 
+class StoreFull(StoreFailed):
+    """The object store, or the file system of a file, is full; the message names it and the remedy."""
+
+    kind = ErrorKind.STORE_FULL
+
+
+FULL = {
+    errno.ENOSPC: "free space on its file system",
+    errno.EDQUOT: "raise the quota of its file system",
+}
+"""The remedy for a full file system, by its error number."""
+
+
+def unwritten(error: OSError, name: object) -> StoreFailed:
+    """Return the error for a file that cannot be written because of `error`, an error of its file system."""
+    code = error.errno or 0
+    if code in FULL:
+        return StoreFull(f"{name} cannot be written ({error.strerror}); {FULL[code]}.")
+    return StoreFailed(f"{name} cannot be written: {error.strerror}.")
+
+
 class Misconfigured(HsparseError):
-    """The installation cannot work as configured; the message says what to change."""
+    """The installation cannot work as configured; the message names the change that is needed."""
 
     kind = ErrorKind.MISCONFIGURED
 
 
 class Unsupported(HsparseError):
-    """The request is valid HDF5 that this version does not do."""
+    """The request is valid HDF5, but this version does not support it."""
 
     kind = ErrorKind.UNSUPPORTED
 
 
+class LeftOut(Unsupported):
+    """An object of an HDF5 file is left out as it cannot be served; the message names it, the reason and the remedy."""
+
+    kind = ErrorKind.LEFT_OUT
+
+
 class RateLimited(HsparseError):
-    """The caller sent too many requests; the same one may succeed after `retry_after` seconds."""
+    """The caller sent too many requests; the request may succeed after `retry_after` seconds."""
 
     kind = ErrorKind.RATE_LIMITED
 
@@ -171,25 +215,25 @@ class RateLimited(HsparseError):
 
 
 class Misdirected(HsparseError):
-    """The message was planned for a membership that is no longer current; nothing of it was carried out."""
+    """The message was planned for a membership that is no longer current; no part of it was carried out."""
 
     kind = ErrorKind.MISDIRECTED
 
 
 class Unanswered(HsparseError):
-    """No data node has confirmed the operation: it may have been carried out, or not."""
+    """No data node has confirmed the operation; it may or may not have been carried out."""
 
     kind = ErrorKind.UNANSWERED
 
 
 class Outdated(HsparseError):
-    """A node speaks another version of the messages; the sentence names both. It carried out nothing."""
+    """A node uses another version of the messages and carried out nothing; the message names both versions."""
 
     kind = ErrorKind.OUTDATED
 
 
 class OverQuota(HsparseError):
-    """A folder takes as many bytes as its quota allows; the message names the folder, what is used and the quota."""
+    """A folder has reached its quota; the message names the folder, the bytes used and the quota."""
 
     kind = ErrorKind.OVER_QUOTA
 
@@ -210,6 +254,7 @@ ERRORS: dict[ErrorKind, type[HsparseError]] = {
         PreconditionFailed,
         Corrupt,
         StoreFailed,
+        StoreFull,
         Misconfigured,
         Unsupported,
         RateLimited,
@@ -218,5 +263,7 @@ ERRORS: dict[ErrorKind, type[HsparseError]] = {
         Outdated,
         OverQuota,
         OutOfRange,
+        DamagedFile,
+        LeftOut,
     )
 }

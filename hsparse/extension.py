@@ -1,7 +1,7 @@
-"""What an extension brings to a server and to the command line, and the table of all that are there.
+"""Extensions of the server and the command line: what an extension can add, and the list of installed extensions.
 
-An extension is a package with an `Extension` that is cheap to import: all else it names by modules, which are imported
-when they are used. Packages of others are found by the entry point group `hsparse.extensions`.
+An extension is a package with an `Extension` that is cheap to import: it names modules, which are imported at their
+first use. Extensions of other packages are found by the entry point group `hsparse.extensions`.
 """
 
 from __future__ import annotations
@@ -17,46 +17,50 @@ from hsparse.optional_module import OptionalModule
 GROUP = "hsparse.extensions"
 METADATA = OptionalModule("importlib.metadata")
 BUILT_IN = ("hdf5", "versions", "explorer", "openid", "api_keys", "quotas", "telemetry", "stripes")
-"""Packages of hsparse with an `EXTENSION`, in the order of their commands and policies."""
+"""Packages of hsparse with an `EXTENSION`; their commands and policies are in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command(OptionalModule):
-    """A command: its module has `add_arguments(parser, command)`, and the parsed arguments have `run`.
+    """A command; its module has `add_arguments(parser, command)`, which sets `run` in the parsed arguments.
 
-    `parts` are modules that the command loads by name: `args.load_part(name)`.
+    `parts` are modules that the command loads by name, by `args.load_part(name)`.
     """
 
     help: str = ""
     parts: Mapping[str, OptionalModule] = field(default_factory=dict)
 
     def load_part(self, name: str) -> Any:
-        """Import the part of that name, like `load`."""
+        """Import the part `name` as `load` does."""
         return self.parts[name].load()
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What can be added to hsparse without a change of it."""
+    """The additions of one extension to hsparse."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     service: OptionalModule | None = None
-    """A module with `parts(settings, clock)`: the `hsparse.sn.app.Parts` of a service node."""
+    """A module whose `parts(settings, clock)` returns the `hsparse.sn.app.Parts` that a service node adds."""
     store: OptionalModule | None = None
-    """A module with `wrapped(settings, store, ownership)`: the two of a data node that serves more."""
+    """A module whose `wrapped(settings, store, ownership)` returns the store and ownership that a data node uses.
+
+    Unless `every_bucket` is set, the module also has `check(settings, store)`, awaited first, which raises an error if
+    the extension cannot work.
+    """
     every_bucket: bool = False
-    """Whether that is for all buckets of a data node, and not for the first one alone."""
+    """Whether `wrapped` is called for all buckets of a data node instead of the first one only."""
     features: frozenset[str] = frozenset()
-    """Features of a store that only this extension keeps: without it such a store is only read."""
+    """Store features that only this extension maintains; without it, a store with such a feature is read-only."""
     stores: OptionalModule | None = None
-    """A module with `joined(stores)`: the stores of several buckets, each of which knows the others."""
+    """A module whose `joined(stores)` returns the stores of several buckets, each able to reach the others."""
     tracer: OptionalModule | None = None
-    """A module with `node_tracer(service)`, a context: the `Tracer` of a process, None where none is set."""
+    """A module whose context manager `node_tracer(service)` yields the `Tracer` of a process, or None."""
 
 
 @cache
 def built_in() -> tuple[Extension, ...]:
-    """Return the extensions of this package; the folder of one may be missing."""
+    """Return the extensions in `BUILT_IN`, without those whose folder is missing."""
     found: list[Extension] = []
     for module in (f"hsparse.{name}" for name in BUILT_IN):
         try:
@@ -69,7 +73,7 @@ def built_in() -> tuple[Extension, ...]:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return all extensions, also those of other packages; `Misconfigured` names one that cannot be imported."""
+    """Return all extensions, including other packages'; raise `Misconfigured` if one cannot be imported."""
     found = list(built_in())
     for point in METADATA.load().entry_points(group=GROUP):
         try:

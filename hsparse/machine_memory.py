@@ -1,4 +1,4 @@
-"""How much memory there is for this process: what defaults that grow with it are made of."""
+"""The memory available to this process, from which defaults of cache and queue sizes are derived."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 UNKNOWN_MEMORY = 12 << 30
-"""Bytes, of a machine that does not say how many it has."""
+"""Assumed bytes of memory if the machine does not report its memory."""
 
 
 def machine_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory of the machine, or of the container or service if that has a lower limit."""
+    """Return the bytes of memory of the machine, or the limit of the container or service if that is lower."""
     return min([_physical(), *_cgroup_limits(root)])
 
 
@@ -23,7 +23,7 @@ def _physical() -> int:
 
 
 def _cgroup_limits(root: Path) -> Iterator[int]:
-    """Yield the limits of this process's cgroup and of those above it: see cgroups(7), versions 1 and 2."""
+    """Yield the memory limits in bytes of this process's cgroup and its ancestors (cgroups(7), versions 1 and 2)."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -38,7 +38,7 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
             continue
         group = PurePosixPath(path)
         for one in (group, *group.parents):
-            # In a container the path may be the host's: its own limit is at the mount then.
+            # In a container the path may be the host's; the container's limit is then at the mount itself.
             try:
                 text = (mount / one.relative_to("/") / name).read_text().strip()
             except OSError:

@@ -1,6 +1,6 @@
-"""How a metric is declared, and served in Prometheus's text format: by service nodes and data nodes.
+"""Declaration of metrics, and their output in Prometheus's text format, for service nodes and data nodes.
 
-A label has few values, whatever clients send.
+Labels must have few values, independent of what clients send.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 Family = TypeVar("Family", Counter, Gauge, Histogram)
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""The upper bounds of the buckets of what takes as long as a request."""
+"""Upper bounds in seconds of histogram buckets for durations of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Metric(Generic[Family]):
     buckets: tuple[float, ...] = ()
 
     def make(self, registry: CollectorRegistry) -> Family:
-        """Make the metric in a registry."""
+        """Create the metric in a registry."""
         options: dict[str, Any] = {"buckets": self.buckets} if self.buckets else {}
         return self.kind(self.name, self.help, self.labels, registry=registry, **options)
 

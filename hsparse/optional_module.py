@@ -1,6 +1,6 @@
-"""Modules that are imported when they are used: they take long to import, or need an extra that is not installed.
+"""Modules imported at their first use, because importing takes long or needs an extra that may not be installed.
 
-Their names stand as strings in calls of `OptionalModule`, which `tests/test_import_law.py` reads as imports.
+Their names are string arguments of `OptionalModule`, so that `tests/test_import_law.py` can read them as imports.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from hsparse.errors import Misconfigured
 
 @dataclass(frozen=True, slots=True)
 class OptionalModule:
-    """A module, and the extra of the package that it requires, None for the base install."""
+    """A module and the extra of hsparse that it requires, None for the base install."""
 
     module: str
     extra: str | None = None
 
     def load(self) -> Any:
-        """Import the module; if a package is missing, `Misconfigured` names the extra to install."""
+        """Import the module; if a package of the extra is missing, raise a `Misconfigured` that names the extra."""
         try:
             return import_module(self.module)
         except ModuleNotFoundError as error:

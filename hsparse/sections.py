@@ -1,6 +1,6 @@
-"""The sections of settings that belong to a process: its address and log, its cluster, sign-in, and those of a client.
+"""Sections of settings of a process: address and log, cluster, sign-in, and the settings of client commands.
 
-Those of the store and the nodes are beside their code. All of it can be imported with the base install.
+The sections of the store and the nodes are beside their code. This module needs only the base install.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hsparse.setting import setting
 
 
 class LogFormat(StrEnum):
-    """The form of the lines of a log."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -22,7 +22,7 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The address of a process, and its log."""
+    """The address of a server process, and its log."""
 
     GROUP: ClassVar[str] = "Server"
 
@@ -33,7 +33,7 @@ class ServerSettings:
     )
     drain_time: float = setting(
         0.0,
-        "seconds after SIGTERM in which /readyz says 503 and requests are still answered; then the server stops",
+        "seconds after SIGTERM in which /readyz answers 503 and requests are still answered; then the server stops",
         ge=0,
         le=3600,
         commands=("serve", "sn"),
@@ -46,7 +46,7 @@ class ServerSettings:
     access_log: bool = setting(False, "log a line for each request", group="Log", commands=("serve", "sn"))
     slow_request: float = setting(
         10.0,
-        "seconds from which on a request is logged with what was done for it; 0: never",
+        "seconds after which a request is logged with what it did; 0: never",
         group="Log",
         ge=0,
     )
@@ -54,12 +54,12 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """The nodes of a cluster: what they share, and how the others reach this one."""
+    """The nodes of a cluster: their number, address, lease and shared secret."""
 
     GROUP: ClassVar[str] = "Cluster"
 
     dn: int = setting(
-        0, "run this many data nodes as processes of their own; 0: inside", ge=0, le=64, commands=("serve",)
+        0, "run this many data nodes as processes; 0: one in this process", ge=0, le=64, commands=("serve",)
     )
     advertise: str | None = setting(
         None, "URL by which other nodes reach this data node (default: its address)", commands=("dn",)
@@ -79,7 +79,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class SignInSettings:
-    """Who may sign in, and how."""
+    """Users, administrators and ways to sign in."""
 
     GROUP: ClassVar[str] = "Sign-in"
 
@@ -89,7 +89,7 @@ class SignInSettings:
     admins: tuple[str, ...] = setting(
         (), "users, and groups as g:name, who have every right; comma-separated"
     )
-    user: str = setting("admin", "whom every request acts as when nobody can sign in")
+    user: str = setting("admin", "identity used when authentication is off")
     oidc_issuer: str | None = setting(None, "URL of an OpenID Connect issuer whose bearer tokens sign in")
     oidc_audience: tuple[str, ...] = setting(
         (), "audiences, comma-separated: a token must be for one of them"
@@ -97,34 +97,32 @@ class SignInSettings:
     oidc_user_claim: str = setting("sub", "claim of a token that is the user's name", min_length=1)
     oidc_group_claim: str | None = setting(None, "claim of a token that lists the user's groups")
     oidc_client_id: str | None = setting(
-        None, "client of the issuer as which the explorer signs people in", min_length=1
+        None, "id of the issuer's client by which the explorer signs people in", min_length=1
     )
     oidc_scope: str = setting("openid", "scopes that the explorer asks the issuer for", min_length=1)
-    oidc_leeway: float = setting(60.0, "by how much clocks may differ, for tokens; seconds", ge=0, le=600)
+    oidc_leeway: float = setting(60.0, "largest difference to the issuer's clock, in seconds", ge=0, le=600)
 
     @property
     def signs_in(self) -> bool:
-        """Whether requests authenticate: by passwords, API keys or tokens."""
+        """Whether users can sign in, by passwords, API keys or tokens."""
         return any(one is not None for one in (self.password_file, self.key_file, self.oidc_issuer))
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Which server a command talks to, and who signs in. Secrets have no flag: all users of a machine see flags."""
+    """The server of a command, and its credentials. Secrets have no flag, as all users of a machine can see flags."""
 
     GROUP: ClassVar[str] = "Server"
 
     endpoint: str = setting("http://127.0.0.1:5101", "URL of the server")
     ca_file: Path | None = setting(None, "PEM file of authorities to trust beside the system's")
     user: str | None = setting(
-        None, "who signs in; the password is asked for, or read as a line", group="Sign-in"
+        None, "user who signs in; the password is asked for, or read as a line", group="Sign-in"
     )
     password: str | None = setting(None, "the user's password", commands=(), secret=True)
-    token: str | None = setting(None, "an API key or token to sign in by", commands=(), secret=True)
-    token_file: Path | None = setting(None, "file with an API key or token to sign in by", group="Sign-in")
+    token: str | None = setting(None, "an API key or token to sign in with", commands=(), secret=True)
+    token_file: Path | None = setting(None, "file with an API key or token to sign in with", group="Sign-in")
     s3_endpoint: str | None = setting(None, "URL of the S3 service of FILE, when it is not AWS")
     s3_region: str | None = setting(None, "region of the bucket of FILE")
-    unsigned: bool = setting(
-        False, "send requests to the bucket of FILE without keys, as public ones are read"
-    )
+    unsigned: bool = setting(False, "send requests to the bucket of FILE without keys, for public buckets")
     requester_pays: bool = setting(False, "agree to pay for the requests to the bucket of FILE")

@@ -1,38 +1,45 @@
-"""How a setting is declared: once, as a field of the frozen dataclass of the part that uses it.
+"""Declaration of settings: each setting is a field of a frozen dataclass, the section of the part that uses it.
 
-A section is such a dataclass: `StoreSettings`, `DataSettings`, `ServiceSettings`, and those in `hsparse.sections`. A
-field declared by `setting` has a flag, a variable, a help text and checked bounds, all made from its declaration; a
-field with a plain default is not configurable from outside. `GROUP` of a section is the title of its flags in a help.
+Sections are `StoreSettings`, `DataSettings`, `ServiceSettings`, and the classes in `hsparse.sections`. A field declared
+by `setting` gets a flag, a variable, a help text and checked bounds from its declaration. A field with a plain default
+cannot be configured from outside. A section's `GROUP` is the title of its flags in the help.
 """
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 MIB = 1024 * 1024
 PREFIX = "HSPARSE_"
-"""What the variables of all settings begin with."""
+"""Prefix of the environment variables of all settings."""
 UNITS: dict[str, int] = {
     "b": 1,
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
+STRIPPED = (PREFIX, "HS_", "AWS_", "AZURE_", "GOOGLE_", "GCS_", "OTEL_")
+"""Prefixes of the variables that name servers, buckets and secrets; `HS_` is HSDS's."""
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 SIZE = re.compile(r"(\d+(?:_\d+)*)(\.\d+)?\s*([a-z]*)", re.ASCII | re.IGNORECASE)
 MAX_DIGITS = 18
-"""The most digits of a size."""
+"""Largest number of digits of a size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A declared setting. Bounds are inclusive; None is no bound.
+    """A declared setting. Bounds are inclusive; a bound of None is no bound.
 
-    `commands` are the commands with a flag for it; None is all commands that take its section. `is_size`: a number of
-    bytes, which may be given with a unit.
+    `commands` are the commands that have its flag; with None, all commands that take its section. With `is_size`, the
+    value is a number of bytes, which may be given with a unit.
     """
 
     name: str
@@ -58,7 +65,7 @@ class Declaration:
 
     @property
     def default_text(self) -> str:
-        """The default as it would be given, empty for none."""
+        """The default as a user would write it; empty if there is none."""
         if isinstance(self.default, tuple):
             return ",".join(self.default)
         if isinstance(self.default, bool):
@@ -80,7 +87,7 @@ def setting(
 ) -> T:
     """Declare the field of a section as a setting; see `Declaration`. The description begins in lower case.
 
-    Without `group` it is in that of its section. A `secret` is not in the section's `repr`.
+    Without `group` the setting is in the group of its section. A `secret` is left out of the section's `repr`.
     """
     declared = {
         "description": description,
@@ -111,9 +118,9 @@ def declared_settings(section: type) -> dict[str, Declaration]:
 
 
 def parse_size(text: str) -> int:
-    """Return a number of bytes: `1000000`, `1_000_000`, `512MiB`, `1.5 GB`; `ValueError` says what is wrong.
+    """Parse a number of bytes such as `1000000`, `1_000_000`, `512MiB` or `1.5 GB`; raise `ValueError` if malformed.
 
-    kB, MB, GB and TB are powers of 1000, KiB, MiB, GiB and TiB of 1024.
+    kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB are powers of 1024.
     """
     match = SIZE.fullmatch(text.strip())
     if match is None:
@@ -134,7 +141,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(nbytes: int) -> str:
-    """Return a number of bytes in the largest unit of 1024 that leaves it whole, as `parse_size` takes it."""
+    """Format bytes for `parse_size`, in the largest of KiB, MiB, GiB and TiB that gives a whole number."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         factor = UNITS[unit.lower()]
         if nbytes and nbytes % factor == 0:
@@ -142,8 +149,27 @@ def format_size(nbytes: int) -> str:
     return str(nbytes)
 
 
+def strip_variables(environ: MutableMapping[str, str]) -> None:
+    """Remove trailing line ends from the variables with the prefixes `STRIPPED`, and log a warning for each.
+
+    `echo TOKEN | base64`, `--from-file` and editors leave a line end. Variables of other packages stay unchanged.
+    """
+    for name, value in list(environ.items()):
+        if name.upper().startswith(STRIPPED) and value != (bare := value.rstrip("\r\n")):
+            environ[name] = bare
+            log.warning("the variable %s ends with a line end, which is ignored", name)
+
+
+def unprintable(environ: Mapping[str, str]) -> str | None:
+    """Return a message about the first variable with a prefix in `STRIPPED` and a control character, or None."""
+    for name in sorted(environ):
+        if name.upper().startswith(STRIPPED) and CONTROL.search(environ[name].rstrip("\r\n")):
+            return f"The variable {name} has a line end or another control character: set it to one line of text."
+    return None
+
+
 def misspelling(names: list[str], known: list[str]) -> str | None:
-    """Return a sentence about the first of `names` that begins like a setting's variable and is none, or None."""
+    """Return a message about the first of `names` that has the prefix `PREFIX` but is not in `known`, or None."""
     for name in sorted(names):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             nearest = get_close_matches(name.upper(), known, 1)

@@ -22,11 +22,11 @@ Format: TypeAlias = Literal["torch", "torch_csr", "csr", "numpy"]
 
 
 class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent where types are checked
-    """The batches of `hsparse.Batches`, by its options, divided among the workers of a `DataLoader`.
+    """The batches of `hsparse.Batches`, with its options, divided among the workers of a `DataLoader`.
 
-    Each row is in one batch an epoch, over all workers and ranks; the order follows from the seed, the epoch and the
-    number of workers. Give the `DataLoader` `batch_size=None`: batches are made here. Each worker has `memory` bytes. A
-    `rank` and a `world` that are not given are those of `torch.distributed`, if that is in use.
+    Each row is in one batch of an epoch, over all workers and ranks; the order follows from the seed, the epoch and the
+    number of workers. Give the `DataLoader` `batch_size=None`, because batches are made here. Each worker has `memory`
+    bytes. `rank` and `world` default to the values of `torch.distributed`, if it is in use, else to 0 and 1.
 
     >>> batches = hsparse.torch.Batches(X, {"label": [0, 1, 1, 0]}, size=3, seed=1)
     >>> for x, obs, rows in torch.utils.data.DataLoader(batches, batch_size=None):
@@ -45,9 +45,9 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
         world: int | None = None,
         **options: Any,
     ) -> None:
-        """Take what `hsparse.Batches` takes; `format` of `x` is a dense tensor, one in CSR, or an array.
+        """Take the arguments of `hsparse.Batches`; the formats "torch" (dense) and "torch_csr" make `x` a tensor.
 
-        Columns of `obs` are tensors, but for text.
+        With these formats the columns of `obs` are tensors as well, except text.
         """
         super().__init__()
         if rank is None or world is None:
@@ -59,7 +59,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
 
     @property
     def categories(self) -> dict[str, Any]:
-        """The categories of the columns that are categorical, by column.
+        """The categories of the categorical columns, by column.
 
         >>> hsparse.torch.Batches(cells["X"], ["cell_type"]).categories
         {'cell_type': array(['B', 'NK', 'T'], dtype=object)}
@@ -67,7 +67,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
         return self._batches.categories
 
     def names(self, column: str, codes: Any) -> Any:
-        """Return the categories that codes of a categorical column stand for; see `hsparse.Batches.names`.
+        """Return the categories of the codes of a categorical column; see `hsparse.Batches.names`.
 
         >>> hsparse.torch.Batches(cells["X"], ["cell_type"]).names("cell_type", torch.tensor([2, 0]))
         array(['T', 'B'], dtype=object)
@@ -75,7 +75,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
         return self._batches.names(column, codes)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order, also for workers that go on: call it before each epoch.
+        """Choose the order of the rows, also in persistent workers; call this before each epoch.
 
         >>> batches = hsparse.torch.Batches(X, size=4, seed=1)
         >>> batches.set_epoch(2)

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import hdf5plugin  # noqa: F401 - before netCDF4, the HDF5 of which would keep h5py's from the filter blosc
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings

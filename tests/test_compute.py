@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import itertools
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.compute import ALONE, INLINE, ShortCalls, compute
+from hsparse.compute import ALONE, INLINE, compute
+from hsparse.concurrency.gathering import YIELD_EVERY, gather_each, give_way
+from hsparse.concurrency.short_calls import ShortCalls
 
 PACKAGE = Path(__file__).parent.parent / "hsparse"
 
@@ -50,7 +53,7 @@ async def test_small_work_is_done_one_after_the_other(nbytes: int, at_once: int)
 
 
 async def test_one_thread_makes_short_calls_but_dropped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.compute.TICK", 3600)
+    monkeypatch.setattr("hsparse.concurrency.short_calls.TICK", 3600)
     with ThreadPoolExecutor(3) as pool:
         calls, last, made = ShortCalls(asyncio.get_running_loop(), pool, 3), threading.Event(), list[int]()
         first = asyncio.create_task(calls.call(partial(last.wait, 30)))
@@ -87,7 +90,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-CALLS = 30
+CALLS = 32
 """The most places that choose a thread: each step of a layer is one, with what follows from it."""
 
 
@@ -101,3 +104,37 @@ def test_few_places_choose_a_thread() -> None:
     ]
     assert len(found) <= CALLS, f"Let one of these do it, or do what is short on the event loop: {found}"
     assert len(found) == CALLS, "There are fewer now: lower CALLS."
+
+
+async def test_many_callers_that_never_wait_make_no_long_turn_of_the_loop() -> None:
+    """Other tasks run after some items, however many calls work on items at once."""
+    count, seen = 0, [0]
+
+    async def work(item: int) -> int:
+        nonlocal count
+        count += 1
+        return item
+
+    async def other() -> None:
+        while True:
+            seen.append(count)
+            await asyncio.sleep(0)
+
+    beat = asyncio.create_task(other())
+    found = await asyncio.gather(*(gather_each(work, range(200), 32) for _ in range(16)))
+    beat.cancel()
+    assert found == [list(range(200))] * 16
+    turns = [after - before for before, after in itertools.pairwise(seen)]
+    # each call begins at once, with one of its workers
+    assert sorted(turns)[-2:][0] <= 2 * YIELD_EVERY
+    assert max(turns) <= 16 * YIELD_EVERY
+
+
+async def test_a_task_that_is_cancelled_while_it_gives_way_holds_up_no_other() -> None:
+    tasks = [asyncio.create_task(give_way()) for _ in range(9)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [True, False] * 4 + [True]
+    await give_way()

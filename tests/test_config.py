@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import FrozenInstanceError, dataclass, fields
 from pathlib import Path
 
 import pytest
 
 from hsparse.cli.child_nodes import inherited_flags
+from hsparse.cli.environment import check_environment
 from hsparse.config import SECTIONS, SETTINGS, is_loopback, load_settings
 from hsparse.dn import data_settings
 from hsparse.errors import Misconfigured
@@ -143,3 +145,39 @@ def test_a_list_may_be_given_several_times() -> None:
 def test_all_addresses_of_the_machine_alone_are_safe_without_users() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.0.0.2", "::1", "localhost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.0.1", "localhost.example.org", "")))
+
+
+TEXTS = [
+    name for name, one in SETTINGS.items() if "str" in str(one.annotation) or "Path" in str(one.annotation)
+]
+FOREIGN = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_REGION",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "HS_PASSWORD",
+]
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *FOREIGN])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_end_of_a_variable_is_none_of_its_value(
+    name: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Secrets of files and of `base64` end in one."""
+    variable = SETTINGS[name].env_var if name in SETTINGS else name
+    monkeypatch.setenv(variable, f"https://value{end}")
+    settings = load_settings()
+    assert os.environ[variable] == "https://value"
+    for section in (getattr(settings, one) for one in SECTIONS):
+        assert "\n" not in str(getattr(section, name, ""))
+
+
+@pytest.mark.parametrize("variable", ["HSPARSE_NODE_TOKEN", "HSPARSE_BUCKET", "AWS_SECRET_ACCESS_KEY"])
+def test_a_variable_of_two_lines_is_named(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "first\nsecond")
+    with pytest.raises(Misconfigured, match=f"{variable} has a line end") as caught:
+        load_settings()
+    assert "first" not in str(caught.value)
+    with pytest.raises(Misconfigured, match=variable):
+        check_environment()

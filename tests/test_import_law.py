@@ -18,6 +18,8 @@ from hsparse.cli.main import COMMANDS
 PACKAGE = Path(__file__).parent.parent / "hsparse"
 
 GROUND = {
+    "bounded_cache",
+    "printable",
     "errors",
     "clock",
     "compute",
@@ -35,6 +37,8 @@ EXTENSIONS = {
 """Rooms that no other one imports but each other: the rest works without them."""
 EXTENSIONS_DOTTED = tuple(f"{name}." for name in EXTENSIONS)
 ROOMS: dict[str, set[str]] = {
+    "bounded_cache": set(),
+    "printable": set(),
     "errors": set(),
     "clock": set(),
     "compute": set(),
@@ -45,13 +49,15 @@ ROOMS: dict[str, set[str]] = {
     "optional_module": {"errors"},
     "extension": {"errors", "optional_module"},
     "concurrency": {"errors"},
-    "model": {"errors", "clock", "optional_module"},
-    "format": {"errors", "model"},
-    "storage": {"errors", "clock", "compute", "setting"},
+    "model": {"bounded_cache", "errors", "clock", "optional_module"},
+    "format": {"bounded_cache", "errors", "model"},
+    "storage": {"bounded_cache", "concurrency", "errors", "clock", "compute", "printable", "setting"},
     "cluster": {"errors", "clock", "storage.object_store", "model.schema"},
     "wire": {"errors", "model", "format", "concurrency"},
     "dn": {"wire", "storage", "cluster", "machine_memory", *GROUND} - {"optional_module"},
     "sn": {
+        "bounded_cache",
+        "printable",
         "wire",
         "format",
         "model",
@@ -64,7 +70,7 @@ ROOMS: dict[str, set[str]] = {
         "metric",
     },
     "client": {
-        *("format", "model", "errors", "clock", "machine_memory", "optional_module"),
+        *("bounded_cache", "format", "model", "errors", "clock", "machine_memory", "optional_module"),
         *("storage.filesystem.object_file", "cli.embedded_store"),
     },
     "client.integrations": {
@@ -80,7 +86,7 @@ ROOMS: dict[str, set[str]] = {
         *("config", "extension", "hdf5.format", "machine_memory"),
         *("cli", "client", "wire", "storage", "dn", "sn", *GROUND),
     },
-    "hdf5.format": {"errors", "model", "format"},
+    "hdf5.format": {"bounded_cache", "errors", "model", "format"},
     "api_keys": {"config", "extension", "cli", "sn", *GROUND},
     "explorer": {"config", "extension", "sn", *GROUND},
     "openid": {"config", "extension", "sections", "sn", *GROUND},
@@ -100,6 +106,8 @@ ROOMS: dict[str, set[str]] = {
     },
 }
 THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
+    "bounded_cache": set(),
+    "printable": set(),
     "errors": set(),
     "clock": set(),
     "compute": set(),
@@ -115,6 +123,7 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "storage": set(),
     "storage.clouds.obstore_store": {"obstore"},
     "storage.s3.s3_client": {"aiobotocore", "botocore", "aiohttp"},
+    "storage.s3.rotating_credentials": {"aiobotocore", "botocore"},
     "storage.s3.s3_store": {"botocore"},
     "cluster": set(),
     "wire": {"numpy", "msgpack", "orjson"},
@@ -123,11 +132,11 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "dn.server": {"aiohttp"},
     "sn": {"numpy", "aiohttp", "orjson"},
     "sn.values.media.arrow": {"nanoarrow"},
-    "sn.values.media.arrow_columns": {"nanoarrow"},
+    "sn.values.media.arrow_reductions": {"nanoarrow"},
     "sn.values.media.arrow_table": {"nanoarrow"},
     "sn.coding": {"imagecodecs"},
     "sn.about": {"yaml"},
-    "sn.auth.password_file": {"argon2"},
+    "sn.auth.password_hash": {"argon2"},
     "client": {"numpy"},
     "client.integrations": {"numpy"},
     "client.sparse.frame_array": {"scipy"},

@@ -18,7 +18,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.faulty_store import CrashingStore
+from hsparse.testing.crashing_store import CrashingStore
 from hsparse.testing.sparse_model import Coord
 from hsparse.wire.record_message import PutAttributes, SetExtent
 from tests.conftest import MakeStore

@@ -1,4 +1,4 @@
-"""A bare aiohttp handler in a process of its own: the bound of any server written with aiohttp."""
+"""A bare aiohttp handler in a separate process: the bound of any server written with aiohttp."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.peers.server import Server
 
 @asynccontextmanager
 async def serve(work: Path) -> AsyncIterator[Server]:
-    """Start the handler; stop it at the end. It stores nothing, and has the files of `work` to send."""
+    """Run the handler during the context. It stores nothing, and serves the files of `work`."""
     port = free_port()
     server = Server("bare", f"http://127.0.0.1:{port}", durable=False, children=[])
     try:

@@ -1,6 +1,6 @@
-"""A bare aiohttp handler: takes any body, answers as many bytes as it is asked for. Run as a script.
+"""A bare aiohttp handler that accepts any body and answers a requested number of bytes; run as a script.
 
-Under `/static/` are the files of the directory that it runs in, as aiohttp sends them.
+Under `/static/` it serves the files of its working directory by aiohttp.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ BLOCK = bytes(2**20)
 
 
 async def about(request: web.Request) -> web.Response:
-    """Answer as a server that is ready."""
+    """Answer like a server that is ready."""
     return web.json_response({"state": "READY"})
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
-    """Read the body and answer `?bytes=` bytes, in pieces of 1 MiB where there are more than that."""
+    """Read the body and answer `?bytes=` bytes, in pieces of at most 1 MiB."""
     await request.read()
     size = int(request.query.get("bytes", "0"))
     if size <= len(BLOCK):

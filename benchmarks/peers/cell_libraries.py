@@ -1,6 +1,6 @@
 """The libraries of the workload `cells`: TileDB-SOMA, AnnData and scDataset, in an environment of their own.
 
-A turn is a process, so that its memory is its own and nothing of the last turn is left in it.
+A turn is a new process, so that its memory contains nothing of the last turn.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ VERSIONED = ("tiledbsoma", "tiledbsoma_ml", "anndata", "zarr", "scdataset", "tor
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library as a side; `form` is the file or directory that its reader opens, made once of `cells.h5ad`.
+    """A library as a side; `form` is the file or directory that its reader opens, converted once from `cells.h5ad`.
 
-    `reads_ahead` says that a batch is read with others, so that a rate needs all of them.
+    `reads_ahead` tells whether batches are read together with later ones, so that a rate needs all batches.
     """
 
     side: str
@@ -45,7 +45,7 @@ LIBRARIES = (
 
 
 def environment(bench: Path) -> Environment:
-    """Return the libraries' environment; torch is what two of them import."""
+    """Return the libraries' environment; it has torch because two libraries import it."""
     packages = (
         "tiledbsoma==2.3.0",
         "tiledbsoma_ml==0.1.0",
@@ -60,7 +60,7 @@ def environment(bench: Path) -> Environment:
 
 
 async def prepare(library: Library, python: Path, folder: Path) -> None:
-    """Make a library's form of `folder/cells.h5ad`, unless it is there."""
+    """Convert `folder/cells.h5ad` to a library's form, unless that exists."""
     target = folder / library.form
     if target.exists():
         return
@@ -74,7 +74,7 @@ async def prepare(library: Library, python: Path, folder: Path) -> None:
 
 
 async def take_turn(python: Path, job: Json, log: Path) -> Json:
-    """Run one turn in a process of `python` and return its answers; `ChildFailed` with the end of its log."""
+    """Run one turn in a process of `python` and return its answers; raise `ChildFailed` with the end of its log."""
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             python,

@@ -1,7 +1,7 @@
-"""One turn of `frames`: a process that opens a stack of images, reads frames and all of it, and prints the seconds.
+"""One turn of the workload `frames`: opens a stack of images, reads single frames and the whole, prints the seconds.
 
-Its argument is JSON: `side`, `place` (a URL or a file), `path` of the dataset, `frames` to read one by one. It is run
-by the Python of each side, so it imports nothing but that side's library and numpy.
+The argument is JSON: `side`, `place` (a URL or a file), `path` of the dataset, `frames` to read one by one. The script
+is run by the Python of each side, so it imports only that side's library and numpy.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 
 def opened(side: str, place: str, path: str) -> Any:
-    """Return the dataset as an array that reads what it is indexed with."""
+    """Return the dataset as an array that reads when indexed."""
     if side == "Tiled":
-        from tiled.client import from_uri  # type: ignore[import-not-found,unused-ignore]  # of that side alone
+        from tiled.client import from_uri  # type: ignore[import-not-found,unused-ignore]  # only in that side's environment
 
         node = from_uri(place)
         for name in path.split("/"):
@@ -32,7 +32,7 @@ def opened(side: str, place: str, path: str) -> Any:
 
 
 def turn(side: str, place: str, path: str, frames: list[int]) -> dict[str, float]:
-    """Return the seconds of a frame's median and of all, and a checksum of all."""
+    """Return the median seconds of a frame, the seconds of the whole, and a checksum of the whole."""
     dataset = opened(side, place, path)
     seconds = []
     for frame in frames:

@@ -24,7 +24,7 @@ def environment(bench: Path, version: str = VERSION) -> Environment:
 
 @asynccontextmanager
 async def serve(bench: Path, work: Path) -> AsyncIterator[Server]:
-    """Start the nodes over an empty directory of `work`; stop them at the end."""
+    """Run the nodes over an empty directory in `work` during the context."""
     store = work / "hsds"
     (store / BUCKET).mkdir(parents=True)
     async with serve_nodes(environment(bench), work, [f"--root_dir={store}"]) as server:
@@ -40,9 +40,9 @@ async def serve_nodes(
     bucket: str = BUCKET,
     env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Server]:
-    """Start the nodes as HSDS's own launcher does, but on free ports; stop them at the end.
+    """Run the nodes as HSDS's own launcher does, but on free ports, during the context.
 
-    `arguments` say where the bucket is; logs go to `work`. Logging is turned down to errors, in HSDS's favour.
+    `arguments` name the bucket; logs go to `work`. Only errors are logged, in HSDS's favour.
     """
     nodes = sorted(f"http://127.0.0.1:{free_port()}" for _ in range(DATA_NODES))
     base = f"http://127.0.0.1:{free_port()}"

@@ -1,4 +1,4 @@
-"""This project's server, of this revision and of an older one, started as a user starts it."""
+"""This project's server, in this revision and an older one, started as users start it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from benchmarks.report import OLDER, OURS
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
-"""Addresses of this machine: the first one is known to be its own."""
+"""Addresses of this machine; a client takes only the first one for its own machine."""
 
 
 def version() -> str:
-    """Return the installed version."""
+    """Return the installed version of hsparse."""
     return importlib.metadata.version("hsparse")
 
 
 def commit(revision: str, project: Path = PROJECT) -> str:
-    """Return the commit that git knows as `revision` in a checkout; `Failed` when there is none."""
+    """Return the commit of a git `revision` in a checkout; raise `Failed` when there is none."""
     argv: list[str | Path] = [
         "git",
         "-C",
@@ -43,8 +43,8 @@ def commit(revision: str, project: Path = PROJECT) -> str:
 
 
 def older_environment(bench: Path, commit: str, project: Path = PROJECT) -> Environment:
-    """Return the environment of an older commit; pip takes no notice of the extra where it is not known yet."""
-    source = project.as_uri().replace("file://", "file://localhost", 1)  # pip 23 takes no URL without a host
+    """Return the environment of an older commit; pip ignores the extra if the commit does not have it."""
+    source = project.as_uri().replace("file://", "file://localhost", 1)  # pip 23 refuses a URL without a host
     package = f"hsparse[server] @ git+{source}@{commit}"
     return Environment(bench / f"hsparse-{commit[:12]}", (package,))
 
@@ -60,9 +60,9 @@ async def serve(
     host: str = HERE,
     store: Sequence[str] = (),
 ) -> AsyncIterator[Server]:
-    """Start the `hsparse serve` beside `python` over a directory of `work`, which may be there; stop it at the end.
+    """Run the `hsparse serve` beside `python` over a directory in `work`, which may exist, during the context.
 
-    To the client a server at the host `ELSEWHERE` is one of another machine. `store` names another store by its flags.
+    A client treats a server at the host `ELSEWHERE` as on another machine. `store` has the flags of another store.
     """
     folder = name.replace(" ", "-")
     root = None if store else work / folder
@@ -85,8 +85,8 @@ async def serve(
 async def serve_older(
     bench: Path, commit: str, work: Path, arguments: Sequence[str] = ()
 ) -> AsyncIterator[Server]:
-    """Start the server of an older commit with the same arguments; stop it at the end."""
+    """Run the server of an older commit with the same arguments during the context."""
     python = older_environment(bench, commit).python
-    env = {"PYTHONPATH": ""}  # which may name this revision's checkout
+    env = {"PYTHONPATH": ""}  # the variable may name this revision's checkout
     async with serve(work, arguments, env, python=python, name=OLDER) as server:
         yield server

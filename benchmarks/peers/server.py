@@ -19,9 +19,9 @@ CHUNK_NAME = re.compile(r"\d+(_\d+)*")
 
 @dataclass(slots=True)
 class Server:
-    """A server that answers at `base`; `durable` says that a write is stored when it is answered.
+    """A server that answers at `base`; `durable` tells whether a write is stored when it is answered.
 
-    `store` is the directory of its objects, None where nothing is stored.
+    `store` is the directory of its objects, None if nothing is stored.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Server:
 
     @property
     def is_hsparse(self) -> bool:
-        """Whether it is hsparse, of whatever revision, and so stores sparse datasets."""
+        """Whether the server is hsparse, in any revision, and so stores sparse datasets."""
         return self.name in (OURS, OLDER)
 
     def rest(self) -> Rest:
@@ -49,7 +49,7 @@ class Server:
         return f"/home/bench/run{self.runs}"
 
     async def wait_ready(self, timeout: float = 90.0) -> None:
-        """Return when `GET /about` answers READY; `ChildFailed` when it does not within `timeout` seconds."""
+        """Wait until `GET /about` answers READY; raise `ChildFailed` if it does not within `timeout` seconds."""
         deadline = time.monotonic() + timeout
         async with aiohttp.ClientSession(self.base) as session:
             while time.monotonic() < deadline:
@@ -68,7 +68,7 @@ class Server:
             return False
 
     async def stop(self) -> None:
-        """End every process of the peer."""
+        """Stop every process of the peer."""
         await asyncio.gather(*(child.stop() for child in self.children))
 
     def stored(self, dataset: str) -> int:

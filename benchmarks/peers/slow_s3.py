@@ -1,4 +1,4 @@
-"""hsparse over an S3 server that answers as late as a real one, in a process of its own."""
+"""hsparse over an S3 server that answers as late as a real one, in a separate process."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class SlowS3:
     hsparse: Server
 
     async def puts(self) -> int:
-        """Return how many puts there were."""
+        """Return the number of puts so far."""
         async with aiohttp.ClientSession(self.url) as session, session.get(COUNTS) as answer:
             return int((await answer.json(content_type=None)).get("PUT", 0))
 
 
 @asynccontextmanager
 async def serve_from_s3(work: Path, arguments: tuple[str, ...] = ()) -> AsyncIterator[SlowS3]:
-    """Start both servers; stop them at the end."""
+    """Run both servers during the context."""
     port = free_port()
     argv = [sys.executable, "-m", "benchmarks.peers.slow_s3_server", str(port)]
     child = await Child.start(argv, work / "s3.log", {"PYTHONPATH": str(hsparse.PROJECT)})
@@ -49,7 +49,7 @@ async def serve_from_s3(work: Path, arguments: tuple[str, ...] = ()) -> AsyncIte
 
 
 async def _has_bucket(child: Child, url: str) -> None:
-    """Return when the server has its bucket; `ChildFailed` if it ends before."""
+    """Wait until the server has its bucket; raise `ChildFailed` if it ends before."""
     async with aiohttp.ClientSession(url) as session:
         while True:
             child.check()

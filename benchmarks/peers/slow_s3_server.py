@@ -1,6 +1,6 @@
-"""moto, which answers as late as a real S3 server, and counts: `python -m benchmarks.peers.slow_s3_server PORT`.
+"""moto with the latency of a real S3 server, and request counts: `python -m benchmarks.peers.slow_s3_server PORT`.
 
-It serves one bucket until it is told to end.
+It serves one bucket until it is terminated.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ BUCKET = "bench"
 DELAY = 0.02
 """Seconds that each request waits, as in the same region of a cloud."""
 COUNTS = "/-/requests"
-"""A path that no bucket has."""
+"""Path of the request counts; no bucket can have it."""
 
 
 class _Slow:
-    """Lets each request wait, at the same time as others, and counts them by method."""
+    """Delays each request, concurrently with others, and counts requests by method."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -37,7 +37,7 @@ class _Slow:
 
 
 def main() -> None:
-    """Serve on the port that the command line names."""
+    """Serve on the port given on the command line."""
     with moto_server(port=int(sys.argv[1]), around=_Slow) as endpoint:
         make_bucket(endpoint, BUCKET)
         signal.pause()

@@ -19,13 +19,13 @@ TIMEOUT = 90.0
 
 
 def environment(bench: Path) -> Environment:
-    """Return Tiled's environment, with what its adapter of HDF5 files needs."""
+    """Return Tiled's environment, with the packages of its adapter of HDF5 files."""
     return Environment(bench / "tiled", (f"tiled[server,client]=={VERSION}", "h5py"))
 
 
 @asynccontextmanager
 async def serve(bench: Path, work: Path, folder: Path) -> AsyncIterator[Server]:
-    """Serve the files of `folder` to everybody; ready when the server has read the directory."""
+    """Serve the files of `folder` without authentication; begin the context when the server has read the directory."""
     port = free_port()
     python = environment(bench).python
     server = Server("Tiled", f"http://127.0.0.1:{port}", durable=True, children=[])

@@ -1,4 +1,4 @@
-"""TileDB: sparse arrays embedded in a process of their own, no network."""
+"""TileDB: sparse arrays embedded in a separate process, without a network."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ def environment(bench: Path) -> Environment:
 
 @dataclass(slots=True)
 class Worker:
-    """A TileDB process; its arrays and the columns it is given live in `work`."""
+    """A TileDB process; its arrays and its input columns are in `work`."""
 
     process: asyncio.subprocess.Process
     work: Path
     log: Path
 
     async def write(self, case: SparseCase, rows: int = 0) -> dict[str, Any]:
-        """Write the case in one call, or `rows` rows a call; answers seconds, times of the calls, bytes."""
+        """Write the case in one call, or `rows` rows per call; return seconds, times of the calls, and bytes."""
         job = {"op": "write", "array": str(self._array(case)), "rows": rows, "columns": self._columns(case)}
         return await self._do(job | {"extent": case.extent, "chunk": case.chunk})
 
     async def read(self, case: SparseCase, boxes: Sequence[Box] = ()) -> dict[str, Any]:
-        """Read boxes, or all; answers times, counts and totals, one a box."""
+        """Read boxes, or everything; return times, counts and totals, one per box."""
         return await self._do({"op": "read", "array": str(self._array(case)), "boxes": list(boxes)})
 
     def _array(self, case: SparseCase) -> Path:
         return self.work / f"{case.name}.tdb"
 
     def _columns(self, case: SparseCase) -> list[str]:
-        """Return the files of the columns, written once."""
+        """Write the files of the columns unless they exist; return their paths."""
         paths = [self.work / f"{case.name}.{i}.npy" for i in range(len(case.extent) + 1)]
         for path, column in zip(paths, [*case.points.coords, case.points.values], strict=True):
             if not path.exists():
@@ -66,14 +66,14 @@ class Worker:
 
 @asynccontextmanager
 async def embed(bench: Path, work: Path) -> AsyncIterator[Worker]:
-    """Start a worker; end it at the end."""
+    """Run a worker during the context."""
     folder = work / "tiledb"
     folder.mkdir(parents=True)
     log = work / "tiledb.log"
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             environment(bench).python,
-            "-P",  # else this very folder would hide the tiledb package
+            "-P",  # otherwise this folder would hide the tiledb package
             Path(__file__).with_name("tiledb_worker.py"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -1,7 +1,7 @@
-"""TileDB, embedded: runs in TileDB's own environment, told what to do by JSON lines on standard input.
+"""Worker with embedded TileDB, run in TileDB's own environment and controlled by JSON lines on standard input.
 
-Imports nothing of this project: its environment does not have it. Times are taken here, around
-TileDB's calls alone.
+The worker imports nothing of this project, because its environment does not have it. Times are measured here, around
+TileDB's calls only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def schema(extent: list[int], chunk: list[int], dtype: str) -> tiledb.ArraySchem
 
 
 def load(job: dict[str, Any]) -> list[np.ndarray]:
-    """Return the columns and, last, the values."""
+    """Return the coordinate columns, and the values as the last column."""
     return [np.load(path) for path in job["columns"]]
 
 
@@ -79,7 +79,7 @@ def write(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(job: dict[str, Any]) -> dict[str, Any]:
-    """Read each of `job["boxes"]` (start, stop), or all when there are none; the array is opened once."""
+    """Read each of `job["boxes"]` (start, stop), or everything without boxes; the array is opened once."""
     times, counts, totals = [], [], []
     with tiledb.open(job["array"]) as array:
         if not job["boxes"]:
@@ -98,7 +98,7 @@ def read(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer every line of standard input with one line."""
+    """Answer each line of standard input with one line."""
     jobs = {"write": write, "read": read}
     for line in sys.stdin:
         job = json.loads(line)

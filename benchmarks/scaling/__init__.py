@@ -1,1 +1,1 @@
-"""What requests cost, and how that grows: counted, measured, and simulated. `python -m benchmarks scaling`."""
+"""The cost of requests and its growth, counted, measured and simulated: `python -m benchmarks scaling`."""

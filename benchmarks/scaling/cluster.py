@@ -1,7 +1,7 @@
-"""Simulated: clusters on virtual time over a store with latency and the limits of a bucket's prefix.
+"""Simulation of clusters on virtual time, over a store with latency and the rate limits of a bucket's prefix.
 
-A data node's CPU is a queue of its own in which each request to the store takes `CPU` seconds; service nodes and
-clients take none. Requests beyond the store's limits wait; S3 would answer 503, and its client would wait then.
+Each data node's CPU is a queue in which a request to the store takes `CPU` seconds; service nodes and clients take no
+time. Requests beyond the store's limits wait in the queue; real S3 would answer 503, and its client would wait.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from tests.simulation.virtual_loop import VirtualLoop
 R = TypeVar("R")
 
 LATENCY = 0.020
-"""Seconds from a request to the store to its answer, in the mean."""
+"""Mean seconds from a request to the store to its answer."""
 CPU = 0.002
 """Seconds of a data node's CPU for a message with one request to the store."""
 PUTS, GETS = 3500.0, 5500.0
-"""Requests a second and prefix that S3 promises: puts and deletes, and gets; listings count as gets."""
+"""Requests per second and prefix that S3 promises: puts with deletes, and gets with listings."""
 NODES = (1, 2, 4, 8, 16)
 CLIENTS = 64
-"""Requests under way for each data node."""
+"""Concurrent requests for each data node."""
 WARM, MEASURED = 0.3, 0.7
-"""Seconds of a run before, and while, requests are counted."""
+"""Seconds of a run before requests are counted, and while they are counted."""
 CHUNKS = 1_000_000
 
 
 class Queue:
-    """Work that is done one after another, by its seconds."""
+    """A queue of work, which is done one piece after another; each piece takes some seconds."""
 
     def __init__(self) -> None:
         self._free_at = 0.0
 
     async def work(self, seconds: float) -> None:
-        """Return when work of so many seconds is done, begun when all before it is."""
+        """Queue work of `seconds` seconds; return when the work is done."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(self._free_at, now) + seconds
         await asyncio.sleep(self._free_at - now)
 
 
 class LimitedStore(StoreWrapper):
-    """A node's view of a store whose prefixes share `puts` and `gets`; the node's CPU is a queue."""
+    """A node's view of a store with rate limits per prefix, shared by all nodes; the node's CPU is a queue."""
 
     def __init__(self, store: ObjectStore, prefixes: dict[tuple[str, bool], Queue], cpu: float) -> None:
         super().__init__(store)
@@ -66,7 +66,7 @@ class LimitedStore(StoreWrapper):
         self._seconds = cpu
 
     async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
-        """Wait for the CPU and for the store's limit, then carry the call out."""
+        """Wait for the CPU and for the store's limit, then call the store."""
         await self._cpu.work(self._seconds)
         reads = method in ("get", "get_range", "list")
         prefix = "/".join(key.split("/")[:4])  # db/DOMAIN/d/DATASET
@@ -75,7 +75,7 @@ class LimitedStore(StoreWrapper):
 
 
 def throughput(nodes: int, *, reads: bool, datasets: int = 1, cpu: float = CPU) -> float:
-    """Return requests a second of a cluster: reads or writes of one chunk each, none in a cache, none twice."""
+    """Return the requests per second of a cluster: reads or writes of one chunk each, all of different chunks."""
     loop, prefixes, done = VirtualLoop(), dict[tuple[str, bool], Queue](), Counter[bool]()
     cluster = SimulatedCluster(loop, 1, wrap=lambda store: LimitedStore(store, prefixes, cpu))
 
@@ -99,7 +99,7 @@ def throughput(nodes: int, *, reads: bool, datasets: int = 1, cpu: float = CPU) 
 
 
 async def _begin(cluster: SimulatedCluster, loop: VirtualLoop, nodes: int, datasets: int) -> list[str]:
-    """Start a cluster, and create datasets that it knows."""
+    """Start a cluster, create datasets, and write to them by every node, so that caches are warm; return the ids."""
     for _ in range(nodes):
         cluster.start_data_node()
     for _ in range(2):
@@ -118,7 +118,7 @@ async def _begin(cluster: SimulatedCluster, loop: VirtualLoop, nodes: int, datas
 
 
 async def _one(node: ServiceOperations, id: str, number: int, reads: bool) -> None:
-    """Read or write the whole of a chunk of two elements; negative numbers count from the end."""
+    """Read or write a whole chunk of two elements; a negative `number` counts chunks from the end."""
     dataset = Dataset.of(await node.owners.record(id))
     first = 2 * (number % CHUNKS)
     selection = Orthogonal.box(dataset.extent, (first,), (first + 2,))
@@ -129,7 +129,7 @@ async def _one(node: ServiceOperations, id: str, number: int, reads: bool) -> No
 
 
 def throughput_rows(nodes: Sequence[int] = NODES) -> list[tuple[str, ...]]:
-    """Return, for each number of data nodes, requests a second: reads and writes of one dataset, and of four."""
+    """Return a row per number of data nodes: requests per second, as reads and writes of one and of four datasets."""
     return [
         (
             str(one),
@@ -144,7 +144,7 @@ def throughput_rows(nodes: Sequence[int] = NODES) -> list[tuple[str, ...]]:
 
 
 def join_rows(nodes: Sequence[int] = NODES) -> list[tuple[str, ...]]:
-    """Return what it takes until a data node that joins so many others owns its part, and what an idle cluster asks."""
+    """Return a row per number of data nodes: the cost of one more joining, and the requests of an idle cluster."""
     return [(str(one), *_joined(one)) for one in nodes]
 
 
@@ -184,7 +184,7 @@ def _joined(nodes: int) -> tuple[str, ...]:
         started = loop.time()
         cluster.start_data_node()
         while not all(one.node is not None and one.node.in_force for one in cluster.data_nodes.values()):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)  # a node in force tells nobody
+            await asyncio.sleep(0.01)  # no event announces it
         seconds = loop.time() - started
         renewals = idle / 10.0 * seconds
         found.extend(

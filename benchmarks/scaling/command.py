@@ -1,4 +1,4 @@
-"""`python -m benchmarks scaling`: prints the tables of docs/scaling.md. Minutes."""
+"""`python -m benchmarks scaling`: prints the tables of docs/scaling.md; takes minutes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tables() -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    """Print the tables, each as soon as it is there."""
+    """Print each table as soon as it is complete."""
     for title, text in tables():
         sys.stdout.write(f"### {title}\n\n{text}\n")
         sys.stdout.flush()

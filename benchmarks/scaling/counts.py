@@ -1,4 +1,4 @@
-"""Counted: requests to the store, and messages to data nodes, by operation and how many things it is about."""
+"""Counts of requests to the store and messages to data nodes, by operation and number of objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = "none"
 
 
 async def counted(installation: Installation, operation: Operation, size: int, *, cold: bool) -> Counter[str]:
-    """Return the requests to the store of one operation: after a restart, or with what it needs in memory."""
+    """Return the requests to the store of one operation, after a restart if `cold`, otherwise with a warm cache."""
     request = await operation.prepare(installation, size)
     if cold:
         await installation.restart()
@@ -27,7 +27,7 @@ async def counted(installation: Installation, operation: Operation, size: int, *
 
 
 def growth(values: Sequence[int], letter: str = "n") -> str:
-    """Return counts at `SIZES` as a formula: `2 + n`, `3`; where they are not linear, the counts themselves."""
+    """Return counts at `SIZES` as a formula such as `2 + n` or `3`; if they are not linear, the counts themselves."""
     slope, rest = divmod(values[1] - values[0], SIZES[1] - SIZES[0])
     base = values[0] - slope * SIZES[0]
     if rest or any(base + slope * size != value for size, value in zip(SIZES, values, strict=True)):
@@ -37,7 +37,7 @@ def growth(values: Sequence[int], letter: str = "n") -> str:
 
 
 def formula(found: Sequence[Counter[str]]) -> str:
-    """Return the requests at `SIZES` by kind, as in `2 + n get, 1 put`."""
+    """Return the requests at `SIZES` as a formula by kind, such as `2 + n get, 1 put`."""
     parts = [
         f"{growth([one[kind] for one in found])} {kind}" for kind in KINDS if any(one[kind] for one in found)
     ]
@@ -45,7 +45,7 @@ def formula(found: Sequence[Counter[str]]) -> str:
 
 
 async def request_rows() -> list[tuple[str, str, str, str]]:
-    """Return, for each operation, its name, what `n` counts, and its requests to the store: cold, and warm."""
+    """Return a row per operation: its name, what `n` counts, and its requests to the store, cold and warm."""
     rows = []
     async with Installation() as installation:
         for operation in OPERATIONS:
@@ -58,7 +58,7 @@ async def request_rows() -> list[tuple[str, str, str, str]]:
 
 
 async def message_rows() -> list[tuple[str, ...]]:
-    """Return, for each operation on 16 things, its name and the messages to data nodes of clusters of `NODES`."""
+    """Return a row per operation on 16 objects: its name, and its messages to data nodes in clusters of `NODES`."""
     columns = []
     for nodes in NODES:
         column = []

@@ -1,6 +1,6 @@
-"""Measured: CPU of a service node and its data node, in one process over a store in memory, by operation and size.
+"""CPU time of a service node and its data node, in one process over a store in memory, by operation and size.
 
-A request is sent as bytes over one connection, so that little of what is measured is the client's.
+A request is sent as prepared bytes over one connection, so that the client adds little to the measured time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from hsparse.format.chunk_spec import chunk_key
 SIZES = (64, 128, 256, 512)
 BESIDE = (500, 1000, 2000, 4000)
 MANY = (1_000, 10_000, 100_000, 1_000_000)
-"""Chunks of a dataset, of which a request is about few."""
+"""Numbers of chunks of a dataset, for requests that touch only a few of them."""
 ROUNDS = 5
 MILLISECONDS = 1000.0
 
 
 async def seconds_of(installation: Installation, requests: Sequence[bytes]) -> float:
-    """Return the CPU seconds of a request, the median over some."""
+    """Return the median CPU seconds of the requests."""
     found = []
     for request in requests:
         started = time.process_time()
@@ -40,7 +40,7 @@ async def seconds_of(installation: Installation, requests: Sequence[bytes]) -> f
 async def operation_seconds(
     installation: Installation, operation: Operation, size: int, rounds: int
 ) -> float:
-    """Return the CPU seconds of an operation on so many things, with what it needs in memory."""
+    """Return the CPU seconds of an operation on `size` objects, with a warm cache."""
     if operation.repeatable or not operation.touched:
         request = await operation.prepare(installation, size)
         made = [request if operation.repeatable else renamed(request) for _ in range(rounds + 1)]
@@ -52,7 +52,7 @@ async def operation_seconds(
 
 
 async def cpu_rows(sizes: Sequence[int] = SIZES, rounds: int = ROUNDS) -> list[tuple[str, ...]]:
-    """Return, for each operation, its name, what it is about, milliseconds, and microseconds for one thing more."""
+    """Return a row per operation: its name, its objects, milliseconds, and microseconds for one more object."""
     rows = []
     for operation in OPERATIONS:
         if not operation.touched:
@@ -65,7 +65,7 @@ async def cpu_rows(sizes: Sequence[int] = SIZES, rounds: int = ROUNDS) -> list[t
 
 
 async def untouched_rows(sizes: Sequence[int] = BESIDE, rounds: int = ROUNDS) -> list[tuple[str, ...]]:
-    """Return, for each operation beside many things, its name, what they are, milliseconds, and bytes put."""
+    """Return a row per operation that leaves many objects untouched: its name, the objects, milliseconds, bytes put."""
     rows = []
     for operation in OPERATIONS:
         if operation.touched:
@@ -82,7 +82,7 @@ async def untouched_rows(sizes: Sequence[int] = BESIDE, rounds: int = ROUNDS) ->
 
 
 async def fill(installation: Installation, chunks: int) -> str:
-    """Create a dataset with so many chunks, of which all but the first are put into the store past the server."""
+    """Create a dataset with `chunks` chunks; all but the first are put into the store directly, not by the server."""
     id = await dataset(installation, 1)
     await installation.ask(Request("PUT", f"/datasets/{id}/shape", {"shape": [CHUNK * chunks]}))
     await installation.ask(
@@ -115,11 +115,11 @@ FEW: dict[str, Callable[[str, int], Request]] = {
     "number of chunks": lambda id, n: Request("GET", f"/datasets/{id}/chunks", None, {"count_only": 1}),
     "list 1,000 chunks": lambda id, n: Request("GET", f"/datasets/{id}/chunks", None, {"limit": 1000}),
 }
-"""Requests about few chunks of a dataset of `n`."""
+"""Requests that touch few of a dataset's `n` chunks."""
 
 
 async def many_chunks_rows(sizes: Sequence[int] = MANY, rounds: int = 3) -> list[tuple[str, ...]]:
-    """Return, for each request of `FEW`, its name, and milliseconds and requests to the store at each size."""
+    """Return a row per request in `FEW`: its name, and milliseconds and requests to the store at each size."""
     columns = []
     for size in sizes:
         async with Installation() as installation:

@@ -1,6 +1,7 @@
-"""Measured: how long requests over a directory take with many objects in one group, and many chunks of one dataset.
+"""Duration of requests over a directory, with many objects in one group and many chunks of one dataset.
 
-One client, one request at a time, a server in this process. Wall-clock time, unlike the other tables: disks count here.
+One client sends one request at a time to a server in this process. The time is wall-clock time, unlike in the other
+tables, because disks matter here.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ TITLES = (
 )
 OBJECTS_A_REQUEST, CHUNKS_A_REQUEST = 500, 5_000
 CHUNK = 8
-"""Elements of a chunk."""
+"""Number of elements of a chunk."""
 ROUNDS = 5
 LONGEST = 600
-"""Seconds for all objects of a deleted domain to go."""
+"""Largest seconds to wait until all objects of a deleted domain are gone."""
 SPARSE = {
     "type": "H5T_STD_I32LE",
     "creationProperties": {
@@ -40,18 +41,18 @@ SPARSE = {
 
 
 class Times(dict[str, float]):
-    """Seconds by what they were measured of, in order."""
+    """Measured seconds by name, in order."""
 
     @contextmanager
     def of(self, name: str, count: int = 1) -> Iterator[None]:
-        """Note the seconds that the context takes, divided by what it does so many times."""
+        """Record the seconds that the context takes, divided by `count`, the number of repetitions in it."""
         began = time.perf_counter()
         yield
         self[name] = (time.perf_counter() - began) / count
 
 
 async def fill_group(rest: Rest, store: Path, count: int) -> Times:
-    """Create so many groups in the root group, look at them, and delete the domain."""
+    """Create `count` groups in the root group, read them, and delete the domain; return the times."""
     times, root = Times(), rest.root
     with times.of("create them, 500 a request"):
         for first in range(0, count, OBJECTS_A_REQUEST):
@@ -81,7 +82,7 @@ async def fill_group(rest: Rest, store: Path, count: int) -> Times:
 
 
 async def fill_dataset(rest: Rest, store: Path, count: int) -> Times:
-    """Write so many chunks of a sparse dataset, and count and map them."""
+    """Write `count` chunks of a sparse dataset, and count and map them; return the times."""
     times = Times()
     id = await rest.dataset(SPARSE | {"shape": [CHUNK * count]})
     with times.of("write them, 5,000 a request"):
@@ -104,7 +105,7 @@ async def fill_dataset(rest: Rest, store: Path, count: int) -> Times:
 async def rows(
     fill: Callable[[Rest, Path, int], Awaitable[Times]], sizes: Sequence[int]
 ) -> list[tuple[str, ...]]:
-    """Return, for each request of `fill`, its name, and the time at each size."""
+    """Return a row per request of `fill`: its name, and the time at each size."""
     columns: list[Times] = []
     for size in sizes:
         with (

@@ -1,4 +1,4 @@
-"""A service node and data nodes in this process over a store in memory, which count messages and store requests."""
+"""A service node and data nodes in this process over a store in memory; messages and store requests are counted."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from hsparse.wire.message import DataNode, Message, message_name
 R = TypeVar("R")
 
 KINDS = {"get": "get", "get_range": "get", "delete": "delete", "delete_if_match": "delete", "list": "list"}
-"""The kinds of store requests, as S3 bills them; the others are puts."""
+"""The kinds of store requests, as S3 bills them; methods not listed are puts."""
 BINARY = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; a body that is no bytes is sent as JSON."""
+    """A request; a body that is not bytes is sent as JSON."""
 
     method: str
     path: str
@@ -43,7 +43,7 @@ class Request:
     domain: str = "/scaling"
 
     def encoded(self, host: str) -> bytes:
-        """Return its bytes in HTTP."""
+        """Return the request as HTTP bytes."""
         is_json = self.body is not None and not isinstance(self.body, bytes)
         body = json.dumps(self.body).encode() if is_json else self.body or b""
         target = f"{self.path}?{urlencode({'domain': self.domain, **self.params})}"
@@ -63,17 +63,17 @@ class CountingNode:
         self._messages = messages
 
     async def send(self, message: Message[R], /) -> R:
-        """Count the message and carry it out."""
+        """Count the message and pass it on."""
         self._messages[message_name(message)] += 1
         return await self._node.send(message)
 
     async def close(self) -> None:
-        """Stop."""
+        """Close the wrapped node."""
         await self._node.close()
 
 
 class Installation:
-    """A server with so many data nodes. Its store stays when it is restarted; `store` and `messages` count."""
+    """A server with `nodes` data nodes. A restart keeps the store; `store` and `messages` have the counts."""
 
     def __init__(self, nodes: int = 1) -> None:
         self.memory = MemoryStore()
@@ -96,12 +96,12 @@ class Installation:
         await self._stop()
 
     async def restart(self) -> None:
-        """Begin with empty caches."""
+        """Restart the nodes with empty caches."""
         await self._stop()
         await self._start()
 
     def reset(self) -> None:
-        """Count from zero."""
+        """Set all counts to zero."""
         self.store.reset()
         self.messages.clear()
 
@@ -114,7 +114,7 @@ class Installation:
         return found
 
     async def ask(self, request: Request) -> Any:
-        """Send a request; return the answer's JSON value, or its bytes. `Failed` for another status than 200 or 201."""
+        """Send a request; return the answer's JSON value or bytes; raise `Failed` unless the status is 200 or 201."""
         body = await self.exchange(request.encoded(self._host))
         return json.loads(body) if request.accept != BINARY and body[:1] in b"{[" else body
 

@@ -1,4 +1,4 @@
-"""The operations whose cost is shown, each with what its size counts, and how it is prepared."""
+"""The operations whose cost is measured, each with the objects that its size counts, and its preparation."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from benchmarks.scaling.installation import BINARY, Installation, Request
 Prepare: TypeAlias = Callable[[Installation, int], Awaitable[Request]]
 
 CHUNK = 10
-"""Elements of a chunk, of 4 bytes."""
+"""Number of elements of a chunk, of 4 bytes each."""
 DENSE = {"class": "H5D_CHUNKED", "dims": [CHUNK]}
 SPARSE = {"class": "H5D_STRUCT_CHUNK", "dims": [CHUNK], "flags": ["H5D_SPARSE_DATA"]}
 INTEGER = "H5T_STD_I32LE"
 ATTRIBUTE = {"type": INTEGER, "value": 1}
 NEW = "new"
-"""The name that a request gives to what it makes; `renamed` gives another one."""
+"""The name of the object that a request creates; `renamed` replaces it."""
 
 _numbers = count()
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A request that is about `size` things, or that meets so many.
+    """A request whose cost depends on `size` objects, or is measured beside `size` objects.
 
-    `prepare` makes them and returns the request. `touched` says whether the request is about them. One that is
-    `repeatable` can be sent again.
+    `prepare` creates the objects and returns the request. `touched` tells whether the request touches them. A
+    `repeatable` request can be sent again.
     """
 
     name: str
@@ -44,7 +44,7 @@ def name() -> str:
 
 
 def renamed(request: Request) -> Request:
-    """Return a request that makes the same under another name, for the same price."""
+    """Return a copy of a request that creates its object under a new name, at the same cost."""
     other, body = name(), request.body
     if isinstance(body, dict) and "link" in body:
         body = {**body, "link": {**body["link"], "name": other}}
@@ -56,7 +56,7 @@ def renamed(request: Request) -> Request:
 
 
 async def dataset(installation: Installation, chunks: int, layout: dict[str, Any] | None = None) -> str:
-    """Create a dataset of so many chunks, and write them all; return its id."""
+    """Create a dataset of `chunks` chunks and write them all; return its id."""
     body: dict[str, Any] = {"type": INTEGER, "shape": [CHUNK * chunks], "maxdims": [0]}
     body["creationProperties"] = {"layout": layout or DENSE}
     id = str((await installation.ask(Request("POST", "/datasets", body)))["id"])
@@ -70,7 +70,7 @@ def write_all(id: str, chunks: int) -> Request:
 
 
 async def attributes(installation: Installation, size: int) -> str:
-    """Create a dataset with so many attributes; return its id."""
+    """Create a dataset with `size` attributes; return its id."""
     id = str((await installation.ask(Request("POST", "/datasets", {"type": INTEGER})))["id"])
     body = {"attributes": {f"a{number}": ATTRIBUTE for number in range(size)}}
     await installation.ask(Request("PUT", f"/datasets/{id}/attributes", body))
@@ -78,7 +78,7 @@ async def attributes(installation: Installation, size: int) -> str:
 
 
 async def linked_group(installation: Installation, size: int) -> str:
-    """Create a group with links to so many groups; return its id."""
+    """Create a group with links to `size` groups; return its id."""
     id = str((await installation.ask(Request("POST", "/groups", {})))["id"])
     for number in range(size):
         await installation.ask(Request("POST", "/groups", {"link": {"id": id, "name": f"g{number:06}"}}))
@@ -86,7 +86,7 @@ async def linked_group(installation: Installation, size: int) -> str:
 
 
 async def folder(installation: Installation, size: int) -> str:
-    """Create a folder with so many domains; return its path."""
+    """Create a folder with `size` domains; return its path."""
     path = f"/{name()}"
     await installation.ask(Request("PUT", "/", {"folder": True}, domain=path))
     for number in range(size):
@@ -95,7 +95,7 @@ async def folder(installation: Installation, size: int) -> str:
 
 
 async def domain_of_groups(installation: Installation, size: int) -> str:
-    """Create a domain with so many groups; return its path."""
+    """Create a domain with `size` groups; return its path."""
     path = f"/{name()}"
     root = (await installation.ask(Request("PUT", "/", domain=path)))["root"]
     for number in range(size):
@@ -105,7 +105,7 @@ async def domain_of_groups(installation: Installation, size: int) -> str:
 
 
 async def domain_of_chunks(installation: Installation, size: int) -> str:
-    """Create a domain with one dataset of so many chunks; return its path."""
+    """Create a domain with one dataset of `size` chunks; return its path."""
     path = f"/{name()}"
     root = (await installation.ask(Request("PUT", "/", domain=path)))["root"]
     body: dict[str, Any] = {"type": INTEGER, "shape": [CHUNK * size], "link": {"id": root, "name": "x"}}

@@ -1,8 +1,8 @@
-"""`python -m benchmarks profile [NAME ...]`: in which part of the code hot paths spend their CPU. A minute.
+"""`python -m benchmarks profile [NAME ...]`: CPU time of hot paths by part of the code; takes a minute.
 
-A server in this process answers each request some times over a store in memory, with what it needs in its cache, under
+A server in this process answers each request several times, over a store in memory and with a warm cache, under
 cProfile, which makes small functions look up to twice as slow as they are. Built-in functions count for their callers.
-The profile is that of the event loop; what threads do beside it is a part of its own.
+The profile covers the event loop; the CPU time of other threads is a part of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.scaling.operations import ATTRIBUTE, INTEGER, dataset
 from hsparse.concurrency.collector import collect_seldom
 
 Prepare: TypeAlias = Callable[[Installation, int], Awaitable[list[Request]]]
-"""Makes what is needed, and so many requests of one kind."""
+"""Creates the objects that requests need, and returns a number of requests of one kind."""
 
 PARTS = {
     "client": ("/benchmarks/", "/asyncio/streams.py"),
@@ -42,19 +42,19 @@ PARTS = {
     "wire, queues": ("/hsparse/wire/", "/hsparse/concurrency/"),
     "store": ("/hsparse/storage/", "/hsparse/testing/"),
 }
-"""Parts of the code, by what is in the names of their files; the first that fits. The client is left out."""
+"""Parts of the code with text in the names of their files; the first match counts. The client is left out."""
 OTHER, THREADS = "other", "threads"
 TITLES = ("hot path", "CPU ms", *list(PARTS)[1:], OTHER, THREADS)
 COUNT = 100
-"""Requests of a profile."""
+"""Number of requests in a profile."""
 ELEMENTS, CHUNKS = 1 << 14, 32
-"""Elements of a chunk, and chunks of a dataset."""
+"""Numbers of elements of a chunk, and of chunks of a dataset."""
 ARROW = "application/vnd.apache.arrow.stream"
 FLAGS = ["H5D_SPARSE_DATA"]
 
 
 async def made(installation: Installation, shape: Sequence[int], **layout: Any) -> str:
-    """Create a dataset that may grow; return its path."""
+    """Create an extensible dataset; return its path."""
     body = {"type": INTEGER, "shape": list(shape), "maxdims": [0] * len(shape)}
     layout = {"dims": [1, ELEMENTS], **layout}
     found = await installation.ask(
@@ -64,7 +64,7 @@ async def made(installation: Installation, shape: Sequence[int], **layout: Any) 
 
 
 async def sparse(installation: Installation) -> str:
-    """Create a sparse dataset of which a tenth is defined; return its path."""
+    """Create a sparse dataset with a tenth of its elements defined; return its path."""
     path = await made(installation, (CHUNKS, ELEMENTS), **{"class": "H5D_STRUCT_CHUNK", "flags": FLAGS})
     values = np.random.default_rng(0).integers(0, 10, CHUNKS * ELEMENTS, "<i4") == 1
     await installation.ask(Request("PUT", f"{path}/value", values.astype("<i4").tobytes(), {"drop_fill": 1}))
@@ -150,7 +150,7 @@ HOT_PATHS: dict[str, Prepare] = {
 
 
 async def measured(prepare: Prepare, count: int = COUNT) -> tuple[float, dict[str, float]]:
-    """Return the CPU milliseconds of a request without the profile's, and what percentage each part takes."""
+    """Return the CPU milliseconds of a request without profiling, and the percentage of each part of the code."""
     async with Installation() as installation:
         requests = [installation.encoded(one) for one in await prepare(installation, 2 * count)]
         profile, started = cProfile.Profile(time.thread_time), time.process_time()
@@ -189,8 +189,8 @@ def part_of(file: str) -> str:
 
 
 def main(names: Sequence[str]) -> None:
-    """Print the table of these hot paths, by default of all."""
-    collect_seldom()  # as servers do
+    """Print the table of the named hot paths, by default of all."""
+    collect_seldom(time.monotonic)  # as servers do
     rows = []
     for name in names or HOT_PATHS:
         milliseconds, parts = asyncio.run(measured(HOT_PATHS[name]))

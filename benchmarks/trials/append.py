@@ -1,6 +1,6 @@
-"""Frames appended: by one request to hsparse; else the extent is grown first, and then they are written.
+"""The append trial: hsparse appends frames by one request; for the others, the extent is grown and then written.
 
-Over S3 hsparse is measured alone.
+Over S3, only hsparse is measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.workloads.points import dense_rows
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How many frames a request appends, and from how many clients at once."""
+    """The number of frames per request, and the number of concurrent clients."""
 
     frames: int
     clients: int
@@ -47,7 +47,7 @@ ON_S3 = (Manner(1, 16, on_s3=True),)
 
 @dataclass(frozen=True, slots=True)
 class AppendTrial:
-    """`lcls-points` as it arrives."""
+    """The workload `lcls-points`, appended frame by frame."""
 
     bench: Bench
     case: SparseCase
@@ -77,11 +77,11 @@ class AppendTrial:
                     await self.alone(manner, partial(self.server, store.hsparse, manner, store))
 
     async def alone(self, manner: Manner, measurement: Measurement) -> None:
-        """Take samples of hsparse in a manner that no other side has."""
+        """Take samples of hsparse in a manner that no other side supports."""
         await self.bench.in_turn(f"{self.case.name}, {manner.name}", {OURS: measurement})
 
     def add(self, side: str, manner: Manner, seconds: float, latencies: list[float]) -> None:
-        """Add a sample of the rate and of the slowest answers."""
+        """Add a sample of the rate, and of the 99th percentile of the latencies."""
         rate = MeasuredMetric(self.case.name, manner.name, "frames/s", higher=True)
         self.bench.report.add(rate, side, self.case.extent[0] / seconds)
         if side != "HSDS flushed":
@@ -89,7 +89,7 @@ class AppendTrial:
             self.bench.report.add(slow, side, float(np.percentile(latencies, 99)) * 1e3)
 
     async def server(self, server: Server, manner: Manner, store: SlowS3 | None = None) -> None:
-        """Append every frame; each request's body is ready before the clock starts."""
+        """Append every frame; the bodies of all requests are encoded before the clock starts."""
         case, latencies = self.case, []
         bodies = self.bodies(server, manner)
         async with server.rest() as rest:
@@ -120,7 +120,7 @@ class AppendTrial:
     async def extend_and_write(
         self, server: Server, rest: Rest, dataset: str, bodies: list[bytes], manner: Manner
     ) -> None:
-        """Grow the extent by a request's frames, and write those that belong there."""
+        """Grow the extent by the frames of one request, and write the body for the new part."""
         first = await rest.extend(dataset, manner.frames)
         body = bodies[first // manner.frames]
         if server.is_hsparse:
@@ -129,7 +129,7 @@ class AppendTrial:
             await rest.write(dataset, body, ((first, 0, 0), (first + manner.frames, *self.case.extent[1:])))
 
     def bodies(self, server: Server, manner: Manner) -> list[bytes]:
-        """Return the bodies of the writes, by the number of the request whose frames they hold."""
+        """Return the bodies of the writes, by the number of the request."""
         case, starts = self.case, range(0, self.case.extent[0], manner.frames)
         if server.is_hsparse:
             frames = [(start, case.points.rows(start, start + manner.frames)) for start in starts]
@@ -140,7 +140,7 @@ class AppendTrial:
         ]
 
     async def check(self, server: Server, rest: Rest, dataset: str) -> None:
-        """Compare what is stored with the frames: all of it where that is cheap, else the first 16."""
+        """Compare the stored data with the frames: all of them if that is cheap, otherwise the first 16."""
         case = self.case
         if server.is_hsparse:
             found = await rest.read_points(dataset)
@@ -151,6 +151,6 @@ class AppendTrial:
         check_array(server.name, found_rows, dense_rows(case.points, case.extent, 0, stop))
 
     async def tiledb(self, worker: Worker, manner: Manner) -> None:
-        """Append as TileDB does: a fragment a call."""
+        """Append with TileDB, which writes a fragment per call."""
         written = await worker.write(self.case, manner.frames)
         self.add("TileDB", manner, written["seconds"], written["times"])

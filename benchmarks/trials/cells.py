@@ -1,4 +1,4 @@
-"""A single-cell matrix read as analyses and training read it: hsparse in three ways against the libraries."""
+"""The trial `cells`: typical reads of a single-cell matrix, by hsparse in three ways and by other libraries."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from benchmarks.workloads.cells import CHOSEN_TYPE, CellsCase, Truth, make
 
 WORKLOAD = "cells"
 WAYS = ("over HTTP", "direct", "embedded")
-"""How hsparse reads: from a server as from one of another machine, from its directory, and without a server."""
+"""The ways in which hsparse reads: from a server as if on another machine, from its directory, without a server."""
 DOMAIN, TRAINING = "/home/bench/cells.h5ad", "/home/bench/training.h5ad"
-"""The file as it is imported by default, and with chunks of whole rows."""
+"""Domains of the file, imported with default chunks and with chunks of whole rows."""
 ROWS_A_CHUNK = 64
 SECONDS, ALL = 10.0, 90.0
-"""After which no further batch is begun, of readers of one batch after the other and of those that read ahead."""
+"""Seconds after which no batch is begun, for readers of one batch at a time and for readers that read ahead."""
 REMARKS = (
     "`cells`: {elements:,} elements of {cells:,} cells x {genes:,} genes, float32 counts. Every turn is a new "
     "process, with files in the page cache and libraries imported. Each read but the batches comes after another one "
@@ -54,7 +54,7 @@ class CellsTrial:
     case: CellsCase
 
     async def run(self) -> None:
-        """Make what is not there yet and take all samples."""
+        """Create missing files and imports, and take all samples."""
         folder = self.bench.folder / self.case.name
         self.bench.tell("cells: making the matrix")
         truth = await asyncio.to_thread(make, self.case, folder)
@@ -82,7 +82,7 @@ class CellsTrial:
         self.bench.tell("cells: importing")
         async with hsparse.serve(self.bench.work, self.bench.serve) as server:
             async with server.rest() as rest:
-                await rest.domain(server.new_domain())  # and with it the folder
+                await rest.domain(server.new_domain())  # also creates the folder
             for domain, flags, what in (
                 (DOMAIN, (), ""),
                 (TRAINING, ("--chunk", f"{ROWS_A_CHUNK}x{self.case.genes}"), ", for training"),
@@ -97,7 +97,7 @@ class CellsTrial:
                 self.add(OURS, f"stored{what}", "bytes/element", size / truth.elements)
 
     async def hsparse(self, way: str, folder: Path, truth: Truth) -> None:
-        """Take the turn of one way; the embedded one has the directory for itself."""
+        """Take the turn of one way; the embedded way has the directory to itself."""
         job = self.job(folder, truth) | {"reader": "hsparse", "files": [str(self.store)]}
         log = self.bench.work / "turn.log"
         if way == "embedded":
@@ -111,7 +111,7 @@ class CellsTrial:
         self.add_answers(OURS, answers, (way,))
 
     async def library(self, library: Library, folder: Path, truth: Truth) -> None:
-        """Take a library's turn; its figures stand in the rows of all three ways."""
+        """Take a library's turn; its figures are added to the rows of all three ways."""
         form = str(folder / library.form)
         job = self.job(folder, truth) | {"reader": library.reader, "path": form, "files": [form]}
         job |= {} if library.reads_ahead else {"seconds": SECONDS}
@@ -121,7 +121,7 @@ class CellsTrial:
         self.add_answers(library.side, answers, WAYS)
 
     def job(self, folder: Path, truth: Truth) -> dict[str, Any]:
-        """Return what all turns are told."""
+        """Return the part of the job that all turns share."""
         return {
             "size": self.case.batch,
             "seed": 1,
@@ -133,7 +133,7 @@ class CellsTrial:
         }
 
     def check(self, side: str, answers: dict[str, Any], truth: Truth) -> None:
-        """Raise `WrongAnswer` unless a turn read what the file has."""
+        """Raise `WrongAnswer` unless a turn read the content of the file."""
         batches = answers["batches"]
         if not batches["right"] or batches["distinct"] != batches["cells"]:
             raise WrongAnswer(f"{side} returned other rows than its batches' numbers say, or some twice.")
@@ -165,11 +165,11 @@ class CellsTrial:
                     self.add(side, f"{what}, {way}", "s", answers[name]["seconds"])
 
     def add_stored(self, side: str, form: Path, truth: Truth) -> None:
-        """Add the bytes that a form of the matrix and its tables takes."""
+        """Add the size in bytes of a form of the matrix with its tables."""
         self.add(side, "stored", "bytes/element", stored(form) / truth.elements)
 
     def add(self, side: str, name: str, unit: str, value: float, *, higher: bool = False) -> None:
-        """Add a sample."""
+        """Add a sample to the report."""
         self.bench.report.add(MeasuredMetric(WORKLOAD, name, unit, higher), side, value)
 
     @property
@@ -179,12 +179,12 @@ class CellsTrial:
 
 
 def place(base: str, **options: object) -> dict[str, Any]:
-    """Return what a reader of hsparse is told: both domains at a URL or below a directory, and how to open them."""
+    """Return the arguments of hsparse's reader: both domains, at a URL or below a directory, and options of `open`."""
     return {"path": f"{base}{DOMAIN}", "options": {"training": f"{base}{TRAINING}", **options}}
 
 
 def stored(form: Path) -> int:
-    """Return the bytes of a file, or of all files of a directory, which a server may be changing."""
+    """Return the size in bytes of a file, or of all files of a directory; a server may change them meanwhile."""
     size = 0
     for path in [form] if form.is_file() else form.rglob("*"):
         with suppress(FileNotFoundError):

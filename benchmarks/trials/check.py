@@ -1,4 +1,4 @@
-"""Answers are compared with what was written: a fast wrong answer is no figure."""
+"""Comparison of answers with the written data, because a fast wrong answer is not a result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.workloads.points import PointData
 
 
 class WrongAnswer(Failed):
-    """A side returned other data than it was given."""
+    """A side returned other data than was written."""
 
 
 def check_points(what: str, count: int, total: float, expected: PointData) -> None:

@@ -1,4 +1,4 @@
-"""A dense dataset written and read in large, small, unaligned and scattered requests."""
+"""The trial `dense`: a dense dataset, written and read by large, small, unaligned and scattered requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.workloads.dense import CHUNK, DenseCase
 
 F64 = np.dtype("<f8")
 MANY = "1 000 000 points read, p50"
-"""Measured of hsparse alone: it is held to a bound, not to a peer."""
+"""A metric of hsparse only, with an absolute bound as its aim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class DenseTrial:
         return {"16 MiB requests": self.case.bands(), "2 MiB requests": self.case.chunks()}
 
     def add(self, side: str, name: str, unit: str, value: float) -> None:
-        """Add a sample."""
+        """Add a sample to the report."""
         self.bench.report.add(MeasuredMetric("dense", name, unit, higher=unit == "MiB/s"), side, value)
 
     def add_rate(self, side: str, name: str, seconds: float) -> None:
         self.add(side, name, "MiB/s", self.case.values.nbytes / 2**20 / seconds)
 
     async def server(self, server: Server) -> None:
-        """Write and read a new dataset for each size of request, then small pieces of the last."""
+        """Write and read a new dataset for each size of request, then small pieces of the last dataset."""
         layout = {"class": "H5D_CHUNKED", "dims": list(CHUNK)}
         shape = {"type": "H5T_IEEE_F64LE", "shape": list(self.case.extent)}
         async with server.rest() as rest:
@@ -86,7 +86,7 @@ class DenseTrial:
         return await drive(lambda i: rest.read(dataset, boxes[i], F64), len(boxes))
 
     async def points(self, side: str, rest: Rest, dataset: str) -> None:
-        """Read lists of 10 000 points, binary both ways."""
+        """Read lists of 10 000 points; coordinates and values are binary."""
         lists = self.case.coordinates()
         bodies = [coords.tobytes() for coords in lists]
 
@@ -98,7 +98,7 @@ class DenseTrial:
         check_array(side, np.frombuffer(await read(0), F64), self.case.values[tuple(lists[0].T)])
 
     async def many_points(self, side: str, rest: Rest, dataset: str) -> None:
-        """Read a million points in one request, binary both ways."""
+        """Read a million points in one request; coordinates and values are binary."""
         coords = self.case.scattered()
         body = coords.tobytes()
         load = await drive(lambda _: self.ask_points(rest, dataset, body), 5)
@@ -107,11 +107,11 @@ class DenseTrial:
         check_array(side, np.frombuffer(read, F64), self.case.values[tuple(coords.T)])
 
     async def ask_points(self, rest: Rest, dataset: str, body: bytes) -> bytes:
-        """Send coordinates, and return the values there."""
+        """Send coordinates; return the values at them."""
         return await rest.send("POST", f"/datasets/{dataset}/value", body, content=BINARY, accept=BINARY)
 
     async def bare(self, server: Server) -> None:
-        """Send and receive the same numbers of bytes."""
+        """Send and receive the same numbers of bytes, with the bare handler."""
         async with server.rest() as rest:
             for name, boxes in self.requests().items():
                 body = self.piece(boxes[0]).tobytes()
@@ -127,7 +127,7 @@ class DenseTrial:
             self.add("bare", "10 000 points read, p50", "ms", points.percentile(50))
 
     async def same(self, rest: Rest, count: int, method: str, body: bytes | None, size: int = 0) -> Load:
-        """Send the same request `count` times, for an answer of `size` bytes."""
+        """Send the same request `count` times; each answer has `size` bytes."""
         send = partial(rest.send, method, "/value", body, params={"bytes": str(size)}, content=BINARY)
         return await drive(lambda _: send(accept=BINARY), count)
 

@@ -1,4 +1,4 @@
-"""Files imported, exported, and read as files over HTTP: hsparse against a plain copy and a static file."""
+"""The trial `files`: import, export, and reads of files over HTTP, against a plain copy and a static file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REQUESTS = "h5py over fsspec opens it and reads extents"
 
 @dataclass(frozen=True, slots=True)
 class FilesTrial:
-    """Every case in turn with `cp` of the same file, synced, and with a static file of the same size."""
+    """Measures each case in turn with a synced copy of the same file, and a static file of the same size."""
 
     bench: Bench
     cases: tuple[FileCase, ...]
@@ -47,16 +47,16 @@ class FilesTrial:
         async with self.bench.sides(WORKLOAD, "hsparse", "bare") as sides:
             assert sides.hsparse is not None
             async with sides.hsparse.rest() as rest:
-                await rest.domain(sides.hsparse.new_domain())  # and with it the folders of all others
+                await rest.domain(sides.hsparse.new_domain())  # also creates the folders of all others
                 for case in self.cases:
                     await self.case(case, sides, sides.hsparse, rest)
 
     async def case(self, case: FileCase, sides: Sides, server: Server, rest: Rest) -> None:
-        """Import, export and read one file, as often as the run asks; then what was exported as it was stored."""
+        """Import, export and read one file in each layout, once per repeat; import exports other than `stock` again."""
         self.bench.tell(f"files: writing {case.name}")
         source = self.path(f"{case.name}.h5")
         await asyncio.to_thread(case.make, source, case.size)
-        os.sync()  # that nothing of it is written in the first turn
+        os.sync()  # so that the kernel writes none of it during the first turn
         domain = await self.imports(case.name, source, case.size, server, rest)
         for layout in case.layouts:
             name = f"{case.name}, {layout}" if len(case.layouts) > 1 else case.name
@@ -74,7 +74,7 @@ class FilesTrial:
         source.unlink()
 
     async def imports(self, name: str, source: Path, raw: int | None, server: Server, rest: Rest) -> str:
-        """Import a file and return the domain that was made last."""
+        """Import a file once per repeat; return the last domain."""
         made: list[str] = []
         size = nbytes(source)
 
@@ -129,10 +129,10 @@ class FilesTrial:
         await self.bench.in_turn(f"files: read over HTTP, {name}", turns)
 
     async def requests(self, name: str, domain: str, server: Server) -> None:
-        """Count the requests that opening the file takes."""
+        """Count the requests for opening the file."""
         async with server.rest() as rest:
             before = await requests_answered(rest, "/files")
-            # In a process of its own: fsspec keeps its session, and the threads it has.
+            # In a separate process, because fsspec keeps its session and its threads.
             argv = [sys.executable, "-m", "benchmarks.trials.files", f"{server.base}{virtual(domain)}"]
             await run(argv, self.path("opened.log"))
             count = await requests_answered(rest, "/files") - before
@@ -141,7 +141,7 @@ class FilesTrial:
         )
 
     async def command(self, name: str, source: object, target: object, server: Server, *flags: str) -> float:
-        """Run a command of hsparse and return how many seconds it took."""
+        """Run a command of hsparse and return its seconds."""
         command = Path(sys.executable).with_name("hsparse")
         argv: list[str | Path] = [command, name, str(source), str(target), "--endpoint", server.base, *flags]
         began = time.perf_counter()
@@ -149,7 +149,7 @@ class FilesTrial:
         return time.perf_counter() - began
 
     async def copy(self, name: str, source: Path) -> None:
-        """Copy a file and sync the copy: what the machine's disk and memory allow."""
+        """Copy a file and sync the copy, which measures the limits of the machine's disk and memory."""
         target = self.path("copy")
         began = time.perf_counter()
         await asyncio.to_thread(copy_synced, source, target)
@@ -167,7 +167,7 @@ class FilesTrial:
         )
 
     def check(self, name: str, source: Path, target: Path) -> None:
-        """Compare some rows of what was imported with what was exported."""
+        """Compare some rows of the imported file with the exported file."""
         with h5py.File(source) as ours, h5py.File(target) as theirs:
             if isinstance(ours["X"], h5py.Dataset):
                 rows = slice(0, None, max(1, len(ours["X"]) // 7))
@@ -179,7 +179,7 @@ class FilesTrial:
 
 
 def copy_synced(source: Path, target: Path) -> None:
-    """Copy a file; durable when it returns."""
+    """Copy a file; the copy is durable on return."""
     with source.open("rb") as read, target.open("wb") as written:
         shutil.copyfileobj(read, written, PIECE)
         written.flush()
@@ -197,7 +197,7 @@ def virtual(domain: str) -> str:
 
 
 async def requests_answered(rest: Rest, below: str = "/") -> int:
-    """Return how many requests an hsparse has answered whose route begins so."""
+    """Return the number of requests that a server has answered on routes beginning with `below`."""
     text = (await rest.send("GET", "/metrics", accept="*/*")).decode()
     return sum(
         int(sample.value)
@@ -208,7 +208,7 @@ async def requests_answered(rest: Rest, below: str = "/") -> int:
 
 
 def open_remote(url: str) -> None:
-    """Open a file as its users do, and read the extent of every dataset."""
+    """Open a remote file as users do, and read the extent of every dataset."""
 
     def see(name: str, item: h5py.HLObject) -> None:
         if isinstance(item, h5py.Dataset):

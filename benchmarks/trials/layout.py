@@ -1,4 +1,4 @@
-"""How each server is asked to hold a dataset."""
+"""Request bodies that create a dataset in the layout chosen for each server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIXED = {"section": "H5_SECTION_FIXED"}
 
 
 def type_of(dtype: np.dtype[np.generic]) -> str:
-    """Return a type's predefined name."""
+    """Return the predefined HDF5 name of a numpy type."""
     return TYPES[dtype.name]
 
 
@@ -40,7 +40,7 @@ def sparse(case: SparseCase, rows: int | None = None, codec: Mapping[str, Any] =
 
 
 def dense(case: SparseCase, rows: int | None = None) -> dict[str, Any]:
-    """Return the body that creates `case` as a dense dataset with shuffle and gzip, as HSDS must hold it."""
+    """Return the body that creates `case` as a dense dataset with shuffle and gzip, the only form that HSDS has."""
     if case.dense_chunk is None:
         raise ValueError(f"{case.name} is too large to be stored densely.")
     layout = {"class": "H5D_CHUNKED", "dims": list(case.dense_chunk)}

@@ -1,4 +1,4 @@
-"""Small requests: what a client's session is made of, from 1 and 16 clients."""
+"""The trial `metadata`: the small requests of a client's session, from 1 and 16 clients."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from benchmarks.workloads.metadata import MetadataCase
 
 NO_GROUP = "g-00000000-00000000-0000-000000-000000"
 OBJECTS = 100
-"""Datasets that attributes are spread over."""
+"""Number of datasets among which attributes are distributed."""
 OPEN = {"getdnids": "1", "getobjs": "T", "include_attrs": "T"}
 SCANS = 10
 ANSWERS = {"attribute PUT": 2, "dataset GET": 800, "dataset POST + link": 600}
-"""Bytes of an answer of each kind, about what the servers answer; the bare handler answers as many."""
+"""Approximate bytes of the servers' answers by kind; the bare handler answers as many."""
 MEMBER = 536
-"""Bytes of one object in the answer that opens a domain."""
+"""Bytes per object in the answer that opens a domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class MetadataTrial:
             await self.bench.in_turn("metadata", turns)
 
     def add(self, side: str, kind: str, clients: int, load: Load) -> None:
-        """Add a sample of requests a second."""
+        """Add a sample of requests per second."""
         name = f"{kind}, {clients} client{'s' * (clients > 1)}"
         self.bench.report.add(MeasuredMetric("metadata", name, "requests/s", higher=True), side, load.rate)
 
     def count(self, kind: str) -> int:
-        """Return how many requests of a kind a sample has."""
+        """Return the number of requests in a sample of a kind."""
         if kind == "open a domain":
             return self.case.opens
         return self.case.requests // (4 if kind == "dataset POST + link" else 1)
@@ -71,7 +71,7 @@ class MetadataTrial:
             await self.open(server, rest)
 
     async def attributes(self, side: str, rest: Rest, datasets: list[str], clients: int) -> None:
-        """Put attributes that were not there, spread over the datasets."""
+        """Put new attributes, distributed among the datasets."""
         bodies = [encode(self.case.attribute(i)) for i in range(self.case.requests)]
 
         async def put(i: int) -> None:
@@ -80,7 +80,7 @@ class MetadataTrial:
         self.add(side, "attribute PUT", clients, await drive(put, len(bodies), clients))
 
     async def create(self, side: str, rest: Rest, clients: int) -> None:
-        """Create linked datasets in a new group, one request each."""
+        """Create linked datasets in a new group, with one request each."""
         link = {"link": {"id": rest.root, "name": f"g{clients}"}}
         group = (await rest.json("POST", "/groups", link))["id"]
         bodies = [encode(self.case.dataset(group, f"d{i}")) for i in range(self.count("dataset POST + link"))]
@@ -103,7 +103,7 @@ class MetadataTrial:
                 "HSDS opens a domain from the summary of its last scan, made before the clock started; "
                 "hsparse answers the current state."
             )
-            for _ in range(SCANS):  # the first scans may come before the last objects are stored
+            for _ in range(SCANS):  # the first scans may miss the last objects
                 if found == self.case.objects:
                     break
                 await rest.json("PUT", "/", rescan="1")
@@ -117,11 +117,11 @@ class MetadataTrial:
             self.add(server.name, "open a domain", clients, load)
 
     async def members(self, rest: Rest) -> int:
-        """Open the domain; return how many objects the answer describes."""
+        """Open the domain; return the number of objects in the answer."""
         return len(json.loads(await rest.send("GET", "/", params=OPEN)).get("domain_objs", {}))
 
     async def bare(self, server: Server) -> None:
-        """Send the same bodies and receive about as many bytes."""
+        """Send the same bodies to the bare handler, and receive about as many bytes."""
         bodies = {
             "attribute PUT": encode(self.case.attribute(0)),
             "dataset POST + link": encode(self.case.dataset(NO_GROUP, "d0")),

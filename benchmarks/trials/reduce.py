@@ -1,4 +1,4 @@
-"""`reduce`: mean and variance of each column of a matrix, computed by the server, and by a client that reads all."""
+"""The trial `reduce`: mean and variance of a matrix's columns, by the server, and by a client that reads the matrix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.workloads.points import PointData
 
 WORKLOAD = "reduce"
 LINK = 125e6
-"""Bytes that a link of 1 Gbit/s carries in a second."""
+"""Bytes per second of a link of 1 Gbit/s."""
 WHAT = "mean and variance a column"
 REMARK = (
     "`reduce`: the matrix of `single-cell`, undefined elements as zeros; chunks are cached. `read and reduced` reads "
@@ -30,7 +30,7 @@ REMARK = (
 
 @dataclass(frozen=True, slots=True)
 class ReduceTrial:
-    """One matrix, reduced in both ways in turn."""
+    """Reduces one matrix in both ways, in turn."""
 
     bench: Bench
     case: SparseCase
@@ -48,13 +48,13 @@ class ReduceTrial:
                 for start in range(0, self.case.extent[0], self.case.block):
                     points = self.case.points.rows(start, start + self.case.block)
                     await rest.write_points(dataset, arrow.encode(points))
-                await self.reduced(server, rest, dataset, counts=False)  # the first one loads the chunks
+                await self.reduced(server, rest, dataset, counts=False)  # loads the chunks
                 for _ in range(self.bench.repeats):
                     await self.reduced(server, rest, dataset)
                     await self.read(server, rest, dataset)
 
     async def reduced(self, server: Server, rest: Rest, dataset: str, *, counts: bool = True) -> None:
-        """Ask the server for the result."""
+        """Let the server reduce the matrix, and check the result."""
         params = {"op": "mean,var", "axis": "0", "undefined": "fill"}
         began = time.perf_counter()
         data = await rest.send("GET", f"/datasets/{dataset}/reduce", params=params, accept=BINARY)
@@ -65,7 +65,7 @@ class ReduceTrial:
             self.add(server, "by the server", seconds, len(data))
 
     async def read(self, server: Server, rest: Rest, dataset: str) -> None:
-        """Read all and reduce here."""
+        """Read the whole matrix and reduce it in the client."""
         params = {"sparse": "1"}
         began = time.perf_counter()
         data = await rest.send("GET", f"/datasets/{dataset}/value", params=params, accept=arrow.MEDIA_TYPE)
@@ -75,7 +75,7 @@ class ReduceTrial:
         self.add(server, "read and reduced", seconds, len(data))
 
     def check(self, found: NDArray[np.float64]) -> None:
-        """Raise `WrongAnswer` unless the result is that of the points that were written."""
+        """Raise `WrongAnswer` unless the result matches the written points."""
         if not np.allclose(found, moments(self.case.points, self.case.extent), rtol=1e-9):
             raise WrongAnswer("hsparse returned other means and variances than the points have.")
 
@@ -90,7 +90,7 @@ class ReduceTrial:
 
 
 def moments(points: PointData, extent: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the mean and the variance of each column, (2, columns), undefined elements as zeros."""
+    """Return mean and variance of each column, (2, columns) float64; undefined elements count as zeros."""
     rows, columns = extent
     column, values = points.coords[1], points.values.astype(np.float64)
     mean = np.bincount(column.astype(np.intp), values, columns) / rows

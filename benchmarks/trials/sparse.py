@@ -1,4 +1,4 @@
-"""A sparse workload written whole, read whole and by boxes, and its bytes counted."""
+"""The trial of a sparse workload: writes it, reads it whole and by boxes, and counts its stored bytes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from benchmarks.workloads.points import PointData, dense_rows
 
 IN_FLIGHT = 4
 READS = {"read all": False, "read all, direct": True}
-"""Whether the Python client reads past the server, by the name of the row."""
+"""Whether the Python client reads directly from the store, by the name of the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparseTrial:
-    """One case against every side."""
+    """One case, measured on every side."""
 
     bench: Bench
     case: SparseCase
@@ -55,7 +55,7 @@ class SparseTrial:
             await self.bench.in_turn(case.name, turns)
 
     def add(self, side: str, name: str, unit: str, value: float, *, higher: bool = False) -> None:
-        """Add a sample."""
+        """Add a sample to the report."""
         self.bench.report.add(MeasuredMetric(self.case.name, name, unit, higher), side, value)
 
     def add_write(self, side: str, seconds: float) -> None:
@@ -65,7 +65,7 @@ class SparseTrial:
         self.add(side, "stored", "bytes/point", size / len(self.case.points))
 
     async def hsparse(self, server: Server) -> None:
-        """Write blocks of points, a few in flight; read all at once, boxes one after another."""
+        """Write blocks of points, a few concurrently; read all points at once, and boxes one after another."""
         case = self.case
         starts = range(0, case.extent[0], case.block)
         bodies = [arrow.encode(case.points.rows(start, start + case.block)) for start in starts]
@@ -84,7 +84,7 @@ class SparseTrial:
                 check_points(server.name, len(found), found.total(), case.points.inside(*box))
 
     async def read_all(self, server: Server, rest: Rest, domain: str, dataset: str) -> None:
-        """Read all by the Python client, in each way."""
+        """Read all points by the Python client, in each way."""
         await rest.json("PUT", f"/groups/{rest.root}/links/points", {"id": dataset})
         for name, direct in READS.items():
             seconds, found = await asyncio.to_thread(read_by_client, server, domain, direct)
@@ -118,7 +118,7 @@ class SparseTrial:
             check_array("HSDS", await rest.read(dataset, box, case.dtype), expected)
 
     async def tiledb(self, worker: Worker) -> None:
-        """Write in one call, read in one call, boxes one after another."""
+        """Write and read all points in one call each, and read boxes one after another."""
         case = self.case
         written = await worker.write(case)
         self.add_write("TileDB", written["seconds"])
@@ -142,7 +142,7 @@ class SparseTrial:
 
 
 def read_by_client(server: Server, domain: str, direct: bool) -> tuple[float, PointData]:
-    """Return the seconds in which the Python client reads all of `points` in a domain, and what it reads."""
+    """Read the dataset `points` of a domain by the Python client; return the seconds and the points."""
     user, password = server.auth or (None, None)
     opened: Any = hsparse.open(server.base + domain, user=user, password=password, direct=direct)
     with opened as file:

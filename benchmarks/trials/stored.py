@@ -1,4 +1,4 @@
-"""`rfc-table`: the bytes of one chunk."""
+"""The trial `rfc-table`: the stored bytes of one chunk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.workloads.rfc_table import PATTERNS, PERCENTS, rfc_table
 
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
-    """Every pattern and share of the table, written once on each side: bytes do not drift."""
+    """Writes each pattern and percentage of the table once on each side, because sizes do not vary between repeats."""
 
     bench: Bench
 
@@ -38,11 +38,11 @@ class StoredTrial:
                     await self.tiledb(worker, case)
 
     def add(self, side: str, name: str, value: float) -> None:
-        """Add a sample."""
+        """Add a sample to the report."""
         self.bench.report.add(MeasuredMetric("rfc-table", name, "bytes", higher=False), side, value)
 
     async def server(self, server: Server, case: SparseCase) -> None:
-        """Write the chunk, wait until it is stored, and count."""
+        """Write the chunk, wait until it is stored, and count its bytes."""
         async with server.rest() as rest:
             await rest.domain(server.new_domain())
             if server.is_hsparse:
@@ -58,5 +58,5 @@ class StoredTrial:
             self.add(server.name, f"{case.name}: encoded selection", size - len(case.points))
 
     async def tiledb(self, worker: Worker, case: SparseCase) -> None:
-        """Write the chunk and count what the array's directory holds."""
+        """Write the chunk and count the bytes in the array's directory."""
         self.add("TileDB", case.name, (await worker.write(case))["bytes"])

@@ -27,7 +27,7 @@ class SparseCase:
     boxes: tuple[Box, ...]
     dense_chunk: tuple[int, ...] | None
     dense_rows: int
-    """Rows a request when the dense dataset is written and read."""
+    """Rows per request when the dense dataset is written and read."""
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -37,7 +37,7 @@ class SparseCase:
 def random_boxes(
     rng: np.random.Generator, extent: tuple[int, ...], size: tuple[int, ...], n: int
 ) -> tuple[Box, ...]:
-    """Return `n` boxes of `size`, cut to `extent`, anywhere in it."""
+    """Return `n` random boxes of `size` in `extent`, cut at its end."""
     size = tuple(map(min, size, extent))
     boxes = []
     for _ in range(n):

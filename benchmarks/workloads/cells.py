@@ -1,4 +1,4 @@
-"""`cells`: counts of a cells x genes matrix in an AnnData file, with a table of the cells."""
+"""The workload `cells`: counts of a cells x genes matrix in an AnnData file, with a table of the cells."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ CELLS_A_BLOCK = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CellsCase:
-    """A matrix of `cells` x `genes`, float32; `seed` decides everything about it."""
+    """A float32 matrix of `cells` x `genes`; its content depends only on `seed`."""
 
     cells: int
     genes: int
     seed: int = 5
     batch: int = 4096
-    """Rows of a random batch."""
+    """Number of rows of a random batch."""
     whole_genes: int = 20
-    """Genes that are read whole."""
+    """Number of genes whose whole columns are read."""
 
     @property
     def name(self) -> str:
@@ -39,9 +39,9 @@ class CellsCase:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the reads of a case must return; numbers of elements and sums of values.
+    """The expected results of a case's reads, as numbers of elements and sums of values.
 
-    `n_genes > above` and `CHOSEN_TYPE` choose about 1 % of the cells.
+    The conditions `n_genes > above` and `CHOSEN_TYPE` select about 1 % of the cells.
     """
 
     elements: int
@@ -61,7 +61,7 @@ def cells(quick: bool = False) -> CellsCase:
 
 
 def make(case: CellsCase, folder: Path) -> Truth:
-    """Write `cells.h5ad`, `n_genes.npy` and `truth.json` into `folder`, unless they are there; return the truth."""
+    """Write `cells.h5ad`, `n_genes.npy` and `truth.json` into `folder` unless they exist; return the truth."""
     noted = folder / "truth.json"
     if noted.exists():
         return Truth(**json.loads(noted.read_text()))
@@ -80,7 +80,7 @@ def make(case: CellsCase, folder: Path) -> Truth:
     anndata.AnnData(counts, obs, var).write_h5ad(folder / "cells.h5ad")
     np.save(folder / "n_genes.npy", n_genes)
     truth = _truth(case, counts, np.asarray(types == CHOSEN_TYPE), rng)
-    noted.write_text(json.dumps(asdict(truth)))  # last: it says that all is there
+    noted.write_text(json.dumps(asdict(truth)))  # last, as it marks the folder as complete
     return truth
 
 
@@ -97,7 +97,7 @@ def random_counts(case: CellsCase, rng: np.random.Generator) -> Any:
     for first in range(0, case.cells, CELLS_A_BLOCK):
         means = np.outer(sizes[first : first + CELLS_A_BLOCK], frequencies)
         arrivals = rng.standard_exponential(means.shape, np.float32)
-        defined = arrivals < means  # the first of a Poisson process's arrivals comes in time
+        defined = arrivals < means  # the first arrival of the Poisson process is in time
         columns.append(np.nonzero(defined)[1].astype(np.int32))
         values.append((1 + rng.poisson((means - arrivals)[defined])).astype(np.float32))
         counts.append(np.count_nonzero(defined, axis=1))
@@ -109,7 +109,7 @@ def random_counts(case: CellsCase, rng: np.random.Generator) -> Any:
 
 
 def _scale(frequencies: NDArray[np.float32], sizes: NDArray[np.float32]) -> float:
-    """Return the factor of the frequencies with which `DENSITY` of the elements are defined."""
+    """Return the factor of the frequencies for which the part `DENSITY` of the elements is defined."""
     means = np.outer(sizes, frequencies)
     low, high = 0.0, 1.0
     for _ in range(30):

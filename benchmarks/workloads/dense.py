@@ -1,4 +1,4 @@
-"""`dense`: a plain array of float64 and the requests it is written and read by."""
+"""The workload `dense`: a float64 array, and the requests that write and read it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MANY_POINTS = 1_000_000
 
 @dataclass(frozen=True)
 class DenseCase:
-    """A float64 array of `extent`, whole chunks a side."""
+    """A float64 array of `extent`, which is a multiple of the chunk in each dimension."""
 
     extent: tuple[int, int]
     seed: int = 6
@@ -27,12 +27,12 @@ class DenseCase:
         return np.random.default_rng(self.seed).normal(size=self.extent)
 
     def bands(self) -> tuple[Box, ...]:
-        """Return whole rows of chunks: requests of 16 MiB at 4096 columns."""
+        """Return boxes of whole rows of chunks, for requests of 16 MiB at 4096 columns."""
         rows, columns = self.extent
         return tuple(((row, 0), (row + CHUNK[0], columns)) for row in range(0, rows, CHUNK[0]))
 
     def chunks(self) -> tuple[Box, ...]:
-        """Return single chunks: requests of 2 MiB."""
+        """Return boxes of single chunks, for requests of 2 MiB."""
         return tuple(
             ((row, column), (row + CHUNK[0], column + CHUNK[1]))
             for row in range(0, self.extent[0], CHUNK[0])
@@ -40,7 +40,7 @@ class DenseCase:
         )
 
     def hyperslabs(self, n: int = 50) -> tuple[Box, ...]:
-        """Return boxes of 1 MiB, anywhere."""
+        """Return `n` random boxes of 1 MiB."""
         return random_boxes(np.random.default_rng(self.seed + 1), self.extent, (256, 512), n)
 
     def coordinates(self, n: int = 10) -> list[NDArray[np.uint64]]:
@@ -51,7 +51,7 @@ class DenseCase:
         return [np.column_stack(np.unravel_index(each, self.extent)).astype(np.uint64) for each in lists]
 
     def scattered(self, n: int = MANY_POINTS) -> NDArray[np.uint64]:
-        """Return random points in no order, some perhaps twice, `(n, 2) uint64`."""
+        """Return random unsorted points, `(n, 2) uint64`; points may repeat."""
         rng = np.random.default_rng(self.seed + 3)
         return np.column_stack([rng.integers(0, length, n) for length in self.extent]).astype(np.uint64)
 

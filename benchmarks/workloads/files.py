@@ -1,4 +1,4 @@
-"""`files`: HDF5 files of three kinds, as they are imported and exported."""
+"""The workload `files`: HDF5 files of three kinds, to import and export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DENSITY = 0.1
 class FileCase:
     """A file with about `size` bytes of values before filters, in the dataset or group `X`; `make` writes it.
 
-    `layouts` are those it is exported in.
+    `layouts` are the layouts of its exports.
     """
 
     name: str
@@ -29,7 +29,7 @@ class FileCase:
 
 
 def contiguous(path: Path, size: int) -> None:
-    """Write float64 noise in one piece."""
+    """Write a contiguous dataset of float64 noise."""
     rng = np.random.default_rng(11)
     rows = max(1, size // (8 * COLUMNS))
     with h5py.File(path, "w") as file:
@@ -39,7 +39,7 @@ def contiguous(path: Path, size: int) -> None:
 
 
 def deflated(path: Path, size: int) -> None:
-    """Write int64 numbers of 20 bits, shuffled and deflated, in chunks that the server stores as they are."""
+    """Write int64 numbers of 20 bits, shuffled and deflated, in chunks that the server stores unchanged."""
     rng = np.random.default_rng(12)
     rows = max(1, size // (8 * COLUMNS * CHUNK[0])) * CHUNK[0]
     with h5py.File(path, "w") as file:
@@ -49,11 +49,9 @@ def deflated(path: Path, size: int) -> None:
 
 
 def sparse(path: Path, size: int) -> None:
-    """Write a CSR group as AnnData has it, of which `size` bytes are dense: a tenth of the elements is there."""
+    """Write a CSR group in AnnData's form; dense, it would have `size` bytes. A tenth of the elements is stored."""
     rng = np.random.default_rng(13)
-    rows = max(
-        1, size // (5 * GENES)
-    )  # dense float32, and a byte each that says whether an element is defined
+    rows = max(1, size // (5 * GENES))  # dense float32, and a byte per element for the defined set
     count = int(GENES * DENSITY)
     with h5py.File(path, "w") as file:
         group = file.create_group("X")

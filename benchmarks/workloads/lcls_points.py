@@ -1,4 +1,4 @@
-"""`lcls-points`: detector frames, per frame 75 peaks of 5 to 10 contiguous pixels."""
+"""The workload `lcls-points`: detector frames, each with 75 peaks of 5 to 10 contiguous pixels."""
 
 from __future__ import annotations
 

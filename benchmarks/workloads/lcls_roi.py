@@ -1,4 +1,4 @@
-"""`lcls-roi`: one random rectangle of 10 % of each frame, every 100th frame in full."""
+"""The workload `lcls-roi`: a random rectangle of 10 % of each frame, and every 100th frame in full."""
 
 from __future__ import annotations
 

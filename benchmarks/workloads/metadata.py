@@ -1,4 +1,4 @@
-"""`metadata`: the small requests a client's session is made of."""
+"""The workload `metadata`: the small requests of a client's session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class MetadataCase:
-    """How many requests of each kind, and how many objects the opened domain has."""
+    """The numbers of requests of each kind, and of objects in the opened domain."""
 
     requests: int
     objects: int

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class PointData:
-    """Distinct elements of an array: `coords`, one `(n,) uint64` column a dimension, and `values: (n,)`."""
+    """Distinct elements of an array: `coords`, one `(n,) uint64` column per dimension, and `values: (n,)`."""
 
     coords: tuple[NDArray[np.uint64], ...]
     values: NDArray[Any]
@@ -42,7 +42,7 @@ class PointData:
         return band.take(mask)
 
     def total(self) -> float:
-        """Return the sum of the values, by which an answer is checked."""
+        """Return the sum of the values, which is compared with answers."""
         return float(self.values.sum(dtype=np.float64))
 
 
@@ -53,7 +53,7 @@ def from_offsets(offsets: NDArray[Any], extent: Sequence[int], values: NDArray[A
 
 
 def dense_rows(points: PointData, extent: Sequence[int], start: int, stop: int) -> NDArray[Any]:
-    """Return rows `start <= dim_0 < stop` as a dense array: 0 where nothing is defined."""
+    """Return rows `start <= dim_0 < stop` as a dense array; undefined elements are 0."""
     band = points.rows(start, stop)
     out = np.zeros((stop - start, *extent[1:]), dtype=points.values.dtype)
     out[(band.coords[0] - np.uint64(start), *band.coords[1:])] = band.values

@@ -1,4 +1,4 @@
-"""`rfc-table`: one chunk of one-byte elements, 1 to 10 % defined, in three patterns."""
+"""The workload `rfc-table`: one chunk of one-byte elements, 1 to 10 % defined, in three patterns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PERCENTS = (1, 2, 5, 10)
 
 
 def random_points(rng: np.random.Generator, percent: int) -> NDArray[np.int64]:
-    """Return ascending offsets of `percent` % of the chunk, anywhere."""
+    """Return ascending offsets of random elements, `percent` % of the chunk."""
     offsets: NDArray[np.int64] = rng.choice(SIDE * SIDE, SIDE * SIDE * percent // 100, replace=False)
     offsets.sort()
     return offsets
@@ -30,7 +30,7 @@ def rectangle(rng: np.random.Generator, percent: int) -> NDArray[np.int64]:
 
 
 def run_a_row(rng: np.random.Generator, percent: int) -> NDArray[np.int64]:
-    """Return ascending offsets of one run in every row, `percent` % of the row long, anywhere."""
+    """Return ascending offsets of one run in every row, at a random place and `percent` % of the row long."""
     length = SIDE * percent // 100
     left = rng.integers(0, SIDE - length + 1, SIDE)
     offsets: NDArray[np.int64] = (np.arange(SIDE) * SIDE + left)[:, None] + np.arange(length)

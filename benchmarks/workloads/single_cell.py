@@ -1,4 +1,4 @@
-"""`single-cell`: counts of a cells x genes matrix, popular genes far denser."""
+"""The workload `single-cell`: counts of a cells x genes matrix in which frequent genes are far denser."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CELLS_A_BLOCK = 1_000
 def single_cell(cells: int = 20_000, genes: int = 20_000, seed: int = 4) -> SparseCase:
     """Return counts as `(cells, genes) float32`, about 4 % defined, chunk (1000, 2000).
 
-    A gene's share of cells falls with its rank as a power law, and genes are in no order of rank.
+    The share of cells with a gene falls with the gene's rank by a power law; genes are not ordered by rank.
     """
     rng = np.random.default_rng(seed)
     share = rng.permutation(gene_shares(genes))
@@ -41,7 +41,7 @@ def single_cell(cells: int = 20_000, genes: int = 20_000, seed: int = 4) -> Spar
 
 
 def gene_shares(genes: int) -> NDArray[np.float32]:
-    """Return each rank's share of cells `(genes,)`, at most 0.95, with `DENSITY` as their mean."""
+    """Return the share of cells for each rank, `(genes,) float32`, at most 0.95, with the mean `DENSITY`."""
     curve = 1.0 / (20.0 + np.arange(genes) * (20_000 / genes)) ** 0.8
     low, high = 0.0, 1e6
     for _ in range(80):

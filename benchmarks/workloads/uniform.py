@@ -1,4 +1,4 @@
-"""`uniform`: random points of a very large plane."""
+"""The workload `uniform`: random points in a very large plane."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.workloads.points import from_offsets
 
 
 def uniform(points: int = 10_000_000, side: int = 100_000, seed: int = 3) -> SparseCase:
-    """Return `points` distinct points of a `(side, side) float64` array; chunks are a tenth a side."""
+    """Return `points` distinct points of a `(side, side) float64` array; a chunk's side is a tenth of the array's."""
     rng = np.random.default_rng(seed)
     extent = (side, side)
     drawn = np.sort(rng.integers(0, side * side, points + points // 100 + 10))

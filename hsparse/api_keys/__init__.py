@@ -1,4 +1,4 @@
-"""API keys: credentials of programs, in a file."""
+"""API keys: credentials of programs, stored in a file."""
 
 from hsparse.extension import Command, Extension
 from hsparse.optional_module import OptionalModule

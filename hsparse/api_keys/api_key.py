@@ -1,7 +1,7 @@
-"""API keys: a secret for a program, which acts as a user until it expires or is revoked.
+"""API keys: secrets that let programs act as a user until the key expires or is revoked.
 
-A key is printed once: `hsk_` and two runs of hex digits, a public id of 48 bits and a secret of 256. Because
-the secret cannot be guessed, the key file has its SHA-256; slow hashes are for passwords that people choose.
+A key is printed once: `hsk_` and two runs of hex digits, a public id of 48 bits and a secret of 256 bits. The key file
+stores its SHA-256: the secret cannot be guessed, so a slow hash as for passwords is not needed.
 
 The key file has one line for each key:
 
@@ -38,21 +38,21 @@ UNKNOWN = "The API key is not known to this server; it may have been revoked."
 
 
 class Role(StrEnum):
-    """Whose rights a key has."""
+    """The source of a key's rights."""
 
     ACCOUNT = "account"
-    """The rights of its user in the current password file; none once the user is removed."""
+    """The rights of its user in the current password file; no rights once the user is removed."""
     USER = "user"
-    """The rights of its user, who is in the key's groups."""
+    """The rights of its user, as a member of the key's groups."""
     ADMIN = "admin"
     """All rights."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A line of a key file: times are in seconds since the Unix epoch, `expires` is None for never.
+    """A line of a key file; times are in seconds since the Unix epoch, and `expires` is None if it never expires.
 
-    `BadRequest` for values that a key file cannot hold.
+    Raises `BadRequest` for values that a key file cannot hold.
     """
 
     id: str
@@ -78,7 +78,7 @@ class ApiKey:
 
     @property
     def line(self) -> str:
-        """The key as a line of a key file, without its end."""
+        """The key as a line of a key file, without its line end."""
         times = (written_time(self.created), written_time(self.expires))
         return ":".join(
             (self.id, self.digest, self.user, self.role, ",".join(self.groups), *times, self.name)
@@ -86,7 +86,7 @@ class ApiKey:
 
     @classmethod
     def of_line(cls, line: str) -> ApiKey:
-        """Read a line; `BadRequest` says what is wrong with it, without its digest."""
+        """Parse a line; raise `BadRequest` with the reason, but not the digest, if it is invalid."""
         fields = line.split(":")
         if len(fields) != 8:
             raise BadRequest(
@@ -102,7 +102,7 @@ class ApiKey:
         return cls(id, digest, user, Role(role), members, made, _read_time(expires), name)
 
     def matches(self, text: str) -> bool:
-        """Say whether `text` is this key, in constant time."""
+        """Return whether `text` is this key, in constant time."""
         return compare_digest(digest_of(text), self.digest)
 
 
@@ -116,7 +116,7 @@ def new_key(
 
 
 def is_api_key(text: str) -> bool:
-    """Say whether `text` has the form of a key."""
+    """Return whether `text` has the form of a key."""
     return TEXT.fullmatch(text) is not None
 
 
@@ -133,7 +133,7 @@ def digest_of(text: str) -> str:
 
 
 def written_time(seconds: int | None) -> str:
-    """Return a time in ISO 8601's basic format in UTC, without a colon; `never` for None."""
+    """Return a time in ISO 8601's basic format in UTC, without colons, or `never` for None."""
     return NEVER if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime(TIME)
 
 
@@ -155,7 +155,7 @@ KEY_LINES = LineFormat("key file", "make one with 'hsparse key add'", _read_key)
 
 
 class KeyFile:
-    """A key file, read when first used and again whenever it has changed on disk."""
+    """A key file, read on first use and again whenever it has changed on disk."""
 
     def __init__(self, path: Path) -> None:
         self._file = LineFile(path, KEY_LINES)
@@ -165,15 +165,15 @@ class KeyFile:
         return self._file.path
 
     def keys(self) -> Mapping[str, ApiKey]:
-        """Return all keys by id, as the file is now; `Misconfigured` as `LineFile.entries`."""
+        """Return all keys by id from the current file; raise `Misconfigured` as `LineFile.entries` does."""
         return self._file.entries()
 
     def served(self) -> Mapping[str, ApiKey]:
-        """Return the same to answer a request with, as `LineFile.served`."""
+        """Return all keys for answering a request, as `LineFile.served` does."""
         return self._file.served()
 
     def add(self, key: ApiKey) -> None:
-        """Add a key; `Conflict` if one has that name. Create the file if it does not exist."""
+        """Add a key, creating the file if missing; raise `Conflict` if a key has that name."""
 
         def change(lines: list[str]) -> None:
             if any(one.name == key.name for one in _keys_of(lines)):
@@ -185,7 +185,7 @@ class KeyFile:
         self._file.edit(change)
 
     def revoke(self, picks: Callable[[ApiKey], bool]) -> list[ApiKey]:
-        """Remove the keys for which `picks` is true, and return them; `NotFound` without any."""
+        """Remove the keys for which `picks` is true and return them; raise `NotFound` if there are none."""
         gone: list[ApiKey] = []
 
         def change(lines: list[str]) -> None:
@@ -203,7 +203,7 @@ def _keys_of(lines: list[str]) -> list[ApiKey]:
 
 
 class KeyAuthenticator:
-    """Authenticates by the current key file: a revoked key is refused at once.
+    """Authenticates with the current key file, so that a revoked key is refused at once.
 
     A check costs a stat and a SHA-256, so its result is not cached.
     """
@@ -214,14 +214,14 @@ class KeyAuthenticator:
         self._accounts = accounts
 
     def users(self) -> frozenset[str]:
-        """Return the users that have keys; `Misconfigured` as `LineFile.served`."""
+        """Return the users that have keys; raise `Misconfigured` as `LineFile.served` does."""
         return frozenset(key.user for key in self._file.served().values())
 
     def principal(self, text: str, user: str | None = None) -> Principal:
-        """Return the principal of the key `text`; with `user`, the key must be that user's.
+        """Return the principal of the key `text`; with `user`, the key must belong to that user.
 
-        `Unauthenticated` for a key that is unknown, revoked, expired or another user's, and for one whose user
-        was removed; `Misconfigured` if a file cannot be used.
+        Raises `Unauthenticated` for a key that is unknown, revoked, expired or another user's, or whose user was
+        removed, and `Misconfigured` if a file cannot be used.
         """
         key = self._file.served().get(id_of(text))
         if key is None or not key.matches(text) or user not in (None, key.user):
@@ -244,7 +244,7 @@ class KeyAuthenticator:
 
 
 class KeyScheme:
-    """API keys as a `Scheme`: bearer tokens, and passwords of their users."""
+    """The authentication scheme of API keys, sent as bearer tokens or as passwords of their users."""
 
     way = "Bearer with an API key"
     as_password = True
@@ -266,7 +266,7 @@ class KeyScheme:
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return sign-in by the keys of the settings' file; `Misconfigured` at once for one that cannot be used."""
+    """Return sign-in by the settings' key file; raise `Misconfigured` at once if the file cannot be used."""
     paths = settings.sign_in
     if paths.key_file is None:
         return Parts()

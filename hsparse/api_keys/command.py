@@ -10,13 +10,13 @@ from hsparse.clock import Clock
 
 DAYS = 365
 ADD = """\
-Make an API key and print it. It is shown this once: only its SHA-256 is kept.
+Make an API key and print it. The key is shown only once, because only its SHA-256 is stored.
 
-A key acts as its user: with --password-file, that user of the file, with the rights and groups the file gives
-at the time of each request, and no longer than the user is in it. Otherwise, or with --service, the key has a
-role and groups of its own (--admin, --group).
+A key acts as its user. With --password-file, the user must be in that file, and the key has the user's current
+role and groups until the user is removed. Otherwise, or with --service, the key has its own role and groups
+(--admin, --group).
 
-Clients send it as `Authorization: Bearer hsk_...`, h5pyd as api_key (or HS_API_KEY); clients that only know
+Clients send the key as `Authorization: Bearer hsk_...`, h5pyd as api_key (or HS_API_KEY); clients that only know
 names and passwords send it as the password of its user.
 
   hsparse key add beamline-7 --of ann --days 90 --key-file keys --password-file passwords
@@ -32,21 +32,21 @@ Revoke API keys: they are refused at once, by running servers too.
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add `add`, `list` and `revoke`; the parsed arguments have `run`."""
+    """Add the subcommands `add`, `list` and `revoke`, and set `run` in the parsed arguments."""
     parser.description = "Add, list and revoke API keys."
     key_file, password_file = map(server_default, ("key_file", "password_file"))
     commands = parser.add_subparsers(dest="key_command", required=True, metavar="COMMAND")
     add = _command(commands, "add", "make an API key and print it", ADD)
-    add.add_argument("name", metavar="NAME", help="what to call it; one key has a name")
-    add.add_argument("--of", required=True, metavar="USER", help="whom the key acts as")
+    add.add_argument("name", metavar="NAME", help="name of the key, unique in the key file")
+    add.add_argument("--of", required=True, metavar="USER", help="the user whom the key acts as")
     add.add_argument(
         "--days",
         type=int,
         default=DAYS,
         metavar="N",
-        help=f"for how many days it is valid; 0: until it is revoked (default: {DAYS})",
+        help=f"days for which the key is valid; 0: until it is revoked (default: {DAYS})",
     )
-    add.add_argument("--service", action="store_true", help="the user is in no password file")
+    add.add_argument("--service", action="store_true", help="the user is not in a password file")
     add.add_argument("--admin", action="store_true", help="grant every right in every domain")
     add.add_argument("--group", action="append", default=[], metavar="G", help="a group; repeatable")
     add.add_argument(
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     )
     text = "list keys: id, name, user, role, groups, time of creation and of expiry"
     listing = _command(commands, "list", text, f"{text[0].upper()}{text[1:]}.")
-    revoke = _command(commands, "revoke", "revoke keys, at once", REVOKE)
+    revoke = _command(commands, "revoke", "revoke keys with immediate effect", REVOKE)
     revoke.add_argument("name", nargs="?", metavar="NAME", help="the key's name or id")
     revoke.add_argument("--of", metavar="USER", help="all keys of this user")
     revoke.add_argument("--expired", action="store_true", help="all keys that have expired")

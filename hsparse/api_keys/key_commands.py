@@ -1,4 +1,4 @@
-"""What `hsparse key` does with a key file; it requires packages of the server."""
+"""The implementation of `hsparse key` on a key file; needs the server's packages."""
 
 from __future__ import annotations
 

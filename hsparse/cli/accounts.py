@@ -1,4 +1,4 @@
-"""What `hsparse user` does with a password file; it requires packages of the server."""
+"""The implementation of `hsparse user` on a password file; needs the server's packages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import sys
 from dataclasses import replace
 
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
+from hsparse.sn.auth.password_file import PasswordFile, User, read_hsds_users
+from hsparse.sn.auth.password_hash import PasswordHash
+
+HSDS_ADMIN = "admin"
+"""HSDS's default name of the admin (`admin_user`)."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -18,6 +22,8 @@ def run(args: argparse.Namespace) -> int:
         match args.user_command:
             case "add":
                 _add(file, args)
+            case "import":
+                _import(file, args)
             case "password":
                 file.require(args.name)
                 encoded = PasswordHash().hash(_read_password())
@@ -43,6 +49,20 @@ def _add(file: PasswordFile, args: argparse.Namespace) -> None:
     print(f"Added user {args.name}.")
 
 
+def _import(file: PasswordFile, args: argparse.Namespace) -> None:
+    """Add the users of HSDS's file; `admin` becomes an admin, as in HSDS."""
+    found = read_hsds_users(args.file)
+    admins = {HSDS_ADMIN, *args.admin}
+    if missing := [name for name in args.admin if name not in found]:
+        raise BadRequest(f"{args.file} has no user {missing[0]!r}; nobody was added.")
+    for name in found:
+        file.refuse_existing(name)
+    hashes = PasswordHash()
+    file.add(*(User(name, hashes.hash(password), name in admins) for name, password in found.items()))
+    told = ", ".join(name for name in found if name in admins) or "none"
+    print(f"Added {len(found)} users; admins: {told}. {args.file} has their passwords as text: delete it.")
+
+
 def _set_role(file: PasswordFile, args: argparse.Namespace) -> None:
     file.change(args.name, lambda user: replace(user, admin=args.admin, groups=_groups(args)))
     groups = ",".join(_groups(args)) or "none"
@@ -62,12 +82,12 @@ def _list(file: PasswordFile) -> None:
 
 
 def _read_password() -> str:
-    """Return the password as typed twice, or as standard input's first line."""
+    """Return the password, typed twice on a terminal, or else the first line of standard input."""
     if not sys.stdin.isatty():
         try:
             return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            # The cause would carry the password.
+            # No cause, because it would contain the password.
             raise BadRequest("The password is not valid Unicode; type it in UTF-8.") from None
     try:
         password = getpass.getpass("Password: ")

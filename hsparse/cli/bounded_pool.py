@@ -1,4 +1,4 @@
-"""A pool of threads with a bound on the bytes of memory of their work."""
+"""A pool of threads with a bound on the memory of queued and running work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from types import TracebackType
 from typing import TypeVar
 
 MEMORY = 256 * 1024 * 1024
-"""The most bytes in flight; a single piece of work may have more."""
+"""The maximum number of bytes in flight; a single larger piece of work runs alone."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class BoundedPool:
-    """Runs work in `count` threads. The first failure cancels work that has not begun, and is raised from `submit` or
-    `finish`; `stop` is called then, to end work that waits."""
+    """Runs work in threads; the first failure cancels queued work, calls `stop`, and is raised by the next call."""
 
     def __init__(self, count: int, memory: int = MEMORY, stop: Callable[[], None] = lambda: None) -> None:
         self._pool = ThreadPoolExecutor(count, "import")
@@ -40,7 +39,7 @@ class BoundedPool:
         self._pool.shutdown(cancel_futures=True)
 
     def submit(self, nbytes: int, work: Callable[[], None]) -> None:
-        """Run work that takes `nbytes`, after waiting for that memory."""
+        """Queue work that takes `nbytes` of memory, after waiting until the bound allows it."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -55,13 +54,13 @@ class BoundedPool:
         self._pool.submit(self._run, nbytes, work)
 
     def finish(self) -> None:
-        """Wait until all work is done."""
+        """Wait until all work is done; raise the first failure."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or not self._running)
             self._check()
 
     def ahead(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-        """Yield `work(item)` of each item, in order, computed ahead."""
+        """Yield `work(item)` for each item, in order, computed ahead by the threads."""
         waiting: deque[Future[Result]] = deque()
         for item in items:
             waiting.append(self._pool.submit(work, item))
@@ -74,7 +73,7 @@ class BoundedPool:
         try:
             if self._failure is None:
                 work()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the work came from
+        except BaseException as error:  # noqa: BLE001 - raised by `submit` or `finish`
             self._fail(error)
         finally:
             with self._changed:

@@ -1,4 +1,4 @@
-"""Data nodes as child processes of `hsparse serve --dn N`, restarted when they die."""
+"""Data nodes as child processes of `hsparse serve --dn N`, restarted when they exit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRACE_SECONDS = 8.0
 
 @dataclass(slots=True)
 class ChildNodes:
-    """The processes of all data nodes."""
+    """The data nodes that run as child processes."""
 
     settings: Settings
     token: str
@@ -28,7 +28,7 @@ class ChildNodes:
     watchers: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def start(self) -> asyncio.subprocess.Process:
-        """Start a data node. It ends when its standard input closes, however this process ends."""
+        """Start a data node. It exits when its standard input closes, even if this process is killed."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "hsparse.cli.main", "dn", "--with-parent", "--port", "0"),
             *inherited_flags(self.settings),
@@ -40,7 +40,7 @@ class ChildNodes:
         return process
 
     async def watch(self, process: asyncio.subprocess.Process) -> None:
-        """Start another child for one that ends before `stop`."""
+        """Start another child whenever one exits before `stop`."""
         while True:
             status = await process.wait()
             self.processes.remove(process)
@@ -50,7 +50,7 @@ class ChildNodes:
             process = await self.start()
 
     async def stop(self) -> None:
-        """End every child after its accepted requests."""
+        """Stop every child after its accepted requests; kill it after `GRACE_SECONDS`."""
         self.stopping = True
         running = list(self.processes)
         for process in running:
@@ -79,7 +79,7 @@ async def child_nodes(settings: Settings, token: str) -> AsyncIterator[ChildNode
 
 
 def inherited_flags(settings: Settings) -> list[str]:
-    """Return the flags that give a data node the store, the limits and the log of this process."""
+    """Return the flags that give a data node this process's store, its share of the limits, and the log settings."""
     server = settings.server
     flags = ["--log-level", server.log_level, "--log-format", server.log_format]
     flags += ["--slow-request", str(server.slow_request), "--lease", str(settings.cluster.lease)]

@@ -1,6 +1,6 @@
-"""`hsparse completion`: the script by which a shell completes commands, flags, choices and files.
+"""`hsparse completion`: prints the script with which a shell completes commands, flags, choices and files.
 
-The shell runs the script, not Python, on each press of the key. The scripts are shtab's, made from the parsers.
+At each key press the shell runs the script, not Python. shtab generates the scripts from the parsers.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from hsparse.optional_module import OptionalModule
 SHTAB = OptionalModule("shtab", "completion")
 SHELLS = ("bash", "zsh", "fish")
 FILES = ("FILE", "OUT")
-"""What arguments are called that name a file of this machine."""
+"""The metavars of arguments that name a local file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the shell; the parsed arguments have `run`."""
+    """Add the argument for the shell, and set `run` in the parsed arguments."""
     parser.description = (
         "Print a script of completions, for ~/.local/share/bash-completion/completions/hsparse, for a file _hsparse in "
         "a directory of zsh's fpath, or for ~/.config/fish/completions/hsparse.fish."
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _mark_files(parser: argparse.ArgumentParser, mark: object) -> None:
-    """Have arguments completed that are files."""
+    """Mark the arguments that name files, so that the shell completes file names."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():

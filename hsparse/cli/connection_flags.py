@@ -1,10 +1,10 @@
-"""The flags of commands for the server and the credential: none, a password, a token, or that of a job.
+"""Command flags for the server and the credential: none, a password, a token, or a job's credential.
 
-A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request that started the
-job as the first line of standard input, empty without authentication, so that it is in no argument or variable. The
-end of the input interrupts the command like Ctrl-C: the server cancels the job, or has died.
+A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request to the first line
+of the job's standard input (empty without authentication), which keeps it out of arguments and variables. The end of
+the input interrupts the command like Ctrl-C: the server has canceled the job, or has died.
 
-A credential in variables is for the server in HSPARSE_ENDPOINT, if that is set, and is sent to no other one.
+A credential in variables is for the server in HSPARSE_ENDPOINT, if that is set, and is sent to no other server.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from hsparse.sn.auth.line_file import basic_credential
 
 STANDARD_INPUT = 0
 GRACE = 20.0
-"""Seconds that an interrupted command has for undoing its changes."""
+"""The time, in seconds, that an interrupted command has to undo its changes."""
 LONGEST = 1 << 16
-"""The most bytes of a header; servers accept fewer."""
+"""The maximum number of bytes of a header; servers accept fewer."""
 INTERRUPTED = 130
 NOT_SENT = "hsparse: the credential in HSPARSE_... is for {} and is not sent to {}; sign in there by a flag."
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The credential of a connection."""
+    """A credential of a connection; all fields are None for no credential."""
 
     user: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -51,30 +51,30 @@ def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -
     parser.add_argument(
         "--user",
         metavar="NAME",
-        help="who signs in; the password is that of HSPARSE_PASSWORD, or asked for, or read as a line [HSPARSE_USER]",
+        help="user to sign in as; the password is in HSPARSE_PASSWORD, asked for, or read as a line [HSPARSE_USER]",
     )
     parser.add_argument(
         "--token-file",
         type=Path,
         metavar="PATH",
-        help="file with an API key or token to sign in by [HSPARSE_TOKEN_FILE, or the token itself in HSPARSE_TOKEN]",
+        help="file with an API key or token to sign in with [HSPARSE_TOKEN_FILE, or the token in HSPARSE_TOKEN]",
     )
     if piped:
         parser.add_argument(
             "--piped",
             action="store_true",
-            help="sign in by the Authorization header that is the first line of standard input, and stop when that "
-            "ends",
+            help="sign in with the Authorization header in the first line of standard input, and stop when the "
+            "input ends",
         )
 
 
 def read_credential(args: argparse.Namespace) -> Credential:
-    """Return the credential in the arguments or, without any, in variables that are for their server.
+    """Return the credential from the arguments or, if they have none, from variables meant for the server.
 
-    `BadRequest` if it cannot be read, or would be sent to a server that it may not be meant for.
+    Raises `BadRequest` if it cannot be read, or may not be meant for the server.
     """
     if (args.user is not None) + (args.token_file is not None) + args.piped > 1:
-        raise BadRequest("Sign in by one of --user, --token-file and --piped.")
+        raise BadRequest("Sign in with only one of --user, --token-file and --piped.")
     if args.piped:
         return _piped()
     if args.token_file is not None:
@@ -88,7 +88,7 @@ def _credential_of_variables(endpoint: str) -> Credential:
     user, token, token_file = map(client_default, ("user", "token", "token_file"))
     if sum(one is not None for one in (user, token, token_file)) > 1:
         raise BadRequest(
-            "Sign in by one of HSPARSE_USER, HSPARSE_TOKEN and HSPARSE_TOKEN_FILE; unset the others."
+            "Set only one of HSPARSE_USER, HSPARSE_TOKEN and HSPARSE_TOKEN_FILE; unset the others."
         )
     set_up = SignIn(client_default("endpoint"), user, token=token or token_file)
     given = set_up.for_server(endpoint)
@@ -102,7 +102,7 @@ def _credential_of_variables(endpoint: str) -> Credential:
 
 
 def parse_header(header: str) -> Credential:
-    """Return the credential in an `Authorization` header; `Unauthenticated` for an unknown scheme."""
+    """Return the credential in an `Authorization` header; raise `Unauthenticated` for an unknown scheme."""
     if not header:
         return Credential()
     scheme, _, rest = header.partition(" ")
@@ -110,11 +110,11 @@ def parse_header(header: str) -> Credential:
         return Credential(token=rest.strip())
     if scheme.lower() == "basic":
         return Credential(*basic_credential(rest.strip()))
-    raise Unauthenticated("A job signs in by Basic or Bearer credentials.")
+    raise Unauthenticated("A job signs in with Basic or Bearer credentials.")
 
 
 def _password(user: str, endpoint: str) -> str:
-    """Return the user's password: of the variable if it is this user's there, typed, or a line of standard input."""
+    """Return the user's password from the variable if it belongs to this user and server, else from standard input."""
     password = client_default("password")
     is_here = SignIn(client_default("endpoint")).is_for(endpoint)
     if password is not None and is_here and client_default("user") in (None, user):
@@ -124,7 +124,7 @@ def _password(user: str, endpoint: str) -> str:
     except EOFError:
         raise BadRequest("No password was typed; nothing was written.") from None
     except UnicodeDecodeError:
-        # The cause would carry the password.
+        # No cause, because it would contain the password.
         raise BadRequest("The password is not valid Unicode; type it in UTF-8.") from None
 
 
@@ -136,11 +136,11 @@ def _token(path: Path) -> str:
 
 
 def _piped() -> Credential:
-    """Return the credential on standard input; from now on, the end of input interrupts the main thread."""
-    # It may be ignored, as in the background of a shell.
+    """Return the credential on standard input; afterwards, the end of input interrupts the main thread."""
+    # SIGINT may be ignored, as for a shell's background jobs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     line = b""
-    # Not sys.stdin: a thread that waits in it would block the end of the process.
+    # Not sys.stdin: a thread that waits in it would block the exit of the process.
     while not line.endswith(b"\n") and len(line) < LONGEST and (byte := os.read(STANDARD_INPUT, 1)):
         line += byte
     threading.Thread(target=_watch, name="pipe", daemon=True).start()
@@ -148,23 +148,23 @@ def _piped() -> Credential:
 
 
 def _watch() -> None:
-    """Wait for the end of the input; then interrupt, and end the process if it does not end by itself."""
+    """Wait for the end of the input, then interrupt the main thread; exit if it still runs after `GRACE` seconds."""
     while os.read(STANDARD_INPUT, 1):
         continue
     main = threading.main_thread().ident
     assert main is not None
-    signal.pthread_kill(main, signal.SIGINT)  # a signal of another thread would not interrupt its system call
+    signal.pthread_kill(main, signal.SIGINT)  # sent to the main thread, to interrupt its system call
     threading.Event().wait(GRACE)
     os._exit(INTERRUPTED)
 
 
 ENDPOINT: str = CLIENT_SETTINGS["endpoint"].default
 TIMEOUT = 300.0
-"""Seconds until an answer must begin."""
+"""The longest wait for an answer to begin, in seconds."""
 
 
 def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
-    """Add the flags that `connector` takes; with `piped` for commands that servers start as jobs."""
+    """Add the flags that `connector` takes; `piped` is for commands that servers start as jobs."""
     parser.add_argument(
         "--endpoint",
         default=client_default("endpoint") or ENDPOINT,
@@ -180,14 +180,17 @@ def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) ->
 
 
 def connector(args: argparse.Namespace, domain: str | None = None) -> Callable[[], Connection]:
-    """Return a function that opens connections by the flags; it asks once for the password of a user."""
+    """Return a function that opens connections as the flags say; a password is asked for once."""
     return partial(domain_connector(args), domain)
 
 
-def domain_connector(args: argparse.Namespace) -> Callable[[str | None], Connection]:
-    """Return a function that opens connections for a domain, or for none, like `connector`."""
+def domain_connector(args: argparse.Namespace) -> Callable[..., Connection]:
+    """Return a function of a domain (or None) that opens connections as the flags say.
+
+    Its argument `retry` is for connections that retry requests themselves, without a `RetryingClient`.
+    """
     who = read_credential(args)
-    return lambda domain: Connection(
+    return lambda domain, retry=None: Connection(
         args.endpoint,
         domain,
         user=who.user,
@@ -195,4 +198,5 @@ def domain_connector(args: argparse.Namespace) -> Callable[[str | None], Connect
         token=who.token,
         timeout=TIMEOUT,
         ca_file=args.ca_file,
+        retry=retry,
     )

@@ -1,6 +1,6 @@
-"""`hsparse dn`, a data node as a process, and the data node that `hsparse serve` has in its own.
+"""`hsparse dn`, a data node as a process, and the data node inside the process of `hsparse serve`.
 
-It imports nothing of the service node: a data node starts in two thirds of a server's time.
+The module imports nothing of the service node, so that a data node starts in two thirds of a server's time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from aiohttp.web import AppRunner
 
 from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, say_ready, stop_signal
 from hsparse.cli.store_schema import needed_schema
+from hsparse.cli.store_watch import StoreWatch
 from hsparse.cli.stores import (
     are_buckets,
     are_writable,
@@ -49,30 +50,35 @@ from hsparse.wire.remote_node import RemoteNode
 log = logging.getLogger(__name__)
 
 STANDARD_INPUT = 0
-ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be told apart from an address that others can use
+ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with `--host`: other nodes cannot use it
 JOIN_AGAIN = 1.0
-"""Seconds after which a node tries again to join a cluster of which it does not reach all members."""
+"""Seconds between attempts to join a cluster whose members cannot all be reached."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the flags of `dn`; the parsed arguments have `run`."""
+    """Add the flags of `dn`, and set `run` in the parsed arguments."""
     parser.description = "Run a data node on its own; it finds the other nodes in the store."
     add_node_arguments(parser, command, (StoreSettings, ClusterSettings, DataSettings), serve_data_node)
 
 
 async def serve_data_node(settings: Settings) -> None:
-    """Serve the nodes of a cluster."""
+    """Run a data node that serves the nodes of a cluster."""
     settings.check_node_token()
     if settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: use `hsparse serve`.")
     if settings.store.read_only:
         raise Misconfigured(
-            "The data nodes of a cluster write their leases to the store: use `hsparse serve --read-only`, of which "
-            "any number share a store."
+            "The data nodes of a cluster write their leases to the store: use `hsparse serve --read-only`, any "
+            "number of which can share a store."
         )
     stop = stop_signal()
     if settings.cluster.with_parent:
         _stop_with_parent(stop)
+    await serve_until(stop, settings)
+
+
+async def serve_until(stop: asyncio.Event, settings: Settings) -> None:
+    """Serve the nodes of a cluster until `stop` is set; raise the error that stopped the node before."""
     with _serving(settings), node_tracer("hsparse-dn") as tracer:
         requests: StoreRequests = Counter()
         admission = Admission(settings.data.messages_at_once)
@@ -86,15 +92,16 @@ async def serve_data_node(settings: Settings) -> None:
     if node.refused is not None:
         raise node.refused
     if node.defect.is_set():
-        raise HsparseError("The data node has stopped, as it cannot go on; its log says why.")
+        raise HsparseError("The data node has stopped after an internal error; its log has the cause.")
 
 
 async def _open_member(settings: Settings, requests: StoreRequests, admission: Admission) -> MemberNode:
-    """Open a data node over the configured stores, which is to join their cluster; `requests` counts those to them."""
+    """Open a data node that can join the cluster of the configured stores; `requests` counts requests to the stores."""
     stores, clock, token = await open_stores(settings.store), SystemClock(), settings.cluster.node_token
     make = partial(_make_node, stores, clock, settings, requests=requests, admission=admission)
     membership = TracedStore(stores[0], requests)
     async with closed_on_failure(stores):
+        await _check(settings, stores[0])
         return MemberNode(
             make,
             membership,
@@ -114,7 +121,7 @@ async def serve_member(
     metrics: NodeMetrics,
     tracer: Tracer | None,
 ) -> None:
-    """Be a member until `stop` is set, or the node has a defect, or may not be a member any more."""
+    """Be a member until `stop` is set, the node has a defect, or it may no longer be a member."""
     token, slow = settings.cluster.node_token, settings.server.slow_request
     app = create_node_app(node, token, slow, lambda: node.in_force and not stop.is_set(), metrics, tracer)
     runner = AppRunner(
@@ -133,7 +140,7 @@ async def serve_member(
 
 
 async def _first(*events: asyncio.Event) -> None:
-    """Wait until one of some events is set."""
+    """Wait until one of the events is set."""
     waiting = [asyncio.create_task(event.wait()) for event in events]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for task in waiting:
@@ -146,7 +153,7 @@ def _state(node: MemberNode, requests: StoreRequests) -> NodeState:
 
 @asynccontextmanager
 async def _joined(node: MemberNode, url: str, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Be a member of the cluster while the context lasts; joining is tried until `stop` is set."""
+    """Be a member of the cluster while the context lasts; joining is retried until `stop` is set."""
     while not stop.is_set():
         try:
             await node.join(url)
@@ -175,9 +182,9 @@ def _advertised(settings: Settings, url: str) -> str:
 
 
 def _serving(settings: Settings) -> AbstractContextManager[None]:
-    """Return the context in which a data node serves the store; a child of `hsparse serve` does so for its parent.
+    """Return the context that locks the store for this node; a child of `hsparse serve` uses its parent's lock.
 
-    A parent that is killed leaves no lock: its children only finish requests that nobody waits for.
+    After a parent is killed its lock is gone, but its children only finish requests that nobody waits for.
     """
     if settings.cluster.with_parent:
         return nullcontext()
@@ -185,7 +192,7 @@ def _serving(settings: Settings) -> AbstractContextManager[None]:
 
 
 def _stop_with_parent(stop: asyncio.Event) -> None:
-    """Stop at the end of standard input: the parent process has closed it, or has died."""
+    """Stop at the end of standard input: the parent process has closed it or has died."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:
@@ -197,15 +204,18 @@ def _stop_with_parent(stop: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, tuple[str, ...]]]:
-    """Hold the data node of a whole server over the configured stores; yield it, and the names of their buckets.
+async def server_data_node(
+    settings: Settings, watch: StoreWatch | None = None
+) -> AsyncIterator[tuple[DataNode, tuple[str, ...]]]:
+    """Hold the data node of a whole server over the configured stores; yield the node and the buckets' names.
 
-    A directory has one server. A bucket may have others: this one is a member beside them, from before it is yielded.
-    One that only reads is no member, and confirms all that it reads.
+    A directory has only one server. A bucket may have several: this server becomes a member before the node is yielded.
+    A read-only server is not a member, and revalidates everything that it reads.
     """
-    stores, clock = await open_stores(settings.store), SystemClock()
+    stores, clock = await open_stores(settings.store, watch), SystemClock()
     buckets = tuple(store.name for store in stores)
     async with closed_on_failure(stores):
+        await _check(settings, stores[0])
         if not are_writable(stores):
             node: DataNode = _make_node(stores, clock, settings, NoOwnership())
         elif are_buckets(settings.store) and not settings.store.single_writer:
@@ -219,7 +229,7 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
 
 
 async def _open_member_server(settings: Settings, stores: list[ObjectStore], clock: Clock) -> MemberNode:
-    """Return the data node of a server once other members of the first store know of it."""
+    """Return the data node of a server once the other members of the first store know it."""
     make = partial(_make_node, stores, clock, settings)
     lease, schema = settings.cluster.lease, partial(needed_schema, stores)
     node = MemberNode(make, stores[0], clock, "", _connect_to_nobody, lease, server=True, schema=schema)
@@ -234,6 +244,13 @@ async def _open_member_server(settings: Settings, stores: list[ObjectStore], clo
 
 def _connect_to_nobody(url: str) -> DataNode:
     raise Unanswered("A server sends no messages to other members.")
+
+
+async def _check(settings: Settings, store: ObjectStore) -> None:
+    """Raise `Misconfigured` for settings that an extension cannot combine with the state of the first store."""
+    for one in extensions():
+        if one.store is not None and not one.every_bucket:
+            await one.store.load().check(settings, store)
 
 
 def _make_node(
@@ -264,7 +281,7 @@ def _make_node(
 def extended(
     settings: Settings, store: ObjectStore, ownership: Ownership, number: int = 0
 ) -> tuple[ObjectStore, Ownership]:
-    """Return a store and its ownership as extensions wrap them; `number` is its place among the buckets."""
+    """Return a store and its ownership, wrapped by extensions; `number` is its index among the buckets."""
     for one in extensions():
         if one.store is not None and (one.every_bucket or not number):
             store, ownership = one.store.load().wrapped(settings, store, ownership)

@@ -24,9 +24,9 @@ T = TypeVar("T")
 
 @contextmanager
 def embedded_server(settings: Settings) -> Iterator[str]:
-    """Serve like `hsparse serve` while the context lasts, on a free port, and yield the URL.
+    """Serve like `hsparse serve` on a free port while the context lasts, and yield the URL.
 
-    Raise the error that prevents the start or, on leaving, the one that stopped the server.
+    Raises the error that prevents the start or, on exit, the error that stopped the server.
     """
     with in_thread(lambda: _serve(settings)) as (url, _):
         yield url
@@ -36,9 +36,9 @@ def embedded_server(settings: Settings) -> Iterator[str]:
 def in_thread(
     serve: Callable[[], AbstractAsyncContextManager[T]],
 ) -> Iterator[tuple[T, asyncio.AbstractEventLoop]]:
-    """Hold what `serve` returns in a thread with an event loop; yield its value and the loop.
+    """Enter the context `serve()` in a thread with an event loop; yield its value and the loop.
 
-    Raise the error that prevents the start or, on leaving, the one that ended it.
+    Raises the error that prevents the start or, on exit, the error that ended the context.
     """
     ready: Future[tuple[T, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     ended: Future[None] = Future()
@@ -63,7 +63,7 @@ def in_thread(
     try:
         yield value, loop
     finally:
-        with suppress(RuntimeError):  # its loop is closed after a failure, which is raised below
+        with suppress(RuntimeError):  # the loop has closed after a failure, which is raised below
             loop.call_soon_threadsafe(stop.set)
         thread.join()
     ended.result()
@@ -71,7 +71,7 @@ def in_thread(
 
 @asynccontextmanager
 async def embedded_app(settings: Settings, command: str) -> AsyncIterator[Application]:
-    """Hold the application of a server, and its data node, while the context lasts; it may raise `Misconfigured`."""
+    """Yield a server's application, with its data node open in the context; may raise `Misconfigured`."""
     with serving_store(settings.store, command):
         async with server_data_node(settings) as (node, buckets):
             parts = service_parts(settings)

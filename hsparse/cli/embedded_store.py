@@ -1,7 +1,7 @@
-"""A store that this process reads and writes by a server of its own, reached by pairs of sockets, without a port.
+"""A store that this process serves to itself over socket pairs, without a port.
 
-The server is that of `hsparse serve`: one implementation of reads, writes and what makes them durable. The client
-loads this module by its name when it opens a directory (`hsparse.client.embedded`).
+The server is the one of `hsparse serve`, so that reads, writes and durability have one implementation. The client loads
+this module by name when it opens a directory (`hsparse.client.embedded`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ COMMAND = "an embedded store"
 
 
 class EmbeddedStore:
-    """The store in the directory `root`, which is created if need be; for any thread, until it is closed.
+    """The store in the directory `root`, which is created if missing; usable from any thread until closed.
 
-    `Misconfigured` names the process that serves the directory already. The environment does not configure it: writes
-    are durable, and every request acts as the user `admin`.
+    Raises `Misconfigured` with the process that already serves the directory. The environment does not configure the
+    store: writes are durable, and every request acts as the user `admin`.
     """
 
     def __init__(self, root: Path) -> None:
@@ -40,12 +40,12 @@ class EmbeddedStore:
         except ServedAlready as error:
             raise Misconfigured(
                 f"The directory {str(root)!r} is in use by process {error.pid} on {error.host} ({error.command}). "
-                "One process at a time has a directory: run `hsparse serve --root` on it, and open the server's URL "
-                "in all of them."
+                "Only one process can use a directory: run `hsparse serve --root` on it, and open the server's URL "
+                "in all processes."
             ) from error
 
     def connect(self) -> socket.socket:
-        """Return one end of a new connection, whose other end the server has."""
+        """Return one end of a new socket pair whose other end the server has accepted."""
         mine, theirs = socket.socketpair()
         try:
             theirs.setblocking(False)
@@ -75,5 +75,5 @@ async def _serve(settings: Settings) -> AsyncIterator[web.Server]:
 
 
 def _default_settings() -> Settings:
-    """Return the defaults, whatever the environment says: it is that of servers."""
+    """Return the default settings; the environment is ignored, because it configures servers."""
     return Settings(**{name: section() for name, section in SECTIONS.items()})

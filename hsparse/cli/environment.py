@@ -1,6 +1,6 @@
-"""The environment of commands: defaults of client flags, and a check for variables that no setting has.
+"""The environment of commands: defaults of client flags, and a check for variables that match no setting.
 
-It needs only the base install; `hsparse.config`, which reads the server's settings, requires packages of the server.
+The module needs only the base install; `hsparse.config`, which reads the server's settings, needs its packages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ClientSettings, ClusterSettings, ServerSettings, SignInSettings
-from hsparse.setting import Declaration, declared_settings, misspelling
+from hsparse.setting import Declaration, declared_settings, misspelling, strip_variables, unprintable
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
@@ -31,23 +31,29 @@ SERVER_SETTINGS: dict[str, Declaration] = {
 
 
 def client_default(name: str) -> str | None:
-    """Return the default of a client's flag: its variable, None if that is unset or empty."""
-    return os.environ.get(CLIENT_SETTINGS[name].env_var) or None
+    """Return the default of a client's flag from its variable, or None if that is unset or empty."""
+    return _variable(CLIENT_SETTINGS[name])
+
+
+def _variable(one: Declaration) -> str | None:
+    strip_variables(os.environ)
+    return os.environ.get(one.env_var) or None
 
 
 def is_on_by_default(name: str) -> bool:
-    """Say whether the variable of a client's flag is set, and on."""
+    """Return whether the variable of a client's flag is set to a true value."""
     return (client_default(name) or "").lower() in ("1", "true", "t", "yes", "y", "on")
 
 
 def server_default(name: str) -> str | None:
-    """Return the default of a flag for a server's setting, as `client_default`."""
-    return os.environ.get(SERVER_SETTINGS[name].env_var) or None
+    """Return the default of a flag for a server's setting, as `client_default` does."""
+    return _variable(SERVER_SETTINGS[name])
 
 
 def check_environment() -> None:
-    """Raise `Misconfigured` for a variable that begins like a setting's and is none; it names the nearest."""
+    """Raise `Misconfigured` for a variable with several lines, or with a setting's prefix but no setting."""
+    strip_variables(os.environ)
     known = {one.env_var for settings in (CLIENT_SETTINGS, SERVER_SETTINGS) for one in settings.values()}
-    sentence = misspelling(list(os.environ), sorted(known))
+    sentence = unprintable(os.environ) or misspelling(list(os.environ), sorted(known))
     if sentence is not None:
         raise Misconfigured(sentence)

@@ -1,4 +1,4 @@
-"""The argument FILE of commands: a path on a disk, or an object of a bucket, `s3://bucket/key`."""
+"""The FILE argument of commands: a local path, or an object of a bucket, `s3://bucket/key`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hsparse.errors import BadRequest
 
 SCHEME = "s3://"
 DEADLINE = 600.0
-"""Seconds for one request to the store, with its retries: a part of a file may be large."""
+"""The deadline of one request to the store, retries included, in seconds; a part of a file may be large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class S3Url:
 
     @classmethod
     def parse(cls, url: str) -> S3Url:
-        """Parse a URL; `BadRequest` if it names no object."""
+        """Parse a URL; raise `BadRequest` if it does not name an object."""
         bucket, _, key = url.removeprefix(SCHEME).partition("/")
         if not url.startswith(SCHEME) or not bucket or not key:
             raise BadRequest(f"{url} names no object; it should be like s3://bucket/path/file.h5.")
@@ -47,7 +47,7 @@ def add_s3_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def s3_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what the flags say of the S3 service of FILE, as arguments of `S3Store`."""
+    """Return the flags of the S3 service of FILE as arguments of `S3Store`."""
     return {
         "endpoint": args.s3_endpoint,
         "region": args.s3_region,
@@ -58,7 +58,7 @@ def s3_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_target(path: Path, *, replace: bool) -> None:
-    """Raise `BadRequest` if a file exists that may not be replaced, for a directory, and without a parent directory."""
+    """Raise `BadRequest` for an existing file unless `replace`, a directory, or a missing parent directory."""
     if path.is_dir():
         raise BadRequest(f"{path} is a directory: name a file in it.")
     if path.exists() and not replace:

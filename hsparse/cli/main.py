@@ -1,7 +1,7 @@
-"""The `hsparse` command, and the table of the modules that it imports on demand.
+"""The `hsparse` command, and the table of the command modules, which are imported on demand.
 
-Commands name modules as strings, because a command takes up to a second to import and may need an extra that is
-not installed.
+Commands name modules as strings, because a command takes up to a second to import and may need an extra that is not
+installed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from hsparse import __version__
+from hsparse.cli.command_parser import CommandParser, did_you_mean
 from hsparse.cli.terminal_text import terminal_text
 from hsparse.errors import HsparseError, Misconfigured
 from hsparse.extension import Command, built_in, extensions
@@ -24,18 +25,18 @@ CORE = {
     "sn": Command("hsparse.cli.serve", "server", "run a service node on its own"),
     "dn": Command("hsparse.cli.data_node", "server", "run a data node on its own"),
     "nodes": Command("hsparse.cli.nodes", "server", "list the data nodes of a cluster"),
-    "sweep": Command("hsparse.cli.sweep", "server", "remove from a store what no domain can reach"),
+    "sweep": Command("hsparse.cli.sweep", "server", "remove unreachable objects from a store"),
     "user": Command(
         "hsparse.cli.user",
         help="add, change, list and remove the users of a password file",
         parts={"accounts": OptionalModule("hsparse.cli.accounts", "server")},
     ),
     "ls": Command("hsparse.cli.tree.ls", help="list folders, domains, and the objects in domains"),
-    "info": Command("hsparse.cli.tree.info", help="tell what a server, a folder, a domain or an object is"),
+    "info": Command("hsparse.cli.tree.info", help="describe a server, a folder, a domain or an object"),
     "mkdir": Command("hsparse.cli.tree.mkdir", help="create folders"),
     "mv": Command("hsparse.cli.tree.mv", help="move domains and folders"),
-    "acl": Command("hsparse.cli.tree.acl", help="show and set who may do what with a domain or folder"),
-    "du": Command("hsparse.cli.tree.du", help="tell how many bytes domains and folders take"),
+    "acl": Command("hsparse.cli.tree.acl", help="show and set the access control list of a domain or folder"),
+    "du": Command("hsparse.cli.tree.du", help="show the size of domains and folders in the store"),
     "rm": Command("hsparse.cli.tree.rm", help="delete domains and folders"),
     "completion": Command("hsparse.cli.completion", help="print completions for bash, zsh or fish"),
 }
@@ -46,24 +47,25 @@ COMMANDS: dict[str, Command] = CORE | {
 
 
 def all_commands() -> dict[str, Command]:
-    """Return the commands of other packages too, which take a while to find."""
+    """Return all commands, including commands of other packages, which take a while to find."""
     return COMMANDS | {name: command for one in extensions() for name, command in one.commands.items()}
 
 
 def make_parser(command: str | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
-    """Return the parser that knows all commands by name, and the arguments of `command`.
+    """Return the parser that knows the names of all commands, and the arguments of `command`.
 
-    A `whole` one has the arguments of all whose extras are installed.
+    A `whole` parser has the arguments of every command whose extras are installed.
     """
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="hsparse",
         description="Sparse HDF5 over HTTP: serve a directory or a bucket to HDF REST clients.",
-        epilog="Flags of servers, and those for the server and who signs in, are variables too: --some-name is "
-        "HSPARSE_SOME_NAME. A help shows them in brackets.",
+        epilog="Flags of servers, of the connection and of sign-in can be set by variables too: --some-name is "
+        "HSPARSE_SOME_NAME. The help of a command shows them in brackets.",
     )
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     commands = COMMANDS if command in COMMANDS and not whole else all_commands()
+    parser.commands = commands
     for name, one in commands.items():
         subparser = subparsers.add_parser(name, help=one.help)
         if name == command:
@@ -81,13 +83,16 @@ def parse_arguments(given: list[str]) -> argparse.Namespace:
     """Return the parsed arguments of a command line, which begins with the name of a command."""
     name = given[0] if given else ""
     known = name in COMMANDS or name in all_commands()
+    if name and not known and not name.startswith("-"):
+        meant = did_you_mean([name], all_commands())
+        make_parser().error(f"there is no command {name!r}{meant or '.'} hsparse --help lists all.")
     return make_parser(name if known else None).parse_args(given)
 
 
 def _parse_own_arguments() -> argparse.Namespace:
-    """Parse the command line of this process, and have the collector skip what that imports, now and later.
+    """Parse this process's command line, and exempt the modules imported by then from garbage collection.
 
-    It stays to the end. Looking through it again and again took half the time in which a server starts and ends.
+    The modules stay to the end; scanning them repeatedly took half of a server's start and exit time.
     """
     gc.disable()
     args = parse_arguments(sys.argv[1:])
@@ -97,7 +102,7 @@ def _parse_own_arguments() -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command, by default this process's; an error is one sentence on standard error, and status 2."""
+    """Run a command, by default this process's; an error prints one sentence to standard error and returns 2."""
     try:
         args = _parse_own_arguments() if arguments is None else parse_arguments(arguments)
         ENVIRONMENT.load().check_environment()

@@ -1,4 +1,4 @@
-"""The log of a node's process on standard error: lines with the id of the request, as text or as JSON."""
+"""The log of a node on standard error: lines with the request's id, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_REQUEST = "-"
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as a JSON object on a line, an exception with its traceback as `error`."""
+    """Formats a record as one line of JSON, with an exception's traceback as `error`."""
 
     def format(self, record: logging.LogRecord) -> str:
         item = {
@@ -35,14 +35,14 @@ class JsonFormatter(logging.Formatter):
 
 
 def add_request(record: logging.LogRecord) -> bool:
-    """Give a log record the id of the current request; a filter that passes all."""
+    """Add the id of the current request to a log record; a filter that lets every record pass."""
     trace = current_trace()
     record.request = NO_REQUEST if trace is None else trace.id
     return True
 
 
 def make_handler(form: LogFormat, stream: TextIO) -> logging.Handler:
-    """Return the handler that writes records in this form."""
+    """Return a handler that writes records in the given format."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else logging.Formatter(TEXT))
     handler.addFilter(add_request)
@@ -50,7 +50,7 @@ def make_handler(form: LogFormat, stream: TextIO) -> logging.Handler:
 
 
 def configure_log(settings: ServerSettings) -> None:
-    """Log to standard error; `Misconfigured` for an unknown level."""
+    """Log to standard error; raise `Misconfigured` for an unknown level."""
     level = settings.log_level.upper()
     if level not in logging.getLevelNamesMapping():
         raise Misconfigured(f"--log-level {settings.log_level} is not DEBUG, INFO, WARNING or ERROR.")
@@ -58,6 +58,6 @@ def configure_log(settings: ServerSettings) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write to standard error at once. Going through `logging` takes several times as long."""
-    with suppress(OSError):  # nobody reads standard error, so there is nowhere to say so
-        sys.stderr.write(line)  # buffered by lines
+    """Write to standard error at once; `logging` takes several times as long."""
+    with suppress(OSError):  # standard error is closed, so this cannot be reported
+        sys.stderr.write(line)  # line-buffered

@@ -1,6 +1,6 @@
-"""What `hsparse serve`, `sn` and `dn` have in common: flags, logs, memory, a listener and an end.
+"""The common parts of `hsparse serve`, `sn` and `dn`: flags, log, memory, listener and shutdown.
 
-Their flags come from the settings, so that a flag, its environment variable and its help are written once.
+Flags are generated from the settings, so that a flag, its variable and its help are defined once.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import errno
 import gc
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
@@ -19,6 +21,7 @@ import uvloop
 from aiohttp import web
 
 from hsparse.cli.node_log import configure_log
+from hsparse.clock import SystemClock
 from hsparse.concurrency.collector import collect_seldom
 from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import SETTINGS, Settings, load_settings
@@ -28,9 +31,9 @@ from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
 
 FIRST = ("root", "bucket", "host", "port", "password_file")
-"""Settings whose flags most servers need, and no others: help has them before all."""
+"""Settings whose flags most servers need; the help lists them first."""
 BACKLOG = 4096
-"""Connections that wait to be accepted: one that finds no room there tries again after seconds, and is told nothing."""
+"""The maximum number of connections that wait to be accepted; others are dropped silently, and retry after seconds."""
 
 
 def add_node_arguments(
@@ -39,7 +42,7 @@ def add_node_arguments(
     sections: tuple[type, ...],
     serving: Callable[[Settings], Awaitable[None]],
 ) -> None:
-    """Add the flags of these sections that the command has; the parsed arguments have `run`, which runs `serving`."""
+    """Add the flags of the sections that apply to the command, and set `run` to run `serving`."""
     names = [
         name
         for section in (ServerSettings, *sections)
@@ -55,15 +58,15 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     configure_log(settings.server)
     limit_arenas()
-    collect_seldom()
-    np.unique(())  # its first call imports numpy.ma: 10 ms that no request is to wait for
+    collect_seldom(SystemClock().monotonic)
+    np.unique(())  # its first call imports numpy.ma, 10 ms that would delay a request
     uvloop.run(args.serving(settings))
     return 0
 
 
 @asynccontextmanager
 async def listening(runner: web.BaseRunner, settings: Settings) -> AsyncIterator[str]:
-    """Listen while the context lasts, and yield the URL. Leaving waits for requests in flight."""
+    """Listen while the context lasts, and yield the URL; on exit, wait for requests in flight."""
     server = settings.server
     await runner.setup()
     try:
@@ -72,12 +75,21 @@ async def listening(runner: web.BaseRunner, settings: Settings) -> AsyncIterator
             await site.start()
         except OSError as error:
             raise Misconfigured(
-                f"Cannot listen on {server.host}:{server.port}: {error.strerror}; choose another --port."
+                f"Cannot listen on {server.host}:{server.port}: {error.strerror or error}; {_listen_remedy(error)}."
             ) from error
         host, port = runner.addresses[0][:2]
         yield f"http://{f'[{host}]' if ':' in host else host}:{port}"
     finally:
         await runner.cleanup()
+
+
+def _listen_remedy(error: OSError) -> str:
+    # Recent versions of asyncio set no errno if none of the host's addresses belongs to this machine.
+    if isinstance(error, socket.gaierror) or error.errno in (None, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        return "choose a --host that is an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them"
+    if error.errno == errno.EACCES:
+        return "choose a --port from 1024 on, which needs no rights of the administrator"
+    return "choose another --port"
 
 
 def stop_signal() -> asyncio.Event:
@@ -90,15 +102,15 @@ def stop_signal() -> asyncio.Event:
 
 
 def say_ready(line: str) -> None:
-    """Print that a node takes requests. The collector skips what it has by now, which took 35 to 90 ms each time."""
+    """Print that a node is ready, and exempt current objects from garbage collection (35 to 90 ms each time)."""
     gc.freeze()
     print(line, flush=True)
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, *names: str, first: tuple[str, ...] = ()) -> None:
-    """Add the flags of these settings to a command's parser, in groups with the titles of the settings' groups.
+    """Add the flags of these settings to a command's parser, grouped by the settings' groups.
 
-    Those of `first` are in a group before the others.
+    The settings in `first` form a group before the others.
     """
     names = (*(name for name in first if name in names), *(name for name in names if name not in first))
     titles = {name: "What most servers need" if name in first else SETTINGS[name].group for name in names}
@@ -115,7 +127,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, *names: str, first: tuple
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings from the flags of a command and the environment."""
+    """Return the settings from a command's flags and the environment."""
     return load_settings(**{name: value for name, value in vars(args).items() if name in SETTINGS})
 
 
@@ -125,11 +137,11 @@ ARENAS = 2
 
 
 def limit_arenas() -> None:
-    """Have all threads allocate from two of glibc's arenas; with another C library nothing is done.
+    """Limit all threads to two of glibc's malloc arenas; other C libraries are left alone.
 
-    Each thread of the store and the codecs otherwise keeps an arena of its own, in which freed buffers
-    of megabytes stay. Measured on a read of 2 GiB with default settings: 588 to 677 MiB resident without,
-    351 to 387 MiB with it; mapping each buffer on its own instead took 256 MiB, at half the speed.
+    Otherwise each thread of the store and the codecs keeps its own arena, which retains freed buffers of megabytes. On
+    a read of 2 GiB with default settings, 588 to 677 MiB were resident without the limit and 351 to 387 MiB with it;
+    mapping each buffer on its own took 256 MiB, at half the speed.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -137,7 +149,7 @@ def limit_arenas() -> None:
 
 
 def node_tracer(service: str) -> AbstractContextManager[Tracer | None]:
-    """Return a context of the tracer of a process, None if it exports no spans."""
+    """Return a context that yields the process's tracer, or None if it exports no spans."""
     found: AbstractContextManager[Tracer | None] = nullcontext()
     for one in (one.tracer for one in extensions() if one.tracer is not None):
         found = one.load().node_tracer(service)

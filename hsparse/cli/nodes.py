@@ -1,4 +1,4 @@
-"""`hsparse nodes`: the members of a cluster, as the store has them."""
+"""`hsparse nodes`: lists the members of a cluster that the store records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hsparse.cli.node_process import add_setting_flags, settings_of
 from hsparse.cli.stores import opened_stores
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import LeaseObjects, Membership
+from hsparse.cluster.lease_object import LeaseObjects
+from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject, rebuild_membership
 from hsparse.config import Settings
 from hsparse.setting import declared_settings
@@ -19,25 +20,25 @@ from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.store_settings import StoreSettings
 
 DESCRIPTION = """\
-List the members of a cluster as the store has them: a line for each, with its id, its URL, whether it is a data node
-that owns objects or is leaving, or a whole server, the state of its lease, and of a data node the newest version of the
-messages that it understands. The first line has the epoch: it grows by one whenever the members change. It also has the
-buckets besides the first that all data nodes serve.
+List the members of a cluster that the store records. The first line has the epoch, which grows by one whenever the
+members change, and the further buckets that all data nodes serve. Each other line has a member's id, its URL, its role
+(owner: a data node that owns objects; leaving: one that is leaving; server: a whole server), the state of its lease,
+and for a data node the newest version of messages that it supports.
 
-Without --root and --bucket the server of HSPARSE_ENDPOINT is asked, if that is set, for its data nodes and their state.
+Without --root and --bucket, the command asks the server in HSPARSE_ENDPOINT, if set, for its data nodes.
 
-With --rebuild the list is replaced by an empty one, also if it is damaged or missing. First all leases are revoked,
-and the command waits until none holds, a few seconds. No data is touched. Data nodes and servers that run find their
-leases revoked, and join again by themselves; changes wait for that, reads do not.
+With --rebuild an empty list replaces the list, even if that is damaged or missing. The command first revokes all
+leases, and waits a few seconds until none is in force. It does not touch data. Running data nodes and servers notice
+that their leases are revoked, and join again; until then changes wait, but reads do not.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the flags; the parsed arguments have `run`."""
+    """Add the flags, and set `run` in the parsed arguments."""
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_setting_flags(parser, *declared_settings(StoreSettings))
-    parser.add_argument("--rebuild", action="store_true", help="replace the list by an empty one")
+    parser.add_argument("--rebuild", action="store_true", help="replace the list with an empty one")
     parser.set_defaults(run=run)
 
 

@@ -1,10 +1,10 @@
-"""Progress of a command: a bar on a terminal, or lines of JSON for a program.
+"""Progress of a command: a bar on a terminal, or JSON lines for a program.
 
-The lines are objects: `{"done": bytes, "total": bytes, "rate": bytes a second, "left": seconds}`, at most one each
-second, where elements are counted with `"elements"`, all so far; `{"message": text}`; and at the end of a command that
-failed `{"error": {"kind": ..., "message": ...}}`.
+The lines are objects: `{"done": bytes, "total": bytes, "rate": bytes a second, "left": seconds}`, at most one per
+second, with `"elements"`, the count so far, if elements are counted; `{"message": text}`; and, if the command fails, a
+last line `{"error": {"kind": ..., "message": ...}}`.
 
-`interruptible` makes Ctrl-C reliable in a program of several threads.
+`interruptible` makes Ctrl-C reliable in a program with several threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BAR_SECONDS = 0.1
 BAR_WIDTH = 30
 MB = 1e6
 WIPE = "\r\x1b[K"
-"""Go to the start of the terminal's line, and clear it (ECMA-48)."""
+"""Moves to the start of the terminal's line and clears it (ECMA-48)."""
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -41,16 +41,17 @@ class ProgressForm(StrEnum):
     BAR = "bar"
     JSON = "json"
     NONE = "none"
+    QUIET = "quiet"
 
 
 class Advance(Protocol):
-    """Called with bytes that are done, and their elements if these are counted; `before`: by a command before."""
+    """Called with bytes just finished, and their elements if counted; `before` if an earlier command finished them."""
 
     def __call__(self, nbytes: int, elements: int = 0, *, before: bool = False) -> object: ...
 
 
 class ProgressDisplay:
-    """Counts bytes that are done, by any thread; calls `_show`, which does nothing here, at most every `seconds`."""
+    """Counts finished bytes from any thread; calls `_show`, a no-op here, at most every `seconds`."""
 
     def __init__(self, total: int | None, clock: Clock | None, seconds: float) -> None:
         self._clock = clock or SystemClock()
@@ -61,7 +62,7 @@ class ProgressDisplay:
         self._started = self._next = self._clock.monotonic()
 
     def advance(self, nbytes: int, elements: int = 0, *, before: bool = False) -> None:
-        """Count more bytes as done; see `Advance`."""
+        """Count more bytes as finished; see `Advance`."""
         with self._lock:
             self._done += nbytes
             if before:
@@ -71,7 +72,7 @@ class ProgressDisplay:
             self._show_when_due()
 
     def update(self, done: int, total: int) -> None:
-        """Set the bytes done, and their total."""
+        """Set the number of finished bytes and the total."""
         with self._lock:
             self._done, self._total = done, total
             self._show_when_due()
@@ -89,7 +90,7 @@ class ProgressDisplay:
             self._show(now)
 
     def _speed(self, now: float) -> tuple[float, float, float | None]:
-        """Return bytes and elements a second, and the seconds that are left, None if nothing tells."""
+        """Return bytes and elements per second, and the remaining seconds, None if unknown."""
         seconds = now - self._started
         if seconds <= 0:
             return 0.0, 0.0, None
@@ -98,7 +99,7 @@ class ProgressDisplay:
         return rate, self._elements / seconds, left
 
     def _show(self, now: float) -> None:
-        """Show `_done` and `_total`; the lock is held."""
+        """Show `_done` and `_total`; called with the lock held."""
 
 
 class ProgressBar(ProgressDisplay):
@@ -127,13 +128,13 @@ class ProgressBar(ProgressDisplay):
 
 
 class JsonLines(ProgressDisplay):
-    """Lines of JSON on standard output."""
+    """Displays progress as JSON lines on standard output."""
 
     def __init__(self, total: int | None, clock: Clock | None = None) -> None:
         super().__init__(total, clock, LINE_SECONDS)
 
     def finish(self) -> None:
-        """Print a last line: all is done."""
+        """Print a last line with all bytes finished."""
         with self._lock:
             self._done = self._done if self._total is None else self._total
             self._show(self._clock.monotonic())
@@ -152,12 +153,20 @@ def add_progress_flag(parser: argparse.ArgumentParser) -> None:
         type=ProgressForm,
         choices=list(ProgressForm),
         default=ProgressForm.BAR,
-        help="a bar, where standard error is a terminal (default), JSON lines on standard output, or none",
+        help="bar: on standard error, if it is a terminal (default); json: JSON lines on standard output; none; "
+        "quiet: no messages on standard output either",
+    )
+    parser.add_argument(
+        "--quiet",
+        action="store_const",
+        const=ProgressForm.QUIET,
+        dest="progress",
+        help="the same as --progress quiet: print only errors, on standard error",
     )
 
 
 def reports_failure(run: Run) -> Run:
-    """Wrap `run` so that with `--progress json` its failure is a line too."""
+    """Wrap `run` so that with `--progress json` a failure is reported as a line too."""
 
     def wrapped(args: argparse.Namespace) -> int:
         try:
@@ -172,7 +181,7 @@ def reports_failure(run: Run) -> Run:
 
 @contextmanager
 def show_progress(form: ProgressForm, name: str, total: int | None = None) -> Iterator[ProgressDisplay]:
-    """Show the progress of `name`, of `total` bytes if these are known."""
+    """Show the progress of `name`, out of `total` bytes if known."""
     display = ProgressDisplay(total, None, math.inf)
     if form is ProgressForm.JSON:
         display = JsonLines(total)
@@ -186,11 +195,13 @@ def show_progress(form: ProgressForm, name: str, total: int | None = None) -> It
 
 
 def print_message(form: ProgressForm, text: str, file: TextIO | None = None) -> None:
-    """Print a sentence: as a line of JSON on standard output, or else to `file`."""
+    """Print a sentence as JSON on standard output, or as text to `file`; quiet drops text for standard output."""
     if form is ProgressForm.JSON:
         _write({"message": text})
-    else:
+    elif form is not ProgressForm.QUIET or file is not None:
         file = file or sys.stdout
+        if form is ProgressForm.BAR and sys.stderr.isatty():
+            print(WIPE, end="", file=sys.stderr, flush=True)  # other threads will redraw the bar
         print(terminal_text(text, file), file=file)
 
 
@@ -202,7 +213,7 @@ def _write(line: dict[str, Any]) -> None:
 def interruptible() -> Iterator[None]:
     """Raise `KeyboardInterrupt` after Ctrl-C, wherever it arrives.
 
-    Inside Python's lock code it would release a lock twice and end as a `RuntimeError`.
+    An interrupt inside Python's lock code would release a lock twice and surface as a `RuntimeError`.
     """
     try:
         yield

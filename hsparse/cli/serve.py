@@ -19,7 +19,8 @@ from hsparse.cli.service_node import (
     running,
     service_parts,
 )
-from hsparse.cli.stores import are_writable, opened_stores, root_of, serving_store
+from hsparse.cli.store_watch import StoreWatch
+from hsparse.cli.stores import are_writable, is_new, opened_stores, root_of, serving_store
 from hsparse.clock import SystemClock
 from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import Settings
@@ -32,14 +33,17 @@ from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
+RIGHTS_OF_FILES = (
+    "All users who sign in can read the files of --files, unless `hsparse acl /NAME` says otherwise."
+)
 EVICTION = 3.0
-"""In so many lease periods a data node evicts one that was killed."""
+"""The number of lease periods within which data nodes evict a killed one."""
 STARTING = 10.0
-"""Seconds in which a data node starts."""
+"""The time within which a data node starts, in seconds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the flags of `serve` or `sn`; the parsed arguments have `run`."""
+    """Add the flags of `serve` or `sn`, and set `run` in the parsed arguments."""
     sections = (StoreSettings, ClusterSettings, SignInSettings, ServiceSettings)
     if command == "serve":
         parser.description = "Run a whole server."
@@ -59,45 +63,49 @@ async def serve(settings: Settings) -> None:
             "--read-only means one process, beside any number of others: leave out --dn, and start several."
         )
     stop = stop_signal()
+    new = is_new(settings.store)
+    watch = StoreWatch(SystemClock())
     with serving_store(settings.store, "hsparse serve"), node_tracer("hsparse") as tracer:
-        async with _owners(settings, stop) as (owners, buckets):
-            await _serve_clients(settings, owners, buckets, stop, tracer)
+        async with _owners(settings, stop, watch) as (owners, buckets):
+            await _serve_clients(settings, owners, buckets, stop, tracer, new=new)
 
 
 async def serve_service_node(settings: Settings) -> None:
     """Serve clients over data nodes that run elsewhere."""
     settings.check_exposure()
     settings.check_node_token()
-    stop = stop_signal()
+    stop, watch = stop_signal(), StoreWatch(SystemClock())
     with node_tracer("hsparse-sn") as tracer:
         async with (
-            opened_stores(settings.store) as stores,
-            cluster_owners(stores, settings.cluster.node_token) as owners,
+            opened_stores(settings.store, watch=watch) as stores,
+            cluster_owners(stores, settings.cluster.node_token, watch) as owners,
         ):
-            await owners.readiness_error()  # the log says so at once
+            await owners.readiness_error()  # logs an error at once
             await _serve_clients(settings, owners, tuple(store.name for store in stores), stop, tracer)
 
 
 @asynccontextmanager
-async def _owners(settings: Settings, stop: asyncio.Event) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
+async def _owners(
+    settings: Settings, stop: asyncio.Event, watch: StoreWatch
+) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
     """Yield the data nodes of the server, and the names of the buckets that they serve."""
     if settings.cluster.dn:
-        # An unusable store fails here once, instead of in every child.
-        async with opened_stores(settings.store) as stores:
+        # Opened here so that an unusable store fails once, not in every child.
+        async with opened_stores(settings.store, watch=watch) as stores:
             if are_writable(stores):  # members of a cluster write to the store
                 token = SystemClock().token(32).hex()
-                async with cluster_owners(stores, token) as owners, child_nodes(settings, token):
-                    await _ready(owners, settings.cluster.lease, stop)
+                async with cluster_owners(stores, token, watch) as owners, child_nodes(settings, token):
+                    await wait_until_ready(owners, settings.cluster.lease, stop)
                     yield owners, tuple(store.name for store in stores)
                 return
-    async with server_data_node(settings) as (node, buckets):
-        yield local_owners(node), buckets
+    async with server_data_node(settings, watch) as (node, buckets):
+        yield local_owners(node, watch), buckets
 
 
-async def _ready(owners: Owners, lease: float, stop: asyncio.Event) -> None:
-    """Wait for members of an earlier start that were killed to be evicted: they have the token of that one.
+async def wait_until_ready(owners: Owners, lease: float, stop: asyncio.Event) -> None:
+    """Wait until killed members of an earlier start, which have another token, are evicted.
 
-    If they are alive this node is not ready, and says why.
+    If those members are alive, this node stays not ready, and reports why.
     """
     for _ in range(ceil((EVICTION * lease + STARTING) / LOOK)):
         if await owners.readiness_error() is None:
@@ -114,6 +122,8 @@ async def _serve_clients(
     buckets: tuple[str, ...],
     stop: asyncio.Event,
     tracer: Tracer | None,
+    *,
+    new: bool = False,
 ) -> None:
     parts = service_parts(settings)
     service = make_service(settings, owners, buckets, parts)
@@ -123,10 +133,12 @@ async def _serve_clients(
     async with listening(runner, settings) as url:
         places = [f"bucket {bucket}" for bucket in store.bucket]
         if store.root is not None or not places:
-            places = [str(root_of(store)), *places]
+            places = [f"{'a new store at ' if new else ''}{root_of(store)}", *places]
         where = ", ".join([*places, *(f"the files of {item}" for item in settings.data.files)])
         async with running(parts, service, url):
             say_ready(f"hsparse serves {where} on {url} (Ctrl-C stops)")
+            if settings.data.files and settings.sign_in.signs_in:
+                print(RIGHTS_OF_FILES, flush=True)
             await stop.wait()
             stop.clear()
             service.end_soon()
@@ -135,7 +147,7 @@ async def _serve_clients(
 
 
 async def _drain(seconds: float, stop: asyncio.Event) -> None:
-    """Let the node answer for so long that load balancers learn from `/readyz` to send it nothing; or until `stop`."""
+    """Answer for `seconds` more, or until `stop`, so that load balancers notice in `/readyz` that the node stops."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()

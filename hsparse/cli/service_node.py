@@ -1,4 +1,4 @@
-"""The parts of a service node, from its settings: its data nodes, in this process or elsewhere, and its jobs."""
+"""The parts of a service node, made from its settings: owners (data nodes), service and application."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hsparse.cli.node_log import write_line
 from hsparse.cli.sign_in import make_authenticator
+from hsparse.cli.store_watch import StoreWatch
 from hsparse.cli.stores import ONLY_READS, are_buckets, root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
@@ -20,7 +21,7 @@ from hsparse.sn.app import Application, Parts, create_app
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.metrics import Metrics
-from hsparse.sn.policies.guards import Cors
+from hsparse.sn.policies.cors import Cors
 from hsparse.sn.policies.log import RequestLog, access_json, access_text
 from hsparse.sn.policies.read_only import ReadOnly
 from hsparse.sn.service import Service
@@ -34,20 +35,20 @@ LOCAL = "dn-001"
 
 
 @asynccontextmanager
-async def cluster_owners(stores: list[ObjectStore], token: str) -> AsyncIterator[Owners]:
-    """Yield the members of the cluster over some stores, the first of which has the membership."""
+async def cluster_owners(stores: list[ObjectStore], token: str, watch: StoreWatch) -> AsyncIterator[Owners]:
+    """Yield the data nodes of a cluster over some stores; the membership is in the first store."""
     stored = MembershipObject(stores[0], token, [store.name for store in stores[1:]], VERSION)
     nodes = ClusterNodes(stored, SystemClock(), lambda url: RemoteNode(url, token))
     try:
-        yield Owners(nodes)
+        yield Owners(nodes, trouble=watch.error)
     finally:
         await nodes.close()
 
 
-def local_owners(node: DataNode) -> Owners:
-    """Return the one data node of this process."""
+def local_owners(node: DataNode, watch: StoreWatch | None = None) -> Owners:
+    """Return the one data node of this process as owners; `watch` reports failing stores."""
     refused = (lambda: node.refused) if isinstance(node, MemberNode) else (lambda: None)
-    return Owners(FixedNodes({LOCAL: node}, refused))
+    return Owners(FixedNodes({LOCAL: node}, refused), trouble=None if watch is None else watch.error)
 
 
 def make_service(
@@ -57,7 +58,7 @@ def make_service(
     parts: Sequence[Parts] = (),
     clock: Clock | None = None,
 ) -> Service:
-    """Make a service node over `owners`, which serve these buckets; extensions add ways to sign in."""
+    """Make a service node over `owners`, which serve these buckets; extensions add authentication schemes."""
     clock = clock or SystemClock()
     origins = settings.service.cors_origins
     chosen = replace(
@@ -75,7 +76,7 @@ def make_service(
 
 
 def service_parts(settings: Settings, clock: Clock | None = None) -> tuple[Parts, ...]:
-    """Return what the extensions that are there add to a service node, and what one has that only reads."""
+    """Return the parts that extensions add to a service node, and a part that refuses changes if it is read-only."""
     clock = clock or SystemClock()
     modules = [one.service.load() for one in extensions() if one.service is not None]
     reading = Parts(policies=((Cors, ReadOnly(ONLY_READS)),), about={"read_only": True})
@@ -84,14 +85,14 @@ def service_parts(settings: Settings, clock: Clock | None = None) -> tuple[Parts
 
 
 def _directory(settings: Settings) -> str:
-    """Return the path of the first store's directory, nothing for a bucket."""
+    """Return the path of the first store's directory, or "" for a bucket."""
     return "" if are_buckets(settings.store) else str(root_of(settings.store))
 
 
 def make_app(
     service: Service, settings: ServerSettings, parts: Sequence[Parts], tracer: Tracer | None = None
 ) -> Application:
-    """Make the application of a service node, with a log of its requests; `tracer` begins their spans."""
+    """Make the application of a service node, with its request log; `tracer` starts the spans of requests."""
     log = RequestLog(
         service.clock,
         service.metrics,
@@ -105,7 +106,7 @@ def make_app(
 
 @asynccontextmanager
 async def running(parts: Sequence[Parts], service: Service, url: str) -> AsyncIterator[None]:
-    """Do what extensions do while a node serves requests at `url`."""
+    """Run the extensions' background work while a node serves requests at `url`."""
     async with AsyncExitStack() as stack:
         for one in parts:
             if one.running is not None:

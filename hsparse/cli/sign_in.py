@@ -14,7 +14,7 @@ from hsparse.sn.auth.roles import GroupFile, Roles
 
 
 def make_authenticator(settings: SignInSettings, schemes: Sequence[Scheme], clock: Clock) -> Authenticator:
-    """Make the authenticator by passwords and `schemes`; `Misconfigured` at once for a file that cannot be used."""
+    """Make the authenticator for passwords and `schemes`; raise `Misconfigured` at once for an unusable file."""
     _check_alone(settings)
     if not settings.signs_in:
         return SingleUser(settings.user)
@@ -29,9 +29,9 @@ def make_authenticator(settings: SignInSettings, schemes: Sequence[Scheme], cloc
 
 
 def _check_alone(settings: SignInSettings) -> None:
-    """Raise `Misconfigured` for settings that require another one."""
+    """Raise `Misconfigured` for settings that need another one."""
     if settings.oidc_issuer is None and settings.oidc_audience:
-        raise Misconfigured("--oidc-audience needs --oidc-issuer: name whose tokens are for it.")
+        raise Misconfigured("--oidc-audience needs --oidc-issuer: name the issuer of the tokens.")
     if not settings.signs_in and (settings.group_file is not None or settings.admins):
         raise Misconfigured(
             "--group-file and --admins need users: add --password-file, --key-file or --oidc-issuer."

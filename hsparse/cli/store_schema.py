@@ -1,8 +1,7 @@
-"""The schema of a whole store: an object that the first start creates, and that each start checks.
+"""The schema of a whole store: an object that the first start creates and every start checks.
 
-A store without the object was written by hsparse 0.1 or by HSDS: it has version 1, and no features. The object is
-changed only when something is to be stored that concerns more than one record; what concerns one record stands in it
-(`hsparse.model.schema`).
+A store without this object was written by hsparse 0.1 or by HSDS; it has version 1 and no features. The object changes
+only for data that concerns more than one record; a single record has its own schema (`hsparse.model.schema`).
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ log = logging.getLogger(__name__)
 async def with_schema(
     store: ObjectStore, prepare: Callable[[ObjectStore], Awaitable[ObjectStore]]
 ) -> ObjectStore:
-    """Return what `prepare` makes of a store, once its schema is known here; create the schema if there is none.
+    """Return `prepare(store)` once the schema is known to be supported; create the schema if there is none.
 
-    `Misconfigured` if this hsparse cannot read the store. If it can only read, the store is returned read-only, and
-    `prepare`, which may write, is not called.
+    Raises `Misconfigured` if this hsparse cannot read the store. If it can only read the store, the store is returned
+    read-only, without calling `prepare`, which may write.
     """
     schema = await read_schema(store)
     if schema is not None and not (schema.writable and _is_kept(schema)):
@@ -43,9 +42,9 @@ async def with_schema(
 
 
 async def needed_schema(stores: Iterable[ObjectStore]) -> Schema:
-    """Return what opened stores need now of who reads them, and writes them if they can be written here.
+    """Return the schema that opened stores require of readers, and of writers if they are writable.
 
-    `Misconfigured` if this hsparse cannot read one.
+    Raises `Misconfigured` if this hsparse cannot read one of them.
     """
     needed = Schema()
     for store in stores:
@@ -57,7 +56,7 @@ async def needed_schema(stores: Iterable[ObjectStore]) -> Schema:
 
 
 async def read_schema(store: ObjectStore) -> Schema | None:
-    """Return what a store needs, None if it does not say; `Misconfigured` if this hsparse cannot read it."""
+    """Return the schema of a store, or None if it has none; raise `Misconfigured` if this hsparse cannot read it."""
     try:
         stored = await store.get(SCHEMA_KEY)
     except NotFound:
@@ -78,8 +77,8 @@ def _read_only(store: ObjectStore, schema: Schema) -> ObjectStore:
     try:
         schema.check_writable(_name(store))
         raise Unsupported(
-            f"{_name(store)} needs {VERSIONS!r} to be changed, of an extension that is not installed here: it can be "
-            "read only."
+            f"{_name(store)} needs the feature {VERSIONS!r} to be changed, whose extension is not installed here: it "
+            "can be read only."
         )
     except Unsupported as error:
         log.warning("%s", error.message)
@@ -87,7 +86,7 @@ def _read_only(store: ObjectStore, schema: Schema) -> ObjectStore:
 
 
 def _is_kept(schema: Schema) -> bool:
-    """Say whether the extensions are here that keep what the store needs."""
+    """Return whether the extensions that maintain the store's features are installed."""
     return VERSIONS not in schema.write_features or any(VERSIONS in one.features for one in extensions())
 
 

@@ -1,4 +1,4 @@
-"""The stores that the settings name: directories and buckets, opened, probed and locked."""
+"""The stores that the settings name, directories and buckets: opened, probed and locked."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from hsparse.cli.store_schema import read_schema, with_schema
+from hsparse.cli.store_watch import StoreWatch
 from hsparse.errors import Forbidden, Misconfigured, NotFound
 from hsparse.extension import extensions
 from hsparse.model.ids import check_bucket_name
 from hsparse.model.schema import SCHEMA_KEY
 from hsparse.optional_module import OptionalModule
-from hsparse.storage.conditional_put import CurrentEtagRefused, SingleWriter, probe, with_conditional_delete
+from hsparse.storage.bucket_client import START_SECONDS
+from hsparse.storage.condition_probe import CurrentEtagRefused, probe
+from hsparse.storage.conditional_put import SingleWriter, with_conditional_delete
 from hsparse.storage.delegating_store import ReadOnlyStore
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
@@ -23,21 +26,21 @@ from hsparse.storage.posix import PosixStore
 from hsparse.storage.store_settings import StoreSettings
 
 DEFAULT_ROOT = Path("hsparse-data")
-ONLY_READS = "This server only reads (--read-only): make changes on one that writes to the same place."
+ONLY_READS = "This server is read-only (--read-only): make changes on one that writes to the same place."
 S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
-"""The store of a bucket: aiobotocore takes a sixth of the time in which a data node starts."""
+"""The store of a bucket; importing aiobotocore takes a sixth of a data node's start time."""
 CLOUD_STORE = OptionalModule("hsparse.storage.clouds.obstore_store", "clouds")
 CLOUDS = ("az://", "gs://")
 DIRECTORY_BUCKET = "--x-s3"
-"""How the names of S3's directory buckets end, and of those alone."""
+"""The suffix of the names of S3's directory buckets, and of no others."""
 
 
 @contextmanager
 def serving_store(settings: StoreSettings, command: str, *, shared: bool = False) -> Iterator[None]:
-    """Return the context in which a process serves the configured stores; entering it may raise `Misconfigured`.
+    """Return the context in which a process serves the configured stores; entering may raise `Misconfigured`.
 
-    A directory has one server, or processes that are `shared`: members of one cluster. A bucket of S3 has no locks, and
-    who only reads needs none.
+    A directory has one server, or several `shared` processes, the members of one cluster. S3 buckets have no locks, and
+    read-only servers need none.
     """
     with ExitStack() as roots:
         for place in _places(settings):
@@ -48,25 +51,25 @@ def serving_store(settings: StoreSettings, command: str, *, shared: bool = False
 
 
 def root_of(settings: StoreSettings) -> Path:
-    """Return the directory that is served by default, of stores that are directories."""
+    """Return the directory that is served by default, for stores that are directories."""
     return (settings.root or DEFAULT_ROOT).resolve()
 
 
-async def open_stores(settings: StoreSettings) -> list[ObjectStore]:
-    """Open the configured stores, one for each bucket.
+async def open_stores(settings: StoreSettings, watch: StoreWatch | None = None) -> list[ObjectStore]:
+    """Open the configured stores, one for each bucket; `watch` watches the buckets.
 
-    `Misconfigured` if one ignores conditions, is of a newer hsparse or cannot be used.
+    Raises `Misconfigured` if a store ignores conditional requests, is of a newer hsparse or cannot be used.
     """
     stores: list[ObjectStore] = []
     async with closed_on_failure(stores):
         for place in _places(settings):
-            stores.append(await _open_store(settings, place))
+            stores.append(await _open_store(settings, place, watch))
     return stores
 
 
 @asynccontextmanager
 async def closed_on_failure(stores: list[ObjectStore]) -> AsyncIterator[None]:
-    """Close stores if the context fails: another one cannot be opened, or what serves them cannot be made."""
+    """Close stores if the context fails, because another store or the data node cannot be opened."""
     try:
         yield
     except BaseException:
@@ -77,16 +80,16 @@ async def closed_on_failure(stores: list[ObjectStore]) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def opened_stores(
-    settings: StoreSettings, *, put_log: bool = False, there: bool = False
+    settings: StoreSettings, *, put_log: bool = False, there: bool = False, watch: StoreWatch | None = None
 ) -> AsyncIterator[list[ObjectStore]]:
-    """Hold the configured stores open while the context lasts, for few puts; entering raises as `open_stores` does.
+    """Hold the configured stores open while the context lasts; entering raises as `open_stores` does.
 
-    With `there` a directory that is missing is not made: `NotFound`.
+    Without `put_log` puts bypass the write-ahead log. With `there` a missing directory raises `NotFound`.
     """
     missing = [str(one) for one in _places(settings) if there and isinstance(one, Path) and not one.is_dir()]
     if missing:
         raise NotFound(f"There is no directory {missing[0]!r}; name a store by --root or --bucket.")
-    stores = await open_stores(settings if put_log else replace(settings, put_log=False))
+    stores = await open_stores(settings if put_log else replace(settings, put_log=False), watch)
     try:
         yield stores
     finally:
@@ -95,25 +98,31 @@ async def opened_stores(
 
 
 def joined_stores(stores: list[ObjectStore]) -> list[ObjectStore]:
-    """Return opened stores as extensions join them, if they are several."""
+    """Return opened stores as extensions join them, if there are several."""
     for one in extensions() if len(stores) > 1 else ():
         if one.stores is not None:
             stores = one.stores.load().joined(stores)
     return stores
 
 
+def is_new(settings: StoreSettings) -> bool:
+    """Return whether the directory served by default is missing or empty, so that a new store will be created."""
+    root = root_of(settings)
+    return not are_buckets(settings) and not (root.is_dir() and any(root.iterdir()))
+
+
 def are_buckets(settings: StoreSettings) -> bool:
-    """Say whether the configured stores are buckets, and not directories."""
+    """Return whether the configured stores are buckets, not directories."""
     return settings.root is None and bool(settings.bucket)
 
 
 def are_writable(stores: Iterable[ObjectStore]) -> bool:
-    """Say whether opened stores can be written here."""
+    """Return whether opened stores can be written here."""
     return not any(isinstance(store, ReadOnlyStore) for store in stores)
 
 
 def _places(settings: StoreSettings) -> list[Path | str]:
-    """Return the directories, or the buckets as they are named in the settings; the first is served by default."""
+    """Return the directories, or the buckets as the settings name them; the first is served by default."""
     if are_buckets(settings):
         places: list[Path | str] = list(settings.bucket)
     else:
@@ -128,28 +137,26 @@ def _places(settings: StoreSettings) -> list[Path | str]:
         places = [root, *beside]
     names = [_name(place) for place in (places if are_buckets(settings) else places[1:])]
     if len({str(place) for place in places}) < len(places) or len(set(names)) < len(names):
-        raise Misconfigured("Each bucket can be named once.")
+        raise Misconfigured("Two buckets have the same name: name each bucket once.")
     return places
 
 
 def _name(place: Path | str) -> str:
-    """Return the name that clients have for a place; `BadRequest` for a part of a cloud's bucket, or no name at all."""
+    """Return the name of a place for clients; raise `BadRequest` for a prefix in a bucket or an invalid name."""
     if isinstance(place, Path):
         return check_bucket_name(place.name)
     return check_bucket_name(place.partition("://")[2]) if place.startswith(CLOUDS) else place
 
 
-START_SECONDS = 5.0
-"""Seconds that a request to a bucket may take at the start: a wrong endpoint is told soon."""
-
-
-async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore:
+async def _open_store(settings: StoreSettings, place: Path | str, watch: StoreWatch | None) -> ObjectStore:
     store: ObjectStore
     soon: AbstractContextManager[None] = nullcontext()
     if isinstance(place, str):
         bucket = _bucket(settings, place)
         store, soon = await bucket.open(), bucket.within(START_SECONDS)
         probed = probed_bucket
+        if watch is not None:
+            watch.add(bucket)
     else:
         store = PosixStore(
             place,
@@ -170,7 +177,7 @@ async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore
 
 
 async def _only_read(store: ObjectStore) -> ObjectStore:
-    """Return a store that is never written, once it is known that it can be listed and read here."""
+    """Return a store for reading only, after checking that it can be listed and read."""
     async for _ in store.list(SCHEMA_KEY):
         break
     await read_schema(store)
@@ -178,7 +185,7 @@ async def _only_read(store: ObjectStore) -> ObjectStore:
 
 
 def _bucket(settings: StoreSettings, place: str) -> Any:
-    """Return the store of a bucket, to be opened."""
+    """Return the unopened store of a bucket."""
     if place.startswith(CLOUDS):
         if settings.requester_pays:
             raise Misconfigured(f"--requester-pays is for buckets of S3: leave it out for {place!r}.")
@@ -207,7 +214,7 @@ async def _probed(store: ObjectStore) -> ObjectStore:
 
 
 async def probed_bucket(store: Any) -> ObjectStore:
-    """Probe an `S3Store`; one that refuses quoted etags is probed again with bare ones, which it may compare."""
+    """Probe an `S3Store`; if it refuses quoted etags, probe it again with bare ones."""
     try:
         return await _probed(store)
     except CurrentEtagRefused:

@@ -1,4 +1,4 @@
-"""`hsparse sweep`: removes from a store what no domain can reach any more; servers may run meanwhile."""
+"""`hsparse sweep`: removes unreachable objects from a store; servers may run meanwhile."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ HOUR = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the flags of `sweep`; the parsed arguments have `run`."""
+    """Add the flags of `sweep`, and set `run` in the parsed arguments."""
     parser.description = (
-        "Finish interrupted deletions, and remove objects that no domain has: what crashes have left. Servers may run "
+        "Finish interrupted deletions, and remove objects that crashes have left without a domain. Servers may run "
         "meanwhile, but not with --single-writer."
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
     parser.add_argument(
         "--min-age",
         type=float,
         default=MIN_AGE / HOUR,
         metavar="HOURS",
-        help=f"leave what is younger: it may be just being created (default: {MIN_AGE / HOUR:g})",
+        help=f"keep younger objects, which may be under creation (default: {MIN_AGE / HOUR:g})",
     )
     add_progress_flag(parser)
     add_setting_flags(parser, *declared_settings(StoreSettings))

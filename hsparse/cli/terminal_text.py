@@ -1,4 +1,4 @@
-"""Text of others, such as names in a file, for a terminal: nothing in it steers the terminal or hides other text."""
+"""Untrusted text for a terminal, such as names in a file: it can neither control the terminal nor hide other text."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TextIO
 
 
 def terminal_text(text: str, file: TextIO) -> str:
-    """Return text as it is written to `file`: for a terminal with escapes for all that does not print.
+    """Return text for `file`: if that is a terminal, with escapes for all characters that are not printable.
 
-    Ends of lines stay. What is written to a file or a program is as it was.
+    Line ends stay. Text for a file or a program is unchanged.
     """
     if not file.isatty():
         return text

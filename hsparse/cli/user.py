@@ -1,4 +1,4 @@
-"""`hsparse user`: the users of a password file."""
+"""`hsparse user`: manages the users of a password file."""
 
 from __future__ import annotations
 
@@ -11,10 +11,20 @@ TYPED = "The password is asked for twice, or read as one line when standard inpu
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add `add`, `password`, `role`, `list` and `remove`; the parsed arguments have `run`."""
+    """Add `add`, `import`, `password`, `role`, `list` and `remove`, and set `run` in the parsed arguments."""
     parser.description = "Add, change, list and remove the users of a password file."
     commands = parser.add_subparsers(dest="user_command", required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="add a user", description=f"Add a user. {TYPED}")
+    imported = commands.add_parser(
+        "import",
+        help="add the users of a password file of HSDS",
+        description="Add the users of a password file of HSDS, lines name:password, with hashes of their passwords. "
+        "If one user cannot be added, or has a name that is taken, none is added.",
+    )
+    imported.add_argument("file", type=Path, metavar="FILE", help="the file of HSDS, such as passwd.txt")
+    imported.add_argument(
+        "--admin", action="append", default=[], metavar="NAME", help="this user is an admin; repeatable"
+    )
     password = commands.add_parser(
         "password",
         help="change a user's password",
@@ -33,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         one.add_argument("--admin", action="store_true", help="grant every right in every domain")
         one.add_argument("--group", action="append", default=[], metavar="G", help="a group; repeatable")
     default = server_default("password_file")
-    for one in (add, password, role, listing, remove):
+    for one in (add, imported, password, role, listing, remove):
         one.add_argument(
             "--password-file",
             type=Path,

@@ -1,4 +1,4 @@
-"""Who may do what with a domain or a folder."""
+"""Access control lists of a domain or a folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ RIGHTS = ("create", "read", "update", "delete", "readACL", "updateACL")
 
 
 class Acls(MutableMapping[str, frozenset[str]]):
-    """The rights of users of a domain or a folder, by name: of `default` for those who have no entry, `g:x` of a group.
+    """The access control list of a domain or a folder: rights by user name, group (`g:x`) or `default`.
 
-    Each look asks the server. Rights are `create`, `read`, `update`, `delete`, `readACL` and `updateACL`.
+    Each lookup asks the server. The rights are `create`, `read`, `update`, `delete`, `readACL` and `updateACL`.
 
     >>> f.acls["ann"] = ["read"]
     >>> {name: sorted(rights) for name, rights in f.acls.items() if name != "admin"}
@@ -28,7 +28,7 @@ class Acls(MutableMapping[str, frozenset[str]]):
         return f"<Acls { {name: sorted(rights) for name, rights in self.items()} }>"
 
     def __getitem__(self, name: str) -> frozenset[str]:
-        """Return the rights of a user, of `default` or of a group; `MissingKey` without an entry.
+        """Return the rights of a user, a group (`g:x`) or `default`; raise `MissingKey` if the name has no entry.
 
         >>> sorted(f.acls["admin"])
         ['create', 'delete', 'read', 'readACL', 'update', 'updateACL']
@@ -36,10 +36,10 @@ class Acls(MutableMapping[str, frozenset[str]]):
         try:
             return _rights(self._connection.json("GET", f"/acls/{name}")["acl"])
         except NotFound as error:
-            raise MissingKey(f"{self._connection.domain} has no ACL of {name!r}.") from error
+            raise MissingKey(f"{self._connection.domain} has no ACL entry for {name!r}.") from error
 
     def __setitem__(self, name: str, rights: Iterable[str]) -> None:
-        """Give a user these rights and no others; `InvalidValue` for what is none.
+        """Give a user these rights and no others; raise `InvalidValue` for an unknown right.
 
         >>> f.acls["default"] = ["read"]
         >>> f.acls["default"] = []
@@ -48,11 +48,11 @@ class Acls(MutableMapping[str, frozenset[str]]):
         """
         given = {rights} if isinstance(rights, str) else set(rights)
         if unknown := given - set(RIGHTS):
-            raise InvalidValue(f"{sorted(unknown)} are no rights; there are {', '.join(RIGHTS)}.")
+            raise InvalidValue(f"{sorted(unknown)} are not rights: give some of {', '.join(RIGHTS)}.")
         self._connection.json("PUT", f"/acls/{name}", {right: right in given for right in RIGHTS})
 
     def __delitem__(self, name: str) -> None:
-        """Remove the entry of a user: then those of the user's groups, or `default`, decide; `MissingKey` without one.
+        """Remove a user's entry, so that their groups' entries or `default` apply; raise `MissingKey` if there is none.
 
         >>> f.acls["ann"] = ["read"]
         >>> del f.acls["ann"]
@@ -62,7 +62,7 @@ class Acls(MutableMapping[str, frozenset[str]]):
         try:
             self._connection.json("DELETE", f"/acls/{name}")
         except NotFound as error:
-            raise MissingKey(f"{self._connection.domain} has no ACL of {name!r}.") from error
+            raise MissingKey(f"{self._connection.domain} has no ACL entry for {name!r}.") from error
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

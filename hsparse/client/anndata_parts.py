@@ -1,4 +1,4 @@
-"""The parts of the AnnData that is in a group."""
+"""The parts (obs, var, layers, obsm, varm) of an AnnData that is stored in a group."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PART = OptionalModule("hsparse.client.integrations.anndata.anndata_part")
 
 
 class AnnDataParts:
-    """The parts of an AnnData that is in a group; `f[path]` is a group, too."""
+    """Accessors of the parts of an AnnData stored in a group; a base class of `Group`."""
 
     @property
     def obs(self) -> AnnDataPart:
-        """The columns of obs: values, a Series or a categorical of pandas.
+        """The columns of obs; each value is an array, or a Series or categorical of pandas.
 
         >>> f.write_anndata(adata, "rna")
         >>> f["rna"].obs["score"] = [0.5, 1.5, 2.5, 3.5]
@@ -28,7 +28,7 @@ class AnnDataParts:
 
     @property
     def var(self) -> AnnDataPart:
-        """The columns of var.
+        """The columns of var, with values as in `obs`.
 
         >>> list(cells.var)
         []
@@ -37,7 +37,7 @@ class AnnDataParts:
 
     @property
     def layers(self) -> AnnDataPart:
-        """The layers: matrices of the shape of X.
+        """The layers: matrices of the same shape as X.
 
         >>> f.write_anndata(adata, "rna")
         >>> f["rna"].layers["counts"] = adata.X * 2
@@ -48,7 +48,7 @@ class AnnDataParts:
 
     @property
     def obsm(self) -> AnnDataPart:
-        """The arrays with a row for each cell.
+        """The arrays that have one row for each cell.
 
         >>> f.write_anndata(adata, "rna")
         >>> f["rna"].obsm["X_umap"] = np.zeros((4, 2))
@@ -60,7 +60,7 @@ class AnnDataParts:
 
     @property
     def varm(self) -> AnnDataPart:
-        """The arrays with a row for each gene.
+        """The arrays that have one row for each gene.
 
         >>> len(cells.varm)
         0

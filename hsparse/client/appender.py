@@ -1,4 +1,4 @@
-"""Appending frames that come one at a time: a thread sends those that came meanwhile by one request.
+"""Background appending: one thread sends the frames that accumulated during a request as the next request.
 
 Tests: tests/client/test_appender.py.
 """
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 MOST_FRAMES = 1024
-"""The most rows or frames of a request."""
+"""The maximum number of rows or frames in one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A slab that is not sent yet, since a time of the clock."""
+    """A slab that waits to be sent, the future of its place, and the clock time at which it was appended."""
 
     slab: Slab
     place: Future[slice]
@@ -40,10 +40,9 @@ AppendSlab = Callable[[Slab], slice]
 
 
 class Appender:
-    """Appends rows or frames in the order in which they come, many by one request; see `Dataset.appender`.
+    """Appends rows or frames in the order of the calls, many in one request; see `Dataset.appender`.
 
-    Threads may share it. It has a thread of its own, which sends one request at a time: what comes meanwhile is the
-    next one.
+    Threads may share an appender. Its own thread sends one request at a time, with all that was appended meanwhile.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Appender:
         *,
         below: bool = False,
     ) -> None:
-        """`make` checks what is appended, and `append` sends it: if `below`, each below the one before."""
+        """Take functions that make and send a slab; with `below`, each append goes below the previous one."""
         self._below = below
         self._make, self._append, self._dim = make, append, dim
         self._max_delay, self._max_bytes = max_delay, max_bytes
@@ -65,10 +64,10 @@ class Appender:
         self._changed = threading.Condition()
         self._waiting: deque[_Waiting] = deque()
         self._nbytes = 0
-        """Of what waits and of what is being sent."""
+        """Bytes of the slabs that wait or are being sent."""
         self._sending = 0
         self._flushing = 0
-        """How many threads wait until all is sent."""
+        """The number of threads that wait in `flush`."""
         self._is_closed = False
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="hsparse-appender", daemon=True)
@@ -77,17 +76,17 @@ class Appender:
     def append(
         self, block: Any, values: ArrayLike | None = None, *, count: int | None = None
     ) -> Future[slice]:
-        """Append what `SparseDataset.append` takes; its place is the result of the future that is returned.
+        """Append a block as `SparseDataset.append` does; return a future of the slice that it gets.
 
-        What does not fit is refused at once. What has failed since is raised here: then nothing of what was waiting is
-        appended, and nothing more can be. Waits while twice `max_bytes` are on their way.
+        A block that does not fit raises at once. If an earlier request failed, its error is raised here: the waiting
+        blocks are dropped, and the appender accepts no more. The call blocks while `2 * max_bytes` or more are pending.
 
         >>> with X.appender() as appender:
         ...     places = [appender.append([number, 0, 0]) for number in (7, 8)]
         ...     places[1].result()
         slice(5, 6, None)
         """
-        slab = self._make(block, values, count).copy()  # a detector may use its memory again
+        slab = self._make(block, values, count).copy()  # the caller may reuse the buffer
         place: Future[slice] = FUTURES.load().Future()
         place.set_running_or_notify_cancel()
         with self._changed:
@@ -102,7 +101,7 @@ class Appender:
         return place
 
     def flush(self) -> None:
-        """Return when all that was appended so far is durable and visible; raise what has failed.
+        """Wait until everything appended so far is durable and visible; raise the error of a request that failed.
 
         >>> with X.appender(max_delay=60) as appender:
         ...     place = appender.append([7, 0, 0])
@@ -119,7 +118,7 @@ class Appender:
             self._raise_error()
 
     def close(self) -> None:
-        """Flush, and end the thread; raise what has failed. An appender of a `with` is closed at its end.
+        """Flush and end the thread; raise the error of a request that failed. Leaving a `with` block closes it.
 
         >>> appender = X.appender()
         >>> place = appender.append([7, 0, 0])
@@ -155,9 +154,9 @@ class Appender:
     def _run(self) -> None:
         while group := self._next():
             try:
-                group = group[::-1] if self._below else group  # so that the first is next to what is there
+                group = group[::-1] if self._below else group  # the first goes next to the old rows
                 start = self._append(join_slabs([one.slab for one in group], self._dim)).start
-            except Exception as error:  # noqa: BLE001 - whoever appends or waits raises it
+            except Exception as error:  # noqa: BLE001 - raised by the next append, flush or close
                 self._fail(error, group)
                 return
             for one in group:
@@ -169,7 +168,7 @@ class Appender:
                 self._changed.notify_all()
 
     def _next(self) -> list[_Waiting]:
-        """Return what the next request appends, once it is time for that; nothing at the end."""
+        """Wait until a request is due and return its slabs; return an empty list once closed and drained."""
         with self._changed:
             while not self._is_due():
                 left = None
@@ -181,14 +180,14 @@ class Appender:
             return group
 
     def _is_due(self) -> bool:
-        """Say whether what waits is sent now, or nothing will come any more."""
+        """Return whether to send now: after max_delay or max_bytes, in a flush, or when the appender is closed."""
         if self._is_closed or not self._waiting:
             return self._is_closed
         late = self._clock.monotonic() - self._waiting[0].since >= self._max_delay
         return bool(late or self._flushing or self._nbytes >= self._max_bytes)
 
     def _take(self) -> list[_Waiting]:
-        """Remove and return the first that wait and can be one request."""
+        """Remove and return the leading slabs that fit into one request."""
         group: list[_Waiting] = []
         count = nbytes = 0
         while self._waiting:
@@ -204,7 +203,7 @@ class Appender:
         return group
 
     def _fail(self, error: Exception, group: Sequence[_Waiting]) -> None:
-        """Let all that is not appended fail."""
+        """Fail every slab that has not been appended, with the error of the request."""
         with self._changed:
             self._error = error
             failed = [*group, *self._waiting]

@@ -1,4 +1,4 @@
-"""The attributes of an object as a mapping from names to numpy's values, as h5py has them."""
+"""The attributes of an object as a mapping from names to numpy values, as in h5py."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.client.types.text_compound import object_array
 
 SEPARATOR = "\0"
-"""Between names in a list of them: no name has it."""
+"""Separates names in a list of attribute names; no name contains it."""
 
 
 class Attributes(MutableMapping[str, Any]):
-    """Attributes of the object at `path` (`/groups/g-...`), asked for once, when the first is needed.
+    """The attributes of the object at `path` (`/groups/g-...`), fetched together on first use and cached.
 
-    A value is a `str`, a numpy scalar or an array, None for a null dataspace. A change is durable when the method
+    A value is a `str`, a numpy scalar or an array, or None for a null dataspace. A change is durable when the method
     returns.
 
     >>> X.attrs["unit"] = "counts"
@@ -30,13 +30,13 @@ class Attributes(MutableMapping[str, Any]):
     """
 
     def __init__(self, connection: Connection, path: str, known: Json | None = None) -> None:
-        """`known` are the object's attributes as the server listed them with it."""
+        """Take the object's path, and in `known` its attributes if a server's answer listed them."""
         self._connection = connection
         self._path = path
         self._known = known
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value of an attribute; `MissingKey` names those that there are.
+        """Return the value of an attribute; raise `MissingKey`, listing the existing names, if there is none.
 
         >>> f.attrs["title"]
         Traceback (most recent call last):
@@ -48,7 +48,7 @@ class Attributes(MutableMapping[str, Any]):
             raise self._missing(name) from None
 
     def __setitem__(self, name: str, value: ArrayLike | None) -> None:
-        """Set an attribute to text, a number, an array, or a list of these; it replaces one of that name.
+        """Set an attribute to text, a number, an array or a list of these, replacing an existing one.
 
         >>> f.attrs["axes"] = ["cell", "gene"]
         >>> f.attrs["axes"]
@@ -57,7 +57,7 @@ class Attributes(MutableMapping[str, Any]):
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
-        """Remove an attribute; `MissingKey` if there is none of that name.
+        """Remove an attribute; raise `MissingKey` if it does not exist.
 
         >>> f.attrs["title"] = "draft"
         >>> del f.attrs["title"]
@@ -66,25 +66,23 @@ class Attributes(MutableMapping[str, Any]):
         """
         if name not in self:
             raise self._missing(name)
-        # In a list of names: a name in the URL's path could not have a slash.
+        self._known = None  # before sending: the delete may succeed though its answer is lost
+        # Sent as a list of names, because a name in the URL's path could not contain a slash.
         self._connection.json("DELETE", f"{self._path}/attributes", attr_names=name, separator=SEPARATOR)
-        self._known = None
 
     def update(self, other: Any = (), /, **more: Any) -> None:
-        """Set several attributes by one request.
+        """Set several attributes in one request.
 
         >>> f.attrs.update({"title": "cells"}, run=7)
         >>> dict(f.attrs)
         {'run': np.int64(7), 'title': 'cells'}
         """
         bodies = {name: attribute_body(value) for name, value in dict(other, **more).items()}
-        batch = self._connection.open_batch
+        batch, self._known = self._connection.open_batch, None
         if batch is not None:
             batch.put_attributes(self._path.rpartition("/")[2], bodies)
-            self._known = None
         elif bodies:
             self._connection.json("PUT", f"{self._path}/attributes", {"attributes": bodies}, replace=1)
-            self._known = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())
@@ -99,7 +97,7 @@ class Attributes(MutableMapping[str, Any]):
         return list(self)
 
     def refresh(self) -> None:
-        """Forget what is known: others may have changed it.
+        """Drop the cached attributes, so that changes by other clients are seen.
 
         >>> "run" in f.attrs
         False
@@ -111,7 +109,7 @@ class Attributes(MutableMapping[str, Any]):
         self._known = None
 
     def bodies(self) -> Json:
-        """Return all attributes as the bodies that create them, by name.
+        """Return all attributes as the request bodies that create them, by name.
 
         >>> X.attrs["unit"] = "counts"
         >>> X.attrs.bodies()["unit"]["value"]
@@ -131,9 +129,9 @@ class Attributes(MutableMapping[str, Any]):
 
 
 def attribute_value(record: Json) -> Any:
-    """Return the value of an attribute's HDF5/JSON: of a scalar one a `str` or a numpy scalar.
+    """Return the value of an attribute's HDF5/JSON record: a `str` or a numpy scalar if it is scalar, else an array.
 
-    Text of a fixed length is `str`, too, or bytes where it is no UTF-8.
+    Fixed-length text is decoded to `str`, and stays bytes if it is not valid UTF-8. A null dataspace gives None.
     """
     array = Hdf5Type.parse(record["type"]).attribute(record)
     if array is None:
@@ -145,7 +143,7 @@ def attribute_value(record: Json) -> Any:
 
 
 def attribute_bodies(attributes: Mapping[str, Any] | None) -> Json:
-    """Return the member of the body of a creation that has attributes, nothing without any."""
+    """Return the `attributes` member of a creation body, or an empty dict without attributes."""
     if not attributes:
         return {}
     return {"attributes": {name: attribute_body(value) for name, value in attributes.items()}}

@@ -1,4 +1,4 @@
-"""Creations and attributes that wait to be sent together, see `Group.batch`."""
+"""Batched creation of objects and attributes; see `Group.batch`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hsparse.model.ids import COLLECTIONS, new_id
 Json: TypeAlias = dict[str, Any]
 MOST_OBJECTS = 2000
 MOST_BYTES = 8 << 20
-"""Of values in base64 that wait: then all is sent."""
+"""Once the waiting base64 values reach this size, the batch is sent."""
 
 
 class Batch:
-    """What the thread that made it creates in a domain: ids are chosen here, so that it can be used.
+    """The objects and attributes that one thread creates in a domain and that are not sent yet.
 
-    All is sent before the next request that is not one of these, by whichever thread.
+    Ids are chosen here, so new objects are usable at once. Any other request, of any thread, sends the batch first.
     """
 
     def __init__(self, request: Callable[..., Json], member: str) -> None:
-        """`request` is the `json` of a connection, `member` the id of any object of the domain."""
+        """Take `request`, the `json` method of a connection, and `member`, the id of any object of the domain."""
         self._request = request
         self._member = member
         self._thread = threading.get_ident()
@@ -35,9 +35,9 @@ class Batch:
         return self._thread == threading.get_ident()
 
     def create(self, collection: str, body: Json, path: str) -> Json:
-        """Keep a creation and return the record of the object, which has the server's answer once it is sent.
+        """Queue a creation and return the object's record, which gets the server's answer once the batch is sent.
 
-        `path` is from the root. `AlreadyExists` if it has an object that waits.
+        `path` is absolute. Raises `AlreadyExists` if an object already waits at the path.
         """
         with self._lock:
             if path in self._ids:
@@ -52,7 +52,7 @@ class Batch:
             return record
 
     def put_attributes(self, id: str, attributes: Mapping[str, Json]) -> None:
-        """Keep attributes of an object, which may wait itself."""
+        """Queue attributes of an object, which may itself be waiting."""
         with self._lock:
             body = self._bodies.get(id)
             waiting = (
@@ -61,7 +61,7 @@ class Batch:
             waiting.update(attributes)
 
     def send(self) -> None:
-        """Send what waits; each request is done wholly or not at all, and none after one that fails."""
+        """Send everything that waits. Each request is atomic, and none is sent after one that fails."""
         with self._lock:
             bodies, records, attributes = self._bodies, self._records, self._attributes
             self._forget()
@@ -78,7 +78,7 @@ class Batch:
                 self._request("PUT", path, body, replace=1)
 
     def drop(self) -> None:
-        """Forget what waits."""
+        """Discard everything that waits."""
         with self._lock:
             self._forget()
 
@@ -90,7 +90,7 @@ class Batch:
         self._nbytes = 0
 
     def _place(self, path: str) -> Json:
-        """Return where an object is linked: from the nearest group above that waits, else from the root."""
+        """Return the link of an object: relative to its nearest ancestor that waits, else to the root."""
         above, names = path, list[str]()
         while above:
             above, _, name = above.rpartition("/")
@@ -101,7 +101,7 @@ class Batch:
 
 
 def _described(body: Json) -> Json:
-    """Return what a record has of the body of a creation, until the server has answered."""
+    """Return the part of an object's record that follows from its creation body, until the server answers."""
     if "type" not in body:
         return {}
     record = {name: body[name] for name in ("type", "creationProperties") if name in body}

@@ -1,10 +1,9 @@
-"""Reductions in this process, for servers that do not compute them: block by block, by the server's own code.
+"""Reductions computed by the client, block by block, for servers that do not compute them.
 
     found = BlockReduction(dataset, selection, ("mean", "var"), axes=(0,)).run()
 
-So results are those of a server: sums of integers are exact, those of floats compensated between blocks.
-
-The labels of groups, read for a reduction in this process; what they mean is as in requests for reductions.
+The code is the server's, so the results are equal: integer sums are exact, float sums compensated between blocks.
+`read_groups` reads group labels with the meaning that they have in requests for reductions.
 """
 
 from __future__ import annotations
@@ -25,13 +24,8 @@ from hsparse.client.sources.selection_request import count_defined, read_values
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import NotFound
-from hsparse.format.reductions.finished import (
-    LabelGroups,
-    add_missing,
-    check_labels,
-    finished,
-    needed_columns,
-)
+from hsparse.format.reductions.finished import add_missing, finished, needed_columns
+from hsparse.format.reductions.label_groups import LabelGroups, check_labels
 from hsparse.format.reductions.partials import Partials, reduce_array, reduce_positions
 from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction, check_numbers
 from hsparse.format.selections import orthogonal as ax
@@ -42,9 +36,9 @@ CODES, CATEGORIES = "codes", "categories"
 
 
 def read_groups(connection: Connection, by: Any, length: int) -> LabelGroups:
-    """Return the groups of an axis: `by` is a list of labels, or the path or id of a dataset, or categorical column.
+    """Return the groups of an axis of `length` indices; raise `InvalidValue` unless each index has a label.
 
-    `InvalidValue` if there is not one label for each index, `NotFound` if there is no such dataset.
+    `by` is a list of labels, or the path or id of a 1-D dataset or categorical column (`NotFound` if missing).
     """
     if not isinstance(by, str):
         listed = np.asarray(by, object).tolist()
@@ -88,15 +82,15 @@ def _values(connection: Connection, record: Json, length: int | None) -> NDArray
 
 
 BLOCK_BYTES = 32 << 20
-"""What a block has in memory, if the dataset is as dense everywhere; two are there at a time."""
+"""The memory of a block if the density of defined elements is uniform; two blocks are in memory at a time."""
 UNEVEN = 2
-"""How often `BLOCK_BYTES` a block may have that was asked for its number of elements."""
+"""The factor by which a block that is sized by its counted elements may exceed `BLOCK_BYTES`."""
 STATE_BYTES = 64
-"""About the most bytes of one place of a result while it is computed."""
+"""An upper estimate of the bytes for one element of the result during the computation."""
 
 
 class BlockSource(Protocol):
-    """A dataset as a reduction reads it."""
+    """The dataset interface that a reduction reads."""
 
     connection: Connection
     id: str
@@ -112,15 +106,15 @@ class BlockSource(Protocol):
     def source(self) -> ValueSource: ...
     @property
     def has_undefined(self) -> bool:
-        """Whether elements may be undefined: of a dense dataset none is."""
+        """Whether elements may be undefined; False for a dense dataset."""
         ...
 
 
 class BlockReduction:
-    """A reduction of the elements that a selection has, over `axes`, the first of which `by` has labels of.
+    """A reduction of a selection over `axes`; with `by`, the first axis is grouped by its labels.
 
-    `fills`: what is not defined counts as the fill value. Of compounds `field` is reduced. Raises what the server does:
-    `BadRequest` for operations that the elements do not have, `TooLarge`, and `NotFound` for labels.
+    With `fills`, undefined elements count as the fill value. `field` names the field of compound elements. Raises the
+    server's errors: `BadRequest` for operations that the element type lacks, `TooLarge`, and `NotFound` for labels.
     """
 
     def __init__(
@@ -146,7 +140,7 @@ class BlockReduction:
         self._ddof = ddof
         self._codes: Codes | None = None
         self.labels: list[Any] | None = None
-        """The labels of the groups, once it has run; None without groups."""
+        """The labels of the groups, or None without groups."""
         if by is not None:
             found = read_groups(dataset.connection, by, selection.extent[axes[0]])
             self._codes = found.codes[ax.indices(selection.axes[axes[0]]).astype(np.intp)]
@@ -161,12 +155,12 @@ class BlockReduction:
         )
 
     def run(self) -> dict[str, NDArray[Any]]:
-        """Return the result of each operation, by its name."""
+        """Return the result of each operation by its name."""
         reduction, fill = self._reduction, self._fill()
         shape, number = reduction.result_shape, reduction.numbers(fill)
         check_size(reduction.places * STATE_BYTES, self._dataset.max_bytes, shape)
         state = Partials.empty(reduction.places, number.dtype, reduction.columns)
-        if self._dataset.has_undefined or reduction.columns:  # else all are there, and only counted
+        if self._dataset.has_undefined or reduction.columns:  # otherwise elements are only counted
             for part in prefetched(self._reduced, self._blocks()):
                 state.merge(part)
         if self._fills:
@@ -174,7 +168,7 @@ class BlockReduction:
         return {name: finished(name, state, number, self._ddof).reshape(shape) for name in self._operations}
 
     def _fill(self) -> NDArray[Any]:
-        """Return the fill value in the machine's byte order; elements of variable length are only counted."""
+        """Return the fill value in native byte order, or 0 for vlen elements, which are only counted."""
         dtype = self._dataset.dtype
         if dtype.kind == "O":
             return np.zeros((), "u1")
@@ -191,9 +185,9 @@ class BlockReduction:
         return self._sparse_blocks(whole, chunks, dtype.itemsize + 8 * len(selection.extent))
 
     def _sparse_blocks(self, whole: Block, chunks: Sequence[int], each: int) -> Iterator[Block]:
-        """Yield blocks that have about `BLOCK_BYTES` of defined elements, `each` of so many bytes.
+        """Yield blocks with about `BLOCK_BYTES` of defined elements; `each` is the size of an element with coordinates.
 
-        Where all elements of a block would be too many, it is asked for their number.
+        A block is split by its own count of elements if it could exceed the dataset's `max_bytes`.
         """
 
         def most(block: Block) -> int:
@@ -208,7 +202,7 @@ class BlockReduction:
                 yield from block.divided(chunks, UNEVEN * most(block))
 
     def _reduced(self, block: Block) -> Partials:
-        """Return the partial results of a block, at places of the whole result."""
+        """Return the partial results of a block, indexed by position in the whole result."""
         selection = Orthogonal.trusted(self._selection.extent, block.axes)
         codes, grouped = self._codes, self._reduction.grouped
         if codes is not None:
@@ -231,7 +225,7 @@ class BlockReduction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """A part of a selection: its `axes`, and where they begin in those of the selection, the `origin`."""
+    """A part of a selection: `axes` are its axes, `origin` is the position of its first element in the selection."""
 
     axes: tuple[ax.Axis, ...]
     origin: tuple[int, ...]
@@ -241,7 +235,7 @@ class Block:
         return prod(axis.size for axis in self.axes)
 
     def divided(self, chunks: Sequence[int], most: int) -> Iterator[Block]:
-        """Yield blocks of at most `most` elements, one after the other; of whole chunks, unless one has more."""
+        """Split into blocks of at most `most` elements, cut between chunks unless one chunk exceeds `most`."""
         if self.size <= most:
             yield self
             return
@@ -252,7 +246,7 @@ class Block:
             yield from Block(tuple(axes), tuple(origin)).divided(chunks, most)
 
     def _middle(self, chunks: Sequence[int]) -> tuple[int, int]:
-        """Return which dimension to cut, and after how many indices: between chunks, if it has several."""
+        """Return the dimension to cut and the number of indices before the cut, between two chunks if possible."""
         for dim, (axis, chunk) in enumerate(zip(self.axes, chunks, strict=False)):
             low, high = ax.bounds(axis) or (0, 1)
             first, last = low // chunk, (high - 1) // chunk

@@ -1,4 +1,4 @@
-"""Requests to a server of the HDF REST API over kept connections, and its errors as Python has them."""
+"""HTTP requests to an HDF REST API server over persistent connections, with errors raised as Python exceptions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import json
 import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from hsparse.client.errors import InvalidValue, Unreachable
-from hsparse.client.http.address import is_loopback
-from hsparse.client.http.answers import answered_error, check_type, json_object
+from hsparse.client.http.address import is_loopback, parse_endpoint
+from hsparse.client.http.answers import answered_error, check_type, json_object, other_protocol
 from hsparse.client.http.client_span import client_span, note_status
 from hsparse.client.http.connection_pool import BROKEN, ConnectionPool
 from hsparse.client.http.retry import Repeatable, Retry
+from hsparse.client.http.route import is_incomplete
 from hsparse.client.memory_limit import default_limit
 from hsparse.clock import SystemClock
 from hsparse.errors import HsparseError
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
+OK, NO_CONTENT = 200, 204
 Json: TypeAlias = dict[str, Any]
 Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
 T = TypeVar("T")
 GROWING = ("append", "extend")
-"""Parameters, or members of a body, of requests that have another effect each time, unless they carry the same key."""
+"""Parameters, or body members, of requests that are not idempotent unless repeats carry the same idempotency key."""
 KEY_HEADER = "Idempotency-Key"
 TIMEOUT_HEADER = "Request-Timeout"
 CHANGING_POSTS = (
@@ -48,32 +50,32 @@ CHANGING_POSTS = (
     "/restore",
     "/materialize",
 )
-"""What the path of a POST ends with that changes something; others read what is too long for a URL."""
-OPENED_TO_READ = "was opened with mode 'r', to be read: open it with 'r+' to change it."
+"""Path endings of POST requests that change something; the others only read, with parameters too long for a URL."""
+OPENED_TO_READ = "was opened read-only, with mode 'r': open it with 'r+' to change it."
 NEVER_CHANGES = "is a snapshot, which never changes: change the domain itself, or a clone of it."
 TIMED_BODY = 1 << 20
-"""Bytes of the largest body with which the server is told of the timeout: it counts from before the body is sent."""
+"""The largest body, in bytes, sent with the timeout header; a larger upload would use up the server's timeout."""
 
 
 class Connection:
-    """Requests about one domain, for any number of threads and processes.
+    """A client for one domain of a server, shared by any number of threads and processes.
 
-    `url` is the server's, `domain` the path of the domain (`/home/user/file.h5`), `user` and `password`
-    go with every request as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the
-    server's issuer, as a bearer token (RFC 6750). `timeout` is in seconds without a byte. The server is told of it, and
-    does not work for longer on what is to be read.
+    `url` is the server's, `domain` the path of the domain (`/home/user/file.h5`). Every request carries `user` and
+    `password` as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the server's issuer, as a
+    bearer token (RFC 6750). `timeout` is the number of seconds without a byte after which a request fails; the server
+    gets it too, and stops working on a read after that time.
 
-    Each request has an HTTP connection for itself until its answer is read; up to `MAX_IDLE` are kept open for the next
-    ones. When a kept one turns out to be closed, a GET is sent again over a new one, once; any other request may have
-    been carried out, so it raises `Unreachable` instead. `retry` says for how long a busy server is asked again, and
-    how often one that does not answer, if the request only reads. What appends or extends carries an `Idempotency-Key`,
-    and is repeated likewise if the server says that it heeds that.
+    Each request has an HTTP connection to itself until its answer is read; up to `MAX_IDLE` idle connections are kept.
+    If a kept connection turns out to be closed, a GET is sent again once over a new one; any other request may have
+    been carried out, so it raises `Unreachable`. `retry` bounds the retries: the time for a busy server, and the number
+    for a server that does not answer a read. An append or extend carries an `Idempotency-Key`, and is retried like a
+    read if the server supports such keys.
 
-    `proxy` is the URL of an HTTP proxy, `http://user:password@host:port`, or "" for none; without it, `HTTPS_PROXY`,
-    `HTTP_PROXY` and `NO_PROXY` say, but never for this machine. `ca_file` is a PEM file of authorities to trust beside
-    the system's, by default that in `HSPARSE_CA_FILE`.
+    `proxy` is the URL of an HTTP proxy, `http://user:password@host:port`, or "" for none; by default `HTTPS_PROXY`,
+    `HTTP_PROXY` and `NO_PROXY` apply, except for this machine. `ca_file` is a PEM file of authorities to trust in
+    addition to the system's; the default is `HSPARSE_CA_FILE`.
 
-    A forked process opens connections of its own. A pickle has the URL, the domain **and the credentials**, no
+    A forked process opens its own connections. A pickle has the URL, the domain **and the credentials**, but no
     connections: keep it as safe as the password.
 
     >>> with hsparse.Connection("http://127.0.0.1:5101", "/home/ann/run.h5", token="...") as connection:
@@ -84,15 +86,15 @@ class Connection:
     direct: Any = False
     """How datasets are read past the server (`hsparse.client.sources.elements.Direct`); False: not at all."""
     max_bytes: int = default_limit()
-    """The bytes of a result that are not refused, of datasets that are opened from now on; a third of the memory."""
+    """The largest result, in bytes, of datasets opened from now on; the default is a third of the memory."""
     is_read_only = False
-    """Whether changes are refused here: the domain was opened with mode "r", or is a snapshot."""
+    """Whether changes are refused by the client: the domain was opened with mode "r", or is a snapshot."""
     snapshot: int | None = None
-    """The number of the snapshot that the domain is."""
+    """The number of the snapshot that the domain is, or None if it is not a snapshot."""
     is_closed = False
-    """Whether every request is refused, because the file or folder was closed."""
+    """Whether the file or folder was closed, so that every request is refused."""
     batch: Batch | None = None
-    """What is sent before any other request, see `Group.batch`."""
+    """The batch to send before any other request; see `Group.batch`."""
 
     def __init__(
         self,
@@ -107,14 +109,7 @@ class Connection:
         proxy: str | None = None,
         ca_file: str | Path | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidValue(
-                f"{url!r} is not the URL of a server; it should be like http://localhost:5101."
-            )
-        if parts.username is not None or parts.password is not None:
-            # Not repeated: errors and reprs show the URL.
-            raise InvalidValue("The URL has a user or a password: give them as user= and password=.")
+        parts = parse_endpoint(url)
         self.url = url.rstrip("/")
         self.domain = domain
         self._prefix = parts.path.rstrip("/")
@@ -124,7 +119,7 @@ class Connection:
         self.timeout = timeout
         self._retry = retry or Retry()
         self._heeds_keys: list[bool] = []
-        """Whether the server makes a change with a key once; empty before that was asked."""
+        """Not empty once the server has reported that it supports idempotency keys; shared with `for_domain`."""
         self._route = proxy, ca_file
         self._pool = self._new_pool()
 
@@ -133,7 +128,7 @@ class Connection:
         return ConnectionPool(parts.scheme, parts.hostname or "", parts.port, self.timeout, *self._route)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle has: all but the connections and the batch, with the credentials."""
+        """Return the state to pickle: all attributes, credentials included, except connections and batch."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_pool", "batch")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -150,7 +145,7 @@ class Connection:
 
     @property
     def is_here(self) -> bool:
-        """Whether the server is known to be on this machine.
+        """Whether the server is on this machine, according to its address.
 
         >>> hsparse.Connection("http://127.0.0.1:5101").is_here
         True
@@ -158,7 +153,7 @@ class Connection:
         return is_loopback(urlsplit(self.url).hostname or "")
 
     def for_domain(self, domain: str | None) -> Self:
-        """Return a connection about another domain of the server, or none, that shares this one's HTTP connections.
+        """Return a connection to another domain of the server, or to none, that shares the HTTP connections.
 
         Closing one does not close the other.
 
@@ -170,7 +165,7 @@ class Connection:
         return other
 
     def close(self) -> None:
-        """Close what is kept open, and what is under way when it ends; the next request raises `InvalidValue`.
+        """Close the idle connections, and busy ones once they are done; later requests raise `InvalidValue`.
 
         >>> f.connection.close()
         >>> f.connection.json("GET", "/")
@@ -183,33 +178,36 @@ class Connection:
         self._pool.close()
 
     def json(self, method: str, path: str, body: Body | None = None, **params: object) -> Json:
-        """Send a request and return the JSON object it is answered with, `{}` for an empty answer.
+        """Send a request and return the JSON object of its answer, `{}` for an empty answer.
 
-        `body` is sent as JSON if it is a dict or a list and as `application/octet-stream` if it is bytes; `params` that
-        are None are left out, truth values are 1 and 0. Raises the `HsparseError` the server names.
+        A dict or list `body` is sent as JSON, bytes as `application/octet-stream`. In `params`, None leaves a parameter
+        out and booleans become 1 and 0. Raises the `HsparseError` that the server names.
 
         >>> f.connection.json("GET", "/")["lastModified"] > 0
         True
         >>> f.connection.json("GET", f"/datasets/{X.id}/shape")["shape"]["dims"]
         [4, 3]
         """
-        return json_object(self.url, f"{method} {path}", self._request(method, path, body, JSON, params))
+        response, data = self._request(method, path, body, JSON, params)
+        if response.status == NO_CONTENT and is_named("flush", params, body):
+            return {}
+        return json_object(self.url, f"{method} {path}", data, response.status)
 
     def binary(self, method: str, path: str, body: Body | None = None, **params: object) -> bytes:
-        """Send a request, see `json`, and return the bytes it is answered with.
+        """Send a request as `json` does, and return the bytes of its answer.
 
         >>> data = f.connection.binary("GET", f"/datasets/{X.id}/value", select="[0,:]")
         >>> np.frombuffer(data, "<f4")
         array([1., 0., 2.], dtype=float32)
         """
-        return self._request(method, path, body, BINARY, params)
+        return self._request(method, path, body, BINARY, params)[1]
 
     def json_if_changed(
         self, path: str, etag: str | None, **params: object
     ) -> tuple[Json | None, str | None]:
-        """Get a JSON object and its etag, as the header has it; None for the object if it still has the given `etag`.
+        """Get a JSON object and its etag, as in the header; the object is None if it still has the given `etag`.
 
-        None for the etag if the server has none.
+        The etag is None if the server sends none.
 
         >>> path = f"/datasets/{X.id}/map"
         >>> answer, etag = f.connection.json_if_changed(path, None)
@@ -223,7 +221,7 @@ class Connection:
         def send() -> tuple[http.client.HTTPResponse, bytes]:
             response, data = self._exchange("GET", target, None, headers)
             if response.status >= 300 and not (response.status == 304 and etag is not None):
-                raise answered_error(f"GET {path}", response, data)
+                raise answered_error(self.url, f"GET {path}", response, data)
             return response, data
 
         response, data = self.repeated(send)
@@ -232,7 +230,7 @@ class Connection:
         return json_object(self.url, f"GET {path}", data), response.headers.get("ETag")
 
     def repeated(self, read: Callable[[], T]) -> T:
-        """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`.
+        """Return `read()`, which changes nothing, retried as `retry` says; for answers that are read by `stream`.
 
         >>> f.connection.repeated(lambda: f.connection.json("GET", "/")["owner"])
         'admin'
@@ -243,11 +241,11 @@ class Connection:
     def stream(
         self, method: str, path: str, accept: str, body: Body | None = None, **params: object
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request that changes nothing, see `json`, and yield its answer, to be read while the context lasts.
+        """Send a request that changes nothing, as `json` does, and yield its answer for reading inside the context.
 
-        The HTTP connection is kept if the answer is read to its end. If a kept one turns out to be closed, the request
-        is sent again over a new one, also a POST. Raises the `HsparseError` the server names, and `Unreachable` for a
-        connection that breaks, also in the context.
+        The HTTP connection is kept if the answer is read to its end. If a kept connection turns out to be closed, the
+        request, even a POST, is sent again over a new one. Raises the `HsparseError` that the server names, and
+        `Unreachable` if the connection breaks, also inside the context.
 
         >>> with f.connection.stream("GET", f"/datasets/{X.id}/value", "application/octet-stream") as answer:
         ...     print(len(answer.read()))
@@ -261,7 +259,7 @@ class Connection:
         ):
             note_status(span, response.status)
             if response.status >= 300:
-                raise answered_error(f"{method} {path}", response, response.read())
+                raise answered_error(self.url, f"{method} {path}", response, response.read())
             check_type(self.url, f"{method} {path}", response, accept)
             yield response
 
@@ -269,7 +267,7 @@ class Connection:
     def _answer(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request that changes nothing, and yield its answer, see `stream`."""
+        """Send a request that changes nothing, and yield its answer; see `stream`."""
         connection, response = self._ask_again(method, target, data, headers)
         is_whole = False
         try:
@@ -277,16 +275,17 @@ class Connection:
                 yield response
                 is_whole = response.isclosed()
         finally:
+            response.close()  # after "Connection: close" the response, not the connection, owns the socket
             (self._pool.give_back if is_whole else self._pool.drop)(connection)
 
     @contextmanager
     def response(
         self, method: str, path: str, headers: Headers | None = None, **params: object
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request without a body, once, and yield the answer, to be read while the context lasts.
+        """Send a request without a body, once, and yield the answer for reading inside the context.
 
-        Raises the `HsparseError` the server names, and `Unreachable` for a connection that breaks, also in the
-        context. The answer to a HEAD has no body to name an error, so a GET of a byte is sent for it.
+        Raises the `HsparseError` that the server names, and `Unreachable` if the connection breaks, also inside the
+        context. The answer to a failed HEAD has no body that names the error, so a GET of one byte follows it.
 
         >>> with f.connection.response("GET", "/about") as answer:
         ...     print(answer.status, answer.headers["Content-Type"])
@@ -296,13 +295,13 @@ class Connection:
         target, sent = self._target(path, params), self._headers | {"Accept": "*/*"} | (headers or {})
         connection, _ = self._take()
         try:
-            with self._reading():
+            with self._reading(), ExitStack() as read:
                 with client_span(method, self._prefix + path, sent) as span:
                     connection.request(method, target, headers=sent)
-                    response = connection.getresponse()
+                    response = read.enter_context(closing(connection.getresponse()))
                     note_status(span, response.status)
                 if response.status >= 300:
-                    error = answered_error(f"{method} {path}", response, response.read())
+                    error = answered_error(self.url, f"{method} {path}", response, response.read())
                     if method == "HEAD":
                         with self.response("GET", path, {**(headers or {}), "Range": "bytes=0-0"}, **params):
                             pass
@@ -313,7 +312,7 @@ class Connection:
 
     @property
     def open_batch(self) -> Batch | None:
-        """The batch in which this thread is, if it is in one.
+        """The batch that the calling thread has open, or None.
 
         >>> with f.batch():
         ...     print(f.connection.open_batch is None)
@@ -322,9 +321,7 @@ class Connection:
         return self.batch if self.batch is not None and self.batch.is_of_this_thread else None
 
     def check_open(self, method: str = "GET", path: str = "/") -> None:
-        """Raise `InvalidValue` if this was closed, or for a request that changes what is open to be read.
-
-        What waits in a batch is sent first.
+        """Send a waiting batch; raise `InvalidValue` if closed, or for a change to a domain opened read-only.
 
         >>> f.connection.check_open("PUT", "/")
         """
@@ -340,25 +337,26 @@ class Connection:
 
     def _target(self, path: str, params: Mapping[str, object]) -> str:
         query = {"domain": self.domain, **params}
-        text = urlencode(
-            {name: _text(value) for name, value in query.items() if value is not None}, safe=":,/"
-        )
-        return f"{self._prefix}{quote(path)}{'?' if text else ''}{text}"
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        try:
+            text = urlencode(given, safe=":,/")
+            return f"{self._prefix}{quote(path)}{'?' if text else ''}{text}"
+        except UnicodeEncodeError as error:
+            raise InvalidValue(f"{error.object!r} is not valid Unicode: it has a lone surrogate.") from error
 
     def _request(
         self, method: str, path: str, body: Body | None, accept: str, params: Mapping[str, object]
-    ) -> bytes:
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         self.check_open(method, path)
         target, data, headers = self._parts(path, body, accept, params)
-        named = {*params, *(body if isinstance(body, dict) else ())}
 
         def send() -> tuple[http.client.HTTPResponse, bytes]:
             response, answer = self._exchange(method, target, data, headers)
             if response.status >= 300:
-                raise answered_error(f"{method} {path}", response, answer)
+                raise answered_error(self.url, f"{method} {path}", response, answer)
             return response, answer
 
-        if named.isdisjoint(GROWING):
+        if not any(is_named(one, params, body) for one in GROWING):
             repeatable = Repeatable.request(method, reads=accept == BINARY)
         else:
             headers[KEY_HEADER] = f'"{SystemClock().token(16).hex()}"'
@@ -366,20 +364,19 @@ class Connection:
         response, answer = self._retry.run(send, repeatable)
         if accept == BINARY:
             check_type(self.url, f"{method} {path}", response, accept)
-        return answer
+        return response, answer
 
     def _is_made_once(self) -> bool:
-        """Return whether a change with a key is made once, however often it is sent; the server is asked once."""
+        """Return whether the server applies a change once per idempotency key; it is asked until it confirms that."""
         if not self._heeds_keys:
             try:
                 response, data = self._exchange("GET", self._target("/about", {}), None, self._headers)
+                about = json_object(self.url, "GET /about", data, response.status)
             except HsparseError:
                 return False
-            if response.status >= 300:
-                return False
-            about = json_object(self.url, "GET /about", data)
-            self._heeds_keys.append(about.get("idempotency_keys") is True)
-        return self._heeds_keys[0]
+            if response.status == OK and about.get("idempotency_keys") is True:
+                self._heeds_keys.append(True)
+        return bool(self._heeds_keys)
 
     def _parts(
         self, path: str, body: Body | None, accept: str, params: Mapping[str, object]
@@ -397,7 +394,7 @@ class Connection:
     def _ask_again(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send a request that changes nothing, twice if a kept connection broke; return the answer, not yet read."""
+        """Send a request that changes nothing, again if a kept connection broke; return the unread answer."""
         connection, kept = self._take()
         while True:
             try:
@@ -427,7 +424,7 @@ class Connection:
         return response, answer
 
     def _take(self) -> tuple[http.client.HTTPConnection, bool]:
-        """Return a connection of the pool and whether it was kept; `Unreachable` without one: nothing was sent."""
+        """Return a connection and whether it was kept; raise `Unreachable` if none opens, as nothing was sent."""
         try:
             return self._pool.take()
         except OSError as error:
@@ -435,26 +432,31 @@ class Connection:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Raise `Unreachable` for a connection that breaks while an answer is read."""
+        """Raise `Unreachable` if the connection breaks while an answer is read."""
         process = os.getpid()
         try:
             yield
         except BROKEN as error:
-            if isinstance(error, HsparseError):  # some are also an OSError
+            if isinstance(error, HsparseError):  # some of them are OSErrors too
                 raise
             if process != os.getpid():
                 raise Unreachable(
-                    f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
+                    f"The answer of {self.url} belongs to the process that sent the request: repeat it in this one."
                 ) from error
             raise self._unreachable("GET", error) from error
 
     def _unreachable(self, method: str, error: Exception) -> HsparseError:
         reason = str(error) or type(error).__name__
         if isinstance(error, ssl.SSLCertVerificationError):
+            cause = "lacks extensions that RFC 5280 requires" if is_incomplete(error) else "is not trusted"
             return InvalidValue(
-                f"The certificate of {self.url} is not trusted ({error.verify_message}): name its CA's file by "
-                "ca_file= or HSPARSE_CA_FILE."
+                f"The certificate of {self.url} {cause} ({error.verify_message}): give its CA's file as "
+                f"ca_file= or HSPARSE_CA_FILE{', which relaxes that requirement' * is_incomplete(error)}."
             )
+        if (other := other_protocol(self.url, error)) is not None:
+            return other
+        if isinstance(error, http.client.RemoteDisconnected) and self.url.startswith("http:"):
+            reason += ", as a server that expects https:// does"
         if self._pool.proxy is not None:
             reason += f", through the proxy {self._pool.proxy.host}:{self._pool.proxy.port}"
         if method == "GET":
@@ -470,8 +472,8 @@ class Connection:
 def _credentials(user: str | None, password: str | None, token: str | None) -> dict[str, str]:
     if token is not None:
         if user is not None or not token.isascii() or not token.isprintable():
-            # Not repeated, because it may be a secret.
-            raise InvalidValue("A token is printable ASCII, and stands alone, without user and password.")
+            # The message omits the token, because it may be a secret.
+            raise InvalidValue("A token must be printable ASCII, and given without user and password.")
         return {"Authorization": f"Bearer {token}"}
     if user is None:
         return {}
@@ -479,6 +481,11 @@ def _credentials(user: str | None, password: str | None, token: str | None) -> d
         raise InvalidValue(f"The user name {user!r} has a colon, which HTTP Basic credentials cannot carry.")
     pair = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
     return {"Authorization": f"Basic {pair}"}
+
+
+def is_named(name: str, params: Mapping[str, object], body: Body | None) -> bool:
+    """Return whether a request has a parameter or a body member with this name."""
+    return name in params or (isinstance(body, dict) and name in body)
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The body of a request that creates a dataset, of h5py's options and those that only hsparse has."""
+"""The request body that creates a dataset, from h5py's options and those that only hsparse has."""
 
 from __future__ import annotations
 
@@ -16,24 +16,32 @@ from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
 Filter: TypeAlias = str | int | Mapping[str, Any]
-"""A filter, as `creationProperties.filters` has it: its name, its number, or an object with its parameters."""
+"""A filter as in `creationProperties.filters`: its name, its number, or an object with its parameters."""
 Shape: TypeAlias = int | Sequence[int]
 MaxShape: TypeAlias = int | Sequence[int | None] | None
 SPARSE: Json = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 MATRIX_CHUNK = OptionalModule("hsparse.model.initial_values")
 UNLIMITED = "H5S_UNLIMITED"
 GROWN = 1024
-"""The length that a dimension which is empty yet is thought to get, as in h5py."""
+"""The assumed future length of a dimension that is still empty, as in h5py."""
 SPARSITY = 64
-"""Of so many elements one is thought to be defined, if nobody knows."""
+"""One element in this many is assumed to be defined in a sparse dataset whose density is unknown."""
+
+
+def limits_json(limits: MaxShape) -> list[int | str] | None:
+    """Return `maxshape` or `minlower` in the form of request bodies."""
+    if limits is None:
+        return None
+    each = (limits,) if isinstance(limits, int) else limits
+    return [UNLIMITED if limit is None else int(limit) for limit in each]
 
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How a new dataset is stored: the options of h5py's `create_dataset`, `filters`, `stripes` and lower bounds.
+    """How a new dataset is stored: the options of h5py's `create_dataset`, plus `filters`, `stripes` and lower bounds.
 
-    `compression` is h5py's: `"gzip"`, `"lzf"`, a level of gzip, True, or the number of a filter, whose client values
-    are then `compression_opts`. `filters` say all of a pipeline, as `creationProperties.filters` has it.
+    `compression` is as in h5py: `"gzip"`, `"lzf"`, a gzip level, True, or the number of a filter with its client values
+    in `compression_opts`. `filters` give a whole pipeline, as in `creationProperties.filters`.
     """
 
     chunks: Shape | bool | None = None
@@ -49,7 +57,7 @@ class StorageOptions:
     minlower: MaxShape = None
 
     def body(self, kind: Hdf5Type, shape: tuple[int, ...], *, sparse: bool = False) -> Json:
-        """Return the body that creates a dataset; `InvalidValue` for options that contradict each other."""
+        """Return the body that creates a dataset; raise `InvalidValue` for options that contradict each other."""
         pipeline = self._pipeline()
         properties: Json = {"filters": pipeline} if pipeline else {}
         layout = self._layout(shape, is_filtered=bool(pipeline), sparse=sparse)
@@ -62,12 +70,12 @@ class StorageOptions:
         body: Json = {"type": kind.item, "creationProperties": properties}
         if shape:
             body["shape"] = list(shape)
-        limits = self._limits(self.maxshape)
+        limits = limits_json(self.maxshape)
         if limits is not None:
             body["maxdims"] = limits
         if self.lower is not None or self.minlower is not None:
             body["lower"] = list(shape_tuple((0,) * len(shape) if self.lower is None else self.lower))
-            limits = self._limits(self.minlower)
+            limits = limits_json(self.minlower)
             body |= {} if limits is None else {"minlower": limits}
         return body
 
@@ -87,17 +95,11 @@ class StorageOptions:
             raise InvalidValue("Filters, stripes, maxshape and lower need chunks: leave chunks=False out.")
         return {"class": "H5D_CHUNKED"} | named | striped if self.chunks or striped else {}
 
-    def _limits(self, limits: MaxShape) -> list[int | str] | None:
-        if limits is None:
-            return None
-        each = (limits,) if isinstance(limits, int) else limits
-        return [UNLIMITED if limit is None else int(limit) for limit in each]
-
     def _pipeline(self) -> list[Filter]:
         given = self.compression not in (None, False) or self.shuffle or self.fletcher32
         if self.filters and given:
             raise InvalidValue(
-                "filters say the whole pipeline: leave compression, shuffle and fletcher32 out."
+                "filters gives the whole pipeline: leave compression, shuffle and fletcher32 out."
             )
         if not given:
             return list(self.filters)
@@ -113,7 +115,7 @@ class StorageOptions:
         if isinstance(kind, int) and 0 <= kind < 10:
             if options is not None:
                 raise InvalidValue(
-                    "A level of gzip has no compression_opts: give compression='gzip' with them."
+                    "A gzip level as compression has no compression_opts: give compression='gzip' with them."
                 )
             kind, options = "gzip", kind
         if isinstance(kind, int):
@@ -122,13 +124,13 @@ class StorageOptions:
             return {"class": "H5Z_FILTER_DEFLATE", "level": 4 if options is None else int(options)}
         if options is not None:
             raise InvalidValue(
-                f"compression_opts are for gzip and numbers of filters; give {kind!r} its parameters in filters=[...]."
+                f"compression_opts is for gzip and filter numbers: give the parameters of {kind!r} in filters=[...]."
             )
         return str(kind)
 
 
 def shape_tuple(shape: Shape) -> tuple[int, ...]:
-    """Return a shape that may be given as a number, as numpy takes it."""
+    """Return a shape as a tuple; like numpy's functions, accept a single number."""
     return (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(length) for length in shape)
 
 

@@ -1,4 +1,4 @@
-"""What dense and sparse datasets have in common: their place, type and extent, and changes of the extent."""
+"""The common base of dense and sparse datasets: name, type and extent, and changes of the extent."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from hsparse.optional_module import OptionalModule
 
 T = TypeVar("T")
 HTML = OptionalModule("hsparse.client.html_repr")
-"""Imported when they are used."""
+"""Imported on first use."""
 LONG_POLL = 25
-"""Seconds after which a server answers that nothing has changed."""
+"""The longest wait of a long poll, in seconds."""
 SHUFFLE, FLETCHER32 = 2, 3
 NO_COMPRESSORS = (SHUFFLE, FLETCHER32, 5, 6)
-"""Ids of HDF5's own filters that do not compress, beside nbit and scaleoffset."""
+"""Ids of HDF5's own filters that do not compress: shuffle, fletcher32, nbit and scaleoffset."""
 COMPRESSORS = {1: "gzip", 4: "szip", 32000: "lzf"}
-"""h5py's names."""
+"""h5py's names of compressors, by filter id."""
 
 
 class Dataset(DatasetExtent):
-    """A dataset on a server. `shape` is the last known extent, None for a null dataspace; `refresh` asks for it.
+    """A dataset on a server. `shape` is the last known extent, or () for a null dataspace; `refresh` updates it.
 
-    One with a lower bound counts no index from the end: an index is a place, `x[-5]` the one at -5. Its places are
-    `lower` to `lower` + `shape`, without the last; what is returned is an array as others are, from the first of them.
+    If a dataset has lower bounds, indices do not count from the end: `x[-5]` is the element at coordinate -5. Its
+    coordinates run from `lower` to `lower + shape`, exclusive. Results are ordinary arrays.
 
-    A result of more than `max_bytes`, at first that of the connection, is refused before it is fetched.
-    All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
-    credentials of its `Connection`.
+    Reading more than `max_bytes`, initially the connection's limit, raises before anything is fetched. All methods
+    raise the server's `HsparseError`. Threads and forked processes may share a dataset; a pickle has the credentials of
+    its `Connection`.
 
     >>> dataset = f["X"]
     >>> dataset.name, dataset.shape, dataset.id == X.id
@@ -55,7 +55,7 @@ class Dataset(DatasetExtent):
     """
 
     def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
-        """Take a dataset's record, as `GET /datasets/{id}` answers, and the path it was opened by."""
+        """Take a dataset's record, as answered by `GET /datasets/{id}`, and the path by which it was opened."""
         self.connection = connection
         self.record = record
         self.name = name
@@ -69,7 +69,7 @@ class Dataset(DatasetExtent):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the elements; object for text and sequences of variable length.
+        """The dtype of the elements; object for vlen text and vlen sequences.
 
         >>> X.dtype
         dtype('float32')
@@ -100,7 +100,7 @@ class Dataset(DatasetExtent):
 
     @property
     def lower(self) -> tuple[int, ...]:
-        """The place of the first element in each dimension, 0 unless the dataset has lower bounds.
+        """The coordinate of the first element in each dimension, 0 unless the dataset has lower bounds.
 
         >>> S.lower, S.shape, X.lower
         ((-2, 0), (5, 3), (0, 0))
@@ -109,7 +109,7 @@ class Dataset(DatasetExtent):
 
     @property
     def minlower(self) -> tuple[int | None, ...]:
-        """How far the lower bounds may move down; None for an unlimited dimension.
+        """The lowest values that the lower bounds may reach, with None for an unlimited dimension.
 
         >>> S.minlower, X.minlower
         ((None, 0), (0, 0))
@@ -121,7 +121,7 @@ class Dataset(DatasetExtent):
 
     @property
     def maxshape(self) -> tuple[int | None, ...]:
-        """How far the extent may grow; None for an unlimited dimension.
+        """The maximum extent, with None for an unlimited dimension.
 
         >>> X.maxshape
         (None, 3)
@@ -133,19 +133,19 @@ class Dataset(DatasetExtent):
 
     @cached_property
     def chunks(self) -> tuple[int, ...] | None:
-        """The shape of the stored chunks; None if the dataset has none.
+        """The shape of the stored chunks, or None if the dataset is not chunked.
 
         >>> X.chunks
         (2, 3)
         """
-        if self.connection.batch is not None:  # then the server chooses, or has to be asked
+        if self.connection.batch is not None:  # the server may choose the chunks
             self.connection.batch.send()
         layout = self.record.get("layout") or self.record.get("creationProperties", {}).get("layout") or {}
         return tuple(layout["dims"]) if "dims" in layout else None
 
     @cached_property
     def fillvalue(self) -> Any:
-        """What an element reads as that was never written: a scalar of the dtype.
+        """The value of elements that were never written: a scalar of the dtype.
 
         >>> X.fillvalue
         np.float32(0.0)
@@ -160,7 +160,7 @@ class Dataset(DatasetExtent):
 
     @property
     def compression(self) -> str | None:
-        """The name of the compressor in h5py's words, None without one.
+        """h5py's name for the compressor, or None without one.
 
         >>> f.create_dataset("t", (5,), "f8", compression="gzip", compression_opts=7).compression
         'gzip'
@@ -170,7 +170,7 @@ class Dataset(DatasetExtent):
 
     @property
     def compression_opts(self) -> Any:
-        """The level of gzip, or the client values of another compressor; None without one.
+        """The gzip level, or the client values of another compressor, or None without one.
 
         >>> f.create_dataset("t", (5,), "f8", compression=7).compression_opts
         7
@@ -180,7 +180,7 @@ class Dataset(DatasetExtent):
 
     @property
     def shuffle(self) -> bool:
-        """Whether bytes are sorted by their place in elements before they are compressed.
+        """Whether the bytes of the elements are shuffled before compression.
 
         >>> f.create_dataset("t", (5,), "f8", compression="gzip", shuffle=True).shuffle
         True
@@ -189,7 +189,7 @@ class Dataset(DatasetExtent):
 
     @property
     def fletcher32(self) -> bool:
-        """Whether chunks have HDF5's checksum.
+        """Whether chunks are stored with HDF5's Fletcher-32 checksum.
 
         >>> f.create_dataset("t", (5,), "f8", fletcher32=True).fletcher32
         True
@@ -198,7 +198,7 @@ class Dataset(DatasetExtent):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements of the extent in memory, defined or not.
+        """The size in memory, in bytes, of all elements of the extent, defined or not.
 
         >>> X.nbytes
         48
@@ -206,7 +206,7 @@ class Dataset(DatasetExtent):
         return self.size * self.dtype.itemsize
 
     def _extent_text(self) -> str:
-        """Return what a repr has of the extent; it says so where no index counts from the end."""
+        """Return the extent as a repr shows it, with a note if indices do not count from the end."""
         if not isinstance(self.shape, SignedExtent):
             return f"shape {self.shape}"
         each = (places_along(self.shape, dim) for dim in range(self.ndim))
@@ -239,7 +239,7 @@ class Dataset(DatasetExtent):
         return map(self.__getitem__, reversed(places_along(self.shape, 0)))
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the selected elements, as the kind of dataset has them."""
+        """Return the selected elements in the form of the kind of dataset."""
         raise NotImplementedError
 
     def iter_rows(
@@ -247,8 +247,8 @@ class Dataset(DatasetExtent):
     ) -> Iterator[Any]:
         """Yield `x[start:stop]` in blocks of `count` rows, the last one shorter, each as `x[a:b]` returns it.
 
-        The next block is fetched while one is used: two are in memory at a time. `progress` shows the rows that are
-        done with: True by a bar, None by one on a terminal, or a function of them and their total.
+        The next block is fetched while the current one is used. `progress` reports the finished rows: True shows a bar,
+        None shows one on a terminal, and a function is called with the number of finished rows and the total.
 
         >>> [(block.shape, block.nnz) for block in X.iter_rows(3)]
         [((3, 3), 3), ((1, 3), 1)]
@@ -259,7 +259,7 @@ class Dataset(DatasetExtent):
         (3, 3)
         """
         if count < 1 or not self.shape:
-            raise InvalidValue("Rows come in blocks of 1 or more, from a dataset that has dimensions.")
+            raise InvalidValue("iter_rows needs a count of 1 or more, and a dataset with dimensions.")
         cut, extent = slice(start, stop), self.shape
         first, last, _ = (slice_from(cut, 0, extent) if isinstance(extent, SignedExtent) else cut).indices(
             extent[0]
@@ -274,10 +274,10 @@ class Dataset(DatasetExtent):
     def follow(
         self, start: int | None = None, *, count: int | None = None, timeout: float | None = None
     ) -> Iterator[Any]:
-        """Yield the rows that are appended from now on, or from row `start`, as `x[a:b]` returns them, when they come.
+        """Yield rows as they are appended, from now on or from row `start`, each block as `x[a:b]` returns it.
 
-        At most `count` rows at a time. It ends after `timeout` seconds without a new one; without it, never. The server
-        is asked by long polls.
+        Each block has at most `count` rows. Iteration ends after `timeout` seconds without a new row; without a timeout
+        it never ends. The server is asked by long polling.
 
         >>> rows = X.follow()
         >>> X.extend(2)
@@ -294,7 +294,7 @@ class Dataset(DatasetExtent):
         left = timeout
         while True:
             own = places_along(self.shape, 0)
-            row = max(own.start, min(row, own.stop))  # rows that others have cut off may come again
+            row = max(own.start, min(row, own.stop))  # rows cut off by another client may be appended again
             if row < own.stop:
                 rows = slice(row, own.stop if count is None else min(own.stop, row + count))
                 yield self[rows]
@@ -302,9 +302,10 @@ class Dataset(DatasetExtent):
                 continue
             if left is not None and left <= 0:
                 return
-            seconds = LONG_POLL if left is None else min(LONG_POLL, ceil(left))
+            longest = max(1, min(LONG_POLL, int(self.connection.timeout / 2)))
+            seconds = longest if left is None else min(longest, ceil(left))
             known: dict[str, tuple[int, ...]] = {"expect": self.shape}
-            if isinstance(self.shape, SignedExtent):  # at both ends it may move by as much
+            if isinstance(self.shape, SignedExtent):  # the extent may move by the same amount at both ends
                 known["expect_lower"] = self.shape.lower
             query: Json = {name: f"[{','.join(map(str, places))}]" for name, places in known.items()}
             answer = self.connection.json("GET", self._path("shape"), wait=seconds, **query)
@@ -312,7 +313,7 @@ class Dataset(DatasetExtent):
             left = None if left is None else left - seconds
 
     def storage(self) -> tuple[int, int]:
-        """Return the number of stored chunks, and their bytes.
+        """Return the number of stored chunks and their size in bytes.
 
         >>> chunks, nbytes = X.storage()
         >>> chunks, nbytes > 0
@@ -322,11 +323,11 @@ class Dataset(DatasetExtent):
         return int(record["num_chunks"]), int(record["allocated_size"])
 
     def _compressor(self) -> Json:
-        """Return the first filter that compresses, an empty one if there is none."""
+        """Return the first filter that compresses, or an empty dict without one."""
         return next((one for one in self._filters() if one.get("id", SHUFFLE) not in NO_COMPRESSORS), {})
 
     def _filters(self) -> list[Json]:
-        """Return the filters as answers have them, those of all sections."""
+        """Return the filters, as in the server's answers, of all sections."""
         if self.connection.batch is not None:
             self.connection.batch.send()
         items = self.record.get("creationProperties", {}).get("filters") or []
@@ -335,7 +336,7 @@ class Dataset(DatasetExtent):
     def _in_region(self, select: Select, work: Callable[[Region], T]) -> T:
         def run(extent: tuple[int, ...]) -> T:
             region = select_region(select, extent)
-            if any(self.maxshape[dim] != extent[dim] for dim in region.cut_off):  # or others have extended it
+            if any(self.maxshape[dim] != extent[dim] for dim in region.cut_off):  # or the extent has grown
                 region = select_region(select, self.refresh())
             return work(region)
 

@@ -1,4 +1,4 @@
-"""Creation of datasets in a group, alone or many together."""
+"""Creation of datasets in a group, one at a time or in a batch."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from hsparse.client.virtual_layout import VirtualLayout
 from hsparse.errors import Conflict
 from hsparse.optional_module import OptionalModule
 
-ASSIGNMENT = OptionalModule("hsparse.client.integrations.anndata.element_writer")
-"""Imported when it is used: most files have no data frames."""
+ASSIGNMENT = OptionalModule("hsparse.client.integrations.anndata.element_assignment")
+"""Imported on first use: most files have no data frames."""
 COLUMN = re.compile(r"/(obs|var|(obsm|varm|uns)/[^/]+)/[^/]+$")
-"""Paths of columns of the data frames that an AnnData has."""
+"""Matches the paths of columns in an AnnData's data frames."""
 INLINE = 256 << 10
-"""Bytes of values that are sent with the creation of their dataset: every server takes so many in JSON."""
+"""Up to this many bytes of values are sent with the creation of their dataset; every server accepts that in JSON."""
 
 
 class DatasetCreation:
-    """What a group, whose path is `name`, creates.
+    """The methods of a group that create objects; `name` is the group's path.
 
     >>> f.create_dataset("t", data=[1, 2]).name
     '/t'
@@ -67,15 +67,15 @@ class DatasetCreation:
         filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> DenseDataset:
-        """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
+        """Create a dense dataset and missing parent groups, and write `data`, which also gives shape and dtype.
 
-        The options are h5py's; without `chunks` the server chooses them. `filters` are those of
-        `creationProperties.filters`, in place of `compression`, `shuffle` and `fletcher32`. With `stripes` the chunks
-        are spread over so many prefixes of the store, or over the buckets (`bucket`, `bucket/prefix`) that it names.
-        `lower` is the place of the first element, and `minlower` says how far that may move down, as `maxshape` does at
-        the other end; with either no index counts from the end. Attributes, and values of up to 256 KiB, are sent with
-        the creation, as one request. With more values the dataset is seen when all are written; if that fails nothing
-        is left of it. `AlreadyExists` if the path has an object.
+        The options are h5py's; without `chunks` the server chooses them. `filters` are as in
+        `creationProperties.filters`, and replace `compression`, `shuffle` and `fletcher32`. `stripes` spreads the
+        chunks over that many prefixes of the store, or over the listed buckets (`bucket`, `bucket/prefix`). `lower` is
+        the coordinate of the first element, and `minlower` limits how far it may move down, as `maxshape` does at the
+        upper end; with either, indices do not count from the end. Attributes and values of up to 256 KiB are sent with
+        the creation in one request. A dataset with more values becomes visible once all are written, and is deleted if
+        that fails. Raises `AlreadyExists` if the path has an object.
 
         >>> t = f.create_dataset("t", data=[[1.5, 2], [3, 4]], attributes={"unit": "s"})
         >>> t.shape, t.dtype, t.attrs["unit"]
@@ -150,10 +150,10 @@ class DatasetCreation:
         filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> SparseDataset:
-        """Create a sparse dataset, with the missing groups above it, and assign `data`, if given.
+        """Create a sparse dataset and missing parent groups, and assign `data`, if given.
 
-        Data gives shape and dtype too. The options are those of `create_dataset`; chunks are chosen for few defined
-        elements. Of dense `data` what is not the fill value is defined.
+        `data` also gives shape and dtype. The options are as in `create_dataset`; default chunks suit few defined
+        elements. If `data` is dense, its elements that differ from the fill value become defined.
 
         >>> y = f.create_sparse("y", (0, 512, 512), "u2", (1, 512, 512), maxshape=(None, 512, 512))
         >>> y.shape, y.chunks, y.nnz
@@ -210,7 +210,7 @@ class DatasetCreation:
         *,
         attributes: Mapping[str, Any] | None = None,
     ) -> DenseDataset | SparseDataset:
-        """Create a dataset that is made of others, with the missing groups above it. Nothing is copied.
+        """Create a dataset whose elements are mapped to other datasets, and missing parent groups. Nothing is copied.
 
         >>> layout = hsparse.VirtualLayout((3, 2), "f4", sparse=True)
         >>> layout[:] = hsparse.VirtualSource(".", "X", (4, 3))[1:4, ::2]
@@ -221,16 +221,16 @@ class DatasetCreation:
         record, whole = self.create_object("datasets", path, body)
         made = (SparseDataset if layout.sparse else DenseDataset)(self.connection, record, whole)
         if layout.maxshape is not None and self.connection.batch is None:
-            made.refresh()  # it has the extent that its sources give it
+            made.refresh()  # the extent follows from the sources
         return made
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Send groups, attributes and datasets with small values together, which is many times as fast.
+        """Send creations of groups, attributes and datasets with small values together, which is many times faster.
 
-        What this thread creates waits until the context ends, or until anything else is asked for: a read sees it all.
-        An error of the server comes only then, and is of the whole request. If the context ends by an exception, what
-        still waits is not sent.
+        The objects that this thread creates are sent when the context ends, or before any other request, so every read
+        sees them. An error of the server is raised only then, and concerns the whole request. If the context ends with
+        an exception, the waiting objects are discarded.
 
         >>> with f.batch():
         ...     for number in range(100):
@@ -240,7 +240,7 @@ class DatasetCreation:
         >>> len(f["runs"]), f["runs/99/times"].attrs["unit"], f["runs/99"].attrs["beam"]
         (100, 's', 'on')
         """
-        if self.connection.batch is not None:  # the outer one sends
+        if self.connection.batch is not None:  # the outermost batch sends
             yield
             return
         batch = self.connection.batch = Batch(self.connection.json, self.id)
@@ -252,29 +252,29 @@ class DatasetCreation:
             self.connection.batch = None
 
     def _frame_of(self, path: str) -> Any:
-        """Return the data frame, a group, that has the place of a path, of which what is there becomes a column.
+        """Return the data frame (a group) that the object at a path is a column of, or None.
 
-        None without one; it is looked for only where an AnnData has frames.
+        The frame is looked for only at paths where an AnnData has data frames.
         """
-        if cast(Parent, self)._old is not None:  # and all that there is goes
+        if cast(Parent, self)._old is not None:  # all existing objects are being replaced
             return None
         whole = self._whole(path)
         return ASSIGNMENT.load().frame_at(self, whole.rpartition("/")[0]) if COLUMN.search(whole) else None
 
     def _whole(self, path: str) -> str:
-        """Return a path from the root."""
+        """Return the absolute form of a path."""
         return path if path.startswith("/") else f"{self.name.rstrip('/')}/{path}"
 
     def create_object(self, collection: str, path: str, body: Json) -> tuple[Json, str]:
-        """Create an object of a body of the REST API; return its record and its path from the root.
+        """Create an object from a body of the REST API; return its record and its absolute path.
 
-        `AlreadyExists` if that has one.
+        Raises `AlreadyExists` if the path has an object.
 
         >>> f.create_object("groups", "a/b", {})[1]
         '/a/b'
         """
         parent = cast(Parent, self)
-        if collection == "datasets" and parent._old is not None:  # which goes only once this is stored
+        if collection == "datasets" and parent._old is not None:  # that is replaced after this is stored
             with in_own_words(), unlinked_dataset(parent, path, body) as made:
                 pass
             return made.record, made.path
@@ -292,14 +292,14 @@ class DatasetCreation:
 
 
 def _values_of(data: Any, dtype: DTypeLike | None) -> NDArray[Any]:
-    """Return values of a sparse dataset as an array; sequences, which numpy would join, as objects."""
+    """Return the values of a sparse dataset as an array; vlen sequences, which numpy would join, become objects."""
     if dtype is not None and np.dtype(dtype).hasobject:
         return codec_of(Hdf5Type.of_dtype(dtype)).cast(data)
     return np.asarray(data, dtype)
 
 
 def _reshaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return values of a new dataset in its shape; `InvalidValue` if it has another number of them."""
+    """Return the values of a new dataset in its shape; raise `InvalidValue` if their number does not fit."""
     if array.size != prod(shape):
         raise InvalidValue(f"The data has {array.size} values; the shape {list(shape)} has {prod(shape)}.")
     return array.reshape(shape)

@@ -1,4 +1,4 @@
-"""How the extent of a dataset changes: what grows, what is appended, what is cut off, at either end."""
+"""Changes of a dataset's extent: resize, append and drop rows, at either end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.creation import MaxShape, limits_json
 from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors, in_own_words
 from hsparse.client.indexing.places import (
     grown_to,
@@ -30,66 +31,103 @@ from hsparse.optional_module import OptionalModule
 if TYPE_CHECKING:
     from hsparse.client.appender import Appender
 
+OTHERS_WROTE = "other clients have extended it meanwhile: repeat the call"
+NOT_ALLOWED = "leave erase=False out"
 T = TypeVar("T")
 Side: TypeAlias = Literal["upper", "lower"]
 """The end at which a dimension grows."""
 APPENDER = OptionalModule("hsparse.client.appender")
-"""Imported when it is used."""
+"""Imported on first use."""
 
 
 class DatasetExtent:
-    """The extent of a `Dataset`, as it was last known, and its changes.
+    """The last known extent of a `Dataset`, and the methods that change the extent.
 
     >>> X.extend(2), X.shape
     (slice(4, 6, None), (6, 3))
     """
 
     connection: Connection
+    record: Json
     id: str
     name: str | None
     shape: tuple[int, ...]
 
     def refresh(self) -> tuple[int, ...]:
-        """Ask the server for the extent, which others may have changed, and return it.
+        """Ask the server for the extent, which other clients may have changed, and return it.
 
         >>> f["X"].extend(6)
         slice(4, 10, None)
         >>> X.shape, X.refresh()
         ((4, 3), (10, 3))
         """
-        extent = shape_of(self.connection.json("GET", self._path("shape"))["shape"]) or ()
-        self.shape = extent
+        dataspace = self.connection.json("GET", self._path("shape"))["shape"]
+        extent = shape_of(dataspace) or ()
+        self.shape, self.record = extent, {**self.record, "shape": dataspace}
         return extent
 
-    def resize(self, shape: Sequence[int], *, erase: bool = False) -> None:
-        """Set the extent; with `erase` any dimension may become smaller, and what falls outside is erased for good.
+    def resize(
+        self,
+        shape: Sequence[int] | int | None = None,
+        axis: int | None = None,
+        *,
+        erase: bool = True,
+        minlower: MaxShape = None,
+    ) -> None:
+        """Set the extent, or with `axis` one length, as in h5py; elements outside the new extent are erased for good.
 
-        The upper end moves, lower bounds stay. Without `erase` such a resize raises `BadRequest`. `Conflict` if the
-        extent is not `shape` when the server sets it: others have written what the caller does not know of.
+        The upper end moves, and lower bounds stay. `minlower`, for datasets with lower bounds, limits how far these may
+        move down (None is unlimited) and may be given alone. Raises `Conflict` if a limit is above its bound.
+
+        Raises `InvalidValue` for a resize that shrinks a dimension with `erase=False`, or that shrinks it only because
+        other clients have extended it meanwhile. Raises `Conflict` if the extent changes during the call.
 
         >>> X.resize((8, 3))
-        >>> X.resize((1, 3))
+        >>> X.resize((1, 3), erase=False)
         Traceback (most recent call last):
-        hsparse.client.errors.InvalidValue: A resize of ... from [8, 3] to [1, 3] erases what lies beyond ...
-        >>> X.resize((1, 3), erase=True)
+        hsparse.client.errors.InvalidValue: A resize of ... from [8, 3] to [1, 3] would erase elements ...
+        >>> X.resize(1, axis=0)
         >>> X.shape, X.nnz
         ((1, 3), 2)
+        >>> S.resize(minlower=(-100, 0)), S.minlower
+        (None, (-100, 0))
         """
-        seen, wanted = self.shape if erase else self.refresh(), tuple(shape)
-        smaller = [dim for dim, (old, new) in enumerate(zip(seen, wanted, strict=False)) if new < old]
-        if smaller and not erase:
+        limits = {} if minlower is None else {"minlower": limits_json(minlower)}
+        if limits:
+            self._require_lower("minlower")
+        if shape is None:
+            if not limits:
+                raise InvalidValue("A resize needs a shape or, with lower bounds, minlower.")
+            with in_own_words(self.id, self.name):
+                self.connection.json("PUT", self._path("shape"), limits)
+            self.refresh()
+            return
+        known = self.shape
+        wanted = self._resized(shape, axis)
+        is_meant = erase and bool(_smaller(known, wanted))
+        seen = known if is_meant else self.refresh()
+        if not is_meant and (smaller := _smaller(seen, wanted)):
             raise InvalidValue(
-                f"A resize of {self.name or self.id} from {list(seen)} to {list(wanted)} erases what lies beyond in "
-                f"dimension {smaller[0]}; give erase=True if that is meant."
+                f"A resize of {self.name or self.id} from {list(seen)} to {list(wanted)} would erase elements in "
+                f"dimension {smaller[0]}; {OTHERS_WROTE if erase else NOT_ALLOWED} if that is intended."
             )
-        self._set_shape({"shape": list(wanted), "expect": list(seen)}, seen)
+        self._set_shape({"shape": list(wanted), "expect": list(seen)} | limits, seen)
         self.shape = same_kind(seen, wanted)
+        if limits:
+            self.refresh()
+
+    def _resized(self, shape: Sequence[int] | int, axis: int | None) -> tuple[int, ...]:
+        """Return the extent that a resize asks for."""
+        if axis is not None:
+            dim = self._axis(axis, self.shape)
+            return (*self.shape[:dim], int(np.asarray(shape)), *self.shape[dim + 1 :])
+        return tuple(map(int, np.atleast_1d(shape)))
 
     def drop_before(self, place: int, axis: int = 0) -> None:
-        """Raise the lower bound of a dimension to a place: what is below is erased for good, the upper end stays.
+        """Raise the lower bound of a dimension to `place`, and erase the elements below it; the upper end stays.
 
-        It costs what is dropped. Nothing happens if the lower bound is there or above. `OutOfRange` for a place above
-        the upper bound. `Conflict` if the lower bounds changed meanwhile.
+        The cost depends on the dropped part only. Nothing changes if the lower bound is already at or above `place`.
+        Raises `OutOfRange` if `place` is above the upper bound, `Conflict` if the lower bounds changed meanwhile.
 
         >>> S.drop_before(1)
         >>> S.lower, S.shape, S[1].toarray()
@@ -119,7 +157,7 @@ class DatasetExtent:
             )
 
     def check_from_zero(self, what: str) -> None:
-        """Raise `InvalidValue` if the dataset has lower bounds, which `what` does not know.
+        """Raise `InvalidValue` if the dataset has lower bounds, which the format `what` does not support.
 
         >>> X.check_from_zero("Batches")
         >>> S.check_from_zero("Batches")
@@ -132,10 +170,9 @@ class DatasetExtent:
             )
 
     def extend(self, count: int, axis: int = 0, *, side: Side = "upper") -> slice:
-        """Append `count` rows, columns, ... to a dimension and return the slice of the new ones in it.
+        """Append `count` rows, columns, ... to a dimension, and return the slice of the new ones in it.
 
-        Any number of clients may do so at the same time: each gets a slice of its own. The `side` of a dataset with
-        lower bounds may be "lower".
+        Concurrent clients each get a slice of their own. `side` may be "lower" for a dataset with lower bounds.
 
         >>> X.extend(10), X.shape
         (slice(4, 14, None), (14, 3))
@@ -157,20 +194,17 @@ class DatasetExtent:
         drop_fill: bool = False,
         side: Side = "upper",
     ) -> slice:
-        """Grow a dimension and define elements there, as one change; return the slice of what is new.
+        """Grow a dimension and define elements there, as one change; return the slice of the new rows.
 
-        To a dense dataset: an array that has the shape of what is new, or of a single row or frame. To a sparse one
-        such an array, or a sparse array (scipy's in any format, `sparse.COO`), of which the stored elements are
-        defined; or `append(coords, values, count=10)`: the elements at `coords: (n, rank)` in 10 new rows, the first
-        of which is row 0.
+        A dense dataset takes an array with the shape of the new part, or of a single row or frame. A sparse dataset
+        takes such an array, or a sparse array (any scipy format, `sparse.COO`), whose stored elements become defined;
+        or `append(coords, values, count=10)`: 10 rows, and elements in them at `coords: (n, rank)`, counted from the
+        first new row. With `side="lower"`, for datasets with lower bounds, the new rows go directly below the old ones.
 
-        Of a dataset with lower bounds the `side` may be "lower": then the last of the new rows is next to the old ones.
-
-        Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
-        What a request has no room for (96 MiB, or the server's limit) takes several: others see the new extent first,
-        then values.
-        `OutOfRange` for `coords` that are not in what is new,
-        `InvalidValue` for a shape that does not fit, `WrongType` for a type that numpy does not cast by "same_kind".
+        Other clients see the old extent, or the new one with the values, and may append concurrently. An append too
+        large for one request (96 MiB, or the server's limit) is split: other clients then see the new extent before the
+        values. Raises `OutOfRange` for `coords` outside the new part, `InvalidValue` for a shape that does not fit, and
+        `WrongType` for a type that numpy does not cast by "same_kind".
 
         >>> import scipy.sparse
         >>> X.append(scipy.sparse.csr_array([[0, 0, 8], [9, 0, 0]]))
@@ -192,9 +226,9 @@ class DatasetExtent:
         axis: int = 0,
         drop_fill: bool = False,
     ) -> slice:
-        """Append at the lower end: what is given lies directly below the old lower bound, in its order; see `append`.
+        """Append at the lower end: the new rows go directly below the old lower bound, in their order; see `append`.
 
-        What was there stays at its places, and none of it is written again.
+        Existing elements keep their coordinates, and are not rewritten.
 
         >>> S.prepend([[7, 8, 9], [4, 5, 6]])
         slice(-4, -2, None)
@@ -212,13 +246,13 @@ class DatasetExtent:
         drop_fill: bool = False,
         side: Side = "upper",
     ) -> Appender:
-        """Return an appender: it sends many small appends by few requests, and tells the place of each.
+        """Return an appender, which sends many small appends in few requests and reports the slice of each.
 
-        Of the `side` "lower" each append lies below the one before, as `prepend` has it.
+        With `side="lower"` each append goes below the previous one, as in `prepend`.
 
-        A request is sent when the first append has waited for `max_delay` seconds, or `max_bytes` wait. Its elements
-        are durable and visible once it is answered, in the order of the appends. Of a sparse dataset all elements of a
-        dense block are defined; with `drop_fill` those that are not the fill value.
+        A request is sent once the first append has waited for `max_delay` seconds, or `max_bytes` wait. Its elements
+        are durable and visible when the request returns, in the order of the appends. In a sparse dataset all elements
+        of a dense block become defined, or with `drop_fill` only those that differ from the fill value.
 
         >>> with X.appender(max_delay=0.05) as appender:
         ...     places = [appender.append([number] * 3) for number in range(100)]
@@ -226,7 +260,7 @@ class DatasetExtent:
         (slice(4, 5, None), (104, 3))
         """
         if max_delay < 0 or max_bytes < 1:
-            raise InvalidValue(f"An appender waits for {max_delay} seconds or {max_bytes} bytes: give more.")
+            raise InvalidValue(f"max_delay must be 0 or more, max_bytes 1 or more: {max_delay}, {max_bytes}.")
         dim = self._axis(axis, self.shape)
         appender: Appender = APPENDER.load().Appender(
             lambda block, values, count: self._slab(block, values, count, dim),
@@ -239,15 +273,15 @@ class DatasetExtent:
         return appender
 
     def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
-        """Return what is appended along `dim`, as elements travel; raise if that does not fit."""
+        """Return the slab of an append along `dim`; raise if it does not fit."""
         raise NotImplementedError
 
     def _append_slab(self, slab: Slab, dim: int, drop_fill: bool, side: Side) -> slice:
-        """Append it; return the slice of what is new."""
+        """Append a slab; return the slice of the new rows."""
         raise NotImplementedError
 
     def _on_side(self, side: Side, name: str) -> dict[str, str]:
-        """Return the parameter, or member of a body, that says at which end a dimension grows."""
+        """Return the request parameter for the end at which a dimension grows; an empty dict for "upper"."""
         if side not in ("upper", "lower"):
             raise InvalidValue(f"{name} is 'upper' or 'lower', not {side!r}.")
         if side == "upper":
@@ -256,13 +290,13 @@ class DatasetExtent:
         return {name: side}
 
     def _nothing_new(self, dim: int, side: Side) -> slice:
-        """Return the slice of no rows at an end."""
+        """Return the empty slice at an end, for an append of no rows."""
         own = places_along(self.shape, dim)
         end = own.start if side == "lower" else own.stop
         return slice(end, end)
 
     def _whole_slab(self, values: NDArray[Any], dim: int) -> Slab:
-        """Return an array of all that is new, or of one row or frame."""
+        """Return the slab of an array that covers the new part, or a single row or frame of it."""
 
         def fitting(extent: tuple[int, ...]) -> Slab:
             array = np.expand_dims(values, dim) if values.ndim == len(extent) - 1 else values
@@ -276,12 +310,12 @@ class DatasetExtent:
         own = shape[:dim] + shape[dim + 1 :]
         if len(shape) != len(extent) or own != extent[:dim] + extent[dim + 1 :]:
             raise InvalidValue(
-                f"What is appended to {self.name or self.id} along dimension {dim} has its other lengths, those of "
-                f"{list(extent)}; the values have the shape {list(shape)}."
+                f"Values of shape {list(shape)} cannot be appended to {self.name or self.id} along dimension {dim}: "
+                f"the other lengths must be those of {list(extent)}."
             )
 
     def check_extent(self, extent: Sequence[int]) -> None:
-        """Raise `Conflict` if the last known extent is smaller than `extent`: what was read by it may be short.
+        """Raise `Conflict` unless the last known extent covers `extent`; data read by `extent` may be short.
 
         >>> X.check_extent((9, 3))
         Traceback (most recent call last):
@@ -300,22 +334,22 @@ class DatasetExtent:
         return f"/datasets/{self.id}/{what}"
 
     def _axis(self, axis: int, extent: tuple[int, ...]) -> int:
-        """Return the dimension of an axis, which may be counted from the last one."""
+        """Return the dimension of an axis, which may count from the last one; raise `NoSuchAxis` if there is none."""
         rank = len(extent)
         if not -rank <= axis < rank:
             raise NoSuchAxis(f"{self.name or self.id} has no axis {axis}; it has {rank} dimensions.")
         return axis % rank
 
     def _grown(self, answer: Json, dim: int) -> slice:
-        """Return the slice of what is new along `dim`, from an answer with its selection; note the larger extent."""
+        """Return the slice of new rows along `dim` from an answer's selection, and update the extent."""
         start, stop = map(int, answer["selection"].strip("[]").split(",")[dim].split(":"))
         self.shape = grown_to(self.shape, dim, slice(start, stop))
         return slice(start, stop)
 
     def _in_current_extent(self, work: Callable[[tuple[int, ...]], T]) -> T:
-        """Return `work(extent)` for the last known extent; repeat it once after a `BadRequest`, if that has changed.
+        """Return `work(extent)`; after a `BadRequest`, repeat it once if the extent has changed meanwhile.
 
-        A bad request changes nothing, so it can be repeated. Other threads may set `shape` meanwhile.
+        The repeat is safe, because a bad request changes nothing. Other threads may set `shape` meanwhile.
         """
         extent = self.shape
         with in_own_words(self.id, self.name), as_client_errors():
@@ -328,8 +362,13 @@ class DatasetExtent:
             return work(current)
 
 
+def _smaller(extent: tuple[int, ...], wanted: tuple[int, ...]) -> list[int]:
+    """Return the dimensions that become smaller."""
+    return [dim for dim, (old, new) in enumerate(zip(extent, wanted, strict=False)) if new < old]
+
+
 def _is_moved(extent: tuple[int, ...], old: Sequence[int]) -> bool:
-    """Say whether an extent with lower bounds lacks a place of an older one."""
+    """Return whether an extent with lower bounds lacks coordinates of an older one."""
     if not isinstance(extent, SignedExtent) or not isinstance(old, SignedExtent):
         return False
     pairs = ((places_along(extent, dim), places_along(old, dim)) for dim in range(len(extent)))

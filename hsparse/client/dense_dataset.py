@@ -1,4 +1,4 @@
-"""Dense datasets as arrays: every element has a value, the fill value until one is written."""
+"""Dense datasets as arrays: every element has a value, the fill value until it is written."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DenseDataset(ReducedDataset):
     """
 
     def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
-        """See `Dataset`; `source` is what values of a fixed size are read from."""
+        """Take a record as `Dataset` does; `source` reads the values of fixed-size elements."""
         super().__init__(connection, record, name)
         self.source = ChosenElements(connection, record, self.type.wire)
 
@@ -67,7 +67,7 @@ class DenseDataset(ReducedDataset):
         return values[()] if values.shape == () else values
 
     def take(self, select: Select) -> NDArray[Any]:
-        """Return the selected values as an array, for any form of selection.
+        """Return the values of a selection, in any form of `Select`, as an array.
 
         >>> D.take("[0:2,1]")
         array([[1],
@@ -76,9 +76,9 @@ class DenseDataset(ReducedDataset):
         return self._in_region(select, self._read)
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
-        """Set the selected elements to values, which are broadcast as numpy does.
+        """Set the selected elements to values, which are broadcast as in numpy.
 
-        Many values are sent by several requests, of at most 32 MiB each.
+        Large writes are split into requests of at most 32 MiB each.
 
         >>> D[:, 1] = [10, 20, 30, 40]
         >>> D[:2]
@@ -120,12 +120,12 @@ class DenseDataset(ReducedDataset):
         return self._grown(answer, dim)
 
     def _put(self, selection: Selection, values: NDArray[Any]) -> None:
-        """Write values, in the selection's shape, by one request; `TooLarge` if they are too many for it."""
+        """Write values in the shape of the selection by one request; raise `TooLarge` if they do not fit into it."""
         request = SelectionRequest.of(selection, named=True)
         is_one = request.body is None and values.size > 1 and not any(values.strides)
         data = self.type.encode(values.reshape(-1)[:1] if is_one else values)
         if len(data) > PIECE and values.size > 1:
-            raise TooLarge(f"The values have {len(data)} bytes, more than a request: write fewer at a time.")
+            raise TooLarge(f"The values have {len(data)} bytes, too many for a request: write fewer at once.")
         if request.body is None:
             params = {
                 "select": request.select,
@@ -154,7 +154,7 @@ class DenseDataset(ReducedDataset):
             return np.asarray(self[key])
 
     def to_dask(self, chunks: Blocks = None) -> Array:
-        """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which.
+        """Return a `dask.array.Array`; its blocks have about 100 MB unless `chunks` gives their shape.
 
         >>> array = D.to_dask(chunks=(2, 3))
         >>> array.numblocks, array[1:3].sum().compute()
@@ -166,7 +166,7 @@ class DenseDataset(ReducedDataset):
         return found
 
     def _nbytes(self, key: Key) -> int:
-        """Return the bytes of the selected values."""
+        """Return the size of the selected values in bytes."""
         return self._in_region(ArrayKey(key), lambda region: region.size) * element_bytes(self.dtype)
 
     def _read(self, region: Region) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Connections to a store in a directory that this process reads and writes itself (the extra `server`)."""
+"""Connections to a store in a local directory that this process serves itself (the extra `server`)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ HOST = "localhost"
 
 
 class EmbeddedConnection(Connection):
-    """A `Connection` without a server of its own process: all in this process share one over the same directory.
+    """A `Connection` to a store that the client's own process serves; one open store per directory is shared.
 
-    The store is opened by the first request, and closed when all connections of this process to it are closed.
-    No other process can have the directory meanwhile: there, and in a forked child, requests raise `Misconfigured`,
-    which names the process that has it. So does a pickle, which has the path alone, where it is used.
+    The first request opens the store. The store closes when all connections of this process to it are closed. While it
+    is open, no other process can use the directory: requests in another process, including a forked child, raise
+    `Misconfigured`, which names the process that uses the directory. A pickle has only the path of the directory.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class EmbeddedConnection(Connection):
 
 
 class EmbeddedPool(ConnectionPool):
-    """Connections to the store of this process in the directory `root`, which is open until the pool is closed."""
+    """Connections to the open store of the directory `root`; the pool keeps the store open until it is closed."""
 
     def __init__(self, root: Path, timeout: float) -> None:
         super().__init__("http", HOST, None, timeout)
@@ -86,7 +86,7 @@ class EmbeddedHttp(http.client.HTTPConnection):
     def connect(self) -> None:
         try:
             sock: socket.socket = self._store.connect()
-        except RuntimeError as error:  # of its event loop
+        except RuntimeError as error:  # the event loop is closed
             raise ConnectionError("the embedded store has stopped") from error
         sock.settimeout(self.timeout)
         self.sock = sock
@@ -94,7 +94,7 @@ class EmbeddedHttp(http.client.HTTPConnection):
 
 @dataclass(slots=True)
 class _Lease:
-    """An open store, and how many pools use it."""
+    """An open store, and the number of pools that use it."""
 
     root: Path
     store: Any
@@ -102,7 +102,7 @@ class _Lease:
 
     @classmethod
     def begin(cls, root: Path) -> _Lease:
-        """Return the process's lease of a directory, for one pool more; the first one opens the store."""
+        """Return the process's lease of a directory with one more pool; the first pool opens the store."""
         with _OPENING:
             lease = _LEASES.get(root)
             if lease is None:
@@ -112,7 +112,7 @@ class _Lease:
             return lease
 
     def end(self) -> None:
-        """End the use by one pool; the last one closes the store."""
+        """End one pool's use; the last pool closes the store."""
         with _OPENING:
             self.pools -= 1
             if not self.pools:
@@ -126,8 +126,8 @@ _OPENING = threading.Lock()
 
 @cache
 def _close_at_exit() -> None:
-    """Have open stores closed when the interpreter ends: it would end under a running thread otherwise, and crash."""
-    # Before the threads of concurrent.futures are joined, which a closing store still uses; atexit comes after.
+    """Close open stores when the interpreter exits, which would otherwise crash under the running thread."""
+    # Registered to run before concurrent.futures joins its threads, which a closing store uses; atexit runs later.
     register: Any = getattr(threading, "_register_atexit", atexit.register)
     register(_close_all)
 

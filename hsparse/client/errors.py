@@ -1,7 +1,7 @@
-"""The errors of the client: those of `hsparse.errors`, by what a server named, which are also Python's own.
+"""The client's exceptions: the classes of `hsparse.errors`, which are also Python's built-in ones where these fit.
 
-`except hsparse.NotFound` and `except KeyError` both catch a missing object. Each has `kind`, and `request_id` if a
-server answered: the id that the server's log has for the request.
+Both `except hsparse.NotFound` and `except KeyError` catch a missing object. Each error has `kind`, and, if a server
+answered, `request_id`, the id of the request in the server's log.
 """
 
 from __future__ import annotations
@@ -18,77 +18,100 @@ from hsparse.errors import (
     Forbidden,
     Gone,
     HsparseError,
+    LeftOut,
     NotFound,
     OverQuota,
+    StoreFull,
     TooLarge,
     Unauthenticated,
     Unsupported,
+    reword,
 )
 from hsparse.errors import OutOfRange as PlaceOutOfRange
 
 
 class MissingKey(NotFound, KeyError):
-    """There is no such object, link, attribute or label."""
+    """The object, link, attribute or label does not exist."""
 
 
 class MissingFile(MissingKey, FileNotFoundError):
-    """There is no such domain."""
+    """The domain does not exist."""
 
 
 class DeletedKey(MissingKey, Gone):
-    """The object or domain was deleted: it is missing, as one that was never there."""
+    """The object or domain was deleted; `except` catches it like one that never existed."""
 
     kind = ErrorKind.GONE
 
 
 class PermissionDenied(Forbidden, PermissionError):
-    """The user has no right to do this."""
+    """The user lacks the right for the request."""
 
 
 class NotSignedIn(Unauthenticated, PermissionError):
-    """The server needs a credential, or does not know this one."""
+    """The server requires a credential, or does not accept the one given."""
 
 
 class AlreadyExists(Conflict, FileExistsError):
-    """There is an object, a link or a domain of that name."""
+    """An object, a link or a domain of that name exists already."""
 
 
 class InvalidValue(BadRequest, ValueError):
-    """An argument, or what was sent, is wrong."""
+    """An argument or a request body is invalid."""
 
 
 class WrongType(BadRequest, TypeError):
-    """An argument has a type that does not fit."""
+    """An argument has an unsuitable type."""
 
 
 class OutOfRange(PlaceOutOfRange, IndexError):
-    """An index beyond the extent, a mask of another length, or more indices than there are dimensions."""
+    """An index is beyond the extent, a mask has another length, or a key has more indices than dimensions."""
 
 
 class NoSuchAxis(InvalidValue, OutOfRange):
-    """An axis that the dataset does not have."""
+    """The dataset does not have the named axis."""
 
     kind = ErrorKind.BAD_REQUEST
 
 
 class ResultTooLarge(TooLarge, MemoryError):
-    """A result that the client's limit on memory does not allow, or a request beyond the server's limits."""
+    """A result exceeds the client's memory limit, or a request exceeds the server's limits."""
 
 
 class QuotaExceeded(OverQuota, OSError):
-    """A folder takes as many bytes as its quota allows: delete something below it, or ask an admin for more."""
+    """A folder has reached its quota in bytes: delete something below it, or ask an admin for more."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.errno = errno.EDQUOT
 
 
+class NoSpaceLeft(StoreFull, OSError):
+    """The server's store, or a disk that it needs, is full; the message says how to make room."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.errno = errno.ENOSPC
+
+
 class NotImplementedHere(Unsupported, NotImplementedError):
-    """It is valid HDF5 that this version does not do."""
+    """The request is valid HDF5 that this version does not implement."""
+
+
+class LeftOutKey(LeftOut, KeyError):
+    """An object of an HDF5 file is left out of its domain; h5py also raises `KeyError` if it cannot open one."""
 
 
 class Unreachable(HsparseError, ConnectionError):
-    """The server does not answer, or stopped in the middle; the message says what may have been done."""
+    """The server does not answer, or stopped in between; the message says whether the request may have been done."""
+
+
+class GatewayFailed(Unreachable):
+    """A proxy answered for the server with a 5xx status: the server did not answer it, or the proxy itself failed."""
+
+
+class OtherServer(HsparseError):
+    """The answer comes from something that is not an HDF REST server, such as a proxy."""
 
 
 BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
@@ -102,15 +125,17 @@ BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
         OutOfRange,
         ResultTooLarge,
         QuotaExceeded,
+        NoSpaceLeft,
         NotImplementedHere,
+        LeftOutKey,
     )
 }
-"""The class of each kind that a server names."""
+"""The client's class for each error kind that a server names."""
 
 
 @contextmanager
 def as_client_errors() -> Iterator[None]:
-    """Raise the plain errors of `hsparse.format`, which servers use too, as the client's of their kinds."""
+    """Convert errors of the code shared with servers (`hsparse.format`) to the client's classes of the same kinds."""
     try:
         yield
     except HsparseError as error:
@@ -122,11 +147,10 @@ def as_client_errors() -> Iterator[None]:
 
 @contextmanager
 def in_own_words(id: str = "", name: str | None = None) -> Iterator[None]:
-    """Have errors of the server name the object of an id by its path, and an extent's limits as h5py does."""
+    """Reword server errors: give the object's path in place of its id, and "maxshape" in place of "maxdims"."""
     try:
         yield
     except HsparseError as error:
         text = error.message.replace("maxdims", "maxshape")
-        error.message = text.replace(id, name) if id and name else text
-        error.args = (error.message,)
+        reword(error, text.replace(id, name) if id and name else text)
         raise

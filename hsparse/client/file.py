@@ -1,4 +1,4 @@
-"""A domain as a file of arrays."""
+"""A domain opened as a file of arrays."""
 
 from __future__ import annotations
 
@@ -25,16 +25,28 @@ if TYPE_CHECKING:
     from hsparse.client.progress import Progress
 
 OF_DOMAIN = ("connection", "id", "name", "attrs", "filename", "owner", "_labels_of", "_names")
-"""What a file has once there is its domain."""
+"""The attributes that a `File` gets when its domain is created."""
 READER = OptionalModule("hsparse.client.integrations.anndata.anndata_reader")
 LAZY = OptionalModule("hsparse.client.integrations.anndata.lazy_anndata")
 ENCODER = OptionalModule("hsparse.client.integrations.anndata.element_encoder")
 QUERY = OptionalModule("hsparse.client.integrations.anndata.query")
-"""Imported when they are used: a first value should not wait for them."""
+"""Imported on first use, because they would delay reading a first value."""
+
+
+OF_ANNDATA = {
+    "shape": "f['X'].shape",
+    "X": "f['X']",
+    "uns": "f['uns']",
+    "n_obs": "f['X'].shape[0]",
+    "n_vars": "f['X'].shape[1]",
+    "obs_names": "f.query().obs_names",
+    "var_names": "f.query().var_names",
+}
+"""Where a `File` has the values that AnnData offers as attributes."""
 
 
 class File(Group, Versions):
-    """A domain: its root group. After `close` it and its objects refuse to be used; every write was durable before.
+    """A domain, as its root group. Once closed, the file and its objects refuse requests; writes are durable at once.
 
     >>> with hsparse.open("data/home/admin/run.h5") as file:
     ...     print(list(file), file["X"].shape, file.filename, file.owner)
@@ -42,10 +54,10 @@ class File(Group, Versions):
     """
 
     _unmade: Connection | None = None
-    """The connection to a domain that is made when the file is first used, in the place of `_old` if there is one."""
+    """The connection to a domain that is created, replacing `_old` if set, when the file is first used."""
     _old: File | None = None
     _is_new = False
-    """Whether the domain was made for this file, and nothing was written to it before it was opened."""
+    """Whether the domain was created for this file, with nothing written to it before."""
 
     def __init__(self, connection: Connection, record: Json, *, is_new: bool = False) -> None:
         self._unmade, self._old, self._is_new = None, None, is_new
@@ -58,7 +70,7 @@ class File(Group, Versions):
 
     @classmethod
     def _to_replace(cls, old: File) -> Self:
-        """Return a file that replaces another one when it is first used, or closed."""
+        """Return a file that replaces another one when it is first used or closed."""
         file = cls.__new__(cls)
         file._unmade, file._old = old.connection, old
         return file
@@ -66,9 +78,10 @@ class File(Group, Versions):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Make the domain, of which some attribute is needed."""
+            """Create the domain if an attribute that needs it is read."""
             if self._unmade is None or name not in OF_DOMAIN:
-                raise AttributeError(f"A File has no {name}.")
+                where = OF_ANNDATA.get(name)
+                raise AttributeError(f"A File has no {name}{f': see {where}' if where else ''}.")
             if self._old is not None:
                 with suppress(NotFound):
                     self._unmade.json("DELETE", "/")
@@ -76,7 +89,7 @@ class File(Group, Versions):
             return getattr(self, name)
 
     def _unmake(self) -> None:
-        """Delete a domain again that was made for this file, if nothing is in it; it is made again when it is used."""
+        """Delete a domain created for this file if it is empty; it is created again on the next use."""
         with suppress(HsparseError):
             if self._is_new and not len(self) and not len(self.attrs):
                 connection = self.connection
@@ -103,7 +116,7 @@ class File(Group, Versions):
 
     @property
     def mode(self) -> str:
-        """ "r" if the file was opened to be read, else "r+".
+        """ "r" if the file was opened read-only, else "r+".
 
         >>> f.mode, hsparse.open("data/home/admin/run.h5", "r").mode
         ('r+', 'r')
@@ -112,7 +125,7 @@ class File(Group, Versions):
 
     @property
     def acls(self) -> Acls:
-        """Who may do what: a mapping from names of users to their rights.
+        """The access control list: a mapping from user names to rights.
 
         >>> f.acls["ann"] = ["read", "update"]
         >>> sorted(f.acls["ann"])
@@ -121,7 +134,7 @@ class File(Group, Versions):
         return Acls(self.connection)
 
     def flush(self) -> None:
-        """Send what waits in a `batch`; all else is durable already.
+        """Send what waits in a `batch`; everything else is durable already.
 
         >>> with f.batch():
         ...     group = f.create_group("runs")
@@ -130,7 +143,7 @@ class File(Group, Versions):
         self.connection.check_open()
 
     def close(self) -> None:
-        """Close the connections; the file is false then, and its groups and datasets raise `InvalidValue`.
+        """Close the connections. The file becomes false, and its groups and datasets raise `InvalidValue`.
 
         >>> f.close()
         >>> bool(f)
@@ -142,7 +155,7 @@ class File(Group, Versions):
         self.connection.close()
 
     def refresh(self) -> None:
-        """Forget what `query` and labels keep: the objects of the domain, and the names of rows and columns.
+        """Drop the cached objects of the domain and the cached labels, so that changes by others are seen.
 
         >>> before = cells.query("n_genes > 0").n_obs
         >>> cells.refresh()
@@ -154,9 +167,9 @@ class File(Group, Versions):
     def to_anndata(self, path: str = "/", *, lazy: bool = False, progress: Progress = None) -> AnnData:
         """Return the AnnData at a path, equal to `anndata.read_h5ad` of the domain's file.
 
-        It takes two requests, or some more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw
-        are dask arrays, whose blocks are read when they are computed. Needs the extra `anndata`, lazy ones dask too.
-        `progress` is as in `SparseDataset.to_numpy`; lazy ones have none.
+        It takes two requests, or more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw are dask
+        arrays, whose blocks are read when they are computed. Needs the extra `anndata`; `lazy` needs dask too.
+        `progress` is as in `SparseDataset.to_numpy`, and is ignored with `lazy`.
 
         >>> data = cells.to_anndata()
         >>> data.shape, data.obs["cell_type"].tolist(), data.var_names.tolist()
@@ -172,7 +185,7 @@ class File(Group, Versions):
             except (NotFound, Gone, Conflict):
                 self.refresh()
                 if self._names.tree(path).records == tree.records:
-                    raise  # else others have replaced it meanwhile
+                    raise  # otherwise it was replaced meanwhile
 
     def write_anndata(
         self,
@@ -184,13 +197,13 @@ class File(Group, Versions):
         overwrite: bool = False,
         progress: Progress = None,
     ) -> None:
-        """Store an AnnData, so that `to_anndata` returns it, and `anndata.read_h5ad` reads the domain's file.
+        """Store an AnnData, so that `to_anndata` returns it and `anndata.read_h5ad` reads the domain's file.
 
-        Others see nothing of it before all is stored, and with `overwrite` the AnnData that was there until then: also
-        that of a domain which is opened with mode "w", if this is the first that is done with it. Sparse matrices
-        become sparse datasets, written in bands; X and layers may be dask arrays or backed. `chunks` are those of X and
-        layers, `filters` those of matrices and large arrays. `AlreadyExists` if the group has such elements;
-        `WrongType` for what AnnData's files have no form for. Then nothing is changed, and no domain is made.
+        Other clients see nothing of it until all is stored. With `overwrite` they see the old AnnData until then; so
+        they do for a domain opened with mode "w" if this is its first use. Sparse matrices become sparse datasets,
+        written in bands; X and layers may be dask arrays or backed. `chunks` apply to X and layers, `filters` to
+        matrices and large arrays. Raises `AlreadyExists` if the group has such elements, and `WrongType` for values
+        that AnnData's file format cannot store; in both cases nothing is changed, and no domain is created.
 
         >>> f.write_anndata(adata, "rna", chunks=(2, 3))
         >>> f["rna/X"].shape, list(f["rna"])
@@ -221,7 +234,7 @@ class File(Group, Versions):
         progress: Progress = None,
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
-        """Write elements at a path; all that there is gives way to them if the file has still to replace it."""
+        """Write elements at a path; if the file is to replace an old one, they replace all its objects."""
         old = self._old
         if old is None:
             super()._write_elements(elements, path, replaced, progress, options)
@@ -255,13 +268,13 @@ class File(Group, Versions):
         raw: bool = True,
         path: str = "/",
     ) -> Query:
-        """Choose rows and columns of the AnnData at a path; only what is needed is read, by one or two requests.
+        """Choose rows and columns of the AnnData at a path; only the needed data is read, in one or two requests.
 
-        `obs` and `var` are a condition (`"cell_type == 'B cell' and n_genes > 500"`), names, indices or a mask.
-        `layer` becomes X: its name, or `"raw"`, which has other columns. An AnnData of the query has all else, as
-        `data[rows, columns].copy()` has it: of `layers`, `obsm` and so on, as of the `columns` of obs, those alone that
-        are named, none for `[]`. The objects of the domain are asked for at the first query, and
-        kept until `refresh`.
+        `obs` and `var` are a condition (`"cell_type == 'B cell' and n_genes > 500"`), names, indices or a mask. `layer`
+        becomes X: the name of a layer, or `"raw"`, which has its own columns. An AnnData of the query has all elements,
+        as `data[rows, columns].copy()` has; each of `layers`, `obsm`, ..., and `columns` for obs, limits its part to
+        the names listed (`[]`: none). The first query reads the list of the domain's objects, which is cached until
+        `refresh`.
 
         >>> found = cells.query(obs="cell_type == 'T' and n_genes > 1", var=["MS4A1", "CD3E"])
         >>> found.to_anndata().to_df()
@@ -282,7 +295,7 @@ class File(Group, Versions):
 
 
 def create_domain(connection: Connection, body: Json) -> Json:
-    """Create what a connection is to, and return its record; `AlreadyExists` if it is there."""
+    """Create the domain of a connection and return its record; raise `AlreadyExists` if it exists."""
     try:
         return connection.json("PUT", "/", body)
     except Conflict as error:

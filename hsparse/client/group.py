@@ -1,4 +1,4 @@
-"""Groups: what h5py users know of them, as far as the arrays of hsparse need it; for all of h5py there is h5pyd."""
+"""Groups: the parts of h5py's `Group` that arrays need; h5pyd offers all of h5py."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from hsparse.client.progress import Progress
 
 COPY = OptionalModule("hsparse.client.links")
-TREE = OptionalModule("hsparse.client.object_records")
+TREE = OptionalModule("hsparse.client.tree_text")
 COMPLETIONS = 1000
-"""The most names that a notebook offers."""
+"""The maximum number of names that a notebook completes."""
 WRITER = OptionalModule("hsparse.client.integrations.anndata.element_writer")
 NO_OPTIONS: Mapping[str, Any] = {}
 FROM_SCIPY = OptionalModule("hsparse.client.sparse.from_scipy")
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class NamedType:
-    """A committed type: its `item` is HDF5/JSON.
+    """A committed datatype; its `item` is HDF5/JSON.
 
     >>> record = f.connection.json("POST", "/datatypes", {"type": "H5T_STD_I32LE", "h5path": "/count"})
     >>> f["count"].item["base"], f["count"].name
@@ -58,7 +58,7 @@ class NamedType:
 
 
 class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
-    """A group on a server: a mapping from paths to groups and datasets, asked for when they are needed.
+    """A group on a server: a mapping from paths to groups and datasets, which are fetched on access.
 
     >>> group = f.create_group("raw")
     >>> group.attrs["title"] = "as measured"
@@ -70,7 +70,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
     def __init__(
         self, connection: Connection, record: Json, name: str, labels_of: LabelsOf | None = None
     ) -> None:
-        """Take a group's record, as `GET /groups/{id}` answers, and its path in the domain.
+        """Take a group's record, as answered by `GET /groups/{id}`, and its path in the domain.
 
         `labels_of` returns the labels of the sparse dataset at a path.
         """
@@ -81,7 +81,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         self.attrs = Attributes(connection, f"/groups/{self.id}", record.get("attributes"))
 
     _old: Group | None = None
-    """What a file replaces when it is first used."""
+    """The old file that a `File` replaces when it is first used; else None."""
 
     def _take_over(self, attributes: Collection[str]) -> None:
         raise NotImplementedError("Only a file replaces another one.")
@@ -94,7 +94,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         progress: Progress = None,
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
-        """Write elements at a path in place of those that have the names `replaced` there."""
+        """Write elements at a path, replacing existing ones with the names `replaced`."""
         writer = WRITER.load().ElementWriter(self.connection, **options)
         writer.write(elements, self, path, replaced=replaced, progress=progress)
 
@@ -109,7 +109,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return [link["title"] for link in answer["links"]]
 
     def __getitem__(self, path: str) -> Member:
-        """Return the object at a path, from here, or from the root if it begins with a slash; one request.
+        """Return the object at a path, relative to this group or absolute, with one request.
 
         >>> f["X"].shape
         (4, 3)
@@ -118,21 +118,21 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         hsparse.client.errors.MissingKey: There is no object /Y in /home/admin/run.h5.
         """
         if not isinstance(path, str):
-            raise MissingKey(f"{path!r:.80} is no path: name a group or a dataset.")
+            raise MissingKey(f"{path!r:.80} is not a path: name a group or a dataset.")
         whole = self._whole(path)
         try:
             record = self.connection.json(
                 "GET", "/", h5path=whole, include_attrs=1, follow_soft_links=1, follow_external_links=1
             )
         except NotFound as error:
-            # of a link that leads to nothing, what it leads to
+            # For a dangling link, the message names its missing target.
             is_missing = error.message.startswith("There is no") and whole in error.message
             reason = "." if is_missing else f": {error.message}"
             raise MissingKey(f"There is no object {whole} in {self.connection.domain}{reason}") from error
         return make_member(self.connection, record, whole, self._labels_of)
 
     def __contains__(self, path: object) -> bool:
-        """Say whether there is a link at a path, which may lead to nothing, as in h5py.
+        """Return whether a path has a link; as in h5py, the link may be dangling.
 
         >>> f["broken"] = hsparse.SoftLink("/none")
         >>> "broken" in f, "none" in f, f.get("broken")
@@ -148,7 +148,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return isinstance(group, Group) and (not title or group._has_link(title))
 
     def items(self) -> ItemsView[str, Any]:
-        """Return the names with their objects; None where a link leads to nothing, as in h5py.
+        """Return the names with their objects; as in h5py, None for a dangling link.
 
         >>> f["broken"] = hsparse.SoftLink("/none")
         >>> [(name, type(member).__name__) for name, member in f.items()]
@@ -157,7 +157,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return MemberItems(self)
 
     def values(self) -> ValuesView[Any]:
-        """Return the objects in the order of the names; None where a link leads to nothing, as in h5py.
+        """Return the objects in the order of their names; as in h5py, None for a dangling link.
 
         >>> len(f.values())
         1
@@ -180,7 +180,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return not self.connection.is_closed
 
     def create_group(self, path: str, attributes: Mapping[str, Any] | None = None) -> Group:
-        """Create a group, with the missing ones above it; `AlreadyExists` if the path has an object.
+        """Create a group and missing parent groups; raise `AlreadyExists` if the path has an object.
 
         >>> f.create_group("runs/2026", {"beam": "on"})
         <Group /runs/2026>
@@ -191,12 +191,12 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return Group(self.connection, record, whole, self._labels_of)
 
     def require_group(self, path: str) -> Group:
-        """Return the group at a path, created if there is none; `InvalidValue` if a dataset is there.
+        """Return the group at a path, creating it if missing; raise `InvalidValue` if the path has another object.
 
         >>> f.require_group("runs").name, f.require_group("runs").name
         ('/runs', '/runs')
         """
-        in_batch = self.connection.open_batch is not None  # there a refusal would come too late
+        in_batch = self.connection.open_batch is not None  # a batch would raise AlreadyExists too late
         try:
             found = self[path] if in_batch and path in self else self.create_group(path)
         except AlreadyExists:
@@ -215,10 +215,10 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         *,
         maxshape: MaxShape = None,
     ) -> DenseDataset | SparseDataset:
-        """Return the dataset at a path, created if there is none.
+        """Return the dataset at a path, creating it if missing.
 
-        `WrongType` for one of another shape, or that does not take all values of `dtype`; with `exact` its dtype has to
-        be that.
+        Raises `WrongType` if it has another shape, or a dtype that cannot hold all values of `dtype`; with `exact`, if
+        its dtype differs.
 
         >>> f.require_dataset("X", (4, 3), "f2") == X, f.require_dataset("new", (5,), "i4").shape
         (True, (5,))
@@ -237,7 +237,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return found
 
     def get(self, path: str, default: Any = None, getclass: bool = False, getlink: bool = False) -> Any:
-        """Return the object at a path, else `default`; its class with `getclass`, what links it with `getlink`.
+        """Return the object at a path, else `default`; with `getclass` its class, with `getlink` its link.
 
         >>> f["newest"] = hsparse.SoftLink("/X")
         >>> f.get("newest", getlink=True), f.get("newest").shape, f.get("none")
@@ -252,11 +252,11 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return type(found) if getclass else found
 
     def __setitem__(self, path: str, value: Member | SoftLink | ExternalLink | Values) -> None:
-        """Link an object, a `SoftLink` or an `ExternalLink` at a path, or create a dataset of an array there.
+        """Link an object, a `SoftLink` or an `ExternalLink` at a path, or create a dataset from an array there.
 
-        A sparse array, scipy's or a `sparse.COO`, becomes a sparse dataset, see `hsparse.from_scipy`; any other a dense
-        one. Data frames, categoricals and dicts are stored as AnnData's files have them, and so is what becomes a
-        column of a data frame. A data frame takes the place of one of as many rows.
+        A sparse array (scipy's or `sparse.COO`) becomes a sparse dataset, see `hsparse.from_scipy`; other arrays become
+        dense ones. Data frames, categoricals, dicts and columns of a data frame are stored in AnnData's file format. A
+        data frame replaces an existing one with the same number of rows.
 
         >>> f["times"] = [0.5, 1.5]
         >>> f["same"] = f["times"]
@@ -285,7 +285,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         self._put_link(path, link)
 
     def __delitem__(self, path: str) -> None:
-        """Remove the link at a path; the object stays while others lead to it.
+        """Remove the link at a path; the object stays while other links lead to it.
 
         >>> del f["X"]
         >>> list(f)
@@ -299,7 +299,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         self.connection.json("DELETE", f"/groups/{parent.id}/links", titles=title, separator="\0")
 
     def move(self, source: str, dest: str) -> None:
-        """Give the link at a path another one; the object, and other links to it, stay as they are.
+        """Move the link at `source` to `dest`; the object and other links to it are unchanged.
 
         >>> f.move("X", "raw/X")
         >>> list(f), f["raw/X"].shape
@@ -321,10 +321,10 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         shallow: bool = False,
         without_attrs: bool = False,
     ) -> None:
-        """Copy an object with all below it to a path, or into a group, also of another file.
+        """Copy an object, with everything below it, to a path or into a group, even of another file.
 
-        Values travel through this process, in blocks; links are copied as they are. With `shallow`, of a group only
-        its direct members. `AlreadyExists` if something is there.
+        Values pass through the client in blocks; links are copied as links. With `shallow`, only the direct members of
+        a group are copied. Raises `AlreadyExists` if the target exists.
 
         >>> f.copy("X", "backup/X")
         >>> f["backup/X"].nnz
@@ -344,7 +344,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         elif not isinstance(source, Group):
             COPY.load().copy_dataset(source, self, path, attributes)
         else:
-            links = source.links()  # before the copy is one of them, if it goes into its own source
+            links = source.links()  # listed before the copy is added, which may be inside its source
             record, whole = self.create_object("groups", path, attributes)
             made = Group(self.connection, record, whole, self._labels_of)
             for title, link in links.items():
@@ -356,7 +356,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
                     made._copy(source[title], title, shallow=shallow, with_attributes=with_attributes)
 
     def visit(self, visitor: Callable[[str], T | None]) -> T | None:
-        """Call `visitor(path)` for each object below, once, until it returns something; return that.
+        """Call `visitor(path)` once for each object below; return the first result that is not None.
 
         >>> f["runs/1"] = [1, 2]
         >>> f.visit(print)
@@ -367,9 +367,9 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return self.visititems(lambda path, _: visitor(path))
 
     def visititems(self, visitor: Callable[[str, Member], T | None]) -> T | None:
-        """Call `visitor(path, object)` for each object below, once, until it returns something; return that.
+        """Call `visitor(path, object)` once for each object below; return the first result that is not None.
 
-        All records are asked for by one request; soft and external links are not followed.
+        One request reads all records. Soft and external links are not followed.
 
         >>> f["runs/1"] = [1, 2]
         >>> f.visititems(lambda path, member: path if isinstance(member, hsparse.DenseDataset) else None)
@@ -387,7 +387,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return None
 
     def tree(self) -> str:
-        """Return what is below as a text to print: groups, and datasets with shape and dtype; one request.
+        """Return the tree below the group as printable text, with shapes and dtypes, from one request.
 
         >>> f["runs/1"] = [1, 2]
         >>> print(f.tree())
@@ -400,7 +400,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return text
 
     def links(self) -> dict[str, Json]:
-        """Return the links of the group as HDF5/JSON, by name.
+        """Return the links of the group as HDF5/JSON by name.
 
         >>> f["newest"] = hsparse.SoftLink("/X")
         >>> {name: link["class"] for name, link in f.links().items()}
@@ -409,10 +409,10 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return self._links()
 
     def records(self) -> dict[str, Json]:
-        """Return the records of all objects below, by path: the whole tree with its attributes, by one request.
+        """Return the records, with attributes, of all objects below by path, from one request.
 
-        An object is there once for each path that links lead through, soft and external ones too; an external link
-        takes a request more. Links that lead to nothing, or where you may not read, are left out.
+        An object is listed once for each path that leads to it, including soft and external links; each external link
+        takes one more request. Dangling links, and links to objects that the user may not read, are left out.
 
         >>> f["runs/1"] = [1, 2]
         >>> {path: record["id"][0] for path, record in f.records().items()}
@@ -437,7 +437,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return any(link["title"] == title for link in answer["links"])
 
     def _place(self, path: str, *, create: bool = False) -> tuple[Group, str]:
-        """Return the group that has the link at a path, and the link's name; with `create` the group is made."""
+        """Return the group of the link at a path and the link's name; with `create`, create a missing group."""
         above, _, title = self._whole(path).rstrip("/").rpartition("/")
         if above == self.name.rstrip("/"):
             return self, title
@@ -464,7 +464,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
 
 
 class MemberItems(ItemsView[str, Any]):
-    """Names and members of a group; None for a link that leads to nothing."""
+    """The names and members of a group, with None for dangling links."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -476,7 +476,7 @@ class MemberItems(ItemsView[str, Any]):
 
 
 class MemberValues(ValuesView[Any]):
-    """Members of a group; None for a link that leads to nothing."""
+    """The members of a group, with None for dangling links."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -488,16 +488,16 @@ class MemberValues(ValuesView[Any]):
 
 
 def has_own_form(value: Any) -> bool:
-    """Say whether a value is one of pandas or AnnData that is more than an array, or a dict."""
+    """Return whether a value is stored in a form of AnnData: a mapping, a table of pandas or a value of anndata."""
     module, name = type(value).__module__.partition(".")[0], type(value).__name__
     is_array = module == "pandas" and (name == "Series" or name.endswith("Index"))
     return isinstance(value, Mapping) or module == "anndata" or (module == "pandas" and not is_array)
 
 
 def make_member(connection: Connection, record: Json, path: str, labels_of: LabelsOf | None = None) -> Member:
-    """Return the object of a record: a group, a dataset or a committed type, by its id.
+    """Return the object of a record: a group, a dataset or a committed datatype, depending on its id.
 
-    One that an external link led to has the connection and the path of its own domain; labels are those of `path`.
+    A record behind an external link gets a connection to its own domain and its path there; labels belong to `path`.
     """
     labels = None if labels_of is None or not is_sparse(record) else labels_of(path)
     if "h5path" in record:

@@ -1,4 +1,4 @@
-"""What notebooks show of datasets: HTML of a bounded size, after at most one request."""
+"""HTML representations of datasets for notebooks: bounded in size, from at most one request."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from hsparse.errors import HsparseError
 
 LONGEST = 200
-"""The most characters of a name or a value."""
+"""The maximum number of characters shown of a name or a value."""
 SIDE = 64
-"""The most bins of a picture in each direction."""
+"""The maximum number of bins of the density picture in each direction."""
 EXACT = 1 << 24
-"""The most places of a dataset whose elements are counted one by one: of larger ones chunks are taken for even."""
+"""The maximum size of a dataset that is counted exactly; in larger ones each chunk is taken as uniform."""
 MOST_CHUNKS = 10_000
-"""The most chunks whose elements are counted for a picture."""
+"""The maximum number of chunks whose elements are counted for a picture."""
 LINE = '<div style="font-family:monospace;white-space:pre;padding-left:{}em">{}</div>'
 
 
 def dataset_html(dataset: Any) -> str:
-    """Return what a dataset is, with a picture of where elements are defined if it is sparse."""
+    """Return a dataset's properties as HTML, with a picture of its density if the dataset is sparse."""
     facts = {
         "shape": "null" if dataset.is_null else dataset.shape,
         "grows to": dataset.maxshape if dataset.maxshape != dataset.shape else None,
@@ -41,13 +41,13 @@ def dataset_html(dataset: Any) -> str:
     ]
     text = "".join(LINE.format(0, line) for line in lines)
     if dataset.has_undefined and dataset.size and dataset.ndim:
-        with suppress(HsparseError):  # a server without /density
+        with suppress(HsparseError):  # the server may lack /density
             text += _density_html(dataset)
     return text
 
 
 def _density_html(dataset: Any) -> str:
-    """Return a picture over the last two dimensions; one request."""
+    """Return a picture of the density over the last two dimensions; takes one request."""
     shape = dataset.shape
     bins = [*shape[:-2], *(-(-length // SIDE) for length in shape[-2:])]
     cheap: dict[str, Any] = {"approximate": 1, "Limit": MOST_CHUNKS} if dataset.size > EXACT else {}
@@ -65,7 +65,7 @@ def _density_html(dataset: Any) -> str:
 
 
 def _png(grey: NDArray[np.uint8]) -> bytes:
-    """Return an image, (height, width), as PNG."""
+    """Return a grey image, (height, width) uint8, as PNG."""
     height, width = grey.shape
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
@@ -79,6 +79,6 @@ def _png(grey: NDArray[np.uint8]) -> bytes:
 
 
 def html_text(value: Any) -> str:
-    """Return a value as text of HTML: names, types and values are what others have written."""
+    """Return a value as escaped, shortened HTML text, because other users may have written it."""
     text = str(value)
     return escape(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")

@@ -1,4 +1,4 @@
-"""Objects that are created without links: they are linked once they are whole, also in the place of others."""
+"""Objects that are created without links, and linked once they are complete, possibly replacing others."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from hsparse.errors import (
 from hsparse.model.ids import COLLECTIONS
 
 WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, OverQuota, TooLarge, Unauthenticated)
-"""Errors of a request that has changed nothing."""
+"""Errors after which a request has certainly changed nothing."""
 
 
 class Parent(Protocol):
-    """A group."""
+    """The interface of a group that this module uses."""
 
     connection: Connection
     id: str
@@ -40,22 +40,22 @@ class Parent(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
     def require_group(self, path: str) -> Parent:
-        """Return the group at a path, created if there is none."""
+        """Return the group at a path, creating it if missing."""
         ...
 
     @property
     def _old(self) -> Parent | None:
-        """The file that this one replaces when it is first used; None without one."""
+        """The file that this one replaces when it is first used, or None."""
 
     def _take_over(self, attributes: Collection[str]) -> None:
-        """Be the file that was to be replaced, whose objects are this one's; of its attributes keep some."""
+        """Take over the identity of the replaced file; keep only the attributes with these names."""
 
 
 ParentT = TypeVar("ParentT", bound=Parent)
 
 
 class UncertainLink(Exception):
-    """A link may be set, and its object be seen, though the request failed with the error `cause`."""
+    """A link may exist and its object be visible, though the request failed with the error `cause`."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -69,7 +69,7 @@ class UnlinkedDataset:
     connection: Connection
     record: Json
     path: str
-    """Where it will be, from the root."""
+    """The absolute path at which the dataset will be linked."""
 
 
 @contextmanager
@@ -78,9 +78,9 @@ def unlinked_dataset(
 ) -> Iterator[UnlinkedDataset]:
     """Create a dataset for the context, and link it at a path of a group at the end.
 
-    A path that begins with a slash is from the root. Missing groups are made on the way. `AlreadyExists`, before
-    anything is sent, if the path has an object; with `overwrite` that is there until the end, and gives way then. So
-    does all that a file has which the group has still to replace. After an error the dataset is deleted.
+    A path with a leading slash is absolute. Missing groups are created. Raises `AlreadyExists`, before anything is
+    sent, if the path has an object. With `overwrite` that object stays visible until the end, and is then replaced; so
+    are all objects of a file that the group is to replace. After an error the new dataset is deleted.
     """
     old = group._old
     if old is None and path.startswith("/") and group.name != "/":
@@ -114,13 +114,13 @@ def unlinked_dataset(
 
 
 def nearest_group(group: ParentT, path: str) -> tuple[ParentT, str]:
-    """Return the last group there is on the way to a path, and what is missing of the path."""
+    """Return the nearest existing group on the way to a path, and the missing rest of the path."""
     parts = path.split("/") if path else []
     for count in range(len(parts), 0, -1):
         with suppress(NotFound):
             found = group["/".join(parts[:count])]
             if not found.id.startswith("g-") or found.connection.domain != group.connection.domain:
-                raise InvalidValue(f"{found.name} is no group of {group.connection.domain}.")
+                raise InvalidValue(f"{found.name} is not a group of {group.connection.domain}.")
             return found, "/".join(parts[count:])
     return group, path
 
@@ -128,9 +128,9 @@ def nearest_group(group: ParentT, path: str) -> tuple[ParentT, str]:
 def link_objects(
     connection: Connection, group: str, links: Mapping[str, Json], removed: Collection[str] = ()
 ) -> None:
-    """Set links of the group of an id, and remove others, by one change; `AlreadyExists` if a name is taken.
+    """Set and remove links of the group with the id `group` as one change; raise `AlreadyExists` if a name is taken.
 
-    `UncertainLink` for an error after which the links may be there.
+    Raises `UncertainLink` for an error after which the links may exist.
     """
     body = {"links": dict(links)} | ({"remove": list(removed)} if removed else {})
     try:
@@ -144,19 +144,19 @@ def link_objects(
 
 
 class ReplacedObjects:
-    """What links of a group lead to: objects that are deleted once they are replaced, unless other links remain."""
+    """The objects behind links that will be replaced; `delete` deletes those to which no other link leads."""
 
     def __init__(self, connection: Connection, group: str, names: Collection[str]) -> None:
-        """`names` are titles of links of the group of an id."""
+        """Take the id of a group, and the names of its links."""
         self.names = names
         self._connection = connection
         self._ids = self._below(group) if names else set()
 
     def delete(self) -> None:
-        """Delete the objects that no link leads to any more."""
+        """Delete the objects to which no link leads any more."""
         if not self._ids:
             return
-        with suppress(HsparseError):  # what replaces them is there: nothing has failed
+        with suppress(HsparseError):  # ignored: the replacement has succeeded
             left = self._connection.json("GET", "/", getobjs=1, include_attrs=0, include_links=0)
             delete_objects(self._connection, self._ids - left["domain_objs"].keys())
 
@@ -175,7 +175,7 @@ class ReplacedObjects:
 
 
 def delete_objects(connection: Connection, ids: Iterable[str]) -> None:
-    """Delete objects without links; one that stays takes room, and is not seen."""
+    """Delete unlinked objects; one that cannot be deleted stays invisible, but takes space."""
     for id in ids:
         with suppress(HsparseError):
             connection.json("DELETE", f"/{COLLECTIONS[id[0]]}/{id}")

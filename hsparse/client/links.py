@@ -1,6 +1,6 @@
-"""Links as h5py has them, and their HDF5/JSON.
+"""h5py's link classes, their HDF5/JSON, and copies of datasets by the client.
 
-Copies of datasets by the client, within a file and between files: values travel through this process, in blocks.
+A copy's values pass through this process, in blocks, within a file or between files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hsparse.client.sparse_dataset import SparseDataset
 
 @dataclass(frozen=True, slots=True)
 class HardLink:
-    """A link to an object itself: what `get(name, getlink=True)` says of one.
+    """A link to an object itself, as returned by `get(name, getlink=True)`.
 
     >>> f.get("X", getlink=True)
     HardLink()
@@ -51,7 +51,7 @@ class ExternalLink:
 
     @property
     def filename(self) -> str:
-        """The domain, by h5py's name for it.
+        """The domain, under h5py's name for it.
 
         >>> hsparse.ExternalLink("/home/admin/other.h5", "/X").filename
         '/home/admin/other.h5'
@@ -70,18 +70,18 @@ def link_of(record: Json) -> Link:
 
 
 def link_body(record: Json) -> Json:
-    """Return the body that makes a link to what that of a record leads to."""
+    """Return the body that creates a link with the target of the given link record."""
     return {name: record[name] for name in ("id", "h5path", "h5domain") if name in record}
 
 
 BLOCK = 32 << 20
-"""Bytes of a block of values, if all of its elements are defined."""
+"""The size of a copied block in bytes, if all of its elements are defined."""
 
 
 def copy_dataset(
     source: DenseDataset | SparseDataset, target: DatasetCreation, path: str, attributes: Json
 ) -> None:
-    """Copy a dataset to a path of a group; `AlreadyExists` if something is there."""
+    """Copy a dataset to a path of a group; raise `AlreadyExists` if the path has an object."""
     record, _ = target.create_object("datasets", path, _body(source) | attributes)
     if source.is_null or not source.size:
         return
@@ -112,7 +112,7 @@ def _body(source: DenseDataset | SparseDataset) -> Json:
 
 
 def _blocks(source: DenseDataset | SparseDataset) -> Iterator[slice]:
-    """Yield ranges of rows, whole chunks of them."""
+    """Yield ranges of rows that cover whole chunks."""
     if not source.shape:
         yield slice(None)
         return

@@ -1,6 +1,6 @@
-"""How large a result may be: the one rule for all reads whose results grow with what is asked for.
+"""The limit on result sizes, applied to every read whose result grows with the selection.
 
-`Connection.max_bytes` is the limit, which each dataset takes over as its own.
+`Connection.max_bytes` is the limit; each dataset starts with that of its connection.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from hsparse.machine_memory import machine_memory
 
 MEMORY_DIVISOR = 3
 TEXT_BYTES = 32
-"""The guess for an element of variable length."""
+"""The assumed size in memory of a vlen element."""
 
 
 def default_limit() -> int:
-    """Return a third of the memory that there is, in bytes."""
+    """Return a third of this machine's memory, in bytes."""
     return machine_memory() // MEMORY_DIVISOR
 
 
 def element_bytes(dtype: np.dtype[Any]) -> int:
-    """Return how many bytes an element takes in memory; a guess for those of variable length."""
+    """Return the size of an element in memory, in bytes; an estimate for vlen elements."""
     return TEXT_BYTES if dtype.hasobject else dtype.itemsize
 
 
 @dataclass(frozen=True)
 class ResultLimit:
-    """The limit of a result of the shape `shape` that is the larger the more elements are found.
+    """The limit of a result of shape `shape` whose size depends on the number of elements found.
 
-    `nbytes(n)` is its size for n elements, at most `most`; `count()` asks the server how many there are.
+    `nbytes(n)` is the size for n elements, `most` the limit; `count()` asks the server for the number.
     """
 
     nbytes: Callable[[int], int]
@@ -42,23 +42,23 @@ class ResultLimit:
     count: Callable[[], int]
 
     def allows(self, count: int) -> bool:
-        """Say whether so many elements may be found."""
+        """Return whether a result with `count` elements is within the limit."""
         return self.nbytes(count) <= self.most
 
     def check(self, at_most: int) -> None:
-        """Raise `ResultTooLarge` for too many elements. The server is asked only if `at_most` would be too many."""
+        """Raise `ResultTooLarge` for too many elements; the server counts them only if `at_most` would be too many."""
         if not self.allows(at_most):
             check_size(self.nbytes(self.count()), self.most, self.shape)
 
 
 def check_size(nbytes: int, limit: int, shape: tuple[int, ...]) -> None:
-    """Raise `ResultTooLarge` for an array of the shape `shape`, of more than `limit` bytes."""
+    """Raise `ResultTooLarge` if an array of shape `shape` has more than `limit` bytes."""
     what = f"The result, of the shape {list(shape)}, would have"
     check_total(nbytes, limit, what, "select less, take it in parts by iter_rows, or lazily by to_dask")
 
 
 def check_total(nbytes: int, limit: int, what: str, remedy: str) -> None:
-    """Raise `ResultTooLarge` for results of more than `limit` bytes: `what` begins the sentence, `remedy` ends it."""
+    """Raise `ResultTooLarge` if results exceed `limit` bytes; the message begins with `what` and ends with `remedy`."""
     if nbytes > limit:
         raise ResultTooLarge(
             f"{what} {_size(nbytes)}, and max_bytes allows {_size(limit)}: {remedy}, or set max_bytes."

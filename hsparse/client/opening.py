@@ -1,4 +1,4 @@
-"""`hsparse.open`: a domain as a file of arrays, or a folder of domains."""
+"""`hsparse.open`: opens a domain as a file of arrays, or a folder of domains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGE = 1000
 
 
 class Folder(Mapping[str, "File | Folder"]):
-    """A folder of domains and folders: a mapping from their names, asked for when they are needed.
+    """A folder: a mapping from names to domains and folders, which are fetched on access.
 
     >>> folder = hsparse.open("data/home/admin")
     >>> "run.h5" in folder, folder["run.h5"].filename
@@ -54,7 +54,7 @@ class Folder(Mapping[str, "File | Folder"]):
         self.close()
 
     def __getitem__(self, name: str) -> File | Folder:
-        """Return the domain or folder of a name; `MissingKey` if there is none.
+        """Return the domain or folder with this name; raise `MissingKey` if there is none.
 
         >>> hsparse.open("data")["home"]["admin/run.h5"].filename
         '/home/admin/run.h5'
@@ -73,7 +73,7 @@ class Folder(Mapping[str, "File | Folder"]):
         return not self.connection.is_closed
 
     def records(self) -> Iterator[Json]:
-        """Yield what the server says of each domain and folder in it: `name`, `class`, `owner`, times.
+        """Yield the server's record of each domain and folder inside: `name`, `class`, `owner` and times.
 
         >>> [record["name"] for record in hsparse.open("data/home").records()]
         ['/home/admin']
@@ -90,7 +90,7 @@ class Folder(Mapping[str, "File | Folder"]):
 
     @property
     def acls(self) -> Acls:
-        """Who may do what in the folder, see `Acls`; domains that are created in it get the same.
+        """The folder's access control list, see `Acls`; domains created in the folder get a copy.
 
         >>> folder = hsparse.open("data/home/admin")
         >>> folder.acls["ann"] = ["read"]
@@ -100,7 +100,7 @@ class Folder(Mapping[str, "File | Folder"]):
         return Acls(self.connection)
 
     def create_folder(self, name: str) -> Folder:
-        """Create a folder; `AlreadyExists` if there is one or a domain.
+        """Create a folder; raise `AlreadyExists` if a folder or domain has the name.
 
         >>> hsparse.open("data/home/admin").create_folder("2026").name
         '/home/admin/2026'
@@ -110,7 +110,7 @@ class Folder(Mapping[str, "File | Folder"]):
         return Folder(connection)
 
     def close(self) -> None:
-        """Close the connections; what was opened by it stays open.
+        """Close the connections of the folder; domains and folders opened through it stay open.
 
         >>> with hsparse.open("data/home") as folder:
         ...     file = folder["admin/run.h5"]
@@ -139,27 +139,26 @@ def open(
     proxy: str | None = None,
     ca_file: str | Path | None = None,
 ) -> File | Folder:
-    """Open a domain or a folder: of a server, or of a store in a directory of this machine.
+    """Open a domain or a folder of a server, or of a store in a local directory.
 
     `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
-    directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
-    `mode` is "r" to read what exists, "r+", the default, to change it too, "a" to create the domain if it is missing,
-    "w" to replace it, "x" (or "w-") to create it. With "w" the old domain is there until the file is first used, or
-    closed; if it is used by `write_anndata`, `from_scipy` or the like, until all is stored. The snapshots
-    of the old domain may go with it.
-    `snapshot` is the number of one of the domain's snapshots, which is read as it is at `x.h5@3`, and never changes.
-    `username` is h5pyd's word for `user`. Without a user and a password, or a `token`, the environment and `~/.hscfg`
-    are looked at (`hsparse.client.http.sign_in`).
-    `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
-    `Retry-After`; one that does not answer `retries` times, if the request only reads. `proxy` and `ca_file` are as in
-    `Connection`.
+    directory (`data/home/ann/x.h5`, or the domain's path with `root`), which this process then reads and writes itself.
 
-    A result of more than `max_bytes`, by default a third of the memory, is refused before it is fetched.
+    `mode` is "r" to read what exists, "r+" (default) to change it too, "a" to create a missing domain, "w" to replace
+    it, "x" (or "w-") to create it. With "w" the old domain stays until the file is first used or closed; if that use is
+    `write_anndata`, `from_scipy` or the like, until all is stored. Replacing it may delete its snapshots. `snapshot` is
+    the number of a snapshot to read, the same as `x.h5@3`; a snapshot never changes.
 
-    `direct` says how chunks are read to be decoded here: None where it pays (from a directory of this machine, or from
-    the server as they are stored), True past the server as it offers it, the store's directory or bucket (`s3://name`)
-    with the user's own credentials, "server" always from it, False not at all. A domain that is not there is a
-    `KeyError` and a `FileNotFoundError`.
+    `username` is h5pyd's name for `user`. Without `user` and `password`, or `token`, credentials come from the
+    environment and `~/.hscfg` (`hsparse.client.http.sign_in`). `timeout` is in seconds without a byte. A busy server is
+    retried for `patience` seconds, at the intervals of its `Retry-After`; one that does not answer a read is retried
+    `retries` times. `proxy` and `ca_file` are as in `Connection`. A result larger than `max_bytes`, by default a third
+    of the memory, is refused before it is fetched.
+
+    `direct` says how chunks are read: None decodes them here where that is faster, False lets the server decode.
+    "server" fetches stored chunks from the server, True reads the store that the server offers, and a directory or
+    bucket (`s3://name`) reads that store with the user's credentials. A missing domain raises a `KeyError` that is a
+    `FileNotFoundError` too.
 
     >>> with hsparse.open("data/home/admin/new.h5", "w") as file:
     ...     x = file.create_sparse("x", (4, 1000), "u2", (2, 1000))
@@ -178,10 +177,7 @@ def open(
     if None not in (user, username):
         raise InvalidValue("user and username are the same: give one of them.")
     configured = SignIn() if root is not None else read_sign_in()
-    if root is not None:
-        found = Address("/" + str(address).strip("/"), root=Path(root))
-    else:
-        found = parse_address(address, endpoint, configured.endpoint)
+    found = parse_address(address, endpoint, configured.endpoint, root)
     if snapshot is not None:
         _check_reads(snapshot_domain(found.path, snapshot), mode)
         found = replace(found, path=snapshot_domain(found.path, snapshot))
@@ -195,7 +191,7 @@ def open(
         connection.is_read_only = mode == "r"
         is_made = mode not in (None, "r", "r+")
         opened = create_file(connection, mode) if is_made else open_connection(connection)
-        if connection.is_read_only:  # as a snapshot is, which the path may name, too
+        if connection.is_read_only:  # a path can name a snapshot too
             _check_reads(found.path, mode)
         return opened
     except BaseException:
@@ -206,7 +202,7 @@ def open(
 def connect(
     address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry, **route: Any
 ) -> Connection:
-    """Return a connection to an address of a server; the credential is `given`, else the `configured` one."""
+    """Return a connection to an address, with the credential `given`, else with the `configured` one."""
     if address.root is not None:
         return EmbeddedConnection(address.root, address.path, timeout, retry)
     assert address.endpoint is not None
@@ -225,7 +221,7 @@ def connect(
 
 
 def open_connection(connection: Connection) -> File | Folder:
-    """Return the domain or folder of a connection; `MissingFile` if there is none."""
+    """Return the domain or folder of a connection; raise `MissingFile` if it does not exist."""
     if connection.domain in (None, "/"):
         return Folder(connection)
     try:

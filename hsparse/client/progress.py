@@ -1,7 +1,7 @@
 """Progress of long work: a bar of tqdm or rich on a terminal, or a function of the caller.
 
-What is read from a server passes many functions, some in threads. So a read is shown by a context variable: `show_read`
-sets it, what receives values takes `received()` when it begins, and calls that with the bytes that it has.
+Reads pass through many functions, some in threads, so a context variable carries their progress: `show_read` sets it,
+and code that receives values gets a function from `received()` and calls it with byte counts.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from hsparse.errors import Misconfigured
 from hsparse.optional_module import OptionalModule
 
 Report: TypeAlias = Callable[[int, int], None]
-"""Called with the bytes that are done, and their total; of an iteration with rows."""
+"""A function called with the finished and the total number of bytes, or of rows in iterations."""
 Progress: TypeAlias = "Report | bool | None"
-"""A function; True for a bar; None for a bar on a terminal, if tqdm or rich is installed; False for none."""
+"""A function, True for a bar, False for nothing, or None for a bar on a terminal if tqdm or rich is installed."""
 TQDM = OptionalModule("tqdm", "anndata")
 RICH = OptionalModule("rich.progress", "anndata")
 Advance: TypeAlias = Callable[[int], None]
 LONG = 256 << 20
-"""Bytes that a read may have to be shown on a terminal without being asked to."""
+"""The size in bytes from which a read shows a bar on a terminal by default."""
 PIECE = 1 << 20
 T = TypeVar("T")
 
 
 class Answer(Protocol):
-    """What is read until it is empty."""
+    """An object that is read until it is empty."""
 
     def read(self, size: int | None = None, /) -> bytes: ...
 
@@ -38,20 +38,20 @@ class Answer(Protocol):
 
 
 def ignore(nbytes: int) -> None:
-    """Show nothing."""
+    """Ignore progress."""
 
 
 _RECEIVED: ContextVar[Advance] = ContextVar("received", default=ignore)
 
 
 def is_visible(progress: Progress) -> bool:
-    """Say whether there is anything to show progress to."""
+    """Return whether progress is shown anywhere: to a function, or as a bar."""
     return callable(progress) or bool(progress) or (progress is None and sys.stderr.isatty())
 
 
 @contextmanager
 def show_progress(progress: Progress, title: str, total: int, unit: str = "B") -> Iterator[Advance]:
-    """Yield a function that any thread calls with the number of bytes, or of another unit, that it has done."""
+    """Yield a thread-safe function that takes the number of bytes, or of `unit`, just finished."""
     if not is_visible(progress):
         yield ignore
         return
@@ -70,9 +70,9 @@ def show_progress(progress: Progress, title: str, total: int, unit: str = "B") -
 
 @contextmanager
 def show_read(progress: Progress, title: str, most: int, total: Callable[[], int]) -> Iterator[None]:
-    """Show what is received in the context: `total()` bytes, which is asked for only if it is shown.
+    """Show the progress of reads in the context, out of `total()` bytes; that is called only if progress is shown.
 
-    `most` is what that may be: a bar that nobody asked for is for long reads.
+    `most` is an upper bound of the total, by which the default leaves out short reads.
     """
     if not is_visible(progress) or (progress is None and most < LONG):
         yield
@@ -84,16 +84,16 @@ def show_read(progress: Progress, title: str, most: int, total: Callable[[], int
             yield
         finally:
             _RECEIVED.reset(token)
-        advance(size)  # what is received is not always as large as what it becomes
+        advance(size)  # compressed answers are smaller than their values
 
 
 def received() -> Advance:
-    """Return what takes the bytes that are received; any thread may call it."""
+    """Return the function that takes counts of received bytes; any thread may call it."""
     return _RECEIVED.get()
 
 
 def read_answer(answer: Answer) -> bytes:
-    """Return what is left of an answer, read in pieces if that is shown."""
+    """Return the rest of an answer, read in pieces if progress is shown."""
     advance = received()
     if advance is ignore:
         return answer.read()
@@ -105,7 +105,7 @@ def read_answer(answer: Answer) -> bytes:
 
 
 def receive_into(answer: Answer, data: memoryview, advance: Advance = ignore) -> int:
-    """Receive what comes next of an answer in `data`, and return how many bytes: fewer than it has only at the end."""
+    """Fill `data` from an answer and return the number of bytes, which is smaller than `data` only at the end."""
     at = 0
     while count := answer.readinto(data[at : at + PIECE]):
         at += count
@@ -116,7 +116,7 @@ def receive_into(answer: Answer, data: memoryview, advance: Advance = ignore) ->
 def show_rows(
     items: Iterator[T], progress: Progress, title: str, total: int, rows: Callable[[T], int]
 ) -> Iterator[T]:
-    """Yield items, which have `total` rows, and show how many are done with."""
+    """Yield items, which have `total` rows in all, and show how many rows are finished."""
     with show_progress(progress, title, total, " rows") as advance:
         for item in items:
             count = rows(item)
@@ -135,7 +135,7 @@ def _report(progress: Progress, title: str, total: int, unit: str) -> Iterator[R
 
 @contextmanager
 def _bar(title: str, total: int, unit: str, *, needed: bool) -> Iterator[Report]:
-    """Yield what moves a bar; `Misconfigured` if one is needed and there is neither tqdm nor rich."""
+    """Yield a function that moves a bar; raise `Misconfigured` if a bar is `needed`, but tqdm and rich are missing."""
     try:
         tqdm = TQDM.load().tqdm
     except Misconfigured:

@@ -1,12 +1,11 @@
-"""Sums, means and the like of a dataset, which the server computes where the data is: only the result travels.
+"""Reductions of a dataset (sum, mean, ...), computed by the server, so that only the result is transferred.
 
-What a server does not compute, because it is older, of another make, or has lower limits, is computed here, block by
-block.
+Reductions that the server does not support, or that exceed its limits, are computed by the client, block by block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Literal, TypeAlias
 
@@ -34,13 +33,13 @@ BLOCKS = OptionalModule("hsparse.client.block_reduction")
 GROUP = "group"
 COMPLEX_OPERATIONS = ("count", "sum", "mean", "var")
 NOT_FOUND, NO_ROUTE = 404, (405, 501)
-"""The HTTP statuses of a server that does not know a route."""
+"""HTTP statuses of a server that does not know a route."""
 RESULT_BYTES = 16
-"""Bytes of one place of a result, as it comes and as an array."""
+"""The size of one element of a result in bytes, in the answer and as an array."""
 
 
 class ReducedDataset(Dataset):
-    """The methods of dense and sparse datasets that reduce them. What is not defined counts as the fill value.
+    """The reduction methods of dense and sparse datasets; undefined elements count as the fill value.
 
     >>> D.mean(), D.max(axis=1), X.sum(axis=(0, 1))
     (np.float64(5.5), array([ 2,  5,  8, 11]), np.float32(10.0))
@@ -49,49 +48,50 @@ class ReducedDataset(Dataset):
     source: ValueSource
     has_undefined = False
     _reduces_here = False
-    """Whether the server is known to answer no reductions."""
+    """Whether the server is known to have no reductions."""
 
-    def sum(self, axis: Axis = None) -> Any:
-        """Return the sum over an axis, several, or all, as numpy does: an array of the other axes, or a number.
+    def sum(self, axis: Axis = None, **numpy: None) -> Any:
+        """Return the sum over one, several or all axes, as numpy does: an array of the other axes, or a number.
 
-        Sums of integers are exact; `InvalidValue` where one has more than 64 bits.
+        Integer sums are exact; one that exceeds 64 bits raises `InvalidValue`. `numpy.sum(X)` works, without `dtype`
+        and `out`.
 
         >>> X.sum(), X.sum(axis=0)
         (np.float32(10.0), array([5., 3., 2.], dtype=float32))
         """
-        return self._reduced("sum", axis)
+        return self._reduced("sum", axis, numpy=numpy)
 
-    def mean(self, axis: Axis = None) -> Any:
-        """Return the mean over an axis, several, or all; see `sum`.
+    def mean(self, axis: Axis = None, **numpy: None) -> Any:
+        """Return the mean over one, several or all axes; see `sum`.
 
         >>> X.mean(axis=0)
         array([1.25, 0.75, 0.5 ], dtype=float32)
         """
-        return self._reduced("mean", axis)
+        return self._reduced("mean", axis, numpy=numpy)
 
-    def var(self, axis: Axis = None, *, ddof: int = 0) -> Any:
-        """Return the variance over an axis, several, or all; the divisor is the number of elements less `ddof`.
+    def var(self, axis: Axis = None, *, ddof: int = 0, **numpy: None) -> Any:
+        """Return the variance over one, several or all axes; the divisor is the number of elements minus `ddof`.
 
         >>> X.var(), D.var(axis=0, ddof=1)
         (np.float32(1.8055556), array([15., 15., 15.]))
         """
-        return self._reduced("var", axis, ddof)
+        return self._reduced("var", axis, ddof, numpy=numpy)
 
-    def min(self, axis: Axis = None) -> Any:
-        """Return the smallest value over an axis, several, or all; see `sum`.
+    def min(self, axis: Axis = None, **numpy: None) -> Any:
+        """Return the smallest value over one, several or all axes; see `sum`.
 
         >>> X.min(), D.min(axis=0)
         (np.float32(0.0), array([0, 1, 2]))
         """
-        return self._reduced("min", axis)
+        return self._reduced("min", axis, numpy=numpy)
 
-    def max(self, axis: Axis = None) -> Any:
-        """Return the largest value over an axis, several, or all; see `sum`.
+    def max(self, axis: Axis = None, **numpy: None) -> Any:
+        """Return the largest value over one, several or all axes; see `sum`.
 
         >>> X.max(axis=1)
         array([2., 0., 3., 4.], dtype=float32)
         """
-        return self._reduced("max", axis)
+        return self._reduced("max", axis, numpy=numpy)
 
     def reduce(
         self,
@@ -103,12 +103,12 @@ class ReducedDataset(Dataset):
         field: str | None = None,
         ddof: int = 0,
     ) -> dict[str, Array]:
-        """Return the result of each operation, by its name, of the selected elements, by one request.
+        """Return the result of each operation on the selected elements by its name, from one request.
 
-        An index in `select` keeps its dimension. `undefined` says whether elements that are not defined are left out or
-        taken as the fill value. `by` has labels of the first of the axes: the path of a dataset in the domain, or one
-        label (None: none) for each index. The result has a place for each group then, and their labels as `group`. Of
-        compounds `field` is reduced. A `min` or `max` of no elements is the fill value; `count` is 0 there.
+        An integer index in `select` keeps its dimension. `undefined` says whether undefined elements are skipped or
+        count as the fill value. `by` groups the first axis by labels: the path of a dataset, or a list with one label
+        (None: no group) for each index. The result then has one place for each group, and the labels as `group`.
+        `field` is the field of compounds to reduce. A `min` or `max` of no elements is the fill value.
 
         >>> X.reduce("mean", "count", axis=0, undefined="skip")
         {'mean': array([2.5, 3. , 2. ]), 'count': array([2, 1, 1])}
@@ -126,9 +126,9 @@ class ReducedDataset(Dataset):
             axes = reduced_axes(axis, len(extent))
             selection = select_region(select, extent).selection
             if not isinstance(selection, Orthogonal):
-                raise InvalidValue("A reduction's selection is a product of axes, without paired lists.")
+                raise InvalidValue("A reduction needs a product of axes, without paired lists, as selection.")
             if not axes and extent:
-                raise InvalidValue("Name an axis, or none at all for all axes.")
+                raise InvalidValue("axis is empty: name an axis, or leave axis out for all axes.")
             if ddof not in (0, 1):
                 raise InvalidValue("ddof must be 0 or 1.")
             shape = tuple(length for dim, length in enumerate(selection.shape) if dim not in axes)
@@ -147,10 +147,10 @@ class ReducedDataset(Dataset):
         return self._in_current_extent(run)
 
     def _of_complex(self, operations: Sequence[Operation], **options: Any) -> dict[str, Array]:
-        """Return reductions of complex numbers, from those of their real and imaginary parts."""
+        """Return reductions of complex numbers, combined from reductions of the real and imaginary parts."""
         for name in operations:
             if name not in COMPLEX_OPERATIONS:
-                raise WrongType(f"Complex numbers have no {name} here; take them by to_numpy().")
+                raise WrongType(f"Complex numbers have no {name} here; read them with to_numpy().")
         real, imaginary = (self.reduce(*operations, field=field, **options) for field in COMPLEX)
         for name in operations:
             if name == "var":
@@ -160,7 +160,7 @@ class ReducedDataset(Dataset):
         return real
 
     def _ask(self, body: Json, shape: tuple[int, ...], places: str | None) -> dict[str, Array] | None:
-        """Return what the server reduces, None if it does not; `shape` is that of the result without groups."""
+        """Return the server's result, or None if it does not reduce; `shape` is that of a result without groups."""
         path, field = self._path("reduce"), body.get("field")
         try:
             if "by" not in body:
@@ -168,7 +168,7 @@ class ReducedDataset(Dataset):
                     self.connection.binary("POST", path, body, places=places), body["op"], shape, field
                 )
             answer = self.connection.json("POST", path, body, places=places)
-        except (ResultTooLarge, NotImplementedHere):  # it may be small enough for this process
+        except (ResultTooLarge, NotImplementedHere):  # the client may have enough memory
             return None
         except HsparseError as error:
             if self._has_no_route(error, body):
@@ -182,8 +182,8 @@ class ReducedDataset(Dataset):
         return {GROUP: np.array(answer["groups"]), **found}
 
     def _has_no_route(self, error: HsparseError, body: Json) -> bool:
-        """Say whether an error is that the server knows no reductions; if so, it is not asked for others."""
-        if error.status == NOT_FOUND:  # of the route, of the dataset, or of labels
+        """Return whether an error means that the server lacks reductions; remember it, if that is certain."""
+        if error.status == NOT_FOUND:  # the route, the dataset or the labels are missing
             try:
                 self.connection.json("GET", f"/datasets/{self.id}")
             except NotFound:
@@ -194,7 +194,7 @@ class ReducedDataset(Dataset):
         return self._reduces_here
 
     def _reduce_here(self, body: Json, selection: Orthogonal, axes: Sequence[int]) -> dict[str, Array]:
-        """Return what this process reduces: what a server would answer to the body."""
+        """Return the result computed by the client, equal to a server's answer to the body."""
         reduction = BLOCKS.load().BlockReduction(
             self,
             selection,
@@ -209,14 +209,23 @@ class ReducedDataset(Dataset):
         return found if reduction.labels is None else {GROUP: np.array(reduction.labels), **found}
 
     def _check_result(self, shape: tuple[int, ...]) -> None:
-        """Raise `ResultTooLarge` for the shape of a result that the caller's limit on memory does not allow."""
+        """Raise `ResultTooLarge` if a result of this shape exceeds the client's memory limit."""
         check_size(prod(shape) * RESULT_BYTES, self.max_bytes, shape)
 
-    def _reduced(self, name: Operation, axis: Axis, ddof: int = 0, undefined: Undefined = "fill") -> Any:
-        """Return one reduction, in the type that numpy has for it."""
+    def _reduced(
+        self,
+        name: Operation,
+        axis: Axis,
+        ddof: int = 0,
+        undefined: Undefined = "fill",
+        numpy: Mapping[str, None] | None = None,
+    ) -> Any:
+        """Return one reduction, in the dtype that numpy returns."""
+        if given := [option for option, value in (numpy or {}).items() if value is not None]:
+            raise InvalidValue(f"{name} of a dataset has no {given[0]}: apply it to the result with numpy.")
         if name != "count" and self.dtype.kind not in "biufc":
             what = "variable length" if self.type.is_vlen else str(self.dtype)
-            raise WrongType(f"Values of {what} have no {name}; take them by to_numpy().")
+            raise WrongType(f"Values of {what} have no {name}; read them with to_numpy().")
         if name in ("min", "max") and not prod(
             self.shape[one] for one in reduced_axes(axis, len(self.shape))
         ):
@@ -228,8 +237,8 @@ class ReducedDataset(Dataset):
         return found[()]
 
     def _result_type(self, name: str, field: str | None) -> np.dtype[Any]:
-        """Return the type of an operation's result, as the server has it."""
-        # of a complex number, too
+        """Return the dtype of an operation's result in the server's answer."""
+        # `element` has the fields of complex numbers too.
         dtype = self.type.element.dtype[field] if field is not None else self.dtype
         if name in ("count", "nnz"):
             return np.dtype("i8")
@@ -242,7 +251,7 @@ class ReducedDataset(Dataset):
     def _parsed(
         self, data: bytes, operations: Sequence[str], shape: tuple[int, ...], field: str | None
     ) -> dict[str, Array]:
-        """Return the arrays of a binary answer, little-endian, one after the other."""
+        """Return the arrays of a binary answer, which are little-endian and concatenated."""
         found: dict[str, Array] = {}
         first = 0
         for name in operations:
@@ -255,7 +264,7 @@ class ReducedDataset(Dataset):
 
 
 def reduced_axes(axis: Axis, rank: int) -> tuple[int, ...]:
-    """Return the axes that a caller names, from 0; all for None. `InvalidValue` for one that there is not."""
+    """Return the axes as non-negative numbers, all of them for None; raise `NoSuchAxis` for one out of range."""
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
     for one in given:
         if not -rank <= one < rank:

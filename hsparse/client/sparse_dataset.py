@@ -1,7 +1,7 @@
-"""Sparse datasets as arrays: numpy's keys, scipy's arrays, elements as coordinates and values.
+"""Sparse datasets as arrays: numpy's keys, scipy's arrays, and elements as coordinates and values.
 
-Undefined is not zero: an element is defined once it is written, with any value, until it is erased. What is not defined
-reads as the fill value.
+Undefined is not zero: an element is defined from when it is written, with any value, until it is erased. Undefined
+elements read as the fill value.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from hsparse.client.integrations.dask.dask_array import Blocks, Format
 
 VLEN_ELEMENTS = OptionalModule("hsparse.client.sources.vlen_elements")
-"""Imported when it is used: others should not wait for it."""
+"""Imported on first use, because it would delay other datasets."""
 DASK_ARRAY = OptionalModule("hsparse.client.integrations.dask.dask_array")
 
 
 def is_sparse(record: Json) -> bool:
-    """Say whether a dataset's record is of a sparse one."""
+    """Return whether a dataset's record describes a sparse dataset."""
     layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
     return set(SPARSE["flags"]) <= set(layout.get("flags") or ())
 
@@ -49,20 +49,20 @@ def _source(connection: Connection, record: Json, kind: Hdf5Type) -> ValueSource
     if kind.is_vlen:
         found: ValueSource = VLEN_ELEMENTS.load().VlenElements(connection, record["id"], kind)
         return found
-    dtype_of(record["type"])  # refuses what numpy cannot hold
+    dtype_of(record["type"])  # raises for types that numpy cannot hold
     return ChosenElements(connection, record, kind.wire)
 
 
 class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
     """A sparse dataset on a server, as an array.
 
-    `shape` is the last known extent; `refresh` asks for it. A selection is a key as numpy has them, in an array of that
-    shape, `x.read_dense((slice(0, 10), -1))`; or a string of the REST API, `x.read_dense("[0:10,5]")`, in which an
-    index keeps its dimension. `coords` are (n, rank) uint64, one row for each element, `values` are (n,).
+    `shape` is the last known extent; `refresh` updates it. A selection is a numpy key, `x.read_dense((slice(0, 10),
+    -1))`, or a string of the REST API, `x.read_dense("[0:10,5]")`, in which an integer index keeps its dimension.
+    `coords` are (n, rank) uint64, one row for each element; `values` are (n,).
 
-    A result of more than `max_bytes`, a third of the machine's memory at first, is refused before a large part of it is
-    fetched. All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle
-    has the credentials of its `Connection`.
+    A result of more than `max_bytes`, by default a third of the machine's memory, is refused before a large part of it
+    is fetched. All methods raise the server's `HsparseError`. Threads and forked processes may share a dataset; a
+    pickle has the credentials of its `Connection`.
 
     >>> X
     <SparseDataset /X: shape (4, 3), float32, chunks (2, 3), fill value 0.0>
@@ -87,13 +87,13 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         source: ValueSource | None = None,
         labels: Labels | None = None,
     ) -> None:
-        """Take a dataset's record, as `GET /datasets/{id}` answers; `InvalidValue` if it is not sparse.
+        """Take a record, as answered by `GET /datasets/{id}`; raise `InvalidValue` if it is not of a sparse dataset.
 
-        `source` is what elements are read from, by default the server. `labels(axis)` returns the names along an axis,
+        `source` reads the elements; by default it is the server. `labels(axis)` returns the names along an axis, or
         None if it has none.
         """
         if not is_sparse(record):
-            raise InvalidValue(f"{record['id']} is not a sparse dataset; read it with a dense client.")
+            raise InvalidValue(f"{record['id']} is not a sparse dataset: use DenseDataset for it.")
         super().__init__(connection, record, name)
         self.source = source if source is not None else _source(connection, record, self.type)
         self.labels = AxisLabels(labels)
@@ -113,12 +113,12 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         filters: Sequence[Filter] = (),
         attributes: Json | None = None,
     ) -> SparseDataset:
-        """Create a dataset at `path`, with the missing groups above it, and return it.
+        """Create a dataset at `path`, and missing parent groups, and return it.
 
-        `maxshape` has None for an unlimited dimension; without it the extent is fixed. With `stripes` the chunks are
-        spread over so many prefixes of the store, or over the buckets (`bucket`, `bucket/prefix`) that it names.
-        `filters` are those of `creationProperties.filters`: one with a `section` (`H5_SECTION_SELECTION`,
-        `H5_SECTION_FIXED`) is for that part of a chunk, one with none for all. `attributes` are HDF5/JSON, by name.
+        `maxshape` has None for an unlimited dimension; without `maxshape` the extent is fixed. `stripes` spreads the
+        chunks over that many prefixes of the store, or over the listed buckets (`bucket`, `bucket/prefix`). `filters`
+        are as in `creationProperties.filters`: a `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) limits a filter
+        to that part of a chunk. `attributes` are HDF5/JSON by name.
 
         >>> y = hsparse.SparseDataset.create(f.connection, "/y", (0, 512), "f4", (64, 512), maxshape=(None, 512))
         >>> y.shape, y.maxshape
@@ -133,7 +133,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @classmethod
     def open(cls, connection: Connection, path: str) -> SparseDataset:
-        """Return the dataset at `path`, or of that id.
+        """Return the dataset at a path, or with an id.
 
         >>> hsparse.SparseDataset.open(f.connection, "/X").shape
         (4, 3)
@@ -150,7 +150,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @property
     def nnz(self) -> int:
-        """The number of defined elements, zeros among them; one request.
+        """The number of defined elements, including zeros; takes one request.
 
         >>> X.nnz
         4
@@ -159,7 +159,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @property
     def density(self) -> float:
-        """The part of the elements that is defined, 0 to 1; one request.
+        """The fraction of the elements that is defined, 0 to 1; takes one request.
 
         >>> X.density == X.nnz / X.size
         True
@@ -167,11 +167,11 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         return self.nnz / self.size if self.size else 0.0
 
     def __getitem__(self, key: Key) -> Any:
-        """Return the selected elements, as scipy's `csr_array` returns them: `x[3:7, [1, 5]]`.
+        """Return the selected elements as a sparse array or a number: `x[3:7, [1, 5]]`.
 
-        Of rank 2 a `csr_array`; of rank 1 of a 2-D dataset a `coo_array`, or a numpy array for two paired lists; a
-        number for a single element. Of any other rank, and if the fill value is not 0, a `sparse.COO`. Defined zeros
-        are stored elements. One request, whatever the key spans.
+        A result of rank 2 is a scipy `csr_array`. A result of rank 1 of a 2-D dataset is a `coo_array`, or a numpy
+        array for two paired lists. A single element is a number. Results of other ranks, and all results if the fill
+        value is not 0, are `sparse.COO`. Defined zeros are stored elements. Any key takes one request.
 
         >>> X[0:2].toarray(), type(X[0:2]).__name__
         (array([[1., 0., 2.],
@@ -186,7 +186,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         return self.take(ArrayKey(key))
 
     def take(self, select: Select) -> Any:
-        """Do as `x[key]` for any form of selection.
+        """Return the elements of a selection in any form, as `x[key]` does for a key.
 
         >>> X.take("[0,:]").shape, X.take(np.s_[0]).shape
         ((1, 3), (3,))
@@ -195,9 +195,9 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @property
     def oindex(self) -> OrthogonalIndex:
-        """Keys whose lists and masks are each for its own dimension: `x.oindex[[1, 3], [0, 5]]` has 2 rows.
+        """Orthogonal indexing: each list or mask applies to its own dimension; `x.oindex[[1, 3], [0, 5]]` has 2 rows.
 
-        Text stands for a label of the axis: `x.oindex[:, ["CD3E", "NKG7"]]`; `MissingKey` names one that is not there.
+        A string is a label of the axis: `x.oindex[:, ["CD3E", "NKG7"]]`; a missing label raises `MissingKey`.
 
         >>> X.oindex[[3, 0], [True, False, True]].toarray()
         array([[4., 0.],
@@ -209,7 +209,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         return OrthogonalIndex(self)
 
     def to_dask(self, chunks: Blocks = None, format: Format = "coo") -> Array:
-        """Return a `dask.array.Array` of the dataset, see `hsparse.client.integrations.dask.dask_array.sparse_to_dask`.
+        """Return a `dask.array.Array`, see `hsparse.client.integrations.dask.dask_array.sparse_to_dask`.
 
         >>> array = X.to_dask(chunks=(2, 3))
         >>> array.numblocks, array.sum(axis=0).compute().todense()
@@ -220,18 +220,18 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         return found
 
     def check_lazy(self) -> None:
-        """Raise `Unsupported` for elements of variable length, of which dask and xarray have no sparse blocks.
+        """Raise `Unsupported` for vlen elements, which sparse blocks of dask and xarray cannot hold.
 
         >>> X.check_lazy()
         """
         if self.type.is_vlen:
             raise Unsupported(
-                f"{self.name or self.id} has elements of variable length, which are not read lazily: take read(), or "
+                f"{self.name or self.id} has elements of variable length, which cannot be read lazily: use read() or "
                 "to_numpy()."
             )
 
     def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
-        """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis.
+        """Return the number of defined elements of a selection, or along an axis of the whole dataset, by one request.
 
         >>> X.count(), X.count(np.s_[:2]), X.count(axis=0)
         (4, 2, array([2, 1, 1]))
@@ -249,7 +249,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
 
 class OrthogonalIndex:
-    """`x.oindex`: reads and writes by keys whose lists and masks are each for its own dimension.
+    """`x.oindex`: orthogonal indexing, where each list or mask of a key applies to its own dimension.
 
     >>> X.oindex[[0, 3], [0, 2]].toarray()
     array([[1., 2.],
@@ -260,7 +260,7 @@ class OrthogonalIndex:
         self._dataset = dataset
 
     def __getitem__(self, key: Key) -> Any:
-        """Return the product of the items, in the forms that `SparseDataset.__getitem__` names.
+        """Return the elements that an orthogonal key selects, as `SparseDataset.__getitem__` does.
 
         >>> X.oindex[[3, 0], 1:].shape
         (2, 2)
@@ -268,7 +268,7 @@ class OrthogonalIndex:
         return self._dataset.take(self.key(key))
 
     def __setitem__(self, key: Key, values: Values) -> None:
-        """Assign to the product of the items; see `SparseDataset.__setitem__`.
+        """Assign to the elements that an orthogonal key selects; see `SparseDataset.__setitem__`.
 
         >>> X.oindex[[1, 2], [0, 2]] = 9
         >>> X.to_numpy()
@@ -280,7 +280,7 @@ class OrthogonalIndex:
         self._dataset.assign(self.key(key), values)
 
     def key(self, key: Key) -> ArrayKey:
-        """Return the key for the methods of a dataset: `x.to_numpy(x.oindex.key((slice(None), ["CD3E"])))`.
+        """Return an orthogonal key for other methods: `x.to_numpy(x.oindex.key((slice(None), ["CD3E"])))`.
 
         >>> X.to_numpy(X.oindex.key(([3, 0], [0, 2])))
         array([[4., 0.],

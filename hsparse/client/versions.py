@@ -1,4 +1,4 @@
-"""The past of a domain: its snapshots, and what is done with them. These are methods of `File`."""
+"""Snapshots, changes and clones of a domain: the base class of `File` that has their methods."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hsparse.client.errors import InvalidValue
 from hsparse.clock import SystemClock
 
 LONGEST_WAIT = 20.0
-"""Seconds for which a request waits: a connection without a byte for longer counts as broken."""
+"""The longest wait of a request, in seconds; a connection that is silent for longer counts as broken."""
 SNAPSHOT = re.compile(r"(.+)@[1-9]\d*")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A domain as it was at a `time`, in UTC: the user `author` has taken it.
+    """A domain's state at a `time` (UTC); `author` is the user who took the snapshot.
 
     >>> snapshot = f.snapshot("before the filter")
     >>> snapshot.number, snapshot.author, snapshot.message
@@ -40,10 +40,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An object that is different between two states of a domain: it was created, changed or deleted.
+    """An object that differs between two states of a domain: it was created, changed or deleted.
 
-    `kind` is "group", "dataset" or "datatype"; `path` is None for an object to which no link leads. Of a dataset
-    `chunks` counts those that are different, `elements` the elements in them where the server knows.
+    `kind` is "group", "dataset" or "datatype"; `path` is None for an unlinked object. For a dataset, `chunks` is the
+    number of differing chunks and `elements` the number of elements in them, if the server knows it.
 
     >>> number = f.snapshot().number
     >>> X[0, 1] = 9
@@ -61,7 +61,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was created, changed or deleted between two snapshots: an object or, with its scaled coordinates, a chunk.
+    """An object, or a chunk with its scaled coordinates, that was created, changed or deleted between two snapshots.
 
     `until` is the number of the later snapshot.
 
@@ -79,7 +79,7 @@ class Change:
 
 
 class Versions:
-    """What a file does with its snapshots."""
+    """The methods of a file that concern its snapshots."""
 
     connection: Connection
 
@@ -90,9 +90,9 @@ class Versions:
         def refresh(self) -> None: ...
 
     def snapshot(self, message: str = "") -> Snapshot:
-        """Keep the domain as it is now, and return the snapshot; nothing is copied, whatever the size.
+        """Take a snapshot of the domain and return it; nothing is copied, whatever the size.
 
-        All that was written before is in it. `hsparse.open(address, snapshot=number)` reads it.
+        The snapshot includes everything written before. `hsparse.open(address, snapshot=number)` reads it.
 
         >>> number = f.snapshot("as measured").number
         >>> X[:] = 0
@@ -102,7 +102,7 @@ class Versions:
         return Snapshot._of(self.connection.json("POST", "/snapshots", {"message": message}))
 
     def snapshots(self) -> list[Snapshot]:
-        """Return the snapshots of the domain, the oldest first.
+        """Return the snapshots of the domain, oldest first.
 
         >>> for message in ("raw", "filtered"):
         ...     _ = f.snapshot(message)
@@ -112,9 +112,9 @@ class Versions:
         return [Snapshot._of(one) for one in self.connection.json("GET", "/snapshots")["snapshots"]]
 
     def delete_snapshot(self, number: int) -> None:
-        """Delete a snapshot, and what is kept for it alone.
+        """Delete a snapshot and the data kept only for it.
 
-        `MissingKey` if there is none, `Conflict` if a clone needs it.
+        Raises `MissingKey` if it does not exist, and `Conflict` if a clone needs it.
 
         >>> f.delete_snapshot(f.snapshot().number)
         >>> f.snapshots()
@@ -123,9 +123,10 @@ class Versions:
         self.connection.json("DELETE", f"/snapshots/{checked(number)}")
 
     def restore(self, number: int) -> int:
-        """Bring the domain back to what it was at a snapshot, and return how many stored objects that has changed.
+        """Restore the domain to a snapshot, and return the number of stored objects that changed.
 
-        What was changed since the newest snapshot is lost. Open datasets again: they keep the extent that they had.
+        It needs the rights create, update and delete. The state before is saved as a snapshot, the last of
+        `snapshots()`. Reopen datasets that were open: their `shape` is the old one.
 
         >>> before = f.snapshot()
         >>> del f["X"]
@@ -137,9 +138,9 @@ class Versions:
         return changed
 
     def diff(self, first: int, second: int | None = None) -> list[Difference]:
-        """Return what is different between two snapshots; without a second, between one and the domain as it is now.
+        """Return the differences between two snapshots, or between one and the current state of the domain.
 
-        A chunk that was written in between counts, though it may be as before.
+        A chunk that was rewritten counts as different even if its values are the same.
 
         >>> number = f.snapshot().number
         >>> X[0, 1] = 9
@@ -158,9 +159,9 @@ class Versions:
         ]
 
     def changes(self, since: int = 0, wait: float = 0.0) -> Iterator[Change]:
-        """Yield what was changed from a snapshot to the newest one, 0 for all there is; then as snapshots are taken.
+        """Yield the changes after snapshot `since` (0: all) to the newest one, then changes of new snapshots.
 
-        It ends when none was taken for `wait` seconds. Who goes on later gives `until` of the last change as `since`.
+        Iteration ends when no snapshot is taken for `wait` seconds. To continue, pass the last `until` as `since`.
 
         >>> first = f.snapshot().number
         >>> del f["X"]
@@ -184,9 +185,9 @@ class Versions:
                 return
 
     def clone(self, target: str, snapshot: int | None = None) -> Self:
-        """Make a domain at the path `target` that has what a snapshot has, and return it; nothing is copied.
+        """Create a domain at the path `target` with the state of a snapshot, and return it; nothing is copied.
 
-        Without a snapshot one is taken. Neither it nor its domain can be deleted while the clone needs it.
+        Without `snapshot`, one is taken. The snapshot and its domain cannot be deleted while the clone needs them.
 
         >>> clone = f.clone("/home/admin/try.h5", f.snapshot().number)
         >>> clone["X"][0, 0] = 9
@@ -202,7 +203,7 @@ class Versions:
         return type(self)(connection, connection.json("GET", "/"))
 
     def materialize(self) -> int:
-        """Copy what a clone still shares, and return how many objects that were: it needs the snapshot no more.
+        """Copy the objects that a clone still shares, and return their number; it then needs the snapshot no more.
 
         >>> clone = f.clone("/home/admin/own.h5")
         >>> clone.materialize() > 0, clone.materialize()
@@ -220,18 +221,18 @@ def _changes(page: Json) -> Iterator[Change]:
 
 
 def checked(number: int) -> int:
-    """Return the number of a snapshot; `InvalidValue` for what is none."""
+    """Return a snapshot's number; raise `InvalidValue` unless it is a positive integer."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise InvalidValue(f"{number!r} is not the number of a snapshot, which is 1, 2 and so on.")
     return number
 
 
 def snapshot_domain(domain: str, number: int) -> str:
-    """Return the path of the domain that a snapshot is read as."""
+    """Return the path under which a snapshot is read as a domain."""
     return f"{domain}@{checked(number)}"
 
 
 def remedy_for_missing(domain: str | None) -> str:
-    """Return what to do about a domain that is not there, which may be a snapshot."""
+    """Return the remedy for a missing domain, or a missing snapshot if the path names one."""
     named = SNAPSHOT.fullmatch(domain or "")
     return f"snapshots() of {named[1]} lists its snapshots." if named else "mode='a' would create it."

@@ -1,4 +1,4 @@
-"""Layouts of virtual datasets, which are made of others: `VirtualLayout` and `VirtualSource`, as h5py has them."""
+"""Layouts of virtual datasets, as in h5py: `VirtualLayout` and `VirtualSource`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hsparse.client.types.hdf5_type import Hdf5Type
 Json = dict[str, Any]
 Part: TypeAlias = int | slice | EllipsisType | tuple[int | slice | EllipsisType, ...]
 Slab: TypeAlias = tuple[int, int, int | None]
-"""Start, step and number of indices in a dimension; None without end."""
+"""Start, step and number of indices in a dimension; the number is None if unlimited."""
 
 
 class VirtualSource:
-    """A dataset, at a path of a domain, or a part of it; its domain is named as an external link names one.
+    """A dataset at a path of a domain, or a part of it, as a source of a virtual dataset.
 
-    That is absolutely, beside the domain of the virtual dataset, or as "." for this. With "%b" in a name each block of
-    the layout has a source of its own.
+    `file` names the domain as an external link does: absolute, relative to the virtual dataset's domain, or "." for the
+    same domain. With "%b" in a name, each block of the layout has its own source.
 
     >>> hsparse.VirtualSource("run.h5", "D", shape=(4, 3))[1:3].shape
     (2, 3)
@@ -41,7 +41,7 @@ class VirtualSource:
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The shape of the part; None where it has no end.
+        """The shape of the part, with None for an unlimited dimension.
 
         >>> hsparse.VirtualSource("run.h5", "D", (4, 3)).shape
         (4, 3)
@@ -49,7 +49,7 @@ class VirtualSource:
         return tuple(count for _, _, count in self._slabs)
 
     def __getitem__(self, key: Part) -> VirtualSource:
-        """Return a part, by numbers and slices; one without end has the stop "H5S_UNLIMITED".
+        """Return a part, selected by integers and slices; the stop "H5S_UNLIMITED" makes a slice unlimited.
 
         >>> hsparse.VirtualSource("run.h5", "D", (4, 3))[0:"H5S_UNLIMITED", 1].shape
         (None, 1)
@@ -60,7 +60,7 @@ class VirtualSource:
 
     @property
     def selection(self) -> Json:
-        """The part as the REST API has it.
+        """The part as a hyperslab selection of the REST API.
 
         >>> hsparse.VirtualSource("run.h5", "D", (4, 3))[:2].selection["count"]
         [2, 3]
@@ -69,11 +69,11 @@ class VirtualSource:
 
 
 class VirtualLayout:
-    """What a virtual dataset is made of: assign sources to parts of it, then `create_virtual_dataset`.
+    """The mapping of a virtual dataset: assign sources to its parts, and pass it to `create_virtual_dataset`.
 
-    With `sparse` all sources are sparse, and so is it. What is assigned later covers what was before. With
-    `missing="fill"` a source that is away reads as fill values, without it is an error. `chunks` is what large reads go
-    by, of a sparse one best the chunks of its sources.
+    A `sparse` layout needs sparse sources, and gives a sparse dataset. Later assignments cover earlier ones. With
+    `missing="fill"` a missing source reads as the fill value; otherwise it is an error. `chunks` is the shape of the
+    blocks that large reads are split into, for a sparse layout best the chunk shape of its sources.
 
     >>> layout = hsparse.VirtualLayout((8, 3), "i8")
     >>> layout[0:4] = hsparse.VirtualSource(".", "D", (4, 3))
@@ -101,7 +101,7 @@ class VirtualLayout:
         self.mappings: list[Json] = []
 
     def __setitem__(self, key: Part, source: VirtualSource) -> None:
-        """Map a part of the dataset to a source with as many elements.
+        """Map a part of the dataset to a source with the same number of elements.
 
         >>> layout = hsparse.VirtualLayout((0, 3), maxshape=(None, 3))
         >>> layout[0:"H5S_UNLIMITED"] = hsparse.VirtualSource(".", "D", (4, 3))[0:"H5S_UNLIMITED"]
@@ -116,11 +116,11 @@ class VirtualLayout:
             raise InvalidValue(f"A part of shape {counts[0]} is mapped to a source of shape {counts[1]}.")
         if endless[0] != endless[1] and not by_block:
             raise InvalidValue(
-                "A part without end needs a source without end, or one that %b names by blocks."
+                "An unlimited part needs an unlimited source, or a source name with %b for each block."
             )
         virtual = _selection(slabs)
         if by_block and endless[0]:
-            # Each block has a source of its own: along the dimension without end it is as long as a source is.
+            # Each block has its own source: along the unlimited dimension its length is that of a source.
             dim = counts[0].index(None)
             length = prod(c or 1 for c in counts[1]) // prod(c or 1 for c in counts[0])
             virtual["block"] = [1] * len(slabs)
@@ -130,7 +130,7 @@ class VirtualLayout:
         )
 
     def body(self, fillvalue: ArrayLike | None) -> Json:
-        """Return the body that creates the dataset, as the REST API has it.
+        """Return the body that creates the dataset with the REST API.
 
         >>> hsparse.VirtualLayout((2, 3)).body(None)["shape"]
         [2, 3]
@@ -156,7 +156,7 @@ def _selection(slabs: Sequence[Slab]) -> Json:
 
 
 def _slabs(key: Any, shape: Sequence[int]) -> list[Slab]:
-    """Return what numbers and slices select; `InvalidValue` for other keys."""
+    """Return the slabs that integers and slices select; raise `InvalidValue` for other keys."""
     items = list(key) if isinstance(key, tuple) else [key]
     if items.count(Ellipsis) > 1 or len(items) - items.count(Ellipsis) > len(shape):
         raise InvalidValue(f"The key {key!r} has more parts than the shape {list(shape)}.")
@@ -173,12 +173,12 @@ def _slab(item: Any, length: int) -> Slab:
     if isinstance(item, slice):
         found = range(*item.indices(length))
         if item.step is not None and item.step < 1:
-            raise InvalidValue("A part of a virtual dataset ascends: give positive steps.")
+            raise InvalidValue("The slices of a virtual dataset must have positive steps.")
         return found.start, found.step, len(found)
     try:
         number = operator.index(item)
     except TypeError:
-        raise InvalidValue(f"A part of a virtual dataset is of numbers and slices, not {item!r}.") from None
+        raise InvalidValue(f"Integers and slices select parts of a virtual dataset, not {item!r}.") from None
     if not -length <= number < length:
         raise InvalidValue(f"{number} is not in a dimension of length {length}.")
     return number % length, 1, 1

@@ -1,15 +1,14 @@
-"""The membership in the store: one object, which a data node changes by conditional put when it joins or leaves.
+"""The membership in the store: one object, which data nodes change by conditional put when they join or leave.
 
-The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), `schema`
-(what members have to know of what is stored; nothing where it is missing), and `members`, by id the `url` of each, the
-`version` of the messages that it speaks (1 where it is missing), the `buckets`
-that it serves besides the first (where they are missing it does not say), whether it is `leaving`, and whether it is a
-`server`, which has no URL. There is no coordinator: any data node may remove one that is gone
-(`hsparse.cluster.lease_object` says when).
+The object `db/.cluster/members.json` is JSON: `version`, `epoch`, `secret` (a digest of the nodes' token), `schema`
+(what members must know to use the stored data; optional), and `members` by id. A member has its `url`, the `version` of
+the messages that it speaks (by default 1), the `buckets` that it serves besides the first (optional), and may be
+`leaving` or a `server`, which has no URL. No node coordinates the others: any data node may remove a member that is
+gone (`hsparse.cluster.lease_object` says when).
 
-What a node does not know of the object it leaves as it is, so that nodes of two versions change the same one.
+A node keeps fields of the object that it does not know, so nodes of different versions can change the object.
 
-Where it is damaged or lost, an empty one is put once nobody's lease holds: nodes that run join again by themselves.
+A damaged or lost object is replaced by an empty one once no lease holds; running nodes then join again on their own.
 """
 
 from __future__ import annotations
@@ -22,32 +21,33 @@ from hashlib import blake2b
 from typing import Any
 
 from hsparse.clock import Clock, jitter
-from hsparse.cluster.lease_object import NO_MEMBERS, Lease, LeaseObjects, LeaseWatch, Membership
+from hsparse.cluster.lease_object import Lease, LeaseObjects, LeaseWatch
+from hsparse.cluster.membership import NO_MEMBERS, Membership
 from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.schema import FIRST_SCHEMA, Schema, parse_schema
 from hsparse.storage.object_store import ObjectStore
 
 KEY = "db/.cluster/members.json"
 VERSION = 1
-"""The version of the object's form. Fields are added without another one: it is for what older nodes must not read."""
+"""The version of the object's form; adding a field does not raise it, only a form that older nodes must not read."""
 ATTEMPTS = 64
-"""How often a change is tried while other nodes change the object too."""
+"""How often a change is tried while other nodes change the object."""
 
 Members = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The object's etag, None where there is no object, and its epoch, None where that cannot be read."""
+    """The object's etag, None if there is no object, and its epoch, None if that cannot be read."""
 
     etag: str | None
     epoch: int | None
 
 
 class MembershipObject:
-    """The membership of the data nodes of one store that share the secret `token`.
+    """The stored membership of the data nodes that share a store and the secret `token`.
 
-    `buckets` are those that the node of this object serves besides that store; it speaks a `version` of the messages.
+    `buckets` are the buckets that this node serves besides the store's; `version` is that of the messages it speaks.
     """
 
     def __init__(self, store: ObjectStore, token: str, buckets: Iterable[str] = (), version: int = 1) -> None:
@@ -57,14 +57,14 @@ class MembershipObject:
         self._secret = blake2b(token.encode(), digest_size=8, person=b"hsparse-member").hexdigest()
 
     async def read(self) -> Membership:
-        """Return the membership, one without members where no node ever joined.
+        """Return the membership, without members if no node has ever joined.
 
-        `Corrupt` for a damaged object, `Misconfigured` for one of a newer version.
+        `Corrupt` is raised for a damaged object, and `Misconfigured` for an object of a newer version.
         """
         return _membership((await self._load())[0])
 
     def other_token(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose nodes have another token, None for one that may be joined."""
+        """Return the error for a membership whose nodes have another token, or None if the token is the same."""
         if not view.reachable or view.secret == self._secret:
             return None
         return Misconfigured(
@@ -72,25 +72,25 @@ class MembershipObject:
         )
 
     def unusable(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose data nodes a service node may not use, None for one that it may."""
+        """Return the error for a membership whose data nodes a service node must not use, or None if it may."""
         return self.unreachable(view) or self.unserved_bucket(view) or self.newer_schema(view, writes=False)
 
     def unreachable(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose data nodes refuse what this node says, None for another one."""
+        """Return the error for a membership whose data nodes would refuse this node's messages, or None."""
         return self.other_token(view) or self.other_version(view)
 
     def other_version(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership with a data node that speaks another version of the messages."""
+        """Return the error for a membership with a data node that speaks another version of the messages, or None."""
         for id, version in view.versions.items():
             if version != self._version:
                 return Misconfigured(
                     f"The data node {id} speaks version {version} of the messages, this hsparse {self._version}: stop "
-                    "all nodes of one of them."
+                    "all nodes of one version."
                 )
         return None
 
     def newer_schema(self, view: Membership, *, writes: bool = True) -> Misconfigured | None:
-        """Return the error for a store that this hsparse cannot read, or cannot write; None for one that it can."""
+        """Return the error for a store that this hsparse cannot read or, with `writes`, write, or None if it can."""
         name = "The store of this cluster"
         try:
             view.schema.check_readable(name)
@@ -101,7 +101,7 @@ class MembershipObject:
         return None
 
     def lacking_bucket(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose data nodes serve a bucket that this one does not."""
+        """Return the error for a membership whose data nodes serve a bucket that this node does not serve, or None."""
         lacking = sorted((view.buckets or frozenset()) - self._buckets)
         if not lacking:
             return None
@@ -111,7 +111,7 @@ class MembershipObject:
         )
 
     def unserved_bucket(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose data nodes do not serve all buckets that a service node does."""
+        """Return the error for a membership whose data nodes do not serve all buckets of this service node, or None."""
         unserved = [] if view.buckets is None else sorted(self._buckets - view.buckets)
         if not unserved:
             return None
@@ -123,8 +123,8 @@ class MembershipObject:
     async def join(self, id: str, url: str, schema: Schema = FIRST_SCHEMA) -> Membership:
         """Add a data node to a store of this schema and return the new membership.
 
-        `Misconfigured` where the members have another token, other buckets or another version of the messages, or this
-        hsparse does not know what they need; else raises as `read`.
+        `Misconfigured` is raised if the members have another token, other buckets or another version of the messages,
+        or if this hsparse does not know the schema; otherwise raises as `read`.
         """
 
         def check(view: Membership) -> Misconfigured | None:
@@ -134,12 +134,12 @@ class MembershipObject:
         return await self._change(lambda members: {**members, id: entry}, schema, check)
 
     async def join_as_server(self, id: str, schema: Schema = FIRST_SCHEMA) -> Membership:
-        """Add a whole server, which needs no token: nobody sends to it. It may have any buckets. Raises as `join`."""
+        """Add a whole server, with any buckets and without a token, since no node sends to it. Raises as `join`."""
         entry = {"url": "", "server": True}
         return await self._change(lambda members: {**members, id: entry}, schema, self.newer_schema)
 
     async def leave(self, id: str) -> Membership:
-        """Note that a data node is leaving: it owns nothing from then on."""
+        """Mark a data node as leaving: it owns nothing from then on."""
         return await self._change(
             lambda members: {
                 name: {**one, "leaving": True} if name == id else one for name, one in members.items()
@@ -147,11 +147,11 @@ class MembershipObject:
         )
 
     async def remove(self, id: str) -> Membership:
-        """Remove a data node, which may no longer answer from its cache nor acknowledge a change."""
+        """Remove a data node that no longer may answer from its cache or acknowledge a change."""
         return await self._change(lambda members: {name: one for name, one in members.items() if name != id})
 
     async def seen(self) -> Seen:
-        """Return what there is of the object, damaged or not."""
+        """Return the object's etag and epoch, even if the object is damaged."""
         try:
             stored = await self._store.get(KEY)
         except NotFound:
@@ -162,7 +162,7 @@ class MembershipObject:
             return Seen(stored.etag, None)
 
     async def replace(self, seen: Seen, epoch: int) -> Membership:
-        """Replace the object by one without members; `PreconditionFailed` if it is not as it was seen any more."""
+        """Replace the object by one without members; raise `PreconditionFailed` if it is not as `seen` any more."""
         form = {"version": VERSION, "epoch": epoch, "secret": self._secret, "members": {}}
         if seen.etag is None:
             await self._store.put_if_absent(KEY, _encode(form))
@@ -176,7 +176,7 @@ class MembershipObject:
         schema: Schema = FIRST_SCHEMA,
         check: Callable[[Membership], Misconfigured | None] = lambda view: None,
     ) -> Membership:
-        """Change the members of a store of this schema; raises what `check` returns of the membership before."""
+        """Change the members and merge `schema` into the object; raise the error that `check` returns, if any."""
         for _ in range(ATTEMPTS):
             form, etag = await self._load()
             form["schema"] = _schema(form).and_also(schema).to_json()
@@ -200,7 +200,7 @@ class MembershipObject:
         raise Busy("Other data nodes kept changing the membership; try again.")
 
     async def _load(self) -> tuple[dict[str, Any], str | None]:
-        """Return the object's form and etag; None for the etag where there is no object."""
+        """Return the object's form and its etag, or a form without members and None if there is no object."""
         try:
             stored = await self._store.get(KEY)
         except NotFound:
@@ -208,14 +208,14 @@ class MembershipObject:
         form = _decode(stored.data)
         if form["version"] > VERSION:
             raise Misconfigured(
-                f"The list of members has the form of version {form['version']}, and this hsparse reads {VERSION}: "
+                f"The list of members has version {form['version']}, and this hsparse reads version {VERSION}: "
                 "install the newer hsparse."
             )
         return form, stored.etag
 
 
 def _that_count(members: Members) -> set[str]:
-    """Return the members on whom it depends who owns what: owners and servers; beside a server all members."""
+    """Return the members that take part in ownership: nodes and servers, and beside a server also leaving nodes."""
     shared = any(one.get("server") for one in members.values())
     return {id for id, one in members.items() if shared or not one.get("leaving")}
 
@@ -225,12 +225,12 @@ def _is_reachable(members: Members) -> bool:
 
 
 def _schema(form: dict[str, Any]) -> Schema:
-    """Return the schema of an object; `Corrupt` for a damaged one."""
+    """Return the schema of the object; raise `Corrupt` if it is damaged."""
     return parse_schema(form["schema"], KEY) if "schema" in form else FIRST_SCHEMA
 
 
 def _common(members: Members) -> frozenset[str] | None:
-    """Return the buckets of all data nodes that stay and say what they serve, None if none does."""
+    """Return the buckets common to the staying data nodes that list their buckets, or None if none lists them."""
     lists = [one["buckets"] for one in members.values() if "buckets" in one and not one.get("leaving")]
     return frozenset(lists[0]).intersection(*lists) if lists else None
 
@@ -288,9 +288,9 @@ def _decode(data: bytes) -> dict[str, Any]:
 
 
 REBUILDING_ATTEMPTS = 8
-"""How often it is tried while nodes change the membership."""
+"""How often a rebuild is tried while nodes change the membership."""
 GENERATION = 32
-"""The bits of an epoch below those that a rebuilding counts up which cannot read the epoch of before."""
+"""The number of low bits of an epoch; a rebuild that cannot read the epoch raises the bits above them."""
 
 
 async def rebuild_membership(
@@ -298,8 +298,8 @@ async def rebuild_membership(
 ) -> Membership:
     """Revoke all leases, wait until they must have run out, and put a membership without members.
 
-    Its epoch is larger than any that a node can have adopted. `Busy` if nodes keep changing the membership. `tell` is
-    given a sentence before the wait.
+    The new epoch is larger than any that a node can have adopted. `Busy` is raised if nodes keep changing the
+    membership. `tell` is called with a sentence before the wait.
     """
     stored, leases = MembershipObject(store, token), LeaseObjects(store)
     watch = LeaseWatch(leases, clock)
@@ -315,8 +315,8 @@ async def rebuild_membership(
         try:
             view = await stored.replace(seen, _epoch_after(seen, list(held.values())))
         except PreconditionFailed:
-            # A node has joined or left meanwhile: its lease holds. It may have been evicted by another rebuilding: of
-            # two that go on in step neither ends.
+            # A node has joined or left, so its lease holds, or another rebuild has evicted it. The random pause
+            # keeps two rebuilds from repeating in step.
             await asyncio.sleep(attempt * longest * jitter(clock))
             continue
         for node in held:
@@ -326,10 +326,10 @@ async def rebuild_membership(
 
 
 def _epoch_after(seen: Seen, leases: list[Lease]) -> int:
-    """Return a larger epoch than that of the object and those in which leases were taken.
+    """Return an epoch larger than the object's and than those in the leases.
 
-    A lease may tell an older epoch than its holder has adopted since. Without the object's own epoch the next one is so
-    much larger that no node has come so far.
+    A lease may have an older epoch than its holder has adopted since. If the object's epoch is unknown, the new epoch
+    is therefore so much larger that no node can have reached it.
     """
     newest = max((lease.epoch for lease in leases), default=0)
     if seen.epoch is None:

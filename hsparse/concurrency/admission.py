@@ -1,14 +1,13 @@
-"""Admission control by time: places for what is under way, a fair queue for them, and refusals before work is spent.
+"""Admission control by time: a limited number of places, a fair queue for them, and early refusals.
 
-Whoever comes is told at once if its turn would come too late: after its deadline or, when the queue has not been empty
-for `BURST` seconds, later than in `QUEUE` seconds, with `MANY` there already for each place. Such a queue keeps all
-places taken; a longer one only makes everybody wait.
+An entry is refused at once if its turn would come too late: after its deadline or, when the queue has not been empty
+for `BURST` seconds, later than in `QUEUE` seconds with at least `MANY` entries per place. A queue of this length keeps
+all places taken; a longer one would only make everybody wait.
 
-A limit that follows the lag of the event loop: what is begun while the loop is behind only makes all of it late.
-
-While the loop has time to spare, more at once is more done: they wait for a store or a thread. When it has none, each
-one more takes a turn of every other's. Timers that fire late while the loop's thread computes tell the two apart,
-whatever the work is. Late timers alone do not: other processes may have kept it from the CPU between short steps.
+`PacedLimit` makes the number of places follow the lag of the event loop, because work that begins while the loop is
+behind delays all work. While the loop has time to spare, more concurrent work gets more done, because work waits for a
+store or a thread. When it has none, each further task delays the others. The loop has no time to spare if timers fire
+late while its thread computes. Late timers alone may be due to other processes that use the CPU.
 """
 
 from __future__ import annotations
@@ -25,33 +24,33 @@ from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
 FEW = 8
-"""The limit is never below: so many share group commits and keep threads busy."""
+"""The least value of the limit, unless `most` is smaller; so many tasks share group commits and keep threads busy."""
 TICK = 0.002
-"""Seconds between looks."""
+"""Seconds between two measurements of the lag."""
 LAG = 0.0015
-"""Seconds by which timers may be late, in the mean."""
+"""The mean lag of timers, in seconds, above which the limit falls."""
 LONGEST = 0.004
-"""Seconds that count of one lag: a loop that stood still at times, and was idle in between, is not short of time."""
+"""The most seconds that count of one lag; a loop that stood still at times but idled in between is not overloaded."""
 NEWEST = 1 / 8
 """The weight of the newest lag in the mean."""
 BUSY = 0.6
-"""The part of the time that the loop's thread has the CPU, from which it has little to spare."""
+"""The loop's thread has little time to spare if it uses the CPU for more than this fraction of the time."""
 STEP = 8
-"""The limit changes by this part of itself."""
+"""The limit changes in steps of its value divided by this number."""
 
 
 class PacedLimit:
-    """How many things one event loop works on at once, at most `most`; `value` is the limit now.
+    """The number of tasks that one event loop works on at once, at most `most`; `value` is the limit now.
 
-    `each` is the limit for each user when there are several. It falls as soon as the loop has little time to spare:
-    what one has begun is in the way of each step of every other's long before timers are late.
-    Both change while `is_busy()`, from `watch` on; `raised` is called when one has grown.
+    `each` is the limit for each user when there are several. It falls as soon as the loop has little time to spare,
+    because the tasks of one user delay the others' long before timers are late. Both limits are adjusted while
+    `is_busy()`, after `watch` was called; `raised` is called when one of them has grown.
     """
 
     def __init__(self, most: int, is_busy: Callable[[], bool], raised: Callable[[], None]) -> None:
         self.value = self.each = self._most = most
         self.few = min(FEW, most)
-        """The least that the limit can be."""
+        """The least value of the limit."""
         self._is_busy = is_busy
         self._raised = raised
         self._lag = 0.0
@@ -60,7 +59,7 @@ class PacedLimit:
         self._watching = False
 
     def watch(self) -> None:
-        """Follow the lag for as long as there is enough under way."""
+        """Measure the lag and adjust the limits while `is_busy()`."""
         if not self._watching:
             self._watching = True
             self._last = asyncio.get_running_loop().time(), thread_time()
@@ -94,13 +93,13 @@ class PacedLimit:
 BURST = 0.25
 """Seconds for which a queue may be as long as deadlines allow."""
 QUEUE = 0.1
-"""Seconds to wait for a turn when the queue does not empty."""
+"""The longest wait for a turn, in seconds, while the queue does not empty."""
 MANY = 2
-"""How many may be there, under way or waiting, for each place that there can be, however long that takes."""
+"""The number of entries per place, running or waiting, that are admitted however long they wait."""
 FEWEST = 2
-"""Places that each user can have."""
+"""The number of places that each user may always take."""
 MEMORY = 1 / 32
-"""The weight of the newest in the mean of the seconds that a place is taken."""
+"""The weight of the newest value in the mean time, in seconds, that a place is taken."""
 LONGEST_RETRY = 30.0
 NO_DEADLINE = math.inf
 TIME_OVER = "its time is over"
@@ -108,35 +107,35 @@ TOO_LATE = "its turn would come too late"
 
 
 RECENT = 1.0
-"""Seconds: a user who came in this time, or in as much before it, is there."""
+"""Length of an interval in seconds; a user counts as present in the interval of its entry and in the next one."""
 
 
 class Rejection(StrEnum):
-    """Why something was not admitted."""
+    """The reasons for a refusal."""
 
     OVERLOAD = "overload"
-    """Its turn would have come too late."""
+    """The entry's turn would have come too late."""
     DEADLINE = "deadline"
-    """Its deadline has passed, before it came or while it waited."""
+    """The entry's deadline passed before it came or while it waited."""
     DISCONNECTED = "disconnected"
-    """Nobody waits for it any more."""
+    """Nobody waits for the entry any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """What is told of the queue, for metrics: seconds that something waited for its turn, and refusals."""
+    """Callbacks for metrics: the seconds that an entry waited for its turn, and the reasons of refusals."""
 
     waited: Callable[[float], None] = lambda seconds: None
     refused: Callable[[Rejection], None] = lambda reason: None
 
 
 def never() -> bool:
-    """Return that somebody waits, as far as is known."""
+    """Return False: the caller is assumed to wait still."""
     return False
 
 
 class Place:
-    """A place that is taken until `leave`; it may be left more than once, and taken again in between."""
+    """A place that is taken until `leave`. It may be left more than once, and taken again by `regain`."""
 
     __slots__ = ("_admission", "_since", "_taken_by", "user")
 
@@ -145,23 +144,23 @@ class Place:
         self._since: float | None = since
         self._taken_by = user
         self.user = user
-        """Who takes it again; the one who took it may have been known by an address alone."""
+        """The user that takes the place again; whoever took it first may have been known only by an address."""
 
     def leave(self) -> None:
-        """Leave the place to the next; nothing if it was left before."""
+        """Leave the place to the next entry; do nothing if it was left before."""
         if self._since is not None:
             since, self._since = self._since, None
             self._admission.left(since, self._taken_by)
 
     async def regain(self, deadline: float = NO_DEADLINE) -> None:
-        """Take a place again, in turn: work was spent, so that only a deadline is a reason for `Busy`."""
+        """Take a place again in turn; since work was spent already, only a passed deadline raises `Busy`."""
         if self._since is None:
             place = await self._admission.enter(self.user, deadline, patient=True)
             self._since, self._taken_by = place._since, place._taken_by
 
 
 class PlaceWait:
-    """A wait for a place: `place` is set to it when the turn has come, or to `Busy`."""
+    """A wait for a place: the future `place` receives the place when its turn comes, or the error `Busy`."""
 
     __slots__ = ("_admission", "began", "entry", "is_gone", "place", "timer", "user")
 
@@ -176,12 +175,12 @@ class PlaceWait:
         self._admission = admission
 
     def withdraw(self) -> None:
-        """Wait no more; a place that was given in the same step is left."""
+        """Stop waiting; a place that was given at the same moment becomes free."""
         self._admission.withdrawn(self)
 
 
 class RecentUsers:
-    """Users who came a moment ago."""
+    """The users who came recently, see `RECENT`; the length is their number."""
 
     def __init__(self) -> None:
         self._now: set[str] = set()
@@ -192,7 +191,7 @@ class RecentUsers:
         return max(len(self._now), len(self._before))
 
     def add(self, user: str, now: float) -> None:
-        """Note that a user came at a time."""
+        """Record that a user came at the time `now`."""
         if now - self._since >= RECENT:
             self._before = self._now if now - self._since < 2 * RECENT else set()
             self._now, self._since = set(), now
@@ -200,7 +199,7 @@ class RecentUsers:
 
 
 class Admission:
-    """Places for `most` at a time, fewer while the event loop lags. One loop uses it; deadlines are its times."""
+    """At most `most` places, fewer while the event loop lags. One loop uses it; deadlines are in that loop's time."""
 
     def __init__(self, most: int, watcher: Watcher | None = None) -> None:
         self._limit = PacedLimit(most, self._is_busy, self._fill)
@@ -217,12 +216,12 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """The number of entries that wait for a place."""
         return len(self._queue)
 
     @property
     def places(self) -> int:
-        """How many places there are now."""
+        """The number of places now."""
         return self._limit.value
 
     async def enter(
@@ -233,9 +232,9 @@ class Admission:
         patient: bool = False,
         is_gone: Callable[[], bool] = never,
     ) -> Place:
-        """Return a place: at once if one is free, else in turn; `Busy` when the turn would come too late.
+        """Return a place: at once if one is free, otherwise in turn; raise `Busy` if the turn would come too late.
 
-        One who is `patient` is refused for a deadline alone. `is_gone` says whether nobody waits for it any more.
+        A `patient` entry waits until its deadline passes. `is_gone` returns whether nobody waits for it any more.
         """
         now = asyncio.get_running_loop().time()
         self._users.add(user, now)
@@ -253,7 +252,7 @@ class Admission:
             raise
 
     def left(self, since: float, user: str) -> None:
-        """Note that a place is free that a user had taken at a time."""
+        """Free a place that `user` took at the time `since`."""
         self._mean += (asyncio.get_running_loop().time() - since - self._mean) * MEMORY
         self.running -= 1
         count = self._running_of[user] = self._running_of[user] - 1
@@ -263,7 +262,7 @@ class Admission:
             self._fill()
 
     def withdrawn(self, wait: PlaceWait) -> None:
-        """Forget a wait that nobody has any more."""
+        """Forget a wait that was given up."""
         if wait.place.done() and not wait.place.cancelled() and wait.place.exception() is None:
             wait.place.result().leave()
         self._end_wait(wait)
@@ -276,14 +275,14 @@ class Admission:
         return Place(self, user, now)
 
     def _may_begin(self, user: str) -> bool:
-        """Return whether a user may have one more place: while the loop is short of time, users have as many each."""
+        """Return whether a user may take one more place: users share places equally while the loop is short of time."""
         users = len(self._users)
         if users == 1:
             return True
         return self._running_of.get(user, 0) < max(FEWEST, self._limit.few // users, self._limit.each)
 
     def _push(self, wait: PlaceWait, deadline: float) -> PlaceWait:
-        """Begin a wait."""
+        """Add a wait to the queue."""
         if not self._queue:
             self._waiting_since = wait.began
         self._waits += 1
@@ -297,29 +296,31 @@ class Admission:
         return bool(self._queue) or self.running > self._limit.few
 
     def _check_turn(self, user: str, now: float, deadline: float, patient: bool) -> None:
-        """Raise `Busy` if the turn of a new one would come too late."""
+        """Raise `Busy` if the turn of a new entry would come too late."""
         ahead = self._queue.ahead(user)
         seconds = self._seconds_of(ahead + 1)
-        too_many = self.running + ahead >= MANY * self._most and seconds > QUEUE and not patient
-        if (too_many and now - self._waiting_since > BURST) or seconds > deadline - now:
+        too_many = self.running + ahead >= MANY * self._most and seconds > QUEUE
+        if not patient and ((too_many and now - self._waiting_since > BURST) or seconds > deadline - now):
             raise self._refusal(Rejection.OVERLOAD, TOO_LATE, now)
 
     def _seconds_of(self, count: float) -> float:
-        """Return in how many seconds about so many leave."""
+        """Return the estimated seconds until `count` places have become free."""
         return count * self._mean / max(1, self.running)
 
     def _refusal(self, reason: Rejection, text: str, now: float) -> Busy:
-        """Count a refusal, and return the error.
+        """Count a refusal, and return its error.
 
-        It says to come back when there is time for those who wait, and for those who were refused a moment ago. Nothing
-        else in it changes from one to the next: answers that are the same are made once.
+        The error says to retry when the waiting entries, and those refused recently, will have been served. The text
+        has no other variable part, so that equal replies are encoded once.
         """
         self._refused = self._refused * 0.5 ** min(now - self._refused_at, 60.0) + 1
         self._refused_at = now
         self.watcher.refused(reason)
         seconds = self._seconds_of(self.waiting + self._refused)
         again = min(max(1.0, math.ceil(seconds)), LONGEST_RETRY)
-        return Busy(f"The server has more to do than it can, and {text}; try again in {again:.0f} s.", again)
+        return Busy(
+            f"The server is overloaded and refused the request: {text}; try again in {again:.0f} s.", again
+        )
 
     def _expire(self, wait: PlaceWait) -> None:
         if not wait.place.done():
@@ -330,7 +331,7 @@ class Admission:
         self._end_wait(wait)
 
     def _end_wait(self, wait: PlaceWait) -> None:
-        """Note that a wait is over."""
+        """Remove a wait from the queue and cancel its timer."""
         if wait.entry is not None:
             self._queue.remove(wait.entry)
             self._waits -= 1
@@ -341,7 +342,7 @@ class Admission:
             wait.timer = None
 
     def _fill(self) -> None:
-        """Give free places to those who are next."""
+        """Give free places to the next entries."""
         while self.running < self._limit.value and (wait := self._queue.pop_of(self._may_begin)) is not None:
             if wait.place.done():
                 continue

@@ -1,10 +1,10 @@
 """A memory budget: admission control by bytes. Requests wait for room, fairly by user, then fail as `Busy`.
 
-A queue that is fair between users: one user's thousand entries delay another's one by a turn, not by a thousand.
+`FairQueue` is fair between users: one user's thousand entries delay another user's entry by one turn only.
 
-Start-time fair queueing (Goyal, Vin and Cheng, 1996): an entry starts, in virtual time, where the one before it of the
-same user ends, and entries are served in the order of their starts. There is no clock: virtual time is the start of the
-entry that was served last.
+It uses start-time fair queueing (Goyal, Vin and Cheng, 1996): an entry starts, in virtual time, where its user's
+previous entry ends, and entries are served in the order of their starts. Virtual time is the start of the entry that
+was served last, so no clock is needed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from hsparse.errors import Busy
 T = TypeVar("T")
 
 REMEMBERED = 1000
-"""Users without entries that are remembered before they are looked through."""
+"""The number of users without entries that may be remembered; beyond it, users who are not behind are forgotten."""
 
 LOOKED_AT = 100
-"""Entries of users who may not that are passed over: each costs a little every time."""
+"""How many entries `pop_of` examines for a user who may be served; each examination costs a little."""
 
 Order: TypeAlias = tuple[float, int]
-"""The place of an entry: the greatest is served first, so that it is popped from a list's end."""
+"""The position of an entry; the greatest is served first, so that it is popped from the end of a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """An item in the queue."""
+    """An entry of the queue: an item with its user, cost and position."""
 
     order: Order
     user: str
@@ -42,9 +42,9 @@ class Entry(Generic[T]):
 
 
 class FairQueue(Generic[T]):
-    """Items by user, each with a cost: users who always wait are served equal costs, whatever the others push.
+    """Items by user, each with a cost: users who always have items waiting are served equal costs.
 
-    A cost is the weight of an item: bytes where memory is waited for, 1 where turns are. Users count alike.
+    The cost is the weight of an item: bytes in a queue for memory, 1 in a queue for turns. All users have equal shares.
     """
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class FairQueue(Generic[T]):
         return len(self._orders)
 
     def ahead(self, user: str) -> int:
-        """Return how many entries would be served before one that `user` pushed now."""
+        """Return how many entries would be served before an entry that `user` pushed now."""
         return len(self._orders) - bisect_left(self._orders, self._next_order(user))
 
     def push(self, user: str, item: T, cost: float = 1.0) -> Entry[T]:
-        """Add an item; the entry is what `remove` takes."""
+        """Add an item, and return its entry, which `remove` takes."""
         order = self._next_order(user)
         self._pushed += 1
         self._ends[user] = cost - order[0]
@@ -77,11 +77,11 @@ class FairQueue(Generic[T]):
         return self._entries[self._orders[-1]]
 
     def pop(self) -> T:
-        """Return the next item, and remove it."""
+        """Remove the next item and return it."""
         return self._take(-1)
 
     def pop_of(self, may: Callable[[str], bool]) -> T | None:
-        """Return the next item of a user who may, and remove it; None if there is none among the first `LOOKED_AT`."""
+        """Remove and return the next item whose user passes `may`, or None if the first `LOOKED_AT` have none."""
         passed: set[str] = set()
         for number in range(1, min(len(self._orders), LOOKED_AT) + 1):
             user = self._entries[self._orders[-number]].user
@@ -93,12 +93,12 @@ class FairQueue(Generic[T]):
         return None
 
     def remove(self, entry: Entry[T]) -> None:
-        """Take an entry back that was not served; nothing for one that is not there any more."""
+        """Remove an entry that was not served; do nothing if it is not in the queue any more."""
         if self._entries.pop(entry.order, None) is None:
             return
         del self._orders[bisect_left(self._orders, entry.order)]
         if self._counts[entry.user] == 1:
-            # What was never served is not counted: a user with nothing waiting is at most one turn behind.
+            # Costs that were not served do not count: a user without waiting entries is at most one turn behind.
             self._ends[entry.user] = min(self._ends[entry.user], self._now + entry.cost)
         self._forget(entry)
 
@@ -113,7 +113,7 @@ class FairQueue(Generic[T]):
         return -max(self._now, self._ends.get(user, 0.0)), -self._pushed
 
     def _forget(self, entry: Entry[T]) -> None:
-        """Forget what an entry that is gone leaves behind, and users who are not behind the others."""
+        """Forget the data of an entry that has left the queue, and of users who are not behind the others."""
         if self._counts[entry.user] == 1:
             del self._counts[entry.user]
         else:
@@ -128,7 +128,7 @@ class FairQueue(Generic[T]):
 
 
 PATIENCE = 30.0
-"""Seconds that a request waits for room."""
+"""The most seconds that a request waits for room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ class _Waiter:
 
 
 class MemoryBudget:
-    """A budget of bytes that may be in use at a time; users who wait are admitted by turns, of equal bytes.
+    """A budget of bytes that may be in use at a time; waiting users are admitted in turn, by equal bytes.
 
-    Nobody is admitted before the one whose turn it is, so that much memory is got in the end, too.
+    Nobody is admitted before the request whose turn it is, so a large request is admitted in the end.
     """
 
     def __init__(self, limit: int, patience: float = PATIENCE) -> None:
@@ -156,12 +156,12 @@ class MemoryBudget:
 
     @property
     def is_waited_for(self) -> bool:
-        """Say whether anyone waits for room."""
+        """Whether any request waits for room."""
         return bool(self._waiting)
 
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
-        """Hold `nbytes` (at most the whole budget); `Busy` without room in `patience` seconds, or by the deadline."""
+        """Hold `nbytes`, at most the whole budget; `Busy` without room within `patience` seconds or by the deadline."""
         nbytes = await self.take(nbytes)
         try:
             yield
@@ -171,8 +171,8 @@ class MemoryBudget:
     async def hold_for_request(self, nbytes: int) -> None:
         """Hold `nbytes` until the current request is answered; raises as `hold`.
 
-        A request that holds some already takes no more, so that no two wait for each other. Nothing is held for what is
-        no request.
+        A request that holds a part of the budget already takes no more, so that requests cannot deadlock. Nothing is
+        held outside a request.
         """
         trace = current_trace()
         if trace is None or self in trace.holds:
@@ -182,7 +182,7 @@ class MemoryBudget:
         trace.at_end(lambda: self.give_back(nbytes))
 
     async def take(self, nbytes: int) -> int:
-        """Wait for room for `nbytes`, or the whole budget, and take it; return how much that is. Raises as `hold`."""
+        """Wait for room for `nbytes`, at most the whole budget, and take it; return the bytes. Raises as `hold`."""
         nbytes = min(nbytes, self.limit)
         if self.has_room(nbytes):
             self.used += nbytes
@@ -191,13 +191,13 @@ class MemoryBudget:
         return nbytes
 
     def give_back(self, nbytes: int) -> None:
-        """Give back what `take` returned."""
+        """Give back the bytes that `take` returned."""
         self.used -= nbytes
         if self._waiters:
             self._admit()
 
     async def _wait(self, nbytes: int) -> None:
-        """Wait for room, which is taken on return."""
+        """Wait for room and take it."""
         loop, left = asyncio.get_running_loop(), seconds_left()
         patience = self._patience if left is None else min(self._patience, left)
         waiter = _Waiter(nbytes, loop.create_future())

@@ -1,12 +1,11 @@
-"""The trace of a request: its id, and what is done for it, kept in a context variable.
+"""The trace of a request: its id and the work done for it, kept in a context variable.
 
-A service node begins a trace for each request, and a data node in a process of its own one for each message, with the
-id of the request. Tasks inherit it. Work that several requests wait for (a load, a group commit) counts as store
-requests of the one that began it, and as waiting of the others. Where spans are exported, each of these has one.
+A service node begins a trace for each request, and a data node in its own process one for each message, with the id of
+the request. Tasks inherit the trace. Work that several requests wait for (a load, a group commit) counts as store
+requests of the request that began it, and as waiting of the others. If spans are exported, each piece of work has one.
 
-What a request's trace has for distributed tracing: a span, and what makes the first one in a process.
-
-A node makes spans with `hsparse.telemetry.open_telemetry` if its environment asks for it; otherwise there are none.
+`Span` and `Tracer` are the interface to distributed tracing. `hsparse.telemetry.open_telemetry` implements it if the
+environment asks for it; otherwise there are no spans.
 """
 
 from __future__ import annotations
@@ -25,42 +24,42 @@ Attribute = str | int | float
 
 
 class Span(Protocol):
-    """A timed part of the work for a request. It has begun; `end` is called once."""
+    """A timed part of the work for a request, which has begun; `end` must be called once."""
 
     def child(self, name: str, attributes: Mapping[str, Attribute]) -> Span:
-        """Begin a part of this part, in this process."""
+        """Begin a span of a part of this work, in this process."""
         ...
 
     def set(self, attributes: Mapping[str, Attribute]) -> None:
-        """Add facts; never a secret."""
+        """Add attributes; they must not contain secrets."""
         ...
 
     def end(self, error: BaseException | str | None = None) -> None:
-        """End it, with what it failed by; a text is the kind of a failure."""
+        """End the span, with the error that the work failed with; a text is the kind of the error."""
         ...
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers by which another process goes on: W3C Trace Context."""
+        """The headers that pass the trace on to another process, by W3C Trace Context."""
         ...
 
 
 class Tracer(Protocol):
-    """Begins the spans of a process that answers others."""
+    """Begins the first spans of a process that answers requests or messages."""
 
     def begin(self, name: str, headers: Mapping[str, str], attributes: Mapping[str, Attribute]) -> Span:
-        """Begin a span of what came with these HTTP headers; its parent is the span that they name, if any."""
+        """Begin a span for a request with these HTTP headers; its parent is the span that they name, if any."""
         ...
 
 
 ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
-"""The ids that a client may send."""
+"""The form of the ids that a client may send."""
 QUEUE_PATIENCE = 30.0
-"""Seconds that a request without a deadline waits for its turn."""
+"""The most seconds that a request without a deadline waits for its turn."""
 
 
 class Work(StrEnum):
-    """What is timed for a request: requests to the store, times that it waited, messages to data nodes elsewhere."""
+    """The kinds of work that are timed for a request."""
 
     READS = "store reads"
     WRITES = "store writes"
@@ -70,14 +69,14 @@ class Work(StrEnum):
 
 @dataclass(slots=True)
 class RequestTrace:
-    """A request: its id, its user and domain once they are known, and what was done for it.
+    """A request: its id, its user and domain once they are known, and the work done for it.
 
-    `work` has how often something was done and the seconds that it took; both add up if concurrent. `conflicts` counts
-    changes that were applied again, because another writer had put first. Of cached objects `hits` counts uses of what
-    was in memory, `loads` reads from the store, `commits` the groups that were committed, and `changes` the changes in
-    these. `span` is the request's, None where spans are not exported. Queues take turns by `queue_user`: the
-    user, or the address of one who is anonymous. `deadline` is a time of the event loop after which nobody waits for an
-    answer that has not begun.
+    `work` has the number of operations of each kind and their seconds, both summed over concurrent operations.
+    `conflicts` counts changes that were applied again because another writer had put first. `hits` counts uses of
+    cached objects that were in memory, `loads` reads of cached objects from the store, `commits` committed groups, and
+    `changes` the changes in them. `span` is the request's span, None if spans are not exported. Queues take turns by
+    `queue_user`: the user, or the address of an anonymous user. `deadline` is the time, on the event loop's clock,
+    after which nobody waits for an answer that has not begun.
     """
 
     id: str
@@ -92,32 +91,32 @@ class RequestTrace:
     queue_user: str = ""
     deadline: float | None = None
     holds: set[object] = field(default_factory=set)
-    """The budgets of memory that it holds some of until it ends."""
+    """The memory budgets that the request holds a part of until it ends."""
     work: dict[Work, tuple[int, float]] = field(default_factory=dict)
     _ends: list[Callable[[], None]] = field(default_factory=list)
     _ended: bool = False
 
     def at_end(self, function: Callable[[], None]) -> None:
-        """Call a function when the trace ends, or now if it has ended."""
+        """Call a function when the trace ends, or at once if it has ended."""
         if self._ended:
             function()
         else:
             self._ends.append(function)
 
     def end(self) -> None:
-        """Note that nothing is done for the request any more."""
+        """End the trace, because no more work is done for the request."""
         self._ended = True
         while self._ends:
             self._ends.pop()()
 
     def add(self, kind: Work, seconds: float) -> None:
-        """Count something that was done for the request, and took so many seconds."""
+        """Count an operation done for the request, which took `seconds`."""
         count, before = self.work.get(kind, (0, 0.0))
         self.work[kind] = count + 1, before + seconds
 
     @contextmanager
     def measured(self, kind: Work, name: str = "", about: str = "") -> Iterator[Span | None]:
-        """Count and time what is awaited in the context; its span, which is yielded, says what it is `about`."""
+        """Count and time what is awaited in the context; its span, which is yielded, has `about` as an attribute."""
         clock = asyncio.get_running_loop().time
         started = clock()
         span = (
@@ -139,7 +138,7 @@ class RequestTrace:
 
     @property
     def text(self) -> str:
-        """What was done, in words."""
+        """A summary of the work in words, for the log."""
         parts = [
             f"{self.work[kind][0]} {kind} in {self.work[kind][1]:.3f} s" for kind in Work if kind in self.work
         ]
@@ -150,18 +149,18 @@ _CURRENT: ContextVar[RequestTrace | None] = ContextVar("request_trace", default=
 
 
 def current_trace() -> RequestTrace | None:
-    """Return the trace of the request that this code runs for, None without one."""
+    """Return the trace of the request that this code runs for, or None without a request."""
     return _CURRENT.get()
 
 
 def queue_user() -> str:
-    """Return whose turn the current request takes in queues, empty without a request."""
+    """Return the user whose share of fair queues the current request uses, empty without a request."""
     trace = _CURRENT.get()
     return "" if trace is None else trace.queue_user
 
 
 def queue_deadline() -> float:
-    """Return by when the current request must have its turn, a time of the event loop."""
+    """Return the event loop time by which the current request must have its turn."""
     trace = _CURRENT.get()
     if trace is None or trace.deadline is None:
         return asyncio.get_running_loop().time() + QUEUE_PATIENCE
@@ -169,7 +168,7 @@ def queue_deadline() -> float:
 
 
 def seconds_left() -> float | None:
-    """Return how long the current request may still take, None for any time; at least 0."""
+    """Return how many seconds the current request may still take, at least 0, or None without a deadline."""
     trace = _CURRENT.get()
     if trace is None or trace.deadline is None:
         return None
@@ -177,12 +176,12 @@ def seconds_left() -> float | None:
 
 
 def begin_trace(trace: RequestTrace | None) -> Token[RequestTrace | None]:
-    """Make `trace` the current one, None for no request, until `end_trace` is called with what this returns."""
+    """Make `trace` the current one (None: no request), until `end_trace` is called with the returned token."""
     return _CURRENT.set(trace)
 
 
 def end_trace(token: Token[RequestTrace | None]) -> None:
-    """End the current trace, and restore the one before."""
+    """End the current trace, and make the previous one current."""
     trace = _CURRENT.get()
     _CURRENT.reset(token)
     if trace is not None:
@@ -190,7 +189,7 @@ def end_trace(token: Token[RequestTrace | None]) -> None:
 
 
 def count_hits(count: int = 1) -> None:
-    """Count uses of cached objects that were in memory, for the current request."""
+    """Count uses of cached objects in memory, for the current request."""
     trace = _CURRENT.get()
     if trace is not None:
         trace.hits += count
@@ -205,7 +204,7 @@ def count_loads(count: int = 1) -> None:
 
 @contextmanager
 def measured_wait() -> Iterator[None]:
-    """Count what is awaited in the context as a wait of the current request."""
+    """Count and time what is awaited in the context as waiting of the current request."""
     trace = _CURRENT.get()
     if trace is None:
         yield
@@ -215,7 +214,7 @@ def measured_wait() -> Iterator[None]:
 
 
 async def in_span(span: Span, work: Awaitable[T]) -> T:
-    """Await some work; its span ends with it."""
+    """Await some work, and end its span with it."""
     try:
         done = await work
     except BaseException as error:
@@ -226,5 +225,5 @@ async def in_span(span: Span, work: Awaitable[T]) -> T:
 
 
 def valid_id(text: str | None) -> str | None:
-    """Return an id that a client or node has sent, None if it is none."""
+    """Return the id that a client or node has sent, or None if it is not valid."""
     return text if text is not None and ID.fullmatch(text) else None

@@ -1,4 +1,4 @@
-"""A data node of several buckets: one service for each store, over one cache, one budget and one pool of threads."""
+"""A data node that serves several buckets: one service per store, sharing one cache, one budget and one thread pool."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from hsparse.dn.membership.ownership import Accepted
+from hsparse.dn.membership.member_ownership import Accepted
 from hsparse.dn.service import DataService
 from hsparse.errors import NotFound
 from hsparse.wire.message import GetInfo, InBucket, Message, NodeInfo
@@ -15,9 +15,9 @@ R = TypeVar("R")
 
 
 class BucketRouter:
-    """`DataNode` over services by the names of their stores; a message that names no bucket is for the first.
+    """A `DataNode` that routes messages to services by bucket name, and those without a bucket to the first service.
 
-    The services share their resources (`NodeResources.of_bucket`), so that the node's memory is bounded as for one.
+    The services share their resources (`NodeResources.of_bucket`), so the node's memory stays within the limits of one.
     """
 
     def __init__(self, services: Sequence[DataService]) -> None:
@@ -27,11 +27,11 @@ class BucketRouter:
 
     @property
     def buckets(self) -> tuple[str, ...]:
-        """The names of the buckets, the first one first."""
+        """The names of the buckets, in the order of the services."""
         return tuple(self._services)
 
     async def send(self, message: Message[R], accepted: Accepted | None = None) -> R:
-        """Give the message to the service of its bucket; `NotFound` for a bucket that is not here."""
+        """Send the message to the service of its bucket; raise `NotFound` if this node does not serve the bucket."""
         if isinstance(message, InBucket):
             service = self._services.get(message.bucket)
             if service is None:
@@ -49,7 +49,7 @@ class BucketRouter:
             service.invalidate(kept)
 
     def counters(self) -> dict[str, int]:
-        """Return the counters of all buckets together; the bytes are those of the one cache."""
+        """Return the counters summed over all buckets; `cached_bytes` is that of the shared cache."""
         found = [service.counters() for service in self._services.values()]
         objects = sum(one["cached_objects"] for one in found)
         return {"cached_objects": objects, "cached_bytes": found[0]["cached_bytes"]}
@@ -60,7 +60,7 @@ class BucketRouter:
             service.forget_fences()
 
     async def close(self) -> None:
-        """Finish the accepted changes of all buckets, then stop."""
+        """Complete the accepted changes of all buckets, then close their services."""
         for service in self._services.values():
             await service.drain()
         for service in self._services.values():

@@ -1,8 +1,8 @@
 """A cached object: loaded once (single flight), changed by group commit, put conditionally.
 
 Changes that arrive while a put is in flight wait and share the next one (group commit). A change modifies nothing
-and depends on the value alone, so that it can be applied again when another writer has put in between (optimistic
-concurrency). While its node does not own the object (`Ownership`), each read asks the store whether the value stands.
+and depends only on the value, so it can be applied again if another writer has put first (optimistic concurrency).
+While the node does not own the object (`Ownership`), each read asks the store whether the cached value is current.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hsparse.concurrency.request_trace import (
     current_trace,
     measured_wait,
 )
-from hsparse.dn.cache import SMALL_VALUE, ObjectMemory, ObjectState, StoredForm, load_state
 from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.dn.stored_form import SMALL_VALUE, ObjectMemory, ObjectState, StoredForm, load_state
 from hsparse.errors import Busy, HsparseError, PreconditionFailed, Unanswered
 from hsparse.storage.object_store import Buffer, Stored
 
@@ -33,19 +33,19 @@ T = TypeVar("T")
 
 
 class Base(Enum):
-    """What a change needs of the value it is applied to, when that is not in memory."""
+    """How much a change needs to know about the current value if it is not in memory."""
 
     NEEDED = "needed"
-    """The value: it is loaded first."""
+    """The change needs the value, so it is loaded first."""
     ABSENT = "absent"
-    """Most likely there is no object: try that first, load only when the put is refused."""
+    """The object most likely does not exist: put as if absent, and load only if the put is refused."""
     IGNORED = "ignored"
-    """Nothing: the change replaces any value, and never raises."""
+    """The change replaces any value and never raises, so nothing is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded(Generic[V]):
-    """A value that a change returns together with its encoded bytes; the codec does not encode it."""
+    """A new value that a change returns with its encoded bytes, so that the codec does not encode it."""
 
     value: V
     data: Buffer
@@ -53,7 +53,7 @@ class Encoded(Generic[V]):
 
 @dataclass(slots=True)
 class WaitingChange(Generic[V]):
-    """A change that waits for the next put: its result goes to `done`. It was accepted in `term`."""
+    """A change that waits for the next put; `done` receives its result. `term` is the term in which it was accepted."""
 
     change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
     weight: int
@@ -64,40 +64,40 @@ class WaitingChange(Generic[V]):
 
 
 MOST_PAUSE = 0.02
-"""The most seconds after a group in which the next one waits for others."""
+"""The longest pause after a group commit, in seconds."""
 
 
 class GroupPause:
-    """How long a group waits before its put, for the requests that were answered with the last one.
+    """A pause before a group's put, in which the clients answered by the last group can send their next changes.
 
-    Clients that send one request after the other come back together. A put that begins with the first of them leaves
-    the others to the next put, and each of them waits for two. So a group waits until it has as many requests as were
-    there lately, but only as long after the last put as that took.
+    Clients answered by one group send their next changes at about the same time. If the put began with the first of
+    them, the others would wait for two puts. A group therefore waits until it has as many requests as the last group
+    had, but no longer after the last put than that put took.
     """
 
     __slots__ = ("_began", "_enough", "_requests", "_until")
 
     def __init__(self) -> None:
         self._requests = 0
-        """How many were answered with the last group, or waited then."""
+        """The number of requests that the last group answered or that were waiting then."""
         self._until = 0.0
-        """The time of the event loop at which they are not waited for any more."""
+        """The end of the pause, in the event loop's time."""
         self._began = 0.0
         self._enough: asyncio.Future[None] | None = None
 
     def begin(self, changes: Iterable[WaitingChange[Any]]) -> None:
-        """Take note of a group that is stored, the one that was waited for last, with the changes that wait by now."""
+        """Record that a group was stored; `changes` are the group's and the waiting changes."""
         self._requests = len({id(one.trace) for one in changes if one.trace is not None})
         now = asyncio.get_running_loop().time()
         self._until = now + min(now - self._began, MOST_PAUSE)
 
     def arrived(self, count: int) -> None:
-        """End the pause if `count` changes are enough."""
+        """End the pause if `count` waiting changes are enough."""
         if self._enough is not None and count >= self._requests and not self._enough.done():
             self._enough.set_result(None)
 
     async def wait(self, count: int) -> None:
-        """Return when enough changes wait, of which there are `count` now, or nobody is waited for any more."""
+        """Pause until enough changes wait (`count` changes wait already) or the pause ends."""
         loop = asyncio.get_running_loop()
         left = self._until - loop.time()
         if count < self._requests and left > 0:
@@ -109,7 +109,7 @@ class GroupPause:
 
 @dataclass(slots=True)
 class AppliedGroup(Generic[V]):
-    """A group applied to a value: the new value, whether it is to be stored, what is put for it, a result a change."""
+    """The result of applying a group: the new value, whether to store it, its encoded data, and a result per change."""
 
     value: V | None
     changed: bool
@@ -122,16 +122,16 @@ def apply_group(
     state: ObjectState[V],
     encode: Callable[[ObjectState[V], V | None], Any],
 ) -> AppliedGroup[V]:
-    """Apply the changes to a state one after another; what one raises is its result, and changes nothing."""
+    """Apply the changes to a state in order. A change that raises changes nothing, and the error is its result."""
     value = state.value
     data: Any = None
     results: list[Any] = []
-    # No future stays in this frame, which an error may have.
+    # Keep futures out of this frame: the traceback of an error may reference the frame.
     for change in [waiting.change for waiting in group]:
         try:
             new, result = change(value)
         except HsparseError as error:
-            # Without its traceback, whose frames have this list: such a cycle keeps the value until a collection.
+            # Drop the traceback: its frames reference `results`, a cycle that keeps the value until a collection.
             result = error.with_traceback(None)
         else:
             if isinstance(new, Encoded):
@@ -148,9 +148,9 @@ def apply_group(
 def answer_group(
     group: list[WaitingChange[V]], results: list[Any], waiting: Iterable[WaitingChange[V]], pause: GroupPause
 ) -> None:
-    """Give each change of a stored group its result, and note in `pause` who else is `waiting`.
+    """Give each change of a stored group its result, and tell `pause` about the changes still `waiting`.
 
-    Both lists are emptied: an error has the frames that hold them, and would have itself, with all that was put.
+    Both lists are cleared: an error references the frames that hold the lists, which would keep all put values alive.
     """
     pause.begin([*group, *waiting])
     for change, result in zip(group, results, strict=True):
@@ -165,7 +165,7 @@ def answer_group(
 
 
 def count_commit(group: list[WaitingChange[Any]]) -> None:
-    """Count a group that was stored, for its first change's request."""
+    """Count a stored group in the trace of its first change."""
     trace = group[0].trace
     if trace is not None:
         trace.commits += 1
@@ -173,21 +173,21 @@ def count_commit(group: list[WaitingChange[Any]]) -> None:
 
 
 def count_conflict(group: Iterable[WaitingChange[Any]]) -> None:
-    """Count a refused put in the trace of each request that waits for it."""
+    """Count a refused put in the trace of each request in the group."""
     for waiting in group:
         if waiting.trace is not None:
             waiting.trace.conflicts += 1
 
 
 ATTEMPTS = 64
-"""How often a group is applied before it fails as busy; it is applied again when another writer's put came first."""
+"""How often a group is applied before it fails as `Busy`; each attempt lost to another writer's put is repeated."""
 
 
 class CachedObject(Generic[V]):
-    """An object of the store, in some form, and its last known state. Not thread-safe: one event loop uses it.
+    """A stored object in memory: its stored form and its last known state. Not thread-safe: one event loop uses it.
 
-    Its owner is found by `name`, which is the key unless it is given. With `memory` whoever uses it is counted in
-    `users`, and calls `release` afterwards.
+    `name` determines the owner and defaults to the key. If `memory` is given, each user increments `users` while it
+    uses the object, and calls `release` afterwards.
     """
 
     __slots__ = (
@@ -222,13 +222,13 @@ class CachedObject(Generic[V]):
         self._memory = memory
         self._state: ObjectState[V] | None = None
         self._outdated = 0
-        """How often the state was invalidated, or replaced by a put: what was asked of the store before is outdated."""
+        """The number of invalidations and puts: a load that began before the last of them is outdated."""
         self._putting: asyncio.Future[None] | None = None
         self._unanswered = False
-        """Whether a put or delete that the store did not answer may still be carried out."""
+        """Whether the store may still apply a put or delete that it has not answered."""
         self._loading: asyncio.Task[ObjectState[V]] | None = None
         self._load_waiters = 0
-        """How many wait for the load."""
+        """The number of callers that wait for the load."""
         self._waiting: list[WaitingChange[V]] = []
         self._committing: asyncio.Task[None] | None = None
         self._pause = GroupPause()
@@ -236,7 +236,7 @@ class CachedObject(Generic[V]):
 
     @property
     def busy(self) -> bool:
-        """Whether it must stay in memory."""
+        """Whether the object must stay in memory."""
         return self._committing is not None or self._loading is not None
 
     @property
@@ -245,14 +245,14 @@ class CachedObject(Generic[V]):
         return len(self.key) + (self._state.nbytes if self._state is not None else 0)
 
     def release(self) -> None:
-        """Give back the memory that was reserved for the value, unless it is used."""
+        """Give back the memory reserved for the value, unless the object is in use."""
         if self._memory is not None and self._memory.reservation.held and not (self.users or self.busy):
             self._memory.reservation.give_back()
 
     def peek(self) -> tuple[bool, V | None]:
-        """Return whether the value is in memory and sure to be the store's, and the value.
+        """Return whether the value is in memory and known to be current, and the value.
 
-        While a put is in flight it is not sure where other nodes read the store too: one may have seen the new value.
+        It is not known to be current during a put if other nodes read the store: they may have read the new value.
         """
         state = self._state
         if state is None or not state.decoded or not state.certain or not self._is_trusted():
@@ -262,12 +262,12 @@ class CachedObject(Generic[V]):
         return True, state.value
 
     def tail(self, version: Any) -> Stored | None:
-        """Return the last bytes of the object in a state that it was seen in, if they are remembered."""
+        """Return the last bytes of the object's state `version`, None if they are not remembered."""
         state = self._state
         return state.tail if state is not None and state.version == version else None
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Confirm what is known of the object before it is used, unless this node owned it all the time."""
+        """Confirm the state with the store before its next use, unless `kept` says this node owned it throughout."""
         if kept(self.name):
             return
         self._outdated += 1
@@ -275,7 +275,7 @@ class CachedObject(Generic[V]):
             self._state.certain = False
 
     async def read(self) -> V | None:
-        """Return the committed value, None where the store has no such object."""
+        """Return the committed value, or None if the store has no such object."""
         known, value = self.peek()
         if not known and self._putting is not None and self._ownership.shared:
             with measured_wait():
@@ -296,10 +296,10 @@ class CachedObject(Generic[V]):
     ) -> T:
         """Change the value and return the change's result once the new value is durable.
 
-        `change` takes the value (None: there is no object) and returns the new one (None: delete it; the
-        same object: nothing to store; `Encoded`: with its bytes) and a result; what it raises is raised here and
-        changes nothing.
-        `weight` is about how many bytes it works on. It was accepted in `term`, None for now.
+        `change` takes the value (None: no object) and returns the new value and a result. The new value may be None
+        (delete the object), the same object (store nothing), or `Encoded` (a value with its bytes). If `change` raises,
+        the error is raised here and nothing changes. `weight` is about how many bytes the change works on. `term` is
+        the ownership term in which the change was accepted, by default the current one.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         term = self._ownership.term if term is None else term
@@ -312,10 +312,10 @@ class CachedObject(Generic[V]):
             with measured_wait():
                 return await done
         finally:
-            del done  # an error has this frame, and would have itself
+            del done  # breaks the cycle future -> error -> traceback -> this frame
 
     async def drain(self) -> None:
-        """Wait until nothing is being committed."""
+        """Wait until no group is being committed."""
         while self._committing is not None:
             await asyncio.wait([self._committing])
 
@@ -327,9 +327,9 @@ class CachedObject(Generic[V]):
             await self.apply(lambda value: (value, None))
 
     async def _loaded(self) -> ObjectState[V]:
-        """Return the state in the store, asked for once for all who wait; it is not asked for when nobody waits."""
+        """Return the state in the store, by one load for all waiting callers (single flight)."""
         if self._unanswered or not self._is_trusted():
-            return await self._load()  # a load that began before this read may answer what is too old for it
+            return await self._load()  # a load that began earlier may return a state that is too old
         if self._loading is None:
             self._load_waiters = 0
             self._loading = asyncio.create_task(self._load_once())
@@ -338,7 +338,7 @@ class CachedObject(Generic[V]):
             return await self._wait_for(self._loading)
 
     async def _wait_for(self, loading: asyncio.Task[ObjectState[V]]) -> ObjectState[V]:
-        """Await a load that others may wait for, too; the last one that gives it up cancels it."""
+        """Await a load that other callers may share; the last caller to give up cancels it."""
         self._load_waiters += 1
         try:
             return await asyncio.shield(loading)
@@ -348,7 +348,7 @@ class CachedObject(Generic[V]):
                 if not self._load_waiters:
                     self._loading = None
                     loading.cancel()
-            del loading  # an error has this frame, and would have itself
+            del loading  # breaks the cycle task -> error -> traceback -> this frame
 
     async def _load_once(self) -> ObjectState[V]:
         try:
@@ -359,7 +359,7 @@ class CachedObject(Generic[V]):
             self.release()
 
     async def _load(self) -> ObjectState[V]:
-        """Return the state in the store; it is remembered unless a newer one is known by then."""
+        """Return the state in the store, and remember it unless the object was changed or invalidated meanwhile."""
         certain, outdated = self._is_trusted() and not self._unanswered, self._outdated
         state = await self._stored_state()
         if self._outdated == outdated:
@@ -368,7 +368,7 @@ class CachedObject(Generic[V]):
         return state
 
     async def _stored_state(self) -> ObjectState[V]:
-        """Return the state of the object in the store; it is read again only if it has changed."""
+        """Return the state of the object in the store; the value is read again only if it has changed."""
         known = self._state
         if known is not None and known.decoded and await self._form.is_current(known):
             return known
@@ -380,7 +380,7 @@ class CachedObject(Generic[V]):
             while self._waiting:
                 await self._pause.wait(len(self._waiting))
                 group, self._waiting = self._waiting, []
-                begin_trace(group[0].trace)  # in this task alone
+                begin_trace(group[0].trace)  # changes the context of this task only
                 try:
                     results = await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001 - raised in each waiting request
@@ -392,7 +392,7 @@ class CachedObject(Generic[V]):
             self.release()
 
     async def _commit_group(self, group: list[WaitingChange[V]]) -> list[Any]:
-        """Store what a group makes of the value; return a result for each change."""
+        """Apply a group of changes and store the new value; return a result for each change."""
         base, term = group[0].base, min([waiting.term for waiting in group])
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
@@ -417,7 +417,7 @@ class CachedObject(Generic[V]):
         raise Busy(f"Other writers kept changing {self.key}; try again.")
 
     async def _known(self, base: Base) -> ObjectState[V]:
-        """Return what to apply a group to; the store is asked only when its first change needs the value."""
+        """Return the state to apply a group to; the store is asked only if the first change needs the value."""
         state = self._state
         if state is not None and (state.decoded or base is Base.IGNORED):
             count_hits()
@@ -427,22 +427,22 @@ class CachedObject(Generic[V]):
         return await self._loaded()
 
     def _is_trusted(self) -> bool:
-        """Say whether no other node changes the object."""
+        """Return whether no other node can change the object."""
         return self._ownership.always or self._ownership.trusts(self.name)
 
     def _check(self, term: int) -> None:
-        """Raise `Unanswered` if another node may own the object by now: it has changed it, and may have been told so.
+        """Raise `Unanswered` if another node may own the object by now.
 
-        A put on the newest etag would then undo what came after the change there.
+        The new owner may have applied this change and later ones. A put on the object's newest etag would undo these.
         """
         if not (self._ownership.always or self._ownership.may_change(term)):
             raise Unanswered(f"Another node may own {self.key} by now.")
 
     async def _put(self, state: ObjectState[V], group: AppliedGroup[V], term: int) -> None:
-        """Store what the group made of a state, or delete the object if that is nothing."""
+        """Store the new value of a group in place of `state`, or delete the object if the value is None."""
         if group.value is None and not state.decoded and state.version is None:
-            # A deletion names what it deletes: the store may carry it out after it was given up, and sent again.
-            raise PreconditionFailed(f"{self.key} is not known, and only what is known is deleted.")
+            # Delete only a known version: the store may still carry out a deletion that was given up and sent again.
+            raise PreconditionFailed(f"{self.key} must be read before it is deleted.")
         self._check(term)
         certain, outdated = self._is_trusted(), self._outdated
         self._putting = asyncio.get_running_loop().create_future()
@@ -465,10 +465,10 @@ class CachedObject(Generic[V]):
         self._outdated += 1
 
     async def _confirm(self, state: ObjectState[V]) -> None:
-        """Raise `PreconditionFailed` when the store no longer holds `state`.
+        """Raise `PreconditionFailed` if the store no longer holds `state`.
 
-        That a remembered value needs no change, or refuses one, says nothing once another node has
-        replaced it; no put would find out.
+        A group that puts nothing, because its changes keep or refuse the remembered value, needs this check: without a
+        put, a change by another node would go unnoticed.
         """
         if not await self._form.is_current(state):
             raise PreconditionFailed(f"{self.key} was changed by another node.")

@@ -1,12 +1,10 @@
 """The chunk index of a dataset: which chunks are stored, their sizes, and the contents of their footers.
 
-The store's listing says which chunks exist; one of all chunks of a dataset is remembered for the version of the chunks
-that it is of. The chunk map has the footers' contents of chunks by their etags, so that only the other footers are
-read. Dense chunks have no footers.
+The store's listing says which chunks exist. A data node remembers a whole listing in its cache (`RememberedListing`)
+while the version of the dataset's chunks stays the same.
 
-A dataset's chunk map in a data node's cache: loaded once, added to, and put when many rows are new.
-
-The listing of a dataset's chunks in a data node's cache: what was listed in one version of the chunks.
+The chunk map (`CachedChunkMap`) has the footers' contents by etag, so that only the other footers are read. It is
+loaded once and put again when many rows are new. Dense chunks have no footers.
 """
 
 from __future__ import annotations
@@ -21,12 +19,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from hsparse.compute import compute, with_pauses
-from hsparse.dn.cache import Cache, ObjectState, SingleObject, load_state
+from hsparse.compute import compute
+from hsparse.concurrency.gathering import with_pauses
+from hsparse.concurrency.single_flight import shielded
+from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_bytes import ChunkFooters, footer_columns, read_chunk_footer, read_tail
-from hsparse.dn.records import Fences
+from hsparse.dn.fences import Fences
+from hsparse.dn.stored_form import ObjectState, SingleObject, load_state
 from hsparse.errors import BadRequest, Corrupt, Forbidden, HsparseError, PreconditionFailed
-from hsparse.format.chunk_map import ChunkMap, ChunkRows, based, decode_map, digests, encode_map, row_names
+from hsparse.format.chunk_map import ChunkMap, based, decode_map, digests, encode_map, row_names
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import ChunkSpec, unknown_statistics
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
@@ -37,21 +39,21 @@ from hsparse.storage.object_store import Buffer, Entry, ObjectStore
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 ROW_BYTES = 200
-"""About the memory of a listed chunk besides its columns: its etag, a string."""
+"""The approximate memory of a listed chunk besides its columns, in bytes: its etag string."""
 
 State = tuple[str, tuple[int, ...]]
-"""The version of a dataset's chunks, and the extent and the base with which they were listed."""
+"""The version of a dataset's chunks, and the extent and base with which the chunks were listed."""
 
 
 class RememberedListing:
-    """A `CacheEntry` with the rows of a listing, in order of keys, and the state that they are of."""
+    """A `CacheEntry` with the rows of a listing, in key order, and the state of the dataset when they were listed."""
 
     def __init__(self, key: str) -> None:
         self.key = key
         self._state: State | None = None
         self._rows: ChunkRows | None = None
         self._too_many = False
-        """Whether a listing had too many rows: no other one is tried, which would list them in vain again."""
+        """Whether a listing had too many rows to remember; no further listing is attempted."""
         self._listing: asyncio.Task[ChunkRows | None] | None = None
 
     @property
@@ -64,32 +66,32 @@ class RememberedListing:
         return len(self.key) + (0 if rows is None else rows.nbytes + ROW_BYTES * len(rows))
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Nothing to do: whoever asks names a version, and invalidated chunks get new versions."""
+        """Do nothing: callers name a version, and invalidated chunks get new versions."""
 
     async def settle(self) -> None:
-        """Nothing to do: nothing is changed here."""
+        """Return at once: the entry has no changes."""
 
     async def drain(self) -> None:
         while self._listing is not None:
             await asyncio.wait([self._listing])
 
     def known(self, state: State) -> ChunkRows | None:
-        """Return the rows of a state if they are those that are remembered."""
+        """Return the remembered rows if they are of `state`, else None."""
         return self._rows if state == self._state else None
 
     async def rows(self, state: State, read: Callable[[], Awaitable[ChunkRows | None]]) -> ChunkRows | None:
-        """Return the rows of a state; `read` lists them, None if they are too many. Who ask at once share a listing.
+        """Return the rows of a state, listed by `read`, or None if too many. Concurrent callers share a listing.
 
-        A state is named before it is listed: so its rows may be newer, never older.
+        The state is determined before the listing begins, so the rows may be newer than the state, but never older.
         """
         if (rows := self.known(state)) is not None or self._too_many:
             return rows
         if self._listing is None or self._state != state:
             self._state, self._rows = state, None
             self._listing = asyncio.create_task(self._read(state, read))
-            # Who leaves before it ends does not ask how it went.
+            # A caller that was cancelled does not retrieve the listing's error.
             self._listing.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._listing)
+        return await shielded(self._listing)
 
     async def _read(self, state: State, read: Callable[[], Awaitable[ChunkRows | None]]) -> ChunkRows | None:
         try:
@@ -104,7 +106,7 @@ class RememberedListing:
 
 
 def rows_after(rows: ChunkRows, after: tuple[int, ...]) -> int | None:
-    """Return the place of the first row behind that of the chunk `after`, 0 without one; None if it has no row."""
+    """Return the index of the first row after chunk `after`, 0 if `after` is empty, None if `after` has no row."""
     if not after:
         return 0
     (places,) = (rows.scaled == np.array(after, np.int64).astype(np.uint64)).all(axis=1).nonzero()
@@ -114,14 +116,14 @@ def rows_after(rows: ChunkRows, after: tuple[int, ...]) -> int | None:
 log = logging.getLogger(__name__)
 
 MIN_NEW_ROWS = 64
-"""So many new rows are not worth a put: reading as many footers again costs as much as reading the map."""
+"""The most new rows that are not worth a put: reading so many footers costs as much as reading the map."""
 ROWS_PER_NEW_ROW = 32
-"""A map is put again when at least one row in so many is new."""
+"""A map is put again when at least one of this many rows is new."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapCodec:
-    """Bytes <-> chunk map of the object `key`, of so many dimensions, sections and columns; a damaged one is empty."""
+    """Codec of the chunk map in object `key`, of shape (rank, sections, columns); a damaged map decodes as empty."""
 
     key: str
     shape: tuple[int, int, int]
@@ -131,8 +133,8 @@ class MapCodec:
         try:
             return decode_map(data, *self.shape)
         except Corrupt as error:
-            # Its rows can be read again from the chunks; the next put replaces it.
-            log.warning("The chunk map %s is read anew: %s", self.key, error.message)
+            # The rows can be read again from the chunks; the next put replaces the damaged map.
+            log.warning("The damaged chunk map %s is read again from the chunks: %s", self.key, error.message)
             return ChunkMap.empty(*self.shape)
 
     def encode(self, value: ChunkMap) -> bytes:
@@ -143,7 +145,7 @@ class MapCodec:
 
 
 class CachedChunkMap:
-    """A `CacheEntry` with a chunk map; a row is only used when its chunk still has the row's etag."""
+    """A `CacheEntry` with a chunk map; a row is used only if its chunk still has the row's etag."""
 
     def __init__(
         self,
@@ -171,10 +173,10 @@ class CachedChunkMap:
         return len(self.key) + (0 if self._rows is None else self._rows.nbytes)
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Nothing to do: each row is compared with its chunk whenever it is used."""
+        """Do nothing: a row's etag is compared with its chunk's whenever the row is used."""
 
     async def settle(self) -> None:
-        """Wait until no put of the map is under way."""
+        """Wait until no put of the map is in progress."""
         if self._saving is not None:
             await asyncio.wait([self._saving])
 
@@ -183,20 +185,20 @@ class CachedChunkMap:
             await asyncio.wait(tasks)
 
     async def rows(self) -> ChunkMap:
-        """Return the rows; they are read from the store once (single flight)."""
+        """Return the rows, loaded from the store once (single flight)."""
         if self._rows is not None:
             return self._rows
         if self._loading is None:
             self._loading = asyncio.create_task(self._load())
-        return await asyncio.shield(self._loading)
+        return await shielded(self._loading)
 
     async def add(
         self, new: ChunkMap, counts: tuple[int, ...], check: Callable[[], None], base: tuple[int, ...] = ()
     ) -> None:
-        """Add rows; put the map, without rows outside the grid's `counts` from `base` on, when it is worth it.
+        """Add rows, and put the map if enough rows are new.
 
-        `check` raises when nothing may be put any more. A failed put is not a failure of the request: the next
-        request puts again.
+        The stored map has only the rows inside the grid of `counts` chunks that begins at `base`. `check` raises if the
+        map may not be put. A failed put does not fail the request: the next request puts again.
         """
         while True:
             known = await self.rows()
@@ -210,7 +212,7 @@ class CachedChunkMap:
         if data and self._saving is None:
             check()
             self._saving = asyncio.create_task(self._save(merged, data))
-            await asyncio.shield(self._saving)
+            await shielded(self._saving)
 
     async def _load(self) -> ChunkMap:
         try:
@@ -225,9 +227,9 @@ class CachedChunkMap:
         try:
             self._version = (await self._form.put(ObjectState(None, self._version), rows, data)).version
         except PreconditionFailed:
-            # Another node has put one: the next request reads it and adds the missing rows.
+            # Another node has put the map: the next request reads that map and adds the missing rows.
             self._rows = self._version = None
-        except Forbidden:  # by a store that is only read
+        except Forbidden:  # the store is read-only
             pass
         except HsparseError as error:
             self._new += new
@@ -239,27 +241,27 @@ class CachedChunkMap:
 def _merged(
     known: ChunkMap, new: ChunkMap, grid: tuple[tuple[int, ...], tuple[int, ...]] | None
 ) -> tuple[ChunkMap, bytes]:
-    """Return both maps as one and, with counts and base of a grid, the object of its rows in there, else nothing."""
+    """Return the merged map, and its encoded rows inside the grid (counts, base), empty without a grid."""
     merged = known.merge(new)
     return merged, b"" if grid is None else encode_map(merged.inside(*grid))
 
 
 MAX_LISTED = 100_000
-"""The most rows of one answer."""
+"""The most rows of one reply."""
 FOUND_AT_ONCE = 1000
-"""Rows that are looked for in a map at a time: in 2 ms, whatever the map has."""
+"""How many rows are looked up in a map between two pauses: 2 ms of work for a map of any size."""
 SORT_BATCH = 10_000
-"""Rows gathered before they are sorted by coordinates: besides them only those of the answer are in memory."""
+"""How many rows are gathered before they are sorted by coordinates. It bounds the rows in memory beside the reply."""
 MAX_REMEMBERED = 1 << 20
-"""The most chunks of a dataset whose listing is remembered: some 250 MB, but at most a quarter of the cache."""
+"""The most chunks of a remembered listing: about 250 MB, and never more than a quarter of the cache."""
 REMEMBERED = "~listing"
-"""What follows a dataset's prefix in the name of its listing in the cache."""
+"""The suffix of a dataset's prefix that gives the cache key of its listing."""
 FIRST_KEY = f"{MAP_FOLDER}~"
-"""Sorts after a dataset's keys that are no chunks': its record's and its map's."""
+"""A key that sorts after a dataset's record and chunk map, which are not chunks."""
 
 
 class ChunkIndex:
-    """The stored chunks of datasets, over the node's store; maps are in its cache."""
+    """Lists the stored chunks of datasets in the node's store, with chunk maps and listings in its cache."""
 
     def __init__(self, store: ObjectStore, cache: Cache, fences: Fences) -> None:
         self._store = store
@@ -268,24 +270,21 @@ class ChunkIndex:
         self._footers = ChunkFooters(store, cache)
 
     async def list(self, message: ListChunks) -> ChunkPage:
-        """Answer `ListChunks`."""
-        self._fences.check(message.spec)
+        """Answer the message `ListChunks`."""
         if not 0 < message.limit <= MAX_LISTED:
-            raise BadRequest(f"A page of chunks has 1 to {MAX_LISTED} of them, not {message.limit}.")
+            raise BadRequest(f"The limit of a page must be 1 to {MAX_LISTED} chunks, not {message.limit}.")
         page = await (self._by_coords(message) if message.by_coords else self._in_order(message))
         if not message.spec.sparse:
             return page
         return ChunkPage(await self._described(message.spec, message.extent, page.rows), page.marker)
 
     async def count(self, message: CountChunks) -> int:
-        """Answer `CountChunks`."""
-        self._fences.check(message.spec)
+        """Answer the message `CountChunks`."""
         return sum([len(rows) async for rows in self._listed(message)])
 
     async def find(self, message: FindChunk) -> ChunkRows:
-        """Answer `FindChunk`: one range read, of the last bytes."""
+        """Answer the message `FindChunk` with one range read of the object's last bytes."""
         spec = message.spec
-        self._fences.check(spec)
         key = spec.key(message.scaled)
         rank = len(spec.dims)
         tail = await read_tail(self._store, key, MAX_FOOTER if spec.sparse else 1)
@@ -297,17 +296,15 @@ class ChunkIndex:
         return rows.described(*footer_columns([read_chunk_footer(key, tail, spec)], spec))
 
     async def sign(self, message: SignKeys) -> tuple[str, ...]:
-        """Answer `SignKeys`. Other tasks run between two URLs: each takes half a millisecond."""
+        """Answer the message `SignKeys`. Signing a URL takes 0.5 ms, so other tasks run between two URLs."""
         urls = []
         for key in message.keys:
             urls.append(await self._store.presigned(key, message.seconds))
             await asyncio.sleep(0)
         return tuple(urls)
 
-    # --- order --------------------------------------------------------------------------------------
-
     async def _in_order(self, message: ListChunks) -> ChunkPage:
-        """Return a page in the order of keys: nothing is listed but that page."""
+        """Return a page in key order; only the chunks up to that page's end are listed."""
         found: list[ChunkRows] = []
         count, skip = 0, message.skip
         async with aclosing(self._listed(message, message.after)) as pages:
@@ -322,10 +319,12 @@ class ChunkIndex:
         return _cut(ChunkRows.joined(found, len(message.spec.dims)), message.limit)
 
     async def _by_coords(self, message: ListChunks) -> ChunkPage:
-        """Return a page in row-major order of coordinates. All chunks are listed; see `SORT_BATCH` for the memory."""
+        """Return a page in row-major order of coordinates; all chunks are listed, `SORT_BATCH` bounds the memory."""
         most, rank = message.skip + message.limit + 1, len(message.spec.dims)
         if most > 2 * MAX_LISTED:
-            raise BadRequest(f"An index by coordinates is at most {MAX_LISTED}; begin behind a marker.")
+            raise BadRequest(
+                f"An index in the order of coordinates must be at most {MAX_LISTED}; begin at a marker."
+            )
         after = row_names(np.array([message.after], np.uint64)) if message.after else None
         unsorted: list[ChunkRows] = []
         count = 0
@@ -344,7 +343,7 @@ class ChunkIndex:
     async def _listed(
         self, message: ListChunks | CountChunks, after: tuple[int, ...] = ()
     ) -> AsyncGenerator[ChunkRows, None]:
-        """Yield the chunks that a message is about, in order of keys, after that of `after`: remembered or listed."""
+        """Yield the message's chunks after chunk `after`, in key order, from the remembered listing or a new one."""
         spec, selection = message.spec, message.selection
         grid = Grid(message.extent, spec.dims)
         rows = await self._remembered(message, after)
@@ -361,9 +360,9 @@ class ChunkIndex:
     async def _remembered(
         self, message: ListChunks | CountChunks, after: tuple[int, ...]
     ) -> ChunkRows | None:
-        """Return all chunks of a dataset in the version that a message names; None without one, or of too many.
+        """Return all chunks in the version that the message names, or None if it names none or there are too many.
 
-        Later pages list nothing to remember: where others replace what is remembered, each page would list all.
+        Only the first page starts a listing. If later pages did too, each of them might list all chunks anew.
         """
         if not message.version:
             return None
@@ -386,12 +385,10 @@ class ChunkIndex:
         with self._cache.use(key, partial(RememberedListing, key)) as listing:
             return listing.known(state) if after else await listing.rows(state, read)
 
-    # --- footers ---------------------------------------------------------------------------
-
     async def _described(self, spec: ChunkSpec, extent: tuple[int, ...], rows: ChunkRows) -> ChunkRows:
-        """Return rows with the contents of their footers, from the map or, where its etag differs, read.
+        """Return rows with the contents of their footers, from the map or, if the etag differs, from the chunk.
 
-        A chunk that was deleted meanwhile has no row; one that was put anew has the row of its new state.
+        A chunk that was deleted meanwhile has no row; the row of a chunk that was put anew is of its new state.
         """
         rank, sections, columns = len(spec.dims), len(spec.filters), len(spec.statistic_columns)
         key = map_key(spec.dataset)
@@ -440,10 +437,10 @@ def _cut(rows: ChunkRows, limit: int) -> ChunkPage:
 async def listed_chunks(
     store: ObjectStore, spec: ChunkSpec, grid: Grid, selection: Selection | None, after: tuple[int, ...] = ()
 ) -> AsyncGenerator[ChunkRows, None]:
-    """Yield the stored chunks of a grid that a selection intersects, a page of the listing at a time, in order of keys.
+    """Yield the stored chunks of a grid that a selection intersects, in key order, one array of rows per listing page.
 
-    Only keys after that of the chunk `after`. Chunks outside the grid's extent, which an unfinished shrink leaves, are
-    not among them.
+    Only chunks with keys after that of chunk `after` are listed. Chunks outside the grid's extent, which an unfinished
+    shrink leaves, are skipped.
     """
     prefix = chunk_prefix(spec.dataset)
     start = spec.key(after) if after else prefix + ("" if min(spec.base, default=0) < 0 else FIRST_KEY)
@@ -454,7 +451,7 @@ async def listed_chunks(
 
 
 def _inside(rows: ChunkRows, selection: Selection | None, grid: Grid) -> ChunkRows:
-    """Return the rows of the chunks that a selection intersects; without one all."""
+    """Return the rows of the chunks that a selection intersects, all rows without a selection."""
     if selection is None:
         return rows
     return rows.take(selection_intersects(selection, grid, rows.scaled).nonzero()[0])
@@ -470,7 +467,7 @@ def _rows(entries: tuple[Entry, ...], spec: ChunkSpec, grid: Grid) -> ChunkRows:
             and len(scaled) == len(counts)
             and min(scaled) >= 0
             and all(map(int.__lt__, scaled, counts))
-            and entry.key == spec.key(scaled)  # not 00_1, nor another stripe
+            and entry.key == spec.key(scaled)  # excludes keys like 00_1, and chunks of other stripes
         ):
             places.append(place)
             found.append(scaled[:rank])

@@ -1,6 +1,6 @@
-"""Reductions of the chunks that a data node owns: each chunk is reduced by its kind, in a thread, and merged in order.
+"""Reductions of the chunks that a data node owns: each chunk is reduced in a thread, and results are merged in order.
 
-The order of chunks is that of the message, so that the same request has the same sums of floats, to the last bit.
+Chunks are merged in the order of the message, so repeating a request gives bit-identical floating-point sums.
 """
 
 from __future__ import annotations
@@ -9,25 +9,26 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from hsparse.compute import compute, gather_each
+from hsparse.compute import compute
+from hsparse.concurrency.gathering import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.chunks import Chunks
 from hsparse.format.kinds.chunk_kind import ChunkKind
 from hsparse.format.kinds.registry import kind_of
-from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.partials import Partials, reduction_bytes
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.wire.chunk_message import ReduceChunks
 
 REDUCTIONS_AT_ONCE = 128 * 1024 * 1024
-"""What reducing chunks takes at a time, besides the chunks and the results, in bytes."""
+"""The memory budget of concurrent reductions, in bytes, without the chunks and the results."""
 WAVE_BYTES = 64 * 1024 * 1024
-"""Partial results of chunks that wait to be merged."""
+"""The most bytes of partial results of chunks that wait to be merged."""
 PLACE_BYTES = 64
-"""The most bytes of one place in partial results, and of its index."""
+"""The most bytes of one place in partial results, including its index."""
 
 
 class ChunkReductions:
-    """Answers `ReduceChunks`."""
+    """Answers the message `ReduceChunks`."""
 
     def __init__(self, chunks: Chunks, pending: MemoryBudget) -> None:
         self._chunks = chunks
@@ -35,7 +36,7 @@ class ChunkReductions:
         self._working = MemoryBudget(REDUCTIONS_AT_ONCE)
 
     async def reduce(self, message: ReduceChunks) -> Partials:
-        """Answer the message."""
+        """Return the merged partial results of the message's chunks."""
         reduction, kind = message.reduction, kind_of(message.spec)
         dtype = message.spec.dtype
         dtype = dtype[reduction.field] if reduction.field else dtype
@@ -44,24 +45,36 @@ class ChunkReductions:
             count, wave = len(message.selections), _wave(message, kind)
             for first in range(0, count, wave):
                 numbers = range(first, min(first + wave, count))
-                parts = await gather_each(lambda number: self._reduce(message, kind, number), numbers, wave)
+                at_once = _at_once(message, kind, wave)
+                parts = await gather_each(
+                    lambda number: self._reduce(message, kind, number), numbers, at_once
+                )
                 there = [part for part in parts if part is not None]
                 del parts
                 await compute(sum(part.nbytes for part in there), result.merge_all, there)
             return result.compact()
 
     async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
-        """Return the partial results of one chunk, at places of the whole result; None where there is no chunk."""
+        """Return the partial results of one chunk, at places of the whole result, None if the chunk does not exist."""
         reduce = partial(_reduce_chunk, message, kind, number)
         return await self._chunks.reduce(kind, message.selections[number], self._working, reduce)
 
 
 def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
-    """Return how many chunks to reduce before they are merged."""
+    """Return how many chunks to reduce before their results are merged."""
     reduction = message.reduction
     nbytes = 16 + 8 * len(reduction.columns) + (8 if "total" in reduction.columns else 0)
     places = prod(reduction.box_shape(tuple(message.spec.dims)))
     return max(1, min(kind.chunks_at_once, WAVE_BYTES // (places * nbytes or 1)))
+
+
+def _at_once(message: ReduceChunks, kind: ChunkKind[Any], wave: int) -> int:
+    """Return how many chunks to reduce concurrently: more large ones would only wait for each other's memory."""
+    largest = max((at.selection for at in message.selections), key=lambda selection: selection.size)
+    loaded = kind.load_bound(largest)
+    if not loaded:  # few elements of a sparse chunk are defined
+        return wave
+    return max(1, min(wave, REDUCTIONS_AT_ONCE // (loaded + reduction_bytes(largest.size))))
 
 
 def _reduce_chunk(

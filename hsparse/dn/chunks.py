@@ -1,40 +1,43 @@
 """The elements of the chunks that a data node owns: read, found, counted and changed.
 
-A chunk's kind (`hsparse.format.kinds`) reads and changes it. This module loads and commits chunks, and limits the
-memory that they take.
-
-The chunk objects, cached and changed behind the fences of their datasets. A guess whether the next chunk that is
-written is new: so the store need not be asked for it first.
+A chunk's kind (`hsparse.format.kinds`) reads and changes its elements. This module loads and commits chunks, and limits
+their memory. `ChunkObjects` caches and changes chunk objects behind the fences of their datasets. `NewChunks` guesses
+whether the next written chunk is new, so that the store need not be asked for it first.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from hsparse.compute import compute, gather_each
+from hsparse.bounded_cache import BoundedCache
+from hsparse.compute import compute
+from hsparse.concurrency.gathering import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.dn.cache import SMALL_VALUE, Cache, ObjectMemory, Reservation, SingleObject
+from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject
-from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
-from hsparse.dn.records import Fences, HsdsSummaries
+from hsparse.dn.fences import Fences
+from hsparse.dn.membership.member_ownership import Accepted
+from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.dn.records import HsdsSummaries
 from hsparse.dn.redo_log import RedoLog
+from hsparse.dn.stored_form import SMALL_VALUE, ObjectMemory, Reservation, SingleObject
 from hsparse.errors import BadRequest, Corrupt, HsparseError, StoreFailed, TooLarge, Unanswered
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
+from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.query import Ordering, bind_query
-from hsparse.format.reductions.partials import REDUCTION_BYTES
+from hsparse.format.query import bind_query
+from hsparse.format.reductions.partials import reduction_bytes
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.structured.container import MAX_FOOTER
-from hsparse.model.ids import chunk_prefix
+from hsparse.model.ids import tree_prefix
 from hsparse.model.json_values import Values
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_message import (
@@ -54,22 +57,22 @@ Scaled = tuple[int, ...]
 
 MIB = 1024 * 1024
 WORK_AT_ONCE = 128 * MIB
-"""The work on large chunks of all messages together, in bytes: one value may fill many chunks."""
+"""Memory, in bytes, for the work of all messages on large chunks: one value may fill many chunks."""
 SMALL_WORK = MIB
-"""Less work does not take from that budget: few chunks of a message are worked on at a time anyway."""
+"""Work on so few bytes needs no room in `WORK_AT_ONCE`: few chunks of a message are worked on at a time."""
 MAX_WORK = 2048 * MIB
 """The most bytes that work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
 SMALL_WRITE = 64 * 1024
-"""Bytes of values that a message may have without taking from the memory for writes: few messages come at a time."""
+"""Values of so few bytes need no room in the budget for writes: few messages come at a time."""
 FIRST_WAVE = 4
-"""How many chunks a query with a limit reads first; then twice as many, and so on."""
+"""How many chunks a query with a limit reads first; each further wave has twice as many."""
 LEAST_WRITTEN = 512
-"""Bytes that a change takes itself, besides those that it writes."""
+"""Bytes of memory of a logged change itself, besides the values that it writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkCodec:
-    """Bytes <-> chunk for the object of `key`, by its kind."""
+    """Encodes and decodes the chunk in the object `key`, by its kind."""
 
     key: str
     kind: ChunkKind[Any]
@@ -83,7 +86,7 @@ class ChunkCodec:
             raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
 
     def encode(self, value: Any) -> Buffer:
-        """Return the object's bytes; `TooLarge` for a chunk that this server could never load."""
+        """Return the object's bytes; raise `TooLarge` for a chunk that this server could not load."""
         data = self.kind.encode(value)
         if not self.kind.spec.sparse or self.kind.nbytes(value) > SMALL_VALUE:
             self.reservation.check(self.decode_bound(data))
@@ -100,7 +103,7 @@ class ChunkCodec:
 
 
 class ChunkObjects:
-    """Chunks by dataset and scaled coordinates, over the node's cache and store."""
+    """The cached objects of chunks, by dataset and scaled coordinates, over the node's cache and store."""
 
     def __init__(
         self,
@@ -122,21 +125,20 @@ class ChunkObjects:
         self._redo_log = redo_log
 
     async def begin(self, spec: ChunkSpec) -> None:
-        """Prepare a change of a dataset's chunks: HSDS's summary is removed, and the dataset's fence is known.
+        """Prepare a change of a dataset's chunks: remove HSDS's summary and learn the dataset's fence.
 
-        Most often both are done already.
+        Usually both are already done.
         """
         await self._summaries.remove(spec.dataset)
         await self._fences.learn(spec.dataset)
 
     def check(self, spec: ChunkSpec) -> None:
-        """Raise `Moved` when the extent was shrunk since `spec` was read, `Gone` for a deleted dataset."""
+        """Raise `Moved` if the extent was shrunk since `spec` was read, and `Gone` for a deleted dataset."""
         self._fences.check(spec)
 
     @contextmanager
     def use(self, kind: ChunkKind[Any], scaled: Scaled) -> Iterator[CachedObject[Any]]:
-        """Yield a chunk's cached object, which stays in memory while it is used; raises as `check` does."""
-        self._fences.check(kind.spec)
+        """Yield a chunk's cached object, which stays in memory while in use."""
         key = kind.spec.key(scaled)
         with self._cache.use(key, lambda: self._make(key, kind, scaled)) as cached:
             cached.users += 1
@@ -147,7 +149,7 @@ class ChunkObjects:
                 cached.release()
 
     def reservation(self, spec: ChunkSpec, scaled: Scaled) -> Reservation:
-        """Return a reservation of nothing yet, for a chunk."""
+        """Return a new, empty reservation for a chunk."""
         return Reservation(
             self._memory,
             f"The chunk {list(scaled)} of {spec.dataset}",
@@ -172,63 +174,67 @@ class ChunkObjects:
         accepted: Accepted | None,
         written: int = 0,
     ) -> T:
-        """Change a chunk, see `CachedObject.apply`; `written` is the bytes that the change has of its own."""
+        """Change a chunk; raises as `CachedObject.apply` and `check`. `written` is the bytes of the values to write."""
+        self._fences.check(kind.spec)
         with self.use(kind, scaled) as cached:
             if accepted is None:
                 return await cached.apply(change, weight=weight, base=base)
             logged = self._redo_log.logged(cached.key, change, written + LEAST_WRITTEN, accepted)
             try:
                 return await cached.apply(logged, weight=weight, base=base, term=accepted.term)
-            except (Unanswered, StoreFailed):  # it may have been stored
+            except (Unanswered, StoreFailed):  # the change may have been stored
                 raise
             except HsparseError:
                 self._redo_log.remove(logged)
                 raise
 
-    async def settle(self, dataset: str) -> None:
-        """Wait until the accepted changes of a dataset's chunks are durable."""
-        prefix = chunk_prefix(dataset)
+    async def settle(self, id: str) -> None:
+        """Wait until the accepted chunk changes of a dataset, or of all datasets of a root group, are durable."""
+        prefix = tree_prefix(id)
         for cached in self._cache:
             if cached.key.startswith(prefix):
                 await cached.settle()
 
-    async def fence_deleted(self, dataset: str) -> None:
-        """Refuse operations on a dataset's chunks from now on, and drop them from the cache once they are settled."""
-        self._fences.refuse_deleted(dataset)
-        await self.settle(dataset)
-        self._cache.drop(chunk_prefix(dataset))
+    async def fence_deleted(self, id: str) -> None:
+        """Refuse operations on the chunks of a dataset, or of all datasets of a root group, from now on.
+
+        The cached chunks are dropped after their accepted changes are settled.
+        """
+        self._fences.refuse_deleted(id)
+        await self.settle(id)
+        self._cache.drop(tree_prefix(id))
 
 
 STREAK = 8
-"""So many new chunks of a dataset one after the other are a sign of more."""
+"""This many new chunks of a dataset in succession make it likely that the next chunk is new."""
 MAX_DATASETS = 1024
+KINDS_BYTES = 16 * MIB
+"""Memory of the remembered chunk kinds, in bytes."""
 
 
 class NewChunks:
-    """How many chunks were new, one after the other, by dataset; those written to last are remembered.
+    """Counts, by dataset, how many chunks in succession were new; only the last written datasets are remembered.
 
-    A dataset that is being filled has a streak of them. A wrong guess costs a put that the store refuses, once in
-    `STREAK` chunks at most; a right one spares a read.
+    A dataset that is being filled has a long streak. A wrong guess costs a put that the store refuses, at most once in
+    `STREAK` chunks; a right guess saves a read.
     """
 
     def __init__(self) -> None:
-        self._streaks: OrderedDict[str, int] = OrderedDict()
+        self._streaks: BoundedCache[str, int] = BoundedCache.of_entries(MAX_DATASETS)
 
     def expects(self, dataset: str) -> bool:
-        """Say whether the next chunk is guessed to be new."""
+        """Return whether the next written chunk is probably new."""
         return self._streaks.get(dataset, 0) >= STREAK
 
     def note(self, dataset: str, is_new: bool) -> None:
-        """Take note of a chunk that was written to: whether it was not there before."""
-        self._streaks[dataset] = self._streaks.pop(dataset, 0) + 1 if is_new else 0
-        if len(self._streaks) > MAX_DATASETS:
-            self._streaks.popitem(last=False)
+        """Record whether a written chunk was new."""
+        self._streaks.keep(dataset, self._streaks.get(dataset, 0) + 1 if is_new else 0)
 
 
 def _ask_missing(
     kind: ChunkKind[Any], at: ChunkSelection, ask: Callable[..., T], rest: tuple[Any, ...]
 ) -> T | None:
-    """Return what `ask` says of a chunk that is not stored, None unless its values are computed."""
+    """Return the answer of `ask` about a chunk that is not stored, None if its values are not computed (`arange`)."""
     chunk = kind.missing(at.scaled)
     return None if chunk is None else ask(chunk, at.selection, *rest)
 
@@ -241,10 +247,10 @@ class Chunks:
         self._pending = pending
         self._working = MemoryBudget(WORK_AT_ONCE)
         self._new = NewChunks()
-        self._kinds: dict[str, ChunkKind[Any]] = {}
+        self._kinds: BoundedCache[str, ChunkKind[Any]] = BoundedCache(KINDS_BYTES)
 
     async def read(self, message: ReadChunks) -> tuple[Values | int | None, ...]:
-        """Answer `ReadChunks`."""
+        """Answer the message `ReadChunks`."""
         kind, fields, left = self._kind(message.spec), message.fields, message.limit
 
         async def read(at: ChunkSelection) -> Values | int | None:
@@ -262,7 +268,7 @@ class Chunks:
         return tuple(await gather_each(read, message.selections, kind.chunks_at_once))
 
     async def read_defined(self, message: ReadDefined) -> tuple[DefinedElements | int | None, ...]:
-        """Answer `ReadDefined`."""
+        """Answer the message `ReadDefined`."""
         kind, left, alone = self._kind(message.spec), message.limit, len(message.selections) == 1
 
         async def read(at: ChunkSelection) -> DefinedElements | int | None:
@@ -282,7 +288,7 @@ class Chunks:
         return tuple(await gather_each(read, message.selections, kind.chunks_at_once))
 
     async def count(self, message: CountDefined) -> tuple[int, ...]:
-        """Answer `CountDefined`."""
+        """Answer the message `CountDefined`."""
         kind = self._kind(message.spec)
 
         async def count(at: ChunkSelection) -> int:
@@ -294,7 +300,7 @@ class Chunks:
         return tuple(await gather_each(count, message.selections, kind.chunks_at_once))
 
     async def write(self, message: WriteChunks, accepted: Accepted | None = None) -> None:
-        """Answer `WriteChunks`."""
+        """Answer the message `WriteChunks`."""
         kind, fields, drop_fill = self._kind(message.spec), message.fields, message.drop_fill
         if len(message.selections) != len(message.values):
             raise BadRequest(
@@ -329,13 +335,13 @@ class Chunks:
             await gather_each(write, items, kind.chunks_at_once)
 
     def _is_likely_new(self, message: WriteChunks, at: ChunkSelection) -> bool:
-        """Say whether a chunk is guessed to be new: it was outside before an append, or others were new."""
+        """Return whether a chunk is probably new: it began outside the extent before an append, or others were new."""
         if message.grown_from and at.begins_outside(message.grown_from, message.spec.dims):
             return True
         return self._new.expects(message.spec.dataset)
 
     async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
-        """Answer `FindElements`: in waves, where the selections are in order, until the limit is reached."""
+        """Answer the message `FindElements`, in waves until the limit is reached if the selections are in order."""
         spec, selections, limit = message.spec, message.selections, message.limit
         kind, query = self._kind(spec), bind_query(message.query, spec.dtype)
         ordering = Ordering.parse(message.order_by, spec.dtype) if message.order_by else None
@@ -366,7 +372,7 @@ class Chunks:
     async def update(
         self, message: UpdateElements, accepted: Accepted | None = None
     ) -> tuple[FoundElements, ...]:
-        """Answer `UpdateElements`."""
+        """Answer the message `UpdateElements`."""
         spec = message.spec
         kind, search = self._kind(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
         value = as_type(message.value, packed_type(spec.dtype, message.fields))
@@ -385,7 +391,7 @@ class Chunks:
         return tuple(await gather_each(update, message.selections, kind.chunks_at_once))
 
     async def erase(self, message: EraseChunks, accepted: Accepted | None = None) -> None:
-        """Answer `EraseChunks`."""
+        """Answer the message `EraseChunks`."""
         kind = self._kind(message.spec)
 
         async def erase(at: ChunkSelection) -> None:
@@ -396,7 +402,7 @@ class Chunks:
         await gather_each(erase, message.selections, kind.chunks_at_once)
 
     async def trim(self, message: TrimChunks, accepted: Accepted | None = None) -> None:
-        """Answer `TrimChunks`."""
+        """Answer the message `TrimChunks`."""
         spec, kind = message.spec, self._kind(message.spec)
         await self._objects.begin(spec)
         self._objects.check(spec)
@@ -417,17 +423,17 @@ class Chunks:
         await gather_each(trim, message.scaled, kind.chunks_at_once)
 
     async def fence_deleted(self, message: FenceDeleted) -> None:
-        """Answer `FenceDeleted`."""
-        await self._objects.fence_deleted(message.dataset)
+        """Answer the message `FenceDeleted`."""
+        await self._objects.fence_deleted(message.id)
 
     async def reduce(
         self, kind: ChunkKind[Any], at: ChunkSelection, budget: MemoryBudget, reduce: Callable[..., T]
     ) -> T | None:
-        """Return what `reduce` makes of a chunk, None without one; what that takes is held of a budget."""
+        """Return `reduce(chunk, selection)`, or None without a chunk; `budget` holds the memory of the work."""
 
         def reserved(chunk: Any) -> AbstractAsyncContextManager[None]:
-            if chunk is None:  # its values may be computed
-                nbytes = kind.load_bound(at.selection) + REDUCTION_BYTES * at.selection.size
+            if chunk is None:  # a missing chunk's values may be computed
+                nbytes = kind.load_bound(at.selection) + reduction_bytes(at.selection.size)
                 return budget.hold(nbytes if kind.spec.arange else 0)
             assert isinstance(at.selection, Orthogonal)
             return budget.hold(kind.reduce_bound(chunk, at.selection))
@@ -447,7 +453,7 @@ class Chunks:
         *rest: Any,
         reserved: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
     ) -> T | None:
-        """Return what `ask` says of a chunk and its selection, a look at `work` bytes; None without a chunk."""
+        """Return the answer of `ask` about a chunk and its selection, or None without a chunk; `work` is in bytes."""
         chunk = await cached.read()
         answer: Callable[[], T | None] = partial(_ask_missing, kind, at, ask, rest)
         if chunk is not None:
@@ -457,26 +463,25 @@ class Chunks:
             return await compute(nbytes, answer)
 
     def _kind(self, spec: ChunkSpec) -> ChunkKind[Any]:
-        """Return the kind of a dataset's chunks; that of the last message again, if it came with the same `spec`."""
+        """Return the kind of a dataset's chunks, reused if the previous message came with the same `spec` object."""
         known = self._kinds.get(spec.dataset)
         if known is None or known.spec is not spec:
-            known = self._kinds[spec.dataset] = kind_of(spec)
-            if len(self._kinds) > MAX_DATASETS:
-                del self._kinds[next(iter(self._kinds))]
+            known = kind_of(spec)
+            self._kinds.keep(spec.dataset, known, spec.nbytes)
         return known
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
-        """Return the budget for work on `nbytes`, to be held while it lasts."""
+        """Return a context that holds the memory for work on `nbytes` bytes."""
         return nullcontext() if nbytes <= SMALL_WORK else self._working.hold(nbytes)
 
 
 def _delete(chunk: Any) -> tuple[None, None]:
-    """Leave no chunk."""
+    """Return the result of a change that deletes the chunk."""
     return None, None
 
 
 def _check_work(bounds: Iterable[int]) -> None:
-    """Raise `TooLarge` when work on one of the chunks takes more than `MAX_WORK`, given those of all, in bytes."""
+    """Raise `TooLarge` if the largest of `bounds`, the bytes of work on each chunk, exceeds `MAX_WORK`."""
     most = max(bounds, default=0)
     if most > MAX_WORK:
-        raise TooLarge(f"Work on so much of one chunk takes {most} bytes of memory; name less at a time.")
+        raise TooLarge(f"Work on one chunk needs {most} bytes of memory; select fewer elements at a time.")

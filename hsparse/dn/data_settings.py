@@ -1,4 +1,4 @@
-"""Settings of a data node."""
+"""The settings of a data node."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from hsparse.machine_memory import machine_memory
 from hsparse.setting import MIB, setting
 
 CACHE_DIVISOR = 8
-"""The part of the memory that the caches of all data nodes of a command take, unless a size is given.
+"""Without given sizes, the caches of all data nodes of a command take the memory divided by this number.
 
-Chunks that are decoded or encoded take as much at the most."""
+The memory for decoding and encoding chunks is limited to the same amount."""
 SMALLEST_CACHE = 128 * MIB
 LARGEST_CACHE = 4096 * MIB
-"""Bounds of that, for a data node: beyond it the memory serves better as the page cache of all programs."""
+"""The limits of a data node's cache: more memory is better used as the page cache of all programs."""
 SMALLEST_CHUNK_MEMORY = 512 * MIB
-"""A dense chunk of the largest size fits."""
+"""The least memory for large chunks: a dense chunk of the largest size fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:
-    """Limits of a data node, in bytes where a size is meant, and how often it sweeps.
+    """Limits of a data node, sizes in bytes, and how often it sweeps.
 
-    `cache_size` bounds decoded chunks and records together, see `cache_bytes`; `chunk_memory` bounds what large chunks
-    take while they are loaded and encoded, and so one chunk, see `chunk_bytes`; `pending_size` bounds the values of
-    writes that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON. Changes
-    of a record of more than `large_record_size` are stored beside it.
-    `messages_at_once` and `store_requests` bound what is under way.
+    `cache_size` limits decoded chunks and records together, see `cache_bytes`. `chunk_memory` limits the memory of
+    large chunks while they are loaded and encoded, and thereby the size of one chunk, see `chunk_bytes`. `pending_size`
+    limits the values of writes that are accepted but not yet durable. `max_record_size` limits the JSON of one object's
+    record. Changes to a record larger than `large_record_size` are stored beside the record. `messages_at_once` and
+    `store_requests` limit concurrent messages and requests.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
 
     files: tuple[str, ...] = setting(
         (),
-        "places with HDF5 files, comma-separated, each as NAME=PLACE or PLACE, a directory, s3://bucket/prefix or "
-        "https://host/folder/: the files below it are domains below /NAME, which are only read",
+        "places with HDF5 files, comma-separated, each as NAME=PLACE or PLACE: a directory, s3://bucket/prefix or "
+        "https://host/folder/; the files in a place are read-only domains below /NAME",
         group="Storage",
     )
     files_cache: Path | None = setting(
         None,
-        "directory in which what is known of those files is kept, up to 1GiB; none: hsparse in $XDG_CACHE_HOME or "
+        "directory for a cache of those files' metadata, up to 1GiB; none: hsparse in $XDG_CACHE_HOME or "
         "~/.cache, unless --read-only",
         group="Storage",
     )
@@ -68,23 +68,23 @@ class DataSettings:
         is_size=True,
     )
     sweep_interval: float = setting(
-        600.0, "seconds between looks for interrupted deletions, which are finished then; 0: never", ge=0
+        600.0, "seconds between searches for interrupted deletions, which are then finished; 0: never", ge=0
     )
     messages_at_once: int = setting(
-        256, "messages that a data node of a cluster works on at a time", ge=1, le=100_000
+        256, "messages that a data node of a cluster answers concurrently", ge=1, le=100_000
     )
-    store_requests: int = setting(64, "requests to a store under way at a time", ge=1, le=10_000)
+    store_requests: int = setting(64, "concurrent requests to a store", ge=1, le=10_000)
     large_record_size: int = 256 * 1024
     max_object_size: int = 5 * 1024 * MIB
 
     def cache_bytes(self, nodes: int = 1) -> int:
-        """Return the bytes of the cache of each of `nodes` data nodes that share the machine's memory."""
+        """Return the cache size, in bytes, of each of `nodes` data nodes that share the machine's memory."""
         if self.cache_size is not None:
             return self.cache_size
         return _part_of_memory(SMALLEST_CACHE, nodes)
 
     def chunk_bytes(self, nodes: int = 1) -> int:
-        """Return the bytes for large chunks of each of `nodes` data nodes that share the machine's memory."""
+        """Return the memory for large chunks, in bytes, of each of `nodes` data nodes that share a machine's memory."""
         if self.chunk_memory is not None:
             return self.chunk_memory
         return _part_of_memory(SMALLEST_CHUNK_MEMORY, nodes)

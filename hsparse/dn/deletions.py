@@ -1,16 +1,16 @@
-"""Deletion of a domain's objects, or of a dataset's chunks, in an order in which it can be resumed after a crash.
+"""Deletion of a domain's objects, or of a dataset's chunks, in an order that can be resumed after a crash.
 
-The note comes first, the root group last but for the note: so a stopped deletion leaves its name taken, and says that
-it is to be finished. Each object is deleted on the etag that was listed, once it was seen, after the listing, that the
-deletion still stands: what another node has finished, and what was created since under the same id, stays.
+A deletion stores a note first, and deletes the root group last before the note. An interrupted deletion thus leaves the
+root's id taken, and a note that says to finish it. Each object is deleted on its listed etag, after a check that the
+deletion still stands. Objects created under the same id after another node has finished the deletion therefore stay.
 
-The note `db/.deleting/<id>` of a root says how far its deletion has come. *Intended*: the domain's record is about to
-be deleted. *Decided*: it was, and nothing keeps the objects. *Claimed*: a sweep has found no domain with this root, and
-looks again. That of a dataset is always intended: it is decided once the dataset's record is gone.
+The note `db/.deleting/<id>` of a root has a state. *Intended*: the domain's record is about to be deleted. *Decided*:
+the record was deleted, and nothing keeps the objects. *Claimed*: a sweep found no domain with this root, and looks
+again. A dataset's note is always intended; the deletion is decided once the dataset's record is gone.
 
-While a root has a note, no domain gets that root: whoever stores such a domain looks for the note afterwards, and
-takes the domain back (`hsparse.sn.domains.domain_creation`). A sweep stores its note first and looks for domains
-afterwards. So one of them sees the other.
+A domain cannot get a root that has a note: a node that stores such a domain looks for the note afterwards, and removes
+the domain if there is one (`hsparse.sn.domains.domain_creation`). A sweep stores its note before it looks for domains.
+At least one of the two thus sees the other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ATTEMPTS = 64
 
 
 class DeletionState(StrEnum):
-    """How far a deletion has come."""
+    """The state of a deletion."""
 
     INTENDED = "intended"
     CLAIMED = "claimed"
@@ -55,10 +55,10 @@ class DeletionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeletionNote:
-    """A note: `domain` is the path of the domain that is deleted, `born` identifies the root group.
+    """A deletion note. `domain` is the path of the domain that is deleted; `born` identifies the root group.
 
-    `token` is that of the one deletion that counts on the note, empty if others may.
-    `etag` is that of the stored note, empty for one that is not stored. `modified` is in seconds since the epoch.
+    `token` names the only deletion that relies on the note; it is empty if others may rely on it. `etag` is that of the
+    stored note, empty for a note that is not stored. `modified` is in seconds since the epoch.
     """
 
     id: str
@@ -71,14 +71,14 @@ class DeletionNote:
 
 
 class DeletionNotes:
-    """The notes in a store."""
+    """The deletion notes in a store."""
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def begin(self, id: str, domain: str, born: str, token: str = "") -> None:
-        """Store an intended note, in place of a claim; a note of another deletion stays, and stands for both."""
+        """Store an intended note, or replace a claim by it; the note of another deletion stays and serves both."""
         note = DeletionNote(id, DeletionState.INTENDED, domain, born, token)
         for _ in range(ATTEMPTS):
             try:
@@ -96,15 +96,15 @@ class DeletionNotes:
                 return
             if await self.replace(found, new):
                 return
-        raise Busy(f"The note of the deletion of {id} is changed all the time; try again.")
+        raise Busy(f"Other nodes keep changing the deletion note of {id}; try again.")
 
     async def decide(self, id: str, born: str) -> DeletionNote:
-        """Store a decided note, whatever is there, and return it."""
+        """Store a decided note, replacing any other note, and return it."""
         note = DeletionNote(id, DeletionState.DECIDED, born=born)
         return replace(note, etag=await self._store.put(deletion_key(id), self._encode(note)))
 
     async def claim(self, id: str, born: str) -> DeletionNote | None:
-        """Store a claimed note where there is none, and return it; None where there is one."""
+        """Store a claimed note and return it, or return None if the id already has a note."""
         note = DeletionNote(id, DeletionState.CLAIMED, born=born)
         try:
             return replace(note, etag=await self._store.put_if_absent(deletion_key(id), self._encode(note)))
@@ -112,7 +112,7 @@ class DeletionNotes:
             return None
 
     async def replace(self, old: DeletionNote, new: DeletionNote) -> DeletionNote | None:
-        """Store `new` in place of `old` and return it; None when `old` is no longer there."""
+        """Store `new` in place of `old` and return it, or return None if `old` is no longer stored."""
         try:
             etag = await self._store.put_if_match(deletion_key(old.id), self._encode(new), old.etag)
         except PreconditionFailed:
@@ -120,11 +120,11 @@ class DeletionNotes:
         return replace(new, etag=etag)
 
     async def remove(self, id: str) -> None:
-        """Remove a note, whatever it says."""
+        """Remove the note of an id, whatever its state."""
         await self._store.delete(deletion_key(id))
 
     async def withdraw(self, note: DeletionNote) -> bool:
-        """Remove exactly this note; False when another one is there."""
+        """Remove exactly this note; return False if the stored note is another one."""
         try:
             await self._store.delete_if_match(deletion_key(note.id), note.etag)
         except PreconditionFailed:
@@ -132,13 +132,13 @@ class DeletionNotes:
         return True
 
     async def withdraw_intended(self, id: str, token: str) -> None:
-        """Withdraw the intended note of `token`; any other one stays."""
+        """Withdraw the intended note of `token`; any other note stays."""
         note = await self.read(id)
         if note is not None and note.state is DeletionState.INTENDED and token and note.token == token:
             await self.withdraw(note)
 
     async def read(self, id: str) -> DeletionNote | None:
-        """Return the note of a root or dataset, None without one."""
+        """Return the note of a root or dataset, or None if it has no note."""
         try:
             stored = await self._store.get(deletion_key(id))
         except NotFound:
@@ -146,7 +146,7 @@ class DeletionNotes:
         return _decode(id, stored.data, stored.etag)
 
     async def older_than(self, seconds: float) -> AsyncIterator[DeletionNote]:
-        """Yield the notes that were stored so long ago."""
+        """Yield the notes that were stored at least `seconds` ago."""
         async for page in self._store.list(DELETION_FOLDER):
             for entry in page.entries:
                 id = id_of_deletion_key(entry.key)
@@ -157,7 +157,7 @@ class DeletionNotes:
                     yield replace(note, modified=entry.modified)
 
     def _encode(self, note: DeletionNote) -> bytes:
-        """Return a note's bytes; `put` makes those of each put differ, as S3's etags are made of the bytes."""
+        """Return a note's JSON; its random `put` gives each put other bytes, and thereby another etag on S3."""
         fields = {
             "id": note.id,
             "state": note.state,
@@ -170,11 +170,11 @@ class DeletionNotes:
 
 
 def _decode(id: str, data: bytes, etag: str) -> DeletionNote:
-    """Return the note in these bytes; one that cannot be read is a claim, which decides nothing."""
+    """Decode a note; an unreadable one becomes a claim, which decides nothing."""
     try:
         fields: Any = json.loads(data)
         state, domain, born = (str(fields[name]) for name in ("state", "domain", "born"))
-        # Without "put" it is of a former version, whose token named the put alone.
+        # A note without "put" was stored by an older version, whose token identified the put only.
         token = str(fields["token"]) if "put" in fields else ""
         return DeletionNote(id, DeletionState(state), domain, born, token, etag)
     except (ValueError, KeyError, TypeError):
@@ -182,7 +182,7 @@ def _decode(id: str, data: bytes, etag: str) -> DeletionNote:
 
 
 async def born_of(store: ObjectStore, root: str) -> str:
-    """Return what identifies the stored root group among all that have had its id; empty when there is none."""
+    """Return a text that tells the stored root group from others that had its id; empty if there is no group."""
     try:
         stored = await store.get(storage_key(root))
     except NotFound:
@@ -195,26 +195,26 @@ async def born_of(store: ObjectStore, root: str) -> str:
 
 
 PASSES = 16
-"""How often a tree is listed before a deletion fails as busy; again only if an object was changed meanwhile."""
+"""How often a tree is listed before a deletion fails as `Busy`; only a changed object makes another pass needed."""
 NOTE_AGE = 600.0
-"""Seconds after which a deletion counts as interrupted; one that still runs loses nothing when another joins it."""
+"""The age in seconds at which a note's deletion counts as interrupted; joining one that still runs does no harm."""
 
 log = logging.getLogger(__name__)
 
 
 class Resumed(StrEnum):
-    """What became of a note."""
+    """The outcome of resuming the deletion of a note."""
 
     FINISHED = "finished"
-    """What it is about is deleted."""
+    """The objects that the note is about are deleted."""
     WITHDRAWN = "withdrawn"
-    """Nothing had been deleted yet, so nothing is."""
+    """No object had been deleted yet, and the deletion was taken back."""
     UNSETTLED = "left to `hsparse sweep`"
-    """Whether the objects still have a domain must be looked for: a `Sweep` does that."""
+    """Only a search for a domain can tell whether the objects still have one: a `Sweep` does that."""
 
 
 class Deletions:
-    """The deletions of whole trees in a store, by any node."""
+    """The deletions of whole trees in a store, run by any node."""
 
     def __init__(self, store: ObjectStore, clock: Clock, cache: Cache | None = None) -> None:
         self._store = store
@@ -223,7 +223,7 @@ class Deletions:
         self.notes = DeletionNotes(store, clock)
 
     async def begin(self, message: BeginDeletion) -> str:
-        """Answer `BeginDeletion`."""
+        """Answer the message `BeginDeletion`."""
         id = message.id
         if message.decided:
             await self.notes.decide(id, message.decided)
@@ -234,7 +234,7 @@ class Deletions:
         return born
 
     async def delete_tree(self, id: str, born: str) -> int:
-        """Answer `DeleteTree`."""
+        """Answer the message `DeleteTree`."""
         if is_root(id):
             born = born or await born_of(self._store, id)
             note = await self.notes.read(id)
@@ -246,10 +246,10 @@ class Deletions:
         return count
 
     async def finish(self, note: DeletionNote) -> int:
-        """Delete the domain's objects that a decided note is about, then the note; return how many there were."""
+        """Delete the domain's objects that a decided note is about, then the note; return the number of objects."""
 
         async def stands() -> bool:
-            """Say whether the id has not been given to another domain: that waits for the note's end."""
+            """Return whether the deletion is still decided: another domain gets the id only after the note is gone."""
             found = await self.notes.read(note.id)
             return found is not None and (found.state, found.born) == (DeletionState.DECIDED, note.born)
 
@@ -260,9 +260,9 @@ class Deletions:
         return count
 
     async def resume_all(self, age: float = NOTE_AGE) -> int:
-        """Resume all deletions whose notes are `age` seconds old; return how many are finished.
+        """Resume all deletions whose notes are at least `age` seconds old; return how many are finished.
 
-        One that fails does not keep the others from being resumed; it is logged.
+        A deletion that cannot be resumed is logged, and the others are resumed all the same.
         """
         count = 0
         async for note in self.notes.older_than(age):
@@ -276,7 +276,7 @@ class Deletions:
         return count
 
     async def resume(self, note: DeletionNote) -> Resumed:
-        """Finish what the note of an interrupted deletion is about, or withdraw it."""
+        """Finish the interrupted deletion of a note, or withdraw the note."""
         if not is_root(note.id):
             if await self.exists(note.id):
                 return await self._withdraw(note)
@@ -293,7 +293,7 @@ class Deletions:
     async def keep_resuming(
         self, interval: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
-        """Resume interrupted deletions every `interval` seconds, until cancelled; nodes differ by up to a half."""
+        """Resume interrupted deletions every `interval` seconds until cancelled; jitter adds up to half an interval."""
         while True:
             await sleep(interval * (1 + jitter(self._clock) / 2))
             try:
@@ -302,7 +302,7 @@ class Deletions:
                 log.warning("Interrupted deletions cannot be listed: %s", error.message)
 
     async def exists(self, id: str) -> bool:
-        """Say whether the store has the record of an object."""
+        """Return whether the store has the record of an object."""
         return await current_etag(self._store, storage_key(id)) is not None
 
     async def _withdraw(self, note: DeletionNote) -> Resumed:
@@ -310,7 +310,7 @@ class Deletions:
         return Resumed.WITHDRAWN
 
     async def _root_of(self, domain: str) -> str | None:
-        """Return the root of the domain at a path, None when there is no domain."""
+        """Return the root of the domain at a path, or None if there is no domain."""
         key = storage_key(domain)
         try:
             record = RecordCodec(key).decode((await self._store.get(key)).data)
@@ -319,7 +319,7 @@ class Deletions:
         return record.get("root")
 
     async def _delete_chunks(self, dataset: str) -> int:
-        """Delete what is below a dataset as long as that has no record; return how many objects there were."""
+        """Delete all objects below a dataset while the dataset has no record; return the number of objects."""
 
         async def stands() -> bool:
             return not await self.exists(dataset)
@@ -327,9 +327,9 @@ class Deletions:
         return await self._delete_below(dataset, stands)
 
     async def _delete_below(self, id: str, stands: Callable[[], Awaitable[bool]]) -> int:
-        """Delete the tree of `id`, its record last, until `stands` says no; return how many objects were deleted.
+        """Delete the tree of `id`, its record last, until `stands` returns False; return the number of deleted objects.
 
-        Deltas follow their records, so that no record is read without what was changed in it.
+        Deltas are deleted after their records, so that no record is read without its changes.
         """
         prefix, last = tree_prefix(id), storage_key(id)
         beside = delta_prefix(last)
@@ -361,19 +361,19 @@ class Deletions:
                     unchanged = all(done)
             if unchanged:
                 return count
-        raise Busy(f"The objects of {id} are changed all the time; their deletion is finished later.")
+        raise Busy(f"Other nodes keep changing the objects of {id}; their deletion will be finished later.")
 
 
 async def read_ahead(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Yield the items; the next one is being read meanwhile. Close it (`contextlib.aclosing`) to leave it early."""
+    """Yield the items, reading one ahead. Close the generator (`contextlib.aclosing`) to leave it early."""
     following = _next(items)
     try:
         while (item := await following) is not None:
             following = _next(items)
             yield item
     finally:
-        following.cancel()  # and not awaited: nothing can be, when a task is dropped
-        del following  # an error has this frame, and would have itself
+        following.cancel()  # not awaited: a task that is dropped cannot await
+        del following  # breaks the cycle task -> error -> traceback -> this frame
 
 
 def _next(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
@@ -381,6 +381,6 @@ def _next(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
         return await anext(items, None)
 
     reading = asyncio.create_task(read())
-    # Who leaves early does not ask how it went.
+    # A caller that leaves early does not retrieve the task's error.
     reading.add_done_callback(lambda task: task.cancelled() or task.exception())
     return reading

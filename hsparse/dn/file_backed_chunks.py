@@ -1,13 +1,12 @@
 """Chunks of file-backed datasets: read by byte ranges of the backing files, assembled, and cached.
 
-The backing files of file-backed datasets, read by byte ranges; a file that was changed is refused.
+`BackingFiles` reads the byte ranges, and refuses files that were changed after datasets were linked to them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -18,11 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute, gather_all, gather_each
+from hsparse.bounded_cache import BoundedCache
+from hsparse.compute import compute
+from hsparse.concurrency.gathering import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import count_hits, count_loads
+from hsparse.concurrency.single_flight import SingleFlight
 from hsparse.dn.cache import Cache
-from hsparse.dn.records import Fences
 from hsparse.errors import BadRequest, Conflict, Corrupt, Moved, NotFound
 from hsparse.format.codec_library import crc32
 from hsparse.format.file_backed import (
@@ -30,56 +31,46 @@ from hsparse.format.file_backed import (
     ChunkPieces,
     CoalescedRange,
     coalesce_ranges,
-    decode_piece,
     max_piece_size,
     place_piece,
     place_start,
 )
 from hsparse.format.kinds.dense import read_detached
+from hsparse.format.piece_decoding import decode_piece
 from hsparse.model.file_backed import NO_HEAD, BackingFile, file_key, file_reference
 from hsparse.storage.object_store import ObjectStore, current_etag
 from hsparse.wire.chunk_info_message import ReadFileBacked, ReadPiece
 
 HEAD_BYTES = 4096
-"""The first bytes, by whose checksum a file is recognised: HDF5's superblock, with the file's size, and root group."""
+"""The length of a file's head, whose checksum identifies the file: HDF5's superblock, file size and root group."""
 MAX_HEADS = 10_000
-"""The most file states whose head's checksum is remembered."""
+"""The most file states whose head checksum is remembered."""
 
 
 class BackingFiles:
-    """The backing files in one store, and in those of other buckets that the node has."""
+    """The backing files in the node's store, and in the stores of the node's other buckets."""
 
     def __init__(self, store: ObjectStore, others: Mapping[str, ObjectStore] = MappingProxyType({})) -> None:
         self._store = store
         self._others = others
-        self._etags: OrderedDict[tuple[str, str], str] = OrderedDict()
-        """The last etags of files that were changed after they were linked."""
-        self._heads: OrderedDict[tuple[str, str, str], int] = OrderedDict()
-        self._inspections: dict[tuple[str, str], asyncio.Task[tuple[str, int]]] = {}
+        self._etags: BoundedCache[tuple[str, str], str] = BoundedCache.of_entries(MAX_HEADS)
+        """The last etags of files that were changed after datasets were linked to them."""
+        self._heads: BoundedCache[tuple[str, str, str], int] = BoundedCache.of_entries(MAX_HEADS)
+        self._inspections: SingleFlight[tuple[str, str], tuple[str, int]] = SingleFlight()
 
     def _place(self, uri: str) -> tuple[ObjectStore, str]:
-        """Return the store of a file and its key; `Forbidden` for a bucket that the node does not have."""
+        """Return the store and key of a file; raise `Forbidden` for a bucket that the node does not have."""
         bucket, key = file_reference(uri, self._store.name)
         other = self._others.get(bucket)
         return (self._store, file_key(uri, self._store.name)) if other is None else (other, key)
 
     async def inspect(self, uri: str) -> BackingFile:
-        """Return a file as it is now; `NotFound` when there is none, `BadRequest` when it cannot back a dataset.
+        """Return the current state of a file; `NotFound` if it is missing, `BadRequest` if it cannot back a dataset.
 
-        Concurrent calls for one file, as for its datasets, share one request (single flight).
+        Concurrent calls for one file, for example for its datasets, share one request (single flight).
         """
         store, key = self._place(uri)
-        name = store.name, key
-        inspection = self._inspections.get(name)
-        if inspection is None:
-            inspection = self._inspections[name] = asyncio.create_task(self._inspect(store, key))
-            inspection.add_done_callback(
-                lambda task: self._inspections.pop(name) and (task.cancelled() or task.exception())
-            )
-        try:
-            etag, head = await asyncio.shield(inspection)
-        finally:
-            del inspection  # an error has this frame, and would have itself
+        etag, head = await self._inspections.run((store.name, key), lambda: self._inspect(store, key))
         return BackingFile(uri, etag, head)
 
     async def _inspect(self, store: ObjectStore, key: str) -> tuple[str, int]:
@@ -93,10 +84,10 @@ class BackingFiles:
         return stored.etag, self._remember(store, key, stored.etag, stored.data)
 
     async def read(self, file: BackingFile, start: int, stop: int, *, exact: bool = False) -> bytes:
-        """Return bytes `start` up to and without `stop`; `Conflict` names the file that does not have them.
+        """Return the bytes from `start` up to `stop`; `Conflict` names a file that is missing, changed or too short.
 
-        `NotFound` for a file that is not there and was never seen. With `exact`, `Moved` where the file has another
-        etag. A file with `NO_HEAD` that had another etag the last time is not read again for that.
+        A missing file without a known etag raises `NotFound`; with `exact`, a file with another etag raises `Moved`. A
+        file with `NO_HEAD` that had another etag before is read only if its current etag is the expected one again.
         """
         store, key = self._place(file.uri)
         if file.head == NO_HEAD and self._etags.get((store.name, key), file.etag) != file.etag:
@@ -118,9 +109,7 @@ class BackingFiles:
         if exact and file.etag != stored.etag:
             raise Moved(f"The file {key!r} was changed.")
         if file.etag not in ("", stored.etag):
-            self._etags[store.name, key] = stored.etag
-            if len(self._etags) > MAX_HEADS:
-                self._etags.popitem(last=False)
+            self._etags.keep((store.name, key), stored.etag)
             await self._compare(file, store, key, stored.etag)
         if len(stored.data) != stop - start:
             raise Conflict(
@@ -130,7 +119,7 @@ class BackingFiles:
         return stored.data
 
     async def _compare(self, file: BackingFile, store: ObjectStore, key: str, etag: str) -> None:
-        """Raise `Conflict` when the file's state `etag` does not begin as it did when the dataset was created."""
+        """Raise `Conflict` if the file's state `etag` has another head than when the dataset was created."""
         head = self._heads.get((store.name, key, etag))
         if head is None and file.head != NO_HEAD:
             stored = await store.get_range(key, 0, HEAD_BYTES)
@@ -141,12 +130,11 @@ class BackingFiles:
     async def _require_unchanged(self, file: BackingFile, store: ObjectStore, key: str) -> None:
         if await current_etag(store, key) not in (None, file.etag):
             raise _changed(key)
-        self._etags.pop((store.name, key), None)
+        self._etags.forget((store.name, key))
 
     def _remember(self, store: ObjectStore, key: str, etag: str, data: bytes) -> int:
-        head = self._heads[store.name, key, etag] = crc32(data)
-        if len(self._heads) > MAX_HEADS:
-            self._heads.popitem(last=False)
+        head = crc32(data)
+        self._heads.keep((store.name, key, etag), head)
         return head
 
 
@@ -158,20 +146,20 @@ def _changed(key: str) -> Conflict:
 
 MIB = 1024 * 1024
 BATCH = 32 * MIB
-"""Bytes of one message's chunks that are assembled at a time."""
+"""How many bytes of one message's chunks are assembled at a time."""
 WORK_AT_ONCE = 128 * MIB
-"""Bytes of chunks, and of ranges read for them, that all messages together may take at a time."""
+"""Memory, in bytes, that all messages share for chunks and for the ranges read for them."""
 RANGES_AT_ONCE = 16
 DECODE_BATCH = MIB
-"""Bytes of pieces that one call in a thread decodes, so that other ranges get threads too."""
+"""Bytes of pieces that one call in a thread decodes; a small batch leaves threads for other ranges."""
 PIECE_BYTES = 64
-"""The work on one row of `ChunkPieces`, in bytes."""
+"""The work on one row of `ChunkPieces`, in bytes, for `compute`."""
 
 Array = NDArray[Any]
 
 
 class FileBackedChunk:
-    """A `CacheEntry` with an assembled chunk, or one that a task assembles."""
+    """A `CacheEntry` with an assembled chunk, or with the task that assembles it."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -187,10 +175,10 @@ class FileBackedChunk:
         return len(self.key) + (0 if self.value is None else self.value.nbytes)
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Nothing to do: these chunks are never changed."""
+        """Do nothing: these chunks never change."""
 
     async def settle(self) -> None:
-        """Return at once: these chunks are never changed."""
+        """Return at once: these chunks never change."""
 
     async def drain(self) -> None:
         if self.loading is not None:
@@ -198,28 +186,26 @@ class FileBackedChunk:
 
 
 class FileBackedChunks:
-    """File-backed chunks by the pieces that they are assembled of, over the node's cache and files."""
+    """Reads file-backed chunks, each assembled from pieces of files, over the node's cache and backing files."""
 
-    def __init__(self, files: BackingFiles, cache: Cache, fences: Fences) -> None:
+    def __init__(self, files: BackingFiles, cache: Cache) -> None:
         self._files = files
         self._cache = cache
-        self._fences = fences
         self._working = MemoryBudget(WORK_AT_ONCE)
 
     async def inspect(self, uri: str) -> BackingFile:
-        """Answer `InspectFile`."""
+        """Answer the message `InspectFile`."""
         return await self._files.inspect(uri)
 
     async def read_piece(self, message: ReadPiece) -> NDArray[np.uint8]:
-        """Answer `ReadPiece`."""
+        """Answer the message `ReadPiece`."""
         stop = message.offset + message.size
         return np.frombuffer(
             await self._files.read(message.file, message.offset, stop, exact=message.exact), np.uint8
         )
 
     async def read(self, message: ReadFileBacked) -> tuple[Array | None, ...]:
-        """Answer `ReadFileBacked`; chunks are assembled in the order of their first pieces in the files."""
-        self._fences.check(message.spec)
+        """Answer the message `ReadFileBacked`; chunks are assembled in the order of their first pieces in the files."""
         _check(message)
         count = len(message.selections)
         result: list[Array | None] = [None] * count
@@ -235,7 +221,7 @@ class FileBackedChunks:
         return tuple(result)
 
     async def _batch(self, message: ReadFileBacked, batch: NDArray[np.intp], size: int) -> list[Array]:
-        """Return the chunks of some selections, by their numbers; each has `size` bytes."""
+        """Return the chunks, of `size` bytes each, of the selections with the numbers in `batch`."""
         keys = _keys(message, batch)
         with ExitStack() as uses:
             chunks = [uses.enter_context(self._cache.use(key, partial(FileBackedChunk, key))) for key in keys]
@@ -257,13 +243,13 @@ class FileBackedChunks:
                     if own is not None:
                         own.result()
                 finally:
-                    del own, others  # an error has this frame, and would have itself
+                    del own, others  # breaks the cycle task -> error -> traceback -> this frame
             return [chunk.value for chunk in chunks if chunk.value is not None]
 
     def _start(
         self, message: ReadFileBacked, numbers: NDArray[np.intp], chunks: list[FileBackedChunk], size: int
     ) -> asyncio.Task[None]:
-        """Load chunks in a task of their own, which goes on when the request that started it is cancelled."""
+        """Load chunks in a separate task, which continues if the request that started it is cancelled."""
         count_loads(len(chunks))
         task = asyncio.create_task(self._load(message, message.pieces.of(numbers), chunks, size))
         for chunk in chunks:
@@ -302,7 +288,7 @@ class FileBackedChunks:
 
 
 def _check(message: ReadFileBacked) -> None:
-    """Raise `Conflict` for pieces longer than any filter makes them: they would fill the memory."""
+    """Raise `Conflict` for pieces longer than any filter produces, which could fill the memory."""
     pieces, spec = message.pieces, message.spec
     itemsize = spec.dtype.itemsize
     longest = max_piece_size(message.piece or spec.dims, itemsize, spec.filters[0])
@@ -316,14 +302,14 @@ def _check(message: ReadFileBacked) -> None:
 
 
 def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
-    """Return the cache keys of selections' chunks, with a digest of the pieces that they are assembled of."""
+    """Return the cache keys of the selections' chunks: chunk key and a digest of the chunk's files and pieces."""
     pieces = message.pieces.of(batch)
     order = np.argsort(pieces.chunk, kind="stable")
     bounds = np.searchsorted(pieces.chunk[order], np.arange(len(batch) + 1)).tolist()
     columns = [
         column[order] for column in (pieces.place, pieces.file, pieces.offset, pieces.size, pieces.mask)
     ]
-    # A chunk that was read of a changed file is not for those who may see the file as it was linked alone.
+    # The digest covers the files' state: a chunk read from a changed file must not be served for the linked state.
     uris = "\n".join(f"{file.uri}{file.etag}{file.head}" for file in message.files).encode()
     keys = []
     for place, number in enumerate(batch.tolist()):
@@ -338,7 +324,7 @@ def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
 def _prepared(
     message: ReadFileBacked, pieces: ChunkPieces, count: int
 ) -> tuple[list[CoalescedRange], list[Array]]:
-    """Return the ranges to read, and new arrays for chunks, with the fill value where pieces are missing."""
+    """Return the ranges to read, and an array per chunk, filled with the fill value where pieces are missing."""
     spec = message.spec
     dtype, fill = spec.dtype, spec.fill_value
     whole = math.prod(d // p for d, p in zip(spec.dims, message.piece, strict=True)) if message.piece else 0
@@ -356,7 +342,7 @@ def _decode(
     data: bytes,
     arrays: list[Array],
 ) -> None:
-    """Decode some of the pieces in a range into their chunks' arrays."""
+    """Decode the pieces `rows` of a range into the arrays of their chunks."""
     spec, view = message.spec, memoryview(data)
     dtype = spec.dtype
     for row in rows:
@@ -369,8 +355,7 @@ def _decode(
         try:
             piece = decode_piece(stored, message.piece, dtype, spec.filters[0], int(pieces.mask[row]))
         except Corrupt as error:
-            # The dataset may have been created with other filters or another type than the file has, or the file is
-            # damaged. It is no 5xx, which clients would retry.
+            # The file is damaged, or has other filters or another type than the dataset. A 5xx would be retried.
             raise Conflict(
                 f"The file {message.files[found.file].uri!r} has no chunk of {spec.dataset} at byte "
                 f"{found.start + start}, {len(stored)} bytes long: {error.message}"

@@ -1,4 +1,4 @@
-"""The metrics of a data node: messages, what was done for them, and its membership."""
+"""The metrics of a data node: messages, the work done for them, and membership."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WAITING = Metric(Gauge, "hsparse_node_messages_waiting", "Messages that wait for
 REFUSED = Metric(
     Counter,
     "hsparse_node_messages_refused_total",
-    "Messages refused before they were worked on: overload, deadline.",
+    "Messages refused before any work was done, by reason: overload, deadline.",
     ("reason",),
 )
 STORE_REQUESTS = Metric(
@@ -48,10 +48,12 @@ COMMITS = Metric(
     Counter, "hsparse_node_commits_total", "Groups of changes stored, each by one put or delete."
 )
 CHANGES = Metric(
-    Counter, "hsparse_node_changes_total", "Changes in these groups; divided by the groups, the size of one."
+    Counter,
+    "hsparse_node_changes_total",
+    "Changes in these groups; divided by the number of groups: the mean size of a group.",
 )
 CONFLICTS = Metric(
-    Counter, "hsparse_node_conflicts_total", "Changes applied again, since another writer had put first."
+    Counter, "hsparse_node_conflicts_total", "Changes applied again, because another writer had put first."
 )
 CACHED_OBJECTS = Metric(Gauge, "hsparse_node_cached_objects", "Objects in the cache.")
 CACHED_BYTES = Metric(Gauge, "hsparse_node_cached_bytes", "Bytes of the objects in the cache.")
@@ -79,12 +81,12 @@ NODE_METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = 
     LEASE_AGE,
     MEMBERS,
 )
-"""All metrics of a data node. The documentation lists them."""
+"""All metrics of a data node, as listed in the documentation."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a data node shows of itself: `cached` has the keys of `NodeInfo.counters`, `requests` all there were."""
+    """The state of a data node for its metrics: `cached` has the keys of `NodeInfo.counters`, `requests` are totals."""
 
     cached: dict[str, int]
     lease_age: float
@@ -93,13 +95,13 @@ class NodeState:
 
 
 class NodeMetrics:
-    """The metrics of one data node, in a registry of their own; `state` is asked for when they are read."""
+    """The metrics of one data node in their own registry; `state` is called when the metrics are read."""
 
     def __init__(self, state: Callable[[], NodeState]) -> None:
         registry = self._registry = CollectorRegistry()
         self._state = state
         self._shown: StoreRequests = Counts()
-        """What the counter of store requests has."""
+        """The totals of store requests that the counter already shows."""
         self._messages = MESSAGES.make(registry)
         self._latency = LATENCY.make(registry)
         self._queue_wait = QUEUE_WAIT.make(registry)
@@ -115,12 +117,12 @@ class NodeMetrics:
         MEMBERS.make(registry).set_function(lambda: state().members)
 
     def show(self, admission: Admission) -> None:
-        """Show how many wait for a place, and count those who are refused."""
+        """Show how many messages wait for admission, and count the refused ones."""
         self._waiting.set_function(lambda: admission.waiting)
         admission.watcher = Watcher(refused=lambda reason: self._refused.labels(reason.value).inc())
 
     def count(self, message: Any, outcome: str, seconds: float, trace: RequestTrace) -> None:
-        """Count a message that was answered, and what its trace says was done for it."""
+        """Count an answered message and the work in its trace."""
         name = message_name(message)
         self._messages.labels(name, outcome).inc()
         self._latency.labels(name).observe(seconds)

@@ -1,22 +1,21 @@
 """The changes of records, as functions from an old record to a new one and an outcome.
 
-They modify nothing, neither the old record nor the deleted names, so that a change can be applied again when another
-writer has put in between. They are not pure: which error a missing name gets depends on the names deleted so far.
+A change modifies neither the old record nor the deleted names, so it can be applied again if another writer has put
+first. It is not pure: the error for a missing name depends on the names deleted so far.
 
-The limit of a record's size: a record is read, kept and sent whole, at about eight times its bytes of memory.
-
-What makes a record larger is measured; what makes it smaller is always carried out, also beyond the limit.
+A record has a size limit, because it is read, kept and sent whole, and takes about eight times its bytes of memory.
+Only changes that enlarge a record are measured; a change that shrinks it is allowed beyond the limit.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any, TypeAlias
 
 import orjson
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, TooLarge
 from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.dataset_state import abandon_appends, begin_append, end_append, end_trim, set_extent
@@ -58,25 +57,22 @@ MAX_NAMES = 100_000
 class DeletedNames:
     """Names of deleted objects, attributes and links; the oldest are forgotten first.
 
-    Hashes are kept in their place, as names may be long: if two are the same, a `NotFound` becomes a `Gone`.
+    Only hashes are kept, since names may be long; a collision turns a `NotFound` into a `Gone`.
     """
 
     def __init__(self, limit: int = MAX_NAMES) -> None:
-        self._limit = limit
-        self._names: OrderedDict[int, None] = OrderedDict()
+        self._names: BoundedCache[int, None] = BoundedCache.of_entries(limit)
 
     def add(self, *name: str) -> None:
         """Remember a deleted name."""
-        self._names[hash(name)] = None
-        if len(self._names) > self._limit:
-            self._names.popitem(last=False)
+        self._names.keep(hash(name), None)
 
     def remove(self, *name: str) -> None:
-        """Forget a name that exists again."""
-        self._names.pop(hash(name), None)
+        """Forget a name, because it exists again."""
+        self._names.forget(hash(name))
 
     def missing(self, sentence: str, *name: str) -> HsparseError:
-        """Return the error for a missing name, the subject `sentence`: `Gone` when it was deleted, else `NotFound`."""
+        """Return the error for a missing name, with the subject `sentence`: `Gone` if deleted, else `NotFound`."""
         kind, end = (Gone, "was deleted") if hash(name) in self._names else (NotFound, "does not exist")
         return kind(f"{sentence} {end}.")
 
@@ -87,10 +83,10 @@ class DeletedNames:
 def change_record(
     change: RecordChange, record: Record | None, now: float, deleted: DeletedNames, *, repeated: bool = False
 ) -> Changed:
-    """Return the record after `change` (None: deleted) and the outcome; raises the error of a change that is refused.
+    """Return the record after `change` (None: deleted) and the outcome; raise the error of a refused change.
 
     `record` is not modified. `now` is in seconds since the Unix epoch. `deleted` tells `Gone` from `NotFound`.
-    `repeated` is that of `ChangeObjects`.
+    `repeated` is as in `ChangeObjects`.
     """
     if repeated:
         again = _again(change, record)
@@ -102,14 +98,14 @@ def change_record(
     if record is None:
         raise deleted.missing(f"{change.id}", change.id)
     if isinstance(change, DeleteObject) and not is_expected(change.expect, record):
-        raise NotFound(f"The {change.id} to be deleted is gone; another one was created there meanwhile.")
+        raise NotFound(f"{change.id} was deleted already, and another one was created in its place.")
     if "schema" in record:
         check_changeable(change.id, record)
     return _apply(change, record, now, deleted)
 
 
 def _again(change: RecordChange, record: Record | None) -> RecordChange | Outcome:
-    """Return how to make a change that may have been made before; the outcome if it is certain that it was."""
+    """Adapt a change that may have been applied before; return the change, or its outcome if it was applied."""
     match change:
         case CreateObject(_, new) if record == new:
             return Outcome(record, changed=True, created=True)
@@ -123,7 +119,7 @@ def _again(change: RecordChange, record: Record | None) -> RecordChange | Outcom
 
 
 def changed_entries(change: RecordChange) -> tuple[str, tuple[str, ...]]:
-    """Return the dict of the record, `links` or `attributes`, and the names in it that a change may touch."""
+    """Return which dict of the record, `links` or `attributes`, a change may touch, and which names in it."""
     match change:
         case PutAttributes(_, attributes):
             return "attributes", tuple(attributes)
@@ -216,7 +212,7 @@ def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Chan
 
 
 def _acl_after(change: PutAcl, record: Record) -> tuple[Record | None, bool]:
-    """Return the user's entry after a change, None for none, and whether it is there already."""
+    """Return the user's ACL entry after a change (None: no entry), and whether it is already there."""
     there = (record.get("acls") or {}).get(change.user)
     if change.rights is None:
         return None, there is None
@@ -284,11 +280,19 @@ def _(change: StateChange, record: Record, now: float, deleted: DeletedNames) ->
 
 
 def _state_after(change: StateChange, record: Record, now: float) -> Record:
-    """Return the record after a transition of the dataset's state."""
+    """Return the record after a transition of the dataset's state, such as a new extent or an append."""
     match change:
-        case SetExtent(_, dims, extend_dim, expect, token, below, lower, expect_lower):
+        case SetExtent(_, dims, extend_dim, expect, token, below, lower, expect_lower, minlower):
             return set_extent(
-                record, dims, extend_dim, expect, token, below=below, lower=lower, expect_lower=expect_lower
+                record,
+                dims,
+                extend_dim,
+                expect,
+                token,
+                below=below,
+                lower=lower,
+                expect_lower=expect_lower,
+                minlower=minlower,
             )
         case EndTrim(_, generation):
             return end_trim(record, generation)
@@ -313,9 +317,9 @@ def _renew(record: Record, now: float, *, changed: bool, created: bool = False, 
 
 
 def _same(new: Record, there: Record) -> bool:
-    """Say whether two attributes are the same but for their times, and the form of their type.
+    """Return whether two attributes are equal except for their times and the form of their types.
 
-    h5pyd 1.0.0 sends back the type that it was answered, in which an enum has its names in both of two forms.
+    h5pyd 1.0.0 sends back the type of a reply, in which an enum has its names in two forms.
     """
     one, other = ({**item, "created": 0, "lastModified": 0} for item in (new, there))
     if one != other and "type" in one and "type" in other:
@@ -343,11 +347,11 @@ def _without(
 
 
 SMALL = 64 * 1024
-"""A change of fewer bytes is measured only if the record has half of the limit already: encoding it costs as much."""
+"""A change of fewer bytes is measured only if the record's size is unknown or above half the limit."""
 
 
 def grown_bytes(change: RecordChange) -> int:
-    """Return how many bytes a change may add to its record, 0 for what adds none to speak of."""
+    """Return how many bytes a change may add to its record; 0 if the growth is negligible."""
     match change:
         case PutAttributes(_, attributes):
             return len(orjson.dumps(attributes))
@@ -361,13 +365,13 @@ def grown_bytes(change: RecordChange) -> int:
 
 
 def must_measure(change: RecordChange, stored: int | None, most: int) -> bool:
-    """Say whether a record of `stored` bytes, None if that is not known, may exceed `most` by a change."""
+    """Return whether a change may make a record of `stored` bytes (None: unknown) larger than `most` bytes."""
     growth = grown_bytes(change)
     return growth > SMALL or (growth > 0 and (stored is None or stored > most // 2))
 
 
 def check_size(record: Record, most: int) -> None:
-    """Raise `TooLarge` for a record of more than `most` bytes."""
+    """Raise `TooLarge` for a record whose JSON has more than `most` bytes."""
     size = len(orjson.dumps(record))
     if size > most:
         raise TooLarge(

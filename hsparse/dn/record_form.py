@@ -1,16 +1,15 @@
-"""The form of a stored record: of which JSON type each part is, so that no reader meets anything else.
+"""The form of a stored record: the JSON type of each part, the checksum, and the `schema`.
 
-Items of types, values of attributes and what a creation property says are read, and refused, where they are used.
+The JSON types are checked when a record is decoded, so no reader meets other types. Type items, attribute values and
+the contents of creation properties are checked where they are used.
 
-The checksum of a stored record: its last key, in a form in which no other writer of JSON puts it.
+The checksum is the last key of a stored record, in a form that no other JSON writer produces:
 
     {"id": "g-...", "created": 1.5,
     "crc32":"0a1b2c3d"}
 
-It is the CRC-32, in hex, of all bytes before the comma. HSDS and older versions of hsparse ignore the key. They keep
-it when they store a changed record, but without the newline: so an outdated checksum is told from a wrong one.
-
-The bytes of a record: JSON, with the `schema` that it needs.
+It is the CRC-32, in hex, of all bytes before the comma. HSDS and older versions of hsparse ignore the key. When they
+store a changed record, they keep the key but not the newline, so an outdated checksum can be told from a wrong one.
 """
 
 from __future__ import annotations
@@ -37,28 +36,28 @@ TEXTS = ("owner",)
 IDS = ("id", "root")
 OBJECTS = ("acls", "firstName", "secondNames", "creationProperties", "layout", "askedLayout")
 RECORDS = frozenset({".group.json", ".dataset.json", ".datatype.json", ".domain.json"})
-"""The last parts of the keys of records; of other objects nothing is checked."""
+"""The last parts of the keys of records; only records are checked."""
 NEEDED = {
     ".group.json": ("links", "attributes"),
     ".dataset.json": ("type", "shape", "attributes"),
     ".datatype.json": ("type", "attributes"),
 }
-"""What the record of an object has besides `id` and `root`."""
+"""The required parts of an object's record, besides `id` and `root`."""
 TARGETS = {HARD: "id", SOFT: "h5path", EXTERNAL: "h5path"}
-"""Where each class of link has its target."""
+"""The key of the target in each class of link."""
 NO_SHAPE = {"class": ""}
 NO_NAME = {"path": "/", "created": None}
 
 
 def is_record(key: str) -> bool:
-    """Say whether the object `key` is a record, of which the form is checked."""
+    """Return whether the object `key` is a record, whose form is checked."""
     return key.rpartition("/")[2] in RECORDS
 
 
 def misplaced_part(key: str, record: Record) -> str:
-    """Return a part that the record in `key` lacks, or an id in it that does not fit the key; empty if there is none.
+    """Return a part that the record in `key` lacks, or an id that does not fit the key; empty if there is none.
 
-    hsparse and HSDS have always stored these parts. So a record without a checksum that lacks one is damaged.
+    hsparse and HSDS have always stored these parts, so a record that lacks one is damaged, even without a checksum.
     """
     name = key.rpartition("/")[2]
     tree = tree_of_key(key)
@@ -79,7 +78,7 @@ def _has_key(id: str, key: str) -> bool:
 
 
 def wrong_part(key: str, record: Record) -> str:
-    """Return the path of a part of the record in `key` that is of a wrong type; empty if there is none."""
+    """Return the path of a part of the record in `key` that has a wrong type; empty if there is none."""
     if not is_record(key):
         return ""
     for names, types in ((NUMBERS, (float, int)), (TEXTS, (str,)), (OBJECTS, (dict,))):
@@ -91,6 +90,7 @@ def wrong_part(key: str, record: Record) -> str:
         or _wrong_type(record, "type")
         or _wrong_shape(record.get("shape", NO_SHAPE), "shape")
         or _wrong_sizes(record.get("layout", {}), "layout")
+        or _wrong_layout(record.get("creationProperties", {}).get("layout"))
         or _wrong_member(record.get("acls"), "acls", lambda _: "")
         or _wrong_first_name(record.get("firstName", NO_NAME))
         or _wrong_member(record.get("links"), "links", _wrong_link)
@@ -119,6 +119,12 @@ def _wrong_first_name(name: Record) -> str:
     return "" if created is None or isinstance(created, (float, int)) else "firstName/created"
 
 
+def _wrong_layout(asked: Json) -> str:
+    if asked and type(asked) is not dict:
+        return "creationProperties/layout"
+    return "creationProperties/layout/class" if asked and type(asked.get("class", "")) is not str else ""
+
+
 def _wrong_link(link: Record) -> str:
     kind = link.get("class", HARD)
     if type(kind) is not str or kind not in TARGETS:
@@ -139,7 +145,7 @@ def _wrong_attribute(attribute: Record) -> str:
 
 
 def _is_id(id: Json) -> bool:
-    """Say whether a text may be an id; those that cannot be are refused where they are used."""
+    """Return whether a value looks like an id; its other characters are checked where it is used."""
     return type(id) is str and id[1:2] == "-" and id[0] in COLLECTIONS
 
 
@@ -151,7 +157,7 @@ def _wrong_type(record: Record, path: str) -> str:
 
 
 def _wrong_shape(shape: Json, path: str) -> str:
-    """Check a shape item, as HDF5/JSON has it: its class, and lists of sizes."""
+    """Return the path of a wrong part of an HDF5/JSON shape item: its class, or its lists of sizes; empty if none."""
     if type(shape) is not dict or type(shape.get("class")) is not str:
         return path
     if shape["class"] == "H5S_SIMPLE" and "dims" not in shape:
@@ -176,24 +182,24 @@ _LENGTH = len(_BEGIN) + len('01234567"}')
 
 
 def add_checksum(data: bytes) -> bytes:
-    """Return the JSON of an object, of at least one key, with its checksum."""
+    """Return the JSON of a non-empty object with its checksum added."""
     view = memoryview(data)[:-1]
     return b"".join((view, _end(view)))
 
 
 def has_checksum(data: bytes) -> bool:
-    """Say whether JSON ends with a checksum, right or wrong."""
+    """Return whether JSON ends with a checksum, right or wrong."""
     return data[-_LENGTH : len(_BEGIN) - _LENGTH] == _BEGIN
 
 
 def check_checksum(data: bytes, key: str) -> None:
-    """Raise `Corrupt` if the JSON in the object `key` has a checksum, and another than its bytes have."""
+    """Raise `Corrupt` if the JSON in the object `key` ends with a checksum that does not match its bytes."""
     if has_checksum(data) and data[-_LENGTH:] != _end(memoryview(data)[:-_LENGTH]):
         raise Corrupt(f"The object {key} is damaged: its checksum is wrong; restore it from a copy.")
 
 
 def drop_checksum(record: Record) -> None:
-    """Remove the key from decoded JSON, an outdated checksum's too."""
+    """Remove the checksum's key, also an outdated one, from a decoded record."""
     record.pop(KEY, None)
 
 
@@ -202,25 +208,25 @@ def _end(data: Any) -> bytes:
 
 
 DELTA = "delta"
-"""The key of a base record that has the token of its delta; see `hsparse.dn.record_objects`."""
+"""The key of a base record that holds the token of its delta; see `hsparse.dn.record_objects`."""
 _TOKEN = re.compile("[0-9a-f]{16}")
 _NAMED = re.compile(rb',"delta":"([0-9a-f]{16})","schema":[{][^{}]*[}],\n"crc32":"[0-9a-f]{8}"[}]$')
-"""The end of a base."""
+"""Matches the end of a base's JSON; the group is the token of its delta."""
 
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-"""The constants that other servers write into JSON for floats that are not finite, and our names for them."""
+"""The constants that other servers write in JSON for non-finite floats, with hsparse's names for them."""
 
 OVERHEAD = 1024
-"""Bytes of memory of a cached object besides its record."""
+"""The memory of a cached object besides its record, in bytes."""
 SAMPLE = 16 * 1024
-"""Bytes of JSON of which the memory is counted; counting them takes as long as parsing them."""
+"""Bytes of the sample from which the memory of JSON is estimated; counting takes as long as parsing."""
 
 
 class RecordCodec:
-    """JSON bytes <-> record, for the object of `key`; `Unsupported` for one that a newer hsparse must read.
+    """Encodes and decodes the record in the object `key`; `Unsupported` for a record that needs a newer hsparse.
 
-    A record has its `schema` in the store alone (`hsparse.model.schema`), unless it must not be changed here, and its
-    checksum (`hsparse.dn.record_form`) always. It may need the features of `here`, that are this server's alone.
+    Stored records have a checksum and, if needed, a `schema` (`hsparse.model.schema`). Decoding removes both, except a
+    schema that forbids changes. `here` names features that a record may need and that this server alone has.
     """
 
     __slots__ = ("_here", "_key")
@@ -240,20 +246,18 @@ class RecordCodec:
         drop_checksum(record)
         wrong = wrong_part(self._key, record)
         if wrong:
-            raise Corrupt(
-                f"The object {self._key} has a {wrong!r:.200} that no record has; restore it from a copy."
-            )
+            raise Corrupt(f"The object {self._key} has an invalid {wrong!r:.200}; restore it from a copy.")
         misplaced = "" if has_checksum(data) else misplaced_part(self._key, record)
         if misplaced:
             raise Corrupt(
-                f"The object {self._key} has no {misplaced!r}, or that of another object; restore it from a copy."
+                f"The object {self._key} lacks {misplaced!r}, or has that of another object; restore it from a copy."
             )
         if "schema" in record:
             self._check(record)
         return record
 
     def encode(self, value: Record, token: str = "") -> bytes:
-        """Return the bytes of a record that is one object or, with the token of its delta, those of its base."""
+        """Return the bytes of a record stored as one object or, given the token of its delta, of its base."""
         schema = with_deltas(schema_of(value)) if token else schema_of(value)
         if schema is not None:
             schema.check_readable(f"The object {self._key}", self._here)
@@ -262,23 +266,21 @@ class RecordCodec:
         return add_checksum(data) if value and is_record(self._key) else data
 
     def take_delta(self, record: Record) -> str:
-        """Remove the token of a decoded base's delta and return it; empty for a record that is one object."""
+        """Remove the token of the delta from a decoded base and return it; empty for a record that is one object."""
         if DELTA not in record:
             return ""
         token: Any = record.pop(DELTA)
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise Corrupt(
-                f"The object {self._key} has a {DELTA!r} of an unknown form; restore it from a copy."
-            )
+            raise Corrupt(f"The object {self._key} has an invalid {DELTA!r}; restore it from a copy.")
         return token
 
     def delta_of(self, data: Buffer) -> str:
-        """Return the token of a base's delta, before it is decoded; empty for a record that is one object."""
+        """Return the token of a base's delta without decoding the base; empty for a record that is one object."""
         match = _NAMED.search(data, max(0, len(data) - 4096))
         return "" if match is None else match[1].decode()
 
     def _check(self, record: Record) -> None:
-        """Take the schema out of a record if all of it is known; what is left of it forbids changes."""
+        """Remove the schema from a record if this server knows all of it; a schema that remains forbids changes."""
         name = f"The object {self._key}"
         schema = parse_schema(record["schema"], name)
         schema.check_readable(name, self._here)
@@ -290,9 +292,9 @@ class RecordCodec:
 
 
 def memory_of_json(data: bytes) -> int:
-    """Return about how many bytes of memory JSON takes when it is parsed: 0.9 to 1.5 times as many as measured.
+    """Return the approximate memory, in bytes, that JSON takes when parsed: 0.9 to 1.5 times the measured memory.
 
-    It counts dicts, lists, and texts and numbers in them, of long JSON in a sample; names in dicts are mostly shared.
+    It counts dicts, lists, texts and numbers, in a sample if the JSON is long. Names in dicts are mostly shared.
     """
     if len(data) > SAMPLE:
         step, part = len(data) // 16, SAMPLE // 16
@@ -306,7 +308,7 @@ def memory_of_json(data: bytes) -> int:
 
 
 def parse_json(data: bytes) -> Any:
-    """Return JSON's value, with the floats of `NOT_FINITE`; `ValueError` when it is not JSON."""
+    """Return the value of JSON, with the floats of `NOT_FINITE`; raise `ValueError` if it is not valid JSON."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

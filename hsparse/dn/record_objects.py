@@ -1,25 +1,24 @@
-"""The objects of the store that hold a record: one, or, for a large record, a base and a delta beside it.
+"""The stored objects of a record: one object or, for a large record, a base and a delta.
 
-A *base* is the record as it once was, at the record's key; it names its delta by a random token, in the key of which
-the token is. The *delta* has what was changed since, and every change puts it again, on its
-etag. When that has cost as much as the base would, the base is stored again with all changes, and with a new delta:
+A *base* is the record at an earlier time, stored at the record's key. It names its delta by a random token, which is
+part of the delta's key. The *delta* has the changes since then; each change puts it again, conditional on its etag.
+When these puts have cost as much as the base would, the base is stored again with all changes, and with a new delta:
 
-1. the old delta is *sealed*, on its etag: nothing can be added to it any more
-2. the new delta is stored, empty, under a token that no base has named before
-3. the new base is stored in place of the old one, on the old one's etag: this decides
-4. the old delta is deleted
+1. The old delta is *sealed*, conditional on its etag: nothing can be added to it any more.
+2. The new delta is stored, empty, under a token that no base has named before.
+3. The new base replaces the old one, conditional on the old one's etag. This put decides.
+4. The old delta is deleted.
 
-A deletion is the same without a new base. So a base changes only after its delta was sealed, a change fails unless its
-base is the newest, and a stop between any two steps leaves the record as it was or as it becomes. A node that meets a
-sealed delta reads it, and stores a new base with the next change. What a stop leaves over is named by no base.
+A deletion has the same steps without a new base and delta. A base thus changes only after its delta is sealed, a change
+fails unless its base is the newest, and a stop between two steps leaves the record in its old or its new state. A node
+that finds a sealed delta reads it, and stores a new base with the next change. Leftover deltas are named by no base.
 
 A delta is JSON:
 
     {"base": token, "sealed": false, "written": 5120, "fields": {"removed": [...], "put": {...}},
      "links": {"removed": [...], "put": {...}}, "attributes": {"removed": [...], "put": {...}}}
 
-Of each dict, the names in `removed` are taken away first, then the entries in `put` replace others or are added at the
-end.
+In each dict, the names in `removed` are removed first. Then the entries in `put` replace others or are appended.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ import orjson
 
 from hsparse.clock import Clock
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.dn.cache import ObjectState, load_state
 from hsparse.dn.record_form import RecordCodec, add_checksum, check_checksum, memory_of_json, parse_json
+from hsparse.dn.stored_form import ObjectState, load_state
 from hsparse.errors import Busy, Corrupt, HsparseError, NotFound, PreconditionFailed
 from hsparse.model.ids import delta_key
 from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag
@@ -46,13 +45,13 @@ TABLES = ("links", "attributes")
 
 @dataclass(frozen=True, slots=True)
 class EntryChanges:
-    """The changes of a dict."""
+    """The changes of a dict: names to remove first, then entries to put."""
 
     removed: dict[str, None] = field(default_factory=dict)
     put: dict[str, Any] = field(default_factory=dict)
 
     def then(self, before: Record, after: Record, names: Iterable[str]) -> EntryChanges:
-        """Return these changes with those of the entries `names` that lead from `before` to `after`."""
+        """Return these changes followed by the changes of the entries `names` from `before` to `after`."""
         removed, put = dict(self.removed), dict(self.put)
         for name in names:
             if name in after:
@@ -63,7 +62,7 @@ class EntryChanges:
         return EntryChanges(removed, put)
 
     def apply(self, entries: Record) -> None:
-        """Change a dict in place."""
+        """Apply the changes to a dict in place."""
         for name in self.removed:
             entries.pop(name, None)
         entries.update(self.put)
@@ -74,9 +73,9 @@ class EntryChanges:
 
 @dataclass(frozen=True, slots=True)
 class RecordDelta:
-    """The changes of a record since the base with this `token` was stored; the base has `base_size` bytes.
+    """The changes of a record since its base, which has the token `token` and `base_size` bytes, was stored.
 
-    `size` is about how many bytes the delta has, `written` how many were written of all its states so far.
+    `size` is about how many bytes the delta has; `written` is how many bytes all its stored states had in total.
     """
 
     token: str
@@ -88,10 +87,10 @@ class RecordDelta:
     attributes: EntryChanges = field(default_factory=EntryChanges)
 
     def then(self, before: Record, after: Record, table: str, names: Iterable[str]) -> RecordDelta | None:
-        """Return the delta with a change from `before` to `after`, which share what is the same in both.
+        """Return the delta with a change from `before` to `after`, which share the objects of equal parts.
 
-        `names` are the entries of `table` that may differ. None if the base is to be stored again: the next state
-        would make what was written of deltas more than the base, or something else differs in a long dict.
+        `names` are the entries of `table` that may differ. The result is None if the base must be stored again: writing
+        this delta, too, would exceed the base's size in total, or a long dict other than `table` differs.
         """
         names = tuple(names)
         changes = {"links": self.links, "attributes": self.attributes}
@@ -118,7 +117,7 @@ class RecordDelta:
         )
 
     def apply(self, record: Record) -> None:
-        """Change a record in place from that of the base to the one that the delta was made for."""
+        """Change the base's record in place to the record that the delta describes."""
         self.fields.apply(record)
         for table, changes in (("links", self.links), ("attributes", self.attributes)):
             if changes.removed or changes.put:
@@ -131,7 +130,7 @@ class RecordDelta:
         return replace(self, size=nbytes, written=self.written + nbytes)
 
     def encode(self, *, sealed: bool = False) -> bytes:
-        """Return the delta's JSON."""
+        """Return the delta's JSON with a checksum."""
         data = orjson.dumps(
             {
                 "base": self.token,
@@ -146,19 +145,19 @@ class RecordDelta:
 
 
 def decode_delta(data: bytes, token: str, base_size: int, key: str) -> tuple[RecordDelta, bool]:
-    """Return the delta in an object's bytes, and whether it is sealed; `Corrupt` if they are no delta of `token`."""
+    """Return the delta in an object's bytes, and whether it is sealed; `Corrupt` if it is not a delta of `token`."""
     check_checksum(data, key)
     try:
         found = parse_json(data)
         if found["base"] != token:
-            raise Corrupt(f"The object {key} is of another record than its key; restore it from a copy.")
+            raise Corrupt(f"The object {key} belongs to another record; restore it from a copy.")
         sealed, written = found["sealed"], found["written"]
         tables = [_entry_changes(found[name]) for name in ("fields", *TABLES)]
         if not isinstance(sealed, bool) or not isinstance(written, int):
             raise ValueError("sealed or written")
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(
-            f"The object {key} has no changes of a record: {error!r}; restore it from a copy."
+            f"The object {key} is not a valid delta of a record: {error!r}; restore it from a copy."
         ) from error
     return RecordDelta(token, base_size, len(data), written + len(data), *tables), sealed
 
@@ -171,12 +170,12 @@ def _entry_changes(value: Any) -> EntryChanges:
 
 
 def _size(entries: Record, names: Iterable[str]) -> int:
-    """Return about how many bytes the entries of these names have as JSON."""
+    """Return the approximate size, in bytes, of the named entries as JSON."""
     return sum(len(name) + 4 + (len(orjson.dumps(entries[name])) if name in entries else 0) for name in names)
 
 
 LARGE_RECORD = 256 * 1024
-"""Bytes of JSON up to which a record is one object, which HSDS can read."""
+"""The most bytes of JSON of a record that is stored as one object, which HSDS can read."""
 ATTEMPTS = 16
 
 log = logging.getLogger(__name__)
@@ -184,13 +183,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecordValue:
-    """A record and what it has that its stored base has not; None: the record is stored as a whole."""
+    """A record and its delta, the changes since its stored base; without a delta the record is stored whole."""
 
     record: Record
     delta: RecordDelta | None = None
 
     def changed(self, record: Record, table: str = "", names: tuple[str, ...] = ()) -> RecordValue:
-        """Return the value after a change to `record`, see `RecordDelta.then`."""
+        """Return the value after a change to `record`; `table` and `names` are as in `RecordDelta.then`."""
         if self.delta is None:
             return RecordValue(record)
         return RecordValue(record, self.delta.then(self.record, record, table, names))
@@ -198,9 +197,9 @@ class RecordValue:
 
 @dataclass(frozen=True, slots=True)
 class RecordVersion:
-    """The etags of a record's base and of its delta, if it has one: the one with `token`.
+    """The etags of a record's base and of its delta, whose token is `token`. Without a delta both are empty.
 
-    `memory` is about how many bytes of memory the base takes.
+    `memory` is the approximate memory of the base in bytes.
     """
 
     base: str
@@ -212,9 +211,9 @@ class RecordVersion:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecord:
-    """What is put for a record: `data`, of its delta or of a new base; its own delta, if any, has `token`.
+    """The data to put for a record: `data` is its delta, or a new base, which names its delta by `token` if it has one.
 
-    `seal` is the delta of the base before, sealed, if it had one that is not.
+    `seal` is the previous base's delta with the mark `sealed`, empty if there is none to seal.
     """
 
     data: bytes
@@ -223,18 +222,19 @@ class EncodedRecord:
 
 
 SPEED = 16
-"""How many times faster JSON is encoded than `compute` assumes, for each byte of memory that it takes: a change reads a
-small part of a record, and all of it is encoded.
+"""How many times faster JSON is encoded than `compute` assumes, per byte of memory that it takes.
+
+A change reads a small part of a record, and then the whole record is encoded.
 """
 LARGE_READ = 1 << 20
-"""Bytes of a record, or of its memory, beyond which a request that reads it holds memory until it is answered."""
+"""A request that reads a record of more JSON bytes than this holds memory until it is answered."""
 
 
 class RecordObjects:
-    """The form (`StoredForm`) of an object's record; a base has a delta if it has more than `limit` bytes.
+    """The `StoredForm` of an object's record; a record of more than `limit` bytes has a base and a delta.
 
-    A request that reads a large one holds some of `memory` until it is answered. A record may need the `features` of
-    the store.
+    A request that reads a large record holds a part of `memory` until it is answered. Records may need the features
+    that the store has (`features`).
     """
 
     __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "key")
@@ -262,7 +262,7 @@ class RecordObjects:
         seal, data, token = b"", b"", ""
         if version is not None and version.token and not version.sealed:
             assert state.value is not None
-            assert state.value.delta is not None  # or it were sealed
+            assert state.value.delta is not None  # an unsealed version has a delta
             seal = state.value.delta.encode(sealed=True)
         if value is not None:
             data = self._codec.encode(value.record)
@@ -273,9 +273,9 @@ class RecordObjects:
         return EncodedRecord(data, token, seal)
 
     async def fetch(self) -> Sequence[Stored]:
-        """Read the base and its delta; what is read was the record's state at some time since the call.
+        """Read the base and its delta, in a state that the record had at some time during this call.
 
-        A delta is deleted only after its base was replaced. So it must be there while its base is.
+        A delta is deleted only after its base was replaced, so it must exist while its base does.
         """
         seen = None
         for _ in range(ATTEMPTS):
@@ -285,8 +285,8 @@ class RecordObjects:
                 return ()
             if stored.etag == seen:
                 raise Corrupt(
-                    f"The object {self.key} was changed since, and its changes are missing: it is being deleted, "
-                    "or was copied without what is below `.record/`; copy that, too."
+                    f"The delta of the object {self.key} is missing: the object is being deleted, or was copied "
+                    "without the objects below `.record/`; copy these as well."
                 )
             seen, token = stored.etag, self._codec.delta_of(stored.data)
             try:
@@ -304,14 +304,14 @@ class RecordObjects:
         if not token:
             return ObjectState(RecordValue(record), RecordVersion(base.etag), nbytes=memory)
         if len(found) < 2:
-            raise Corrupt(f"The object {self.key} has a delta where none is; restore it from a copy.")
+            raise Corrupt(f"The object {self.key} names a delta in the wrong place; restore it from a copy.")
         delta, sealed = decode_delta(found[1].data, token, len(base.data), delta_key(self.key, token))
         delta.apply(record)
         state = self._state(
             RecordValue(record, delta), RecordVersion(base.etag, token, found[1].etag, sealed, memory)
         )
         if sealed:
-            state.value = RecordValue(record)  # the next change is not one of this delta
+            state.value = RecordValue(record)  # the next change must not be added to this delta
         return state
 
     async def glimpse(self) -> ObjectState[RecordValue]:
@@ -322,7 +322,7 @@ class RecordObjects:
         if version is None or not version.token:
             return await current_etag(self._store, self.key) == (version and version.base)
         if version.sealed:
-            return False  # another base may have taken its place
+            return False  # another base may have replaced this one
         return await current_etag(self._store, delta_key(self.key, version.token)) == version.delta
 
     async def put(
@@ -331,15 +331,15 @@ class RecordObjects:
         version: RecordVersion | None = state.version
         if value.delta is None:
             return await self._put_base(state, value.record, data)
-        assert version is not None  # or the value had no delta
+        assert version is not None  # a value has a delta only if its state has a version
         etag = await self._store.put_if_match(delta_key(self.key, version.token), data.data, version.delta)
         delta = value.delta.stored(len(data.data))
         return self._state(RecordValue(value.record, delta), replace(version, delta=etag))
 
     async def delete(self, state: ObjectState[RecordValue], data: EncodedRecord) -> ObjectState[RecordValue]:
-        """Delete the record, whose delta must be sealed before."""
+        """Delete the record, after its delta is sealed."""
         if not state.decoded:
-            raise PreconditionFailed(f"{self.key} is to be read before it is deleted.")
+            raise PreconditionFailed(f"{self.key} must be read before it is deleted.")
         version = await self._sealed(state, data)
         if version is not None:
             await self._store.delete_if_match(self.key, version.base)
@@ -347,7 +347,7 @@ class RecordObjects:
         return ObjectState(None, None)
 
     def _state(self, value: RecordValue, version: RecordVersion) -> ObjectState[RecordValue]:
-        """Return the state of a record that has a delta."""
+        """Return the state of a record with a delta."""
         assert value.delta is not None
         grown = version.memory * value.delta.size // max(value.delta.base_size, 1)
         return ObjectState(value, version, nbytes=version.memory + grown)
@@ -355,7 +355,7 @@ class RecordObjects:
     async def _put_base(
         self, state: ObjectState[RecordValue], record: Record, encoded: EncodedRecord
     ) -> ObjectState[RecordValue]:
-        """Store all of a record; in place of the base of `state`, whose delta is sealed first."""
+        """Store a whole record; the delta of `state` is sealed before its base is replaced."""
         old, data = await self._sealed(state, encoded), encoded.data
         new = await self._new_delta(encoded.token) if encoded.token else RecordVersion("")
         try:
@@ -374,7 +374,7 @@ class RecordObjects:
         return ObjectState(RecordValue(record), new, nbytes=new.memory)
 
     async def _sealed(self, state: ObjectState[RecordValue], encoded: EncodedRecord) -> RecordVersion | None:
-        """Seal the delta of a state, if it has one; return the version then."""
+        """Seal the delta of a state if it has an unsealed one; return the resulting version."""
         version: RecordVersion | None = state.version
         if version is None or not encoded.seal:
             return version
@@ -388,17 +388,19 @@ class RecordObjects:
         return RecordVersion("", token, await self._store.put_if_absent(delta_key(self.key, token), data))
 
     async def _discard(self, version: RecordVersion) -> None:
-        """Delete a delta that no base names any more, if there is one; left over it does no harm."""
+        """Delete a delta that no base names any more; a failure is harmless and is logged."""
         if not version.token:
             return
         try:
             await self._store.delete_if_match(delta_key(self.key, version.token), version.delta)
         except HsparseError as error:
-            log.warning("%s has changes left over: %s", self.key, error.message)
+            log.warning(
+                "A delta of %s is left over, because it could not be deleted: %s", self.key, error.message
+            )
 
 
 class WholeRecord:
-    """Bytes <-> value of a record that is never split: a domain's, a summary's or a job's."""
+    """The codec of a record that is never split: a domain's, a summary's or a job's."""
 
     __slots__ = ("_codec",)
     speed = SPEED

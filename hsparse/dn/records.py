@@ -1,30 +1,28 @@
 """The records that a data node owns: read, changed and listed. They are stored as JSON.
 
-Fences refuse chunk operations with a stale plan: planned before a shrink of the extent, or for a deleted dataset.
+`RecentChanges` knows which domains changed recently: clients may cache replies about all other domains.
 
-Which domains had their objects changed lately: a client that is told all of such a domain would keep it as it is.
-
-HSDS 1.0 answers a client that opens a domain from the `.summary.json` of its last scan, however old: it is deleted
-before the first change of an object here.
+HSDS 1.0 answers a client that opens a domain from the `.summary.json` of its last scan, however old. `HsdsSummaries`
+deletes that object before the first change of an object in its domain.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
-from hsparse.compute import gather_all, gather_each
+from hsparse.concurrency.gathering import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import count_hits
-from hsparse.dn.cache import Cache, SingleObject, StoredForm, load_state
+from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject
-from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
+from hsparse.dn.membership.member_ownership import Accepted
+from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.record_changes import DeletedNames, change_record, changed_entries, check_size, must_measure
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
-from hsparse.errors import Gone, HsparseError, Moved, TooLarge, Unanswered
-from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.dn.stored_form import SingleObject, StoredForm, load_state
+from hsparse.errors import HsparseError, TooLarge, Unanswered
 from hsparse.model import dataset_state
 from hsparse.model.ids import (
     COLLECTIONS,
@@ -55,7 +53,7 @@ from hsparse.wire.record_message import (
 
 HSDS_SUMMARY = ".summary.json"
 MAX_SUMMARIES = 100_000
-"""The most domains that are remembered as having no summary; a forgotten one has it deleted once more."""
+"""The most domains that are remembered as having no summary; a forgotten domain's summary is deleted once more."""
 
 
 class HsdsSummaries:
@@ -63,139 +61,59 @@ class HsdsSummaries:
 
     def __init__(self, store: ObjectStore, limit: int = MAX_SUMMARIES) -> None:
         self._store = store
-        self._limit = limit
-        self._none: OrderedDict[str, None] = OrderedDict()
+        self._none: BoundedCache[str, None] = BoundedCache.of_entries(limit)
 
     async def remove(self, id: str) -> None:
-        """Delete the summary of an object's domain, unless it is known that there is none."""
+        """Delete the summary of an object's domain, unless the domain is known to have none."""
         if id[ID_DOMAIN] not in self._none:
             await self._store.delete(domain_prefix(id) + HSDS_SUMMARY)
             self.know_none(id)
 
     def know_none(self, id: str) -> None:
         """Remember that an object's domain has no summary."""
-        self._none[id[ID_DOMAIN]] = None
-        if len(self._none) > self._limit:
-            self._none.popitem(last=False)
+        self._none.keep(id[ID_DOMAIN], None)
 
 
 MAX_DOMAINS = 10_000
-"""The most domains that are remembered, those that changed last."""
+"""The most domains whose last change is remembered; the least recently changed are forgotten."""
 
 
 class RecentChanges:
-    """The time of the last change of each domain's objects that this node has made."""
+    """The time at which this node last changed an object of each domain."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._times: OrderedDict[str, float] = OrderedDict()
+        self._times: BoundedCache[str, float] = BoundedCache.of_entries(MAX_DOMAINS)
 
     def note(self, id: str) -> None:
-        """Note a change of an object now."""
-        domain = domain_hex(id)
-        self._times[domain] = self._clock.now()
-        self._times.move_to_end(domain)
-        if len(self._times) > MAX_DOMAINS:
-            self._times.popitem(last=False)
+        """Record a change of an object now."""
+        self._times.keep(domain_hex(id), self._clock.now())
 
     def settle(self, root: str) -> None:
-        """Answer `SettleChanges`."""
-        self._times.pop(domain_hex(root), None)
+        """Answer the message `SettleChanges`."""
+        self._times.forget(domain_hex(root))
 
     def within(self, root: str, seconds: float) -> bool:
-        """Answer `ChangedLately`."""
+        """Answer the message `ChangedLately`."""
         last = self._times.get(domain_hex(root))
         return last is not None and self._clock.now() - last < seconds
 
 
-MAX_FENCES = 100_000
-"""The most datasets that are remembered. The generation of a forgotten one is learnt again from its record.
-
-A deleted one has none: what was planned before its deletion, and comes after 100,000 others, is carried out again, and
-the chunks stay until a sweep. A chunk may be written without a record, so a missing one refuses nothing.
-"""
-
-
-class Fences:
-    """The fencing token of each dataset: the newest generation seen, None when it was deleted.
-
-    `generation_of` reads a dataset's generation from its stored record, so that a restarted node accepts no operation
-    that it had refused before. A node that does not hear of all shrinks reads it each time.
-    """
-
-    def __init__(
-        self,
-        generation_of: Callable[[str], Awaitable[int]],
-        limit: int = MAX_FENCES,
-        hears_all: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._generation_of = generation_of
-        self._limit = limit
-        self._hears_all = hears_all
-        self._newest: OrderedDict[str, int | None] = OrderedDict()
-        self._unread: set[str] = set()
-        """Datasets whose generation a message has told, and whose record was not read."""
-
-    async def learn(self, dataset: str) -> None:
-        """Learn the dataset's generation; to be awaited before its chunks are changed.
-
-        Raises what `generation_of` raises, each time: the record forbids changes.
-        """
-        if dataset not in self._newest or dataset in self._unread or not self._hears_all():
-            generation = await self._generation_of(dataset)
-            self._raise(dataset, generation)
-            self._unread.discard(dataset)
-
-    def check(self, spec: ChunkSpec) -> None:
-        """Raise `Moved` for an older generation than the newest, `Gone` for a deleted dataset."""
-        newest = self._newest.get(spec.dataset, 0)
-        if newest is None:
-            raise Gone(f"{spec.dataset} was deleted.")
-        if spec.generation < newest:
-            raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
-        if spec.generation > newest:
-            if spec.dataset not in self._newest:
-                self._unread.add(spec.dataset)
-            self._raise(spec.dataset, spec.generation)
-
-    def forget(self) -> None:
-        """Forget all fences: this node was no member for a while, and was not told of some."""
-        self._newest.clear()
-        self._unread.clear()
-
-    def refuse_deleted(self, dataset: str) -> None:
-        """Refuse everything about a deleted dataset from now on."""
-        self._remember(dataset, None)
-        self._unread.discard(dataset)
-
-    def _raise(self, dataset: str, generation: int) -> None:
-        """Remember a generation, unless a newer one, or the dataset's deletion, was seen meanwhile."""
-        known = self._newest.get(dataset, 0)
-        self._remember(dataset, None if known is None else max(known, generation))
-
-    def _remember(self, dataset: str, generation: int | None) -> None:
-        self._newest[dataset] = generation
-        self._newest.move_to_end(dataset)
-        if len(self._newest) > self._limit:
-            forgotten, _ = self._newest.popitem(last=False)
-            self._unread.discard(forgotten)
-
-
 NO_LIMIT = 2**63 - 1
 READS_AT_ONCE = 32
-"""Records of one message that are read at a time."""
+"""How many records of one message are read concurrently."""
 JSON_FACTOR = 4
-"""How many times the memory of its JSON that of a record is, about."""
+"""The approximate ratio of a record's memory to the size of its JSON."""
 READ_MEMORY = 512 * 1024 * 1024
-"""Memory of the large records that requests read at a time, and of the answers made of them."""
+"""Memory, in bytes, for the large records that requests read at a time, and for the replies made from them."""
 REPLY_MEMORY = 64 * 1024 * 1024
-"""About how many bytes of memory the records of one reply take, but for the first one."""
+"""The approximate memory, in bytes, of the records of one reply; a larger first record is sent all the same."""
 LEFT_OUT = Outcome(
     failure=Failure.of(TooLarge("The records that were asked for have no room in one reply; ask for fewer."))
 )
-"""Instead of a record that the reply has no room for: who asks for one alone is always given it."""
+"""The outcome for a record that has no room in a reply; a record that is requested alone is always sent."""
 OF_ENTRIES = (PutAttributes, DeleteAttributes, PutLinks, DeleteLinks)
-"""Changes whose outcome leaves out the record, which may have many more entries."""
+"""Changes whose outcome omits the record, which may have many more entries than the change."""
 _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 
 
@@ -224,7 +142,7 @@ class Records:
         self._summaries = summaries
 
     def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
-        """Answer `ReadObjects` without waiting if all records are in memory, and are not large, else return None."""
+        """Answer the message `ReadObjects` at once if all records are in memory and not large, or return None."""
         outcomes: list[Outcome] = []
         used = 0
         for id in ids:
@@ -237,8 +155,8 @@ class Records:
         return tuple(outcomes)
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
-        """Answer `ReadObjects`."""
-        used = 0  # bytes of memory that the records of the reply take
+        """Answer the message `ReadObjects`."""
+        used = 0  # bytes of memory of the reply's records
 
         async def read(place: int) -> Outcome:
             nonlocal used
@@ -253,23 +171,23 @@ class Records:
                 count_hits()
                 if nbytes > LARGE_READ:
                     await self._memory.hold_for_request(nbytes // JSON_FACTOR)
-            # Others may have taken the room meanwhile; but the first is never left out.
+            # Concurrent reads may have taken the room; the first record is never left out.
             return LEFT_OUT if place and used > REPLY_MEMORY else outcome
 
         return tuple(await gather_each(read, range(len(ids)), READS_AT_ONCE))
 
     async def change(self, message: ChangeObjects, accepted: Accepted | None = None) -> tuple[Outcome, ...]:
-        """Answer `ChangeObjects`: changes of one object are applied in the order given."""
+        """Answer the message `ChangeObjects`: changes of one object are applied in the order given."""
         repeated, term = message.repeated, None if accepted is None else accepted.term
         if len(message.changes) == 1:
             return (await self._change(message.changes[0], repeated, term),)
         return tuple(await gather_all([self._change(change, repeated, term) for change in message.changes]))
 
     async def generation(self, dataset: str) -> int:
-        """Return the generation in a dataset's stored record, 0 when there is none; to be known before it is changed.
+        """Return the generation in a dataset's stored record, 0 without a record.
 
-        `Unsupported` if its chunks must not be changed here.
-        The record is not cached when another node owns it: the copy here would become stale.
+        `Unsupported` is raised if this server must not change the dataset's chunks. A record that another node owns is
+        not cached, because the copy here would become stale.
         """
         key = storage_key(dataset)
         cached: CachedObject[RecordValue] | None = self._cache.get(key)
@@ -284,7 +202,7 @@ class Records:
         return dataset_state.generation(record)
 
     async def list(self, message: ListKeys) -> Listing:
-        """Answer `ListKeys`."""
+        """Answer the message `ListKeys`."""
         entries: list[tuple[str, int, float]] = []
         prefixes: list[str] = []
         more = False
@@ -309,7 +227,7 @@ class Records:
         )
 
     def _cached(self, id: str) -> tuple[Outcome | None, int]:
-        """Return a cached record, None without one, and about how many bytes of memory it has."""
+        """Return a cached record, or None, and its approximate memory in bytes."""
         cached: CachedObject[RecordValue] | None = self._cache.get(storage_key(id))
         if cached is None:
             return None, 0
@@ -317,7 +235,7 @@ class Records:
         return (None, 0) if value is None else (Outcome(value.record), cached.nbytes)
 
     async def _read(self, id: str) -> tuple[Outcome, int]:
-        """Return a record, and about how many bytes of memory it has."""
+        """Return a record and its approximate memory in bytes."""
         key = storage_key(id)
         nbytes = 0
         try:
@@ -365,7 +283,7 @@ class Records:
         return outcome
 
     async def _remove_summary(self, change: RecordChange) -> None:
-        """Remove HSDS's summary of the changed object's domain; domains, jobs and our own summaries are not in it."""
+        """Remove HSDS's summary of the object's domain. It does not cover domains, jobs and hsparse's own summaries."""
         id = change.id
         if not _is_of_domain(id):
             return
@@ -384,7 +302,7 @@ class Records:
         return RecordObjects(key, self._store, self._clock, self._large_size, self._memory)
 
     def _note_deletions(self, change: RecordChange, before: Record) -> None:
-        """Note which names a change has deleted from the record `before` it, or made again."""
+        """Remember which names a change has deleted from the record `before` it, and forget those it created."""
         match change:
             case DeleteObject(id):
                 self._deleted.add(id)
@@ -407,10 +325,10 @@ class Records:
 
 
 def _stored_bytes(value: RecordValue, cached: CachedObject[RecordValue]) -> int:
-    """Return about how many bytes of JSON a record in memory has, or more."""
+    """Return an upper estimate of the bytes of JSON of a record in memory."""
     return cached.nbytes if value.delta is None else value.delta.base_size + value.delta.size
 
 
 def _is_of_domain(id: str) -> bool:
-    """Say whether a record is an object of a domain: no domain itself, summary or job."""
+    """Return whether an id is that of a domain's object, not of a domain, a summary or a job."""
     return not id.startswith(("/", "s-", JOB_PREFIX))

@@ -1,14 +1,13 @@
-"""What came after a write that is sent again: it is put before that, since another client may have been told so.
+"""Redo log: apply a retried write before the changes that followed it.
 
-A write whose owner was lost may have been carried out there, and may have been read. When it reaches the next owner,
-that one may have carried out others meanwhile. Applied last, the write would undo them: its value would be read, then
-another one, then its value again. So it is applied first, and after it, once more, the changes of the chunk that this
-node accepted since its client had asked for it: that is an order in which they may have been carried out anyway.
+When the owner of a chunk is lost, clients send their unanswered writes to the next owner. The lost owner may have
+applied such a write, and a client may have read its value. If the new owner has applied newer writes meanwhile and
+applied the retried write last, readers would see the retried value, a newer value, and the retried value again. The new
+owner therefore applies the retried write first, and then reapplies the changes of that chunk that it accepted after the
+write was requested. The changes could have happened in this order without the failure.
 
-No idempotency key can do this: the chunk object of a dense dataset has no place for one, and the node that has carried
-the write out is gone. To refuse the write would fail a request because a node went.
-
-Such writes come soon after a membership has changed. Changes are logged for that long, and else nothing is.
+An idempotency key cannot solve this: dense chunk objects have no room for one, and the node that applied the write is
+gone. Changes are logged only for `WINDOW` seconds after a membership change, because retries arrive only then.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ from typing import Any
 
 from hsparse.clock import Clock
 from hsparse.dn.cached_object import Encoded
-from hsparse.dn.membership.ownership import Accepted
+from hsparse.dn.membership.member_ownership import Accepted
 
 WINDOW = 60.0
-"""Seconds after a new membership for which changes are logged: twice as long as a write is sent again."""
+"""Seconds after a membership change for which changes are logged: twice the time for which a write is retried."""
 MEMORY = 32 * 2**20
-"""The most bytes that logged changes write; beyond that the oldest ones are forgotten."""
+"""The most bytes that logged changes write; the changes of the least recently changed chunks are dropped."""
 
 Change = Callable[[Any], tuple[Any, Any]]
 
 
 @dataclass(slots=True, eq=False)
 class LoggedChange:
-    """A change of a chunk, to be applied before others in the log if it was sent again."""
+    """A change of a chunk that can be logged; if it was retried, it is applied before later changes in the log."""
 
     log: RedoLog
     key: str
@@ -41,11 +40,11 @@ class LoggedChange:
     nbytes: int
     accepted: Accepted
     time: float
-    """When it was accepted or, if it was sent again, asked for, by this node's monotonic clock."""
+    """When the change was accepted or, if it was retried, requested, by this node's monotonic clock."""
     lapses: int
-    """How often the log had forgotten changes by then."""
+    """How often the log had forgotten changes when this change was accepted."""
     later: list[LoggedChange] | None = None
-    """The changes to apply once more after it, once it was applied itself."""
+    """The changes to reapply after this one, None until this one is applied."""
 
     def __call__(self, value: Any) -> tuple[Any, Any]:
         new, result = self.change(value)
@@ -57,9 +56,9 @@ class LoggedChange:
 
 
 class RedoLog:
-    """The changes of chunks that this node accepted lately, by key and in their order.
+    """The changes of chunks that this node accepted recently, by key, in the order of their application.
 
-    A change is called in any thread, but those of one key one after another.
+    A change may run in any thread; changes of one key run one after another.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -67,13 +66,13 @@ class RedoLog:
         self._epoch = 0
         self._until = 0.0
         self._changes: OrderedDict[str, list[LoggedChange]] = OrderedDict()
-        """The changes of each key; the keys in the order of their last change."""
+        """The changes by key; keys are in the order of their last change."""
         self._nbytes = 0
         self._lapses = 0
         self._lock = threading.Lock()
 
     def logged(self, key: str, change: Change, nbytes: int, accepted: Accepted) -> Change:
-        """Return what to apply for a change that was accepted, which writes `nbytes` bytes."""
+        """Return the change to apply for an accepted change of `nbytes` bytes; it is logged if retries may arrive."""
         if not accepted.epoch:
             return change
         now = self._clock.monotonic()
@@ -86,7 +85,7 @@ class RedoLog:
         return LoggedChange(self, key, change, nbytes, accepted, time, self._lapses)
 
     def insert(self, change: LoggedChange) -> list[LoggedChange]:
-        """Log a change that was applied, and return those that come after it."""
+        """Log a change that was applied, and return the changes that follow it."""
         with self._lock:
             logged = self._changes.setdefault(change.key, [])
             self._changes.move_to_end(change.key)
@@ -97,7 +96,7 @@ class RedoLog:
                 ):
                     at -= 1
             later = logged[at:]
-            if change.lapses == self._lapses:  # or another node may have changed the chunk between
+            if change.lapses == self._lapses:  # else another node may have changed the chunk in between
                 logged.insert(at, change)
                 self._nbytes += change.nbytes
             while self._nbytes > MEMORY:
@@ -115,7 +114,7 @@ class RedoLog:
                 self._nbytes -= change.nbytes
 
     def forget(self, kept: Callable[[str], bool]) -> None:
-        """Forget the changes of the keys that another node may have changed since."""
+        """Forget the changes of all keys, except keys for which `kept` says that this node has always owned them."""
         with self._lock:
             self._lapses += 1
             for key in [key for key in self._changes if not kept(key)]:

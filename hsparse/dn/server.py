@@ -1,4 +1,4 @@
-"""A data node over HTTP: one path that takes a message and answers with its reply."""
+"""A data node over HTTP: one path receives messages and returns their replies."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote
 
-from aiohttp import web
+from aiohttp import ClientPayloadError, web
 
 from hsparse.concurrency.request_trace import RequestTrace, Span, Tracer, begin_trace, end_trace, valid_id
 from hsparse.dn.metrics import NodeMetrics
@@ -32,11 +32,11 @@ from hsparse.wire.remote_node import (
 log = logging.getLogger(__name__)
 
 MAX_FRAME = 1 << 30
-"""Bytes of one message: far above what a service node sends, which pages its requests."""
+"""The most bytes of one message, far more than a service node sends, since service nodes page their requests."""
 
 
 NO_REQUEST = "-"
-"""The id of a message that no client's request is behind."""
+"""The request id of a message that no client's request has caused."""
 
 
 def create_node_app(
@@ -48,16 +48,16 @@ def create_node_app(
     tracer: Tracer | None = None,
     version: int = VERSION,
 ) -> web.Application:
-    """Make the application that answers for `node`; only messages with `node_token` are answered, none if it is empty.
+    """Return the application that answers messages for `node` if they have `node_token`; an empty token admits none.
 
-    `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
-    A message that takes `slow` seconds is logged with what was done for it; 0 is never. `tracer` begins its span.
+    `/readyz` answers 503 while the node is not `ready`, because it owns nothing then. `/metrics` returns `metrics`. A
+    message that takes at least `slow` seconds is logged with its trace; 0 turns this off. `tracer` begins its span.
     Messages of another `version` are refused.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         trace = RequestTrace(valid_id(request.headers.get(REQUEST_HEADER)) or NO_REQUEST)
-        token = begin_trace(trace)  # also for what the log says of a message that cannot be decoded
+        token = begin_trace(trace)  # also identifies log lines about a message that cannot be decoded
         try:
             return await answer_traced(request, trace)
         finally:
@@ -76,7 +76,7 @@ def create_node_app(
         except HsparseError as error:
             status, reply = STATUS[error.kind], encode_frame(Failure.of(error))
         except Exception:
-            # The edge of the process: a defect must cost one message its reply, not the node its life.
+            # The last handler of the process: a defect costs one message its reply and does not stop the node.
             log.exception("a message failed")
             failure = Failure.of(HsparseError("Internal error of a data node."))
             status, reply = 500, encode_frame(failure)
@@ -112,7 +112,7 @@ def _begin_span(tracer: Tracer, request: web.Request, message: Any, trace: Reque
 
 @contextmanager
 def _measuring(message: Any, trace: RequestTrace, slow: float, metrics: NodeMetrics | None) -> Iterator[None]:
-    """Count a message and what is done for it, end its span, and log it if it was slow."""
+    """Count a message and its work, end its span, and log the message if it was slow."""
     clock = asyncio.get_running_loop().time
     started = clock()
     outcome = "ok"
@@ -125,7 +125,7 @@ def _measuring(message: Any, trace: RequestTrace, slow: float, metrics: NodeMetr
     except Exception as error:
         failed = error
         outcome = ErrorKind.INTERNAL.value
-        # A defect; here, where the log has the id of the request.
+        # Log the defect here, where the log line gets the request id.
         log.exception("%s failed", message_name(message))
         raise HsparseError("Internal error of a data node.") from None
     finally:
@@ -139,7 +139,7 @@ def _measuring(message: Any, trace: RequestTrace, slow: float, metrics: NodeMetr
 
 
 def _check_token(request: web.Request, token: str) -> None:
-    # As bytes: of strings hmac takes ASCII alone, and a header may have anything.
+    # hmac compares only ASCII strings, and a header may have other characters, so compare bytes.
     sent = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
     if not token or not hmac.compare_digest(sent, token.encode()):
         raise Unauthenticated("The node token does not match; give every node the same HSPARSE_NODE_TOKEN.")
@@ -154,7 +154,7 @@ def _check_version(request: web.Request, own: int) -> None:
 
 
 def _take_over(request: web.Request, trace: RequestTrace) -> None:
-    """Take over whose request the message is for, and when its time is over."""
+    """Set the user for fair queueing and the deadline from the message's headers."""
     trace.queue_user = unquote(request.headers.get(USER_HEADER, ""))
     if TIMEOUT_HEADER in request.headers:
         try:
@@ -171,18 +171,21 @@ async def _body(request: web.Request) -> memoryview:
     if length > MAX_FRAME:
         raise TooLarge(f"A message of {length} bytes is over the limit of {MAX_FRAME}.")
     data = bytearray()
-    async for block in request.content.iter_any():
-        data += block
+    with suppress(ConnectionError, ClientPayloadError):
+        async for block in request.content.iter_any():
+            data += block
     if len(data) != length:
         raise BadRequest("The message was cut short.")
     return memoryview(data).toreadonly()
 
 
 async def _respond(request: web.Request, pieces: list[bytes | memoryview], status: int) -> web.StreamResponse:
+    """Send a reply; a sender that has disconnected is no error."""
     response = web.StreamResponse(status=status, headers={"Content-Type": FRAME_TYPE})
     response.content_length = sum(len(piece) for piece in pieces)
-    await response.prepare(request)
-    for piece in pieces:
-        await response.write(piece)
-    await response.write_eof()
+    with suppress(ConnectionError):
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+        await response.write_eof()
     return response

@@ -6,11 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
-from hsparse.compute import gather_all
 from hsparse.concurrency.admission import Admission
+from hsparse.concurrency.gathering import gather_all
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import queue_deadline, queue_user, seconds_left
 from hsparse.dn.cache import BucketCache, Cache
@@ -20,18 +21,22 @@ from hsparse.dn.chunk_reductions import ChunkReductions
 from hsparse.dn.chunks import ChunkObjects, Chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.deletions import Deletions
+from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import BackingFiles, FileBackedChunks
-from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
+from hsparse.dn.membership.member_ownership import Accepted
+from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.record_objects import LARGE_RECORD
-from hsparse.dn.records import NO_LIMIT, Fences, HsdsSummaries, Records
+from hsparse.dn.records import NO_LIMIT, HsdsSummaries, Records
 from hsparse.dn.redo_log import RedoLog
 from hsparse.dn.traced_store import ChunkVersions, StoreRequests, TracedStore
 from hsparse.errors import BadRequest, Busy, Unsupported
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import AnsweringStore, ObjectStore
 from hsparse.wire.chunk_info_message import (
+    ChunkChanges,
     CountChunks,
     FindChunk,
+    GetChunkChanges,
     GetChunkVersion,
     InspectFile,
     ListChunks,
@@ -73,23 +78,23 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """The memory of a data node, which the services of its buckets share; `requests` counts for all.
+    """The memory and limits of a data node, which the services of its buckets share; `requests` counts for all of them.
 
-    `stores` are those of all buckets by name, so that datasets can be linked to files of another one.
+    `stores` are the stores of all buckets by name, so that a dataset can be linked to a file in another bucket.
     """
 
     cache: Cache
     pending: MemoryBudget
     chunk_memory: MemoryBudget
-    """What large chunks take while they are loaded and encoded."""
+    """The budget for large chunks while they are loaded and encoded."""
     stores: dict[str, ObjectStore] = field(default_factory=dict)
     requests: StoreRequests = field(default_factory=Counter)
     admission: Admission | None = None
-    """The places of messages; None where a service node in the same process has admitted their requests."""
+    """Admission control for messages, or None if a service node in this process has admitted the requests."""
     store_requests: int = 64
     max_record_size: int = NO_LIMIT
     large_record_size: int = LARGE_RECORD
-    """Bytes of JSON above which changes of a record are stored beside it."""
+    """A record of more bytes of JSON has its changes stored beside it."""
 
     @classmethod
     def of(
@@ -99,7 +104,7 @@ class NodeResources:
         requests: StoreRequests | None = None,
         admission: Admission | None = None,
     ) -> NodeResources:
-        """Make those that the settings allow, for these stores if they are several."""
+        """Return the resources that the settings allow; `stores` are needed if there are several."""
         return cls(
             Cache(settings.cache_bytes()),
             MemoryBudget(settings.pending_size),
@@ -113,7 +118,7 @@ class NodeResources:
         )
 
     def of_bucket(self, bucket: str) -> NodeResources:
-        """Return the same with a view of the cache in which only the objects of one bucket are."""
+        """Return these resources with a view of the cache that is restricted to one bucket."""
         return replace(self, cache=BucketCache(self.cache, bucket))
 
 
@@ -168,8 +173,8 @@ class DataService:
         self._reductions = ChunkReductions(self._chunks, pending)
         self._index = ChunkIndex(store, self._cache, fences)
         self._direct = DirectChunks(store, objects, pending)
-        self._bytes = ChunkBytes(store, self._cache, fences, self._versions)
-        self._file_backed = FileBackedChunks(BackingFiles(store, resources.stores), self._cache, fences)
+        self._bytes = ChunkBytes(store, self._cache, self._versions)
+        self._file_backed = FileBackedChunks(BackingFiles(store, resources.stores), self._cache)
         self._answers = self._answers_by_type()
         self._changes = self._changes_by_type()
         self._start_time = clock.now()
@@ -177,17 +182,17 @@ class DataService:
 
     @property
     def buckets(self) -> tuple[str, ...]:
-        """The name of the one bucket."""
+        """The name of the only bucket."""
         return (self.bucket,)
 
     async def send(self, message: Message[R], /, accepted: Accepted | None = None) -> R:
-        """Answer a message, see `DataNode`; `Busy` for one that cannot be answered before its deadline.
+        """Answer a message, see `DataNode`; raise `Busy` if it cannot be answered before its deadline.
 
-        A change is stored only in the term in which it was accepted, by default now.
+        A change is stored only in the ownership term in which it was accepted, by default the current one.
         """
         if self._admission is None or isinstance(message, GetInfo):
             return cast(R, await self._answer(message, accepted))
-        # What changes something may be a part of a request that has changed more: it waits.
+        # A change may belong to a request that has made other changes, so it waits instead of being refused.
         place = await self._admission.enter(queue_user(), queue_deadline(), patient=not message.only_reads)
         try:
             return cast(R, await self._answer(message, accepted))
@@ -195,7 +200,7 @@ class DataService:
             place.leave()
 
     async def _answer(self, message: Message[Any], accepted: Accepted | None) -> Any:
-        """Answer a message; a read is given up at its deadline, and a load that others wait for goes on."""
+        """Answer a message. A read is given up at its deadline, but a load that other requests wait for continues."""
         if isinstance(message, ReadObjects) and (found := self._records.cached(message.ids)) is not None:
             return found
         change = self._changes.get(type(message))
@@ -210,14 +215,11 @@ class DataService:
         return await _within(left, answer(message))
 
     def _answers_by_type(self) -> dict[type[Message[Any]], Callable[[Any], Awaitable[Any]]]:
-        """Return what answers each message."""
+        """Return the method that answers each type of message, except changes of records and chunks."""
         deletions, recent = self.deletions, self._records.recent
-        return {
-            ReadObjects: lambda message: self._records.read(message.ids),
+        of_chunks: dict[type[Message[Any]], Callable[[Any], Awaitable[Any]]] = {
             ReadChunks: self._chunks.read,
             ReadFileBacked: self._file_backed.read,
-            ReadPiece: self._file_backed.read_piece,
-            InspectFile: lambda message: self._file_backed.inspect(message.uri),
             ReadDefined: self._chunks.read_defined,
             CountDefined: self._chunks.count,
             ReduceChunks: self._reductions.reduce,
@@ -225,9 +227,16 @@ class DataService:
             ListChunks: self._index.list,
             CountChunks: self._index.count,
             FindChunk: self._index.find,
-            GetChunkVersion: _at_once(lambda message: self._version(message.dataset)),
             ReadDirect: self._direct.read,
             ReadObjectBytes: self._bytes.read,
+        }
+        return {
+            **{kind: partial(self._fences.guard, answer) for kind, answer in of_chunks.items()},
+            ReadObjects: lambda message: self._records.read(message.ids),
+            ReadPiece: self._file_backed.read_piece,
+            InspectFile: lambda message: self._file_backed.inspect(message.uri),
+            GetChunkVersion: _at_once(lambda message: self._version(message.dataset)),
+            GetChunkChanges: _at_once(self._chunk_changes),
             SignKeys: self._index.sign,
             ListKeys: self._records.list,
             BeginDeletion: deletions.begin,
@@ -238,13 +247,13 @@ class DataService:
             ),
             SettleChanges: _at_once(lambda message: recent.settle(message.root)),
             FenceDeleted: self._chunks.fence_deleted,
-            Forget: _at_once(lambda message: self._cache.drop(tree_prefix(message.id))),
+            Forget: _at_once(self._forget),
             AskStore: self._ask_store,
             GetInfo: _at_once(lambda message: self._info()),
         }
 
     def _changes_by_type(self) -> dict[type[Message[Any]], Callable[[Any, Accepted | None], Awaitable[Any]]]:
-        """Return what makes each change of records and chunks."""
+        """Return the method that makes each type of change of records and chunks."""
         return {
             ChangeObjects: self._records.change,
             WriteChunks: self._chunks.write,
@@ -254,11 +263,16 @@ class DataService:
             WriteDirect: self._direct.write,
         }
 
+    def _forget(self, message: Forget) -> None:
+        if message.renewed:
+            self._fences.allow(message.id)
+        self._cache.drop(tree_prefix(message.id))
+
     async def _ask_store(self, message: AskStore) -> Record:
         if not isinstance(self._asked, AnsweringStore):
-            raise Unsupported(f"The store {self.bucket!r} has nothing that answers {message.question}.")
+            raise Unsupported(f"The store {self.bucket!r} does not support the question {message.question}.")
         prefix = tree_prefix(message.settles) if message.settles else ""
-        if message.renews:  # before it is asked, which may fail
+        if message.renews:  # before the store is asked, which may fail
             for entry in self._cache.beginning_with(prefix):
                 entry.invalidate(lambda name: False)
             self._cache.drop(prefix)  # a dataset may have another layout now
@@ -271,7 +285,13 @@ class DataService:
     def _version(self, dataset: str) -> str:
         if not self._ownership.hears_all:
             self._versions.reset()
+        if not self._ownership.changes_alone(dataset):
+            self._versions.doubt(dataset)
         return self._versions.of(dataset)
+
+    def _chunk_changes(self, message: GetChunkChanges) -> ChunkChanges:
+        version = self._version(message.dataset)
+        return ChunkChanges(version, self._versions.changed(message.dataset, message.since))
 
     def _info(self) -> NodeInfo:
         return NodeInfo(self.id, "READY", self._start_time, self.bucket, self.counters(), (self.bucket,))
@@ -281,18 +301,18 @@ class DataService:
         return {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Use nothing of the cache unconfirmed, but what this node owned all the time, by its name."""
+        """Confirm cached objects with the store before their next use, except names that this node owned throughout."""
         for entry in self._cache:
             entry.invalidate(kept)
         self._redo_log.forget(kept)
 
     def forget_fences(self) -> None:
-        """Learn the fences of all datasets anew, and count no version on: this node was not told of all changes."""
+        """Learn all fences again and start new versions of all chunks, because this node has missed changes."""
         self._fences.forget()
         self._versions.reset()
 
     def start(self, sweep_interval: float) -> None:
-        """Begin to resume interrupted deletions, so often in seconds, until closed; 0: never."""
+        """Resume interrupted deletions every `sweep_interval` seconds until closed; 0 turns this off."""
         if sweep_interval:
             self._resuming = asyncio.create_task(self.deletions.keep_resuming(sweep_interval))
 
@@ -302,7 +322,7 @@ class DataService:
             await entry.drain()
 
     async def close(self) -> None:
-        """Finish the accepted changes, then stop."""
+        """Complete the accepted changes, then close the store."""
         if self._resuming is not None:
             self._resuming.cancel()
             await asyncio.wait([self._resuming])
@@ -311,7 +331,7 @@ class DataService:
 
 
 def _at_once(answer: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
-    """Return what answers a message by a plain function."""
+    """Return an asynchronous function that answers a message by a plain function."""
 
     async def answered(message: Any) -> Any:
         return answer(message)
@@ -320,13 +340,13 @@ def _at_once(answer: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
 
 
 async def _within(seconds: float, answer: Awaitable[R]) -> R:
-    """Await an answer for so many seconds; `Busy` then."""
+    """Await an answer for at most `seconds`; raise `Busy` afterwards."""
     try:
         async with asyncio.timeout(seconds) as timeout:
             return await answer
     except TimeoutError:
         if timeout.expired():
-            raise Busy("The answer was not found within the time that its request has.") from None
+            raise Busy("The data node had no answer within the time limit of the request.") from None
         raise
     finally:
-        del timeout  # an error has this frame, which would have its task, and so itself
+        del timeout  # breaks the cycle task -> error -> traceback -> this frame

@@ -1,13 +1,13 @@
-"""A sweep of a whole store: finds what no domain can reach any more, and removes it.
+"""A sweep of a whole store: finds and removes objects that no domain can reach any more.
 
-It is safe beside servers, and beside other sweeps. What is younger than `min_age` stays: it may belong to a domain or
-dataset that is being created or deleted right now. A record is looked for after the objects below it were listed, and
-these are deleted on their etags; so what was written since stays.
+A sweep is safe beside servers and other sweeps. Objects younger than `min_age` stay, because they may belong to a
+domain or dataset that is being created or deleted. A record is looked for after the objects below it were listed, and
+these objects are deleted on their listed etags, so objects written since then stay.
 
-Objects of a root group that no domain names are deleted only once a note claims them, and all domains were read again
-after that (`hsparse.dn.deletions`). They stay as long as a record that is damaged may be that of their domain.
+The objects of a root group that no domain names are deleted only after a note claims them and all domains were read
+again (`hsparse.dn.deletions`). They stay while a damaged record may be that of their domain.
 
-A scan of all domains in a store: which root groups they name.
+`DomainScan` reads all domains in a store to find the root groups that they name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Any
 
 from hsparse.clock import Clock
-from hsparse.compute import gather_each
+from hsparse.concurrency.gathering import gather_each
 from hsparse.dn.deletions import NOTE_AGE, DeletionNote, Deletions, DeletionState, Resumed, born_of
 from hsparse.dn.record_form import RecordCodec, has_checksum
 from hsparse.errors import BadRequest, Corrupt, NotFound, PreconditionFailed, Unsupported
@@ -31,15 +31,15 @@ from hsparse.wire.message import Record
 SUFFIX = "/.domain.json"
 OBJECTS = "db/"
 AFTER_OBJECTS = "db/~"
-"""What sorts after all keys of objects, whose names are of digits and lower-case letters."""
+"""A key after all keys of objects, whose names consist of digits and lower-case letters."""
 READS_AT_ONCE = 32
 FOLDER_KEYS = frozenset({"owner", "acls", "created", "lastModified", "quota", "schema"})
-"""What a folder's record may have."""
+"""The keys that a folder's record may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDomain:
-    """A domain that names a root group."""
+    """A domain record that names a root group."""
 
     path: str
     root: str
@@ -49,7 +49,7 @@ class StoredDomain:
 
     @property
     def is_final(self) -> bool:
-        """Whether it was marked as dangling before, or must not be changed here."""
+        """Whether the domain is marked as dangling already, or must not be changed by this server."""
         return "deleted" in self.record or "schema" in self.record
 
 
@@ -62,10 +62,10 @@ def _is_root(root: Any) -> bool:
 
 @dataclass(slots=True)
 class DomainScan:
-    """The domains of a store, folders excluded; `unreadable` are the paths of those whose root is not known.
+    """The domains of a store, without folders; `unreadable` are the paths of domains whose root is unknown.
 
-    A record without `root` is a folder's only if it has a checksum, or all its keys are those of folders: else it may
-    be a domain's, damaged.
+    A record without `root` is a folder's if it has a checksum or only keys of folders; otherwise it may be a damaged
+    domain's.
     """
 
     store: ObjectStore
@@ -74,7 +74,7 @@ class DomainScan:
     roots: set[str] = field(default_factory=set)
 
     async def read(self) -> DomainScan:
-        """Read every domain; one that exists all the while is not missed."""
+        """Read every domain; a domain that exists during the whole scan is not missed."""
         async for page in self.store.list(""):
             await self._read_page([entry for entry in page.entries if entry.key < OBJECTS])
             if page.entries and page.entries[-1].key >= OBJECTS:
@@ -94,7 +94,7 @@ class DomainScan:
             stored = await self.store.get(entry.key)
             record = RecordCodec(entry.key).decode(stored.data)
         except NotFound:
-            return  # deleted since it was listed
+            return  # deleted after it was listed
         except (Corrupt, Unsupported):
             self.unreadable.append(path)
             return
@@ -114,7 +114,7 @@ log = logging.getLogger(__name__)
 
 
 class Waste(StrEnum):
-    """What a sweep finds."""
+    """The kinds of waste that a sweep finds."""
 
     DELETION = "interrupted deletion"
     DOMAIN = "objects without a domain"
@@ -128,7 +128,7 @@ class Waste(StrEnum):
 
 @dataclass(slots=True)
 class Finding:
-    """What was found at `name` (an id, a key or a domain's path), and how much it is."""
+    """Waste found at `name` (an id, a key or a domain's path), with its number of objects and bytes."""
 
     waste: Waste
     name: str
@@ -136,14 +136,14 @@ class Finding:
     nbytes: int = 0
 
     def add(self, objects: int, nbytes: int) -> None:
-        """Count more objects."""
+        """Add to the number of objects and bytes."""
         self.objects += objects
         self.nbytes += nbytes
 
 
 @dataclass(slots=True)
 class _Tree:
-    """What was listed of a domain's objects; `modified` is the time of the root group's last change."""
+    """The number and bytes of a domain's listed objects; `modified` is the time of the root group's last change."""
 
     modified: float
     objects: int = 0
@@ -151,9 +151,9 @@ class _Tree:
 
 
 class Sweep:
-    """One sweep of a store; `min_age` is in seconds. With `dry_run` it only looks.
+    """One sweep of a store. `min_age` is in seconds. With `dry_run` nothing is changed.
 
-    `advance` is called with the bytes of the objects that were looked at.
+    `advance` is called with the number of bytes of the objects that were examined.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Sweep:
         """The last dataset whose record was listed."""
 
     async def run(self) -> list[Finding]:
-        """Sweep; return what was found and, but for a dry run, removed."""
+        """Sweep the store; return the waste that was found and, unless `dry_run` is set, removed."""
         unsettled = await self._resume_deletions()
         await self._sweep_objects()
         domains = await DomainScan(self._store).read()
@@ -187,7 +187,7 @@ class Sweep:
         for root in unsettled.keys() & domains.roots:
             await self._deletions.notes.withdraw(unsettled[root])
         unnamed = sorted({*self._trees, *unsettled} - domains.roots)
-        # A domain that cannot be read may have any of these roots.
+        # An unreadable domain may have any of these roots.
         if unnamed and not domains.unreadable:
             await self._sweep_unnamed(unnamed, unsettled)
         for domain in domains.named:
@@ -196,17 +196,15 @@ class Sweep:
         return list(self._found.values())
 
     async def _sweep_extensions(self) -> None:
-        """Have extensions' stores remove what nothing needs of what they have stored themselves."""
+        """Let the stores of extensions remove their own objects that are no longer needed."""
         if isinstance(self._store, AnsweringStore):
             with suppress(Unsupported):
                 asked = {"min_age": self._min_age, "dry_run": self._dry_run}
                 for name, (objects, nbytes) in (await self._store.answer("sweep", asked)).items():
                     self._find(Waste.KEPT, name, objects, nbytes)
 
-    # --- deletions that have a note ---------------------------------------------------------------
-
     async def _resume_deletions(self) -> dict[str, DeletionNote]:
-        """Finish interrupted deletions; return the notes of which it is not known whether they stand, by root."""
+        """Finish interrupted deletions; return, by root, the notes whose deletions may have been given up."""
         unsettled: dict[str, DeletionNote] = {}
         async for note in self._deletions.notes.older_than(min(NOTE_AGE, self._min_age)):
             if self._dry_run:
@@ -219,10 +217,8 @@ class Sweep:
                 self._find(Waste.DELETION, note.id)
         return unsettled
 
-    # --- objects that have lost what they belong to -----------------------------------------------
-
     async def _sweep_objects(self) -> None:
-        """List all objects once, in order of their keys: a record comes before what is below it."""
+        """List all objects once in key order, in which a record comes before the objects below it."""
         async for page in self._store.list(OBJECTS):
             for entry in page.entries:
                 self._sort(entry)
@@ -232,7 +228,7 @@ class Sweep:
             self._leftovers.clear()
 
     def _sort(self, entry: Entry) -> None:
-        """Note whether a listed object has what it belongs to."""
+        """Count a listed object, or add it to the leftovers if the record that it belongs to was not listed."""
         if entry.key.startswith(PROBE_PREFIX):
             self._leave(Waste.PROBE, entry.key, entry)
             return
@@ -257,7 +253,7 @@ class Sweep:
             self._leftovers.setdefault((waste, name), []).append(entry)
 
     async def _sweep_leftovers(self, waste: Waste, name: str, entries: list[Entry]) -> None:
-        """Delete listed objects unless the record that they belong to is there, by now or in another order."""
+        """Delete listed objects unless their record exists after all, created since or listed in another order."""
         if waste is not Waste.PROBE and await self._deletions.exists(name):
             return
         if not self._dry_run:
@@ -266,10 +262,8 @@ class Sweep:
         if entries:
             self._find(waste, name, len(entries), sum(entry.size for entry in entries))
 
-    # --- root groups that no domain names ---------------------------------------------------------
-
     async def _sweep_unnamed(self, roots: list[str], unsettled: dict[str, DeletionNote]) -> None:
-        """Claim the old ones of these roots, read all domains again, and delete those that still have none."""
+        """Claim the roots that are old, read all domains again, and delete the roots that still have no domain."""
         old = [root for root in roots if root in unsettled or self._is_old(self._trees[root].modified)]
         old = [root for root in old if not await self._may_be_named(root)]
         if self._dry_run:
@@ -286,11 +280,11 @@ class Sweep:
                 await self._delete_claimed(claim)
 
     async def _may_be_named(self, root: str) -> bool:
-        """Say whether a damaged record may be that of the root group's domain.
+        """Return whether an unreadable or damaged record may belong to the root group's domain.
 
-        It may if that is the record of the domain for which the root group says it was created, and cannot be read, has
-        this root, or has no root and no checksum: with one it is a folder's. It also may if the root group cannot be
-        read.
+        The root group names the domain for which it was created. The result is True if that domain's record is
+        unreadable, names this root, or has neither root nor checksum (a folder's record has a checksum). The result is
+        also True if the root group itself is unreadable.
         """
         try:
             home = (await self._record(storage_key(root))).get("domain")
@@ -299,22 +293,24 @@ class Sweep:
             key = storage_key(home)
             stored = await self._store.get(key)
             named = RecordCodec(key).decode(stored.data).get("root")
-        except (NotFound, BadRequest):  # no domain has a path that is refused
+        except (NotFound, BadRequest):  # a path that is refused is no domain's
             return False
         except (Corrupt, Unsupported) as error:
-            log.warning("The objects of %s, which no domain has, stay: %s", root, error.message)
+            log.warning("The objects of %s belong to no domain but are kept: %s", root, error.message)
             return True
         if named is None and has_checksum(stored.data):
             return False
         if named is None:
-            log.warning("The objects of %s stay: they were created for %s, which has no root.", root, home)
+            log.warning(
+                "The objects of %s are kept: they were created for %s, which has no root.", root, home
+            )
         return named in (None, root)
 
     async def _record(self, key: str) -> Record:
         return RecordCodec(key).decode((await self._store.get(key)).data)
 
     async def _claim(self, root: str, unsettled: dict[str, DeletionNote]) -> DeletionNote | None:
-        """Return a claim of ours, None where another deletion has a note."""
+        """Store and return a claim on a root, or return None if another deletion has a note."""
         notes, born = self._deletions.notes, await born_of(self._store, root)
         if root in unsettled:
             claim = DeletionNote(root, DeletionState.CLAIMED, born=born)
@@ -332,10 +328,8 @@ class Sweep:
         tree = self._trees.get(root, _Tree(0.0))
         self._find(Waste.DOMAIN, root, tree.objects, tree.nbytes)
 
-    # --- domains whose root group is gone ---------------------------------------------------------
-
     async def _mark_dangling(self, domain: StoredDomain) -> None:
-        """Mark a domain whose root group was deleted by another name of it; a marked one answers that it is gone."""
+        """Mark a domain whose root group was deleted through another name; the domain is then answered as gone."""
         if domain.root in self._trees or domain.is_final or not self._is_old(domain.modified):
             return
         if await self._deletions.exists(domain.root):
@@ -346,7 +340,7 @@ class Sweep:
             try:
                 await self._store.put_if_match(key, RecordCodec(key).encode(record), domain.etag)
             except PreconditionFailed:
-                return  # changed or deleted since
+                return  # changed or deleted since it was read
         self._find(Waste.DANGLING, domain.path, 1)
 
     def _is_old(self, modified: float) -> bool:

@@ -1,18 +1,19 @@
-"""A store that counts requests: for the request that they are sent for, and for the node by their results.
+"""A store that counts its requests: in the trace of the client's request, and for the node by their results.
 
-It is not piled up on when it is slow: so many requests are under way at a time, and users have turns.
+Admission control limits the concurrent requests, so that they do not pile up at a slow store; users take turns.
 
-The versions of datasets' chunks: a client that has the map of an unchanged dataset need not be sent it again.
+`ChunkVersions` numbers the versions of datasets' chunks, so a client can keep the map of an unchanged dataset.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from typing import TypeAlias, TypeVar, TypeVarTuple, Unpack
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import Work, current_trace, in_span, queue_user
@@ -24,14 +25,14 @@ R = TypeVar("R")
 A = TypeVarTuple("A")
 
 StoreRequests: TypeAlias = Counter[tuple[str, str]]
-"""Numbers of requests by kind and result: get, put, delete, list; ok, missing, conflict, cancelled, failed."""
+"""Counts of requests by kind (get, put, delete, list) and result (ok, missing, conflict, cancelled, failed)."""
 
 
 class TracedStore:
-    """An `ObjectStore` over another one; `requests` also counts those that no client's request is behind.
+    """An `ObjectStore` that counts the requests to another store in `requests`, also those without a client's request.
 
-    Each request to it takes one of the `places`. Changes are noted in `versions`, also those that failed: they may have
-    been carried out.
+    Each request takes one of the `places`. Changes are noted in `versions`, also those that failed, because the store
+    may have applied them.
     """
 
     def __init__(
@@ -64,17 +65,17 @@ class TracedStore:
         return await self._change("put", (key,), self._store.put_if_match, key, data, etag)
 
     async def delete(self, key: str) -> None:
-        await self._change("delete", (key,), self._store.delete, key)
+        await self._delete((key,), self._store.delete, key)
 
     async def delete_if_match(self, key: str, etag: str) -> None:
-        await self._change("delete", (key,), self._store.delete_if_match, key, etag)
+        await self._delete((key,), self._store.delete_if_match, key, etag)
 
     async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
-        """Delete them in one turn; counted as a request for each when it succeeds."""
+        """Delete objects as one admitted request; each deleted object counts as a request."""
         if not entries:
             return []
         keys = tuple(entry.key for entry in entries)
-        deleted = await self._change("delete", keys, self._store.delete_all, entries)
+        deleted = await self._delete(keys, self._store.delete_all, entries)
         self._requests["delete", "ok"] += sum(deleted) - 1
         if changed := deleted.count(False):
             self._requests["delete", "conflict"] += changed
@@ -93,10 +94,20 @@ class TracedStore:
     async def close(self) -> None:
         await self._store.close()
 
+    async def _delete(
+        self, keys: tuple[str, ...], delete: Callable[[Unpack[A]], Awaitable[R]], *args: *A
+    ) -> R:
+        """Delete objects, and forget which keys of their datasets were put, because deletions are not listed there."""
+        try:
+            return await self._change("delete", keys, delete, *args)
+        finally:
+            if self._versions is not None:
+                self._versions.unwatch(keys)
+
     async def _change(
         self, kind: str, keys: tuple[str, ...], change: Callable[[Unpack[A]], Awaitable[R]], *args: *A
     ) -> R:
-        """Send a change to the store; what it changes has a new version, and is invalidated when it did not answer."""
+        """Send a change to the store and note new versions; a change without an answer also invalidates versions."""
         if self._versions is None:
             return await self._ask(Work.WRITES, kind, keys[0], change, *args)
         try:
@@ -117,7 +128,7 @@ class TracedStore:
         request: Callable[[Unpack[A]], Awaitable[R]],
         *args: *A,
     ) -> R:
-        """Send a request to the store in its turn, which nothing but cancellation keeps it from; count and time it."""
+        """Send a request to the store after waiting for its turn, without a deadline; count and time it."""
         trace, clock = current_trace(), asyncio.get_running_loop().time
         place = None if self._places is None else await self._places.enter(queue_user(), patient=True)
         result, began = "failed", clock()
@@ -146,10 +157,13 @@ class TracedStore:
 
 
 MAX_DATASETS = 100_000
-"""The most datasets whose last change is remembered, those that changed last."""
+"""The most datasets whose last change is remembered; the least recently changed are forgotten."""
+
+MAX_WATCHED, MAX_CHANGED = 64, 4096
+"""The most datasets whose put keys are noted, and the most keys of one dataset."""
 
 DOUBT = 600.0
-"""Seconds after which a change that the store did not answer is not carried out any more."""
+"""Seconds after which the store no longer applies a change that it did not answer."""
 
 
 def chunk_prefix_of_key(key: str) -> str:
@@ -158,42 +172,78 @@ def chunk_prefix_of_key(key: str) -> str:
 
 
 class ChunkVersions:
-    """Numbers the changes of chunks that this node makes. A version is of one run of the node."""
+    """Numbers the changes of chunks that this node makes. A version is valid for one run of the node."""
 
     def __init__(self, clock: Clock, limit: int = MAX_DATASETS) -> None:
         self._clock = clock
         self.reset()
-        self._limit = limit
         self._count = 0
         self._forgotten = 0
-        """The newest change of the datasets that are not remembered: it stands for all of them, so none is missed."""
-        self._last: OrderedDict[str, int] = OrderedDict()
+        """The newest change of all forgotten datasets; it stands for each of them, so that no change is missed."""
+        self._last: BoundedCache[str, int] = BoundedCache.of_entries(limit, self._forget)
+        self._watched: BoundedCache[str, tuple[int, dict[str, int]]] = BoundedCache.of_entries(MAX_WATCHED)
+        """By dataset: the change since which its keys are noted, and the last change of each key."""
         self._doubted: dict[str, float] = {}
-        """Until when the store may carry out a change that it did not answer, by dataset, without a note of it."""
+        """By dataset: the time until which the store may apply a change that it did not answer."""
 
     def note(self, keys: Iterable[str]) -> None:
-        """Note that the chunk objects of these keys were changed; to be called before that is acknowledged."""
+        """Note that the chunk objects of these keys changed; must be called before the changes are acknowledged."""
         for key in keys:
             self._advance(chunk_prefix_of_key(key))
+            if self._watched:
+                self._watch(key)
+
+    def _watch(self, key: str) -> None:
+        folder = chunk_prefix_of_key(key)
+        if (watched := self._watched.get(folder)) is not None:
+            watched[1][key] = self._count
+            if len(watched[1]) > MAX_CHANGED:
+                self._watched.forget(folder)
+
+    def doubt(self, dataset: str) -> None:
+        """Note that any chunk of a dataset may have changed, so that its previous versions are void."""
+        folder = chunk_prefix(dataset)
+        self._advance(folder)
+        self._watched.forget(folder)
+
+    def unwatch(self, keys: Iterable[str]) -> None:
+        """Forget which keys were put in the datasets of these keys."""
+        for key in keys:
+            self._watched.forget(chunk_prefix_of_key(key))
+
+    def changed(self, dataset: str, since: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the keys put since the newest version in `since` that is of this run, or None if they are unknown.
+
+        Keys that are put from now on are noted.
+        """
+        folder = chunk_prefix(dataset)
+        if (watched := self._watched.use(folder)) is None:
+            watched = self._last.get(folder, self._forgotten), {}
+            self._watched.keep(folder, watched)
+        first, keys = watched
+        counts = [int(count) for run, _, count in (one.partition("-") for one in since) if run == self._run]
+        if folder in self._doubted or not counts or max(counts) < first:
+            return None
+        return tuple([key for key, count in keys.items() if count > max(counts)])
 
     def _advance(self, folder: str) -> None:
         self._count += 1
-        self._last[folder] = self._count
-        self._last.move_to_end(folder)
-        if len(self._last) > self._limit:
-            _, self._forgotten = self._last.popitem(last=False)
+        self._last.keep(folder, self._count)
+
+    def _forget(self, folder: str, last: int) -> None:
+        self._forgotten = last
 
     def invalidate(self, keys: Iterable[str]) -> None:
-        """Note that changes of chunks may still be carried out: for a while no version of their datasets stands."""
+        """Note that changes of these keys may still be applied: until then, no version of their datasets is valid."""
         for key in keys:
             self._doubted[chunk_prefix_of_key(key)] = self._clock.now() + DOUBT
 
     def reset(self) -> None:
-        """Give all chunks new versions: others may have changed any of them."""
+        """Give all chunks new versions, because other nodes may have changed any of them."""
         self._run = self._clock.token(8).hex()
 
     def of(self, dataset: str) -> str:
-        """Answer `GetChunkVersion`."""
+        """Answer the message `GetChunkVersion`."""
         folder = chunk_prefix(dataset)
         if self._doubted:
             now = self._clock.now()

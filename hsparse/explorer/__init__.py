@@ -1,4 +1,4 @@
-"""The page for browsers, from files that the package has."""
+"""The explorer: a page for browsers, served from files in the package."""
 
 from hsparse.extension import Extension
 from hsparse.optional_module import OptionalModule

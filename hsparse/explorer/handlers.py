@@ -1,9 +1,9 @@
-"""Handlers of the explorer: the page at `/` for browsers, that at `/docs`, and the files that they name.
+"""Handlers of the explorer: the pages at `/` and `/docs`, and the files that they use.
 
-The page runs scripts of this server alone and talks to no other (Content Security Policy Level 3). It has no rights
-of its own: it asks for data as any client does, with what a person typed into it.
+A page runs only scripts of this server and contacts no other (Content Security Policy Level 3). It has no rights of its
+own: it requests data as any client does, with the credentials that the user typed into it.
 
-The built files of the explorer, as the package has them: compressed, with names that change with their content.
+The package contains the explorer's built files, compressed, under names that change with their content.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PAGE = "index.html"
 DOCS = "docs.html"
 SIGN_IN = "sign-in.html"
 NAMED = frozenset({PAGE, DOCS, SIGN_IN, "licences.txt", "sources.txt"})
-"""Files whose names stay when their content changes; the digest of the sources is among them."""
+"""Files whose names do not change with their content; `sources.txt` has the digest of the sources."""
 SUFFIX = ".gz"
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -48,20 +48,20 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A built file: its media type, its bytes as gzip, and their etag."""
+    """A built file: its media type, its gzipped bytes, and their etag."""
 
     media: str
     compressed: bytes
     etag: str
 
     def body(self) -> bytes:
-        """Return the bytes of the file, for clients that do not accept gzip."""
+        """Return the uncompressed bytes, for clients that do not accept gzip."""
         return gzip.decompress(self.compressed)
 
 
 @cache
 def static_files() -> dict[str, StaticFile]:
-    """Return the files by name. The package has all of them; they are about a megabyte."""
+    """Return all files by name, read from the package once; they are about a megabyte."""
     found = {}
     for entry in (files("hsparse.explorer") / "static").iterdir():
         name = entry.name.removesuffix(SUFFIX)
@@ -73,7 +73,7 @@ def static_files() -> dict[str, StaticFile]:
 
 
 def static_file(name: str) -> StaticFile:
-    """Return a file; `NotFound` if the explorer has none of that name, as after an update of the server."""
+    """Return a file; raise `NotFound` for unknown names, for example after an update of the server."""
     found = static_files().get(name)
     if found is None:
         raise NotFound(f"The explorer has no file {name[:80]!r}: load the page / again.")
@@ -103,17 +103,17 @@ HEADERS = {
 }
 """Headers of every file of the explorer."""
 YEAR = "public, max-age=31536000, immutable"
-"""For files whose names change with their content."""
+"""`Cache-Control` of files whose names change with their content."""
 ALWAYS_ASK = "no-cache"
 
 
 def wants_explorer(request: Request) -> bool:
-    """Say whether a browser asks for `/`: programs do not name HTML in `Accept`."""
+    """Return whether a browser requests `/`; programs do not name HTML in `Accept`."""
     return HTML in named_types(request.http.headers.get(hdrs.ACCEPT, ""))
 
 
 async def get_explorer(request: Request) -> web.StreamResponse:
-    """Answer with the page, which names the files of this version."""
+    """Answer with the explorer's page, which names the files of this version."""
     return await _respond(request, static_file(PAGE), ALWAYS_ASK)
 
 
@@ -123,20 +123,20 @@ async def get_docs(request: Request) -> web.StreamResponse:
 
 
 async def get_sign_in(request: Request) -> web.StreamResponse:
-    """Answer with the page to which an issuer sends people back; its script reads what the issuer says in the URL."""
+    """Answer with the page to which an issuer redirects users; its script reads the issuer's answer from the URL."""
     return await _respond(request, static_file(SIGN_IN), ALWAYS_ASK)
 
 
 async def get_explorer_file(request: Request) -> web.StreamResponse:
-    """`GET /explorer/{file}`: a file that the page names."""
+    """`GET /explorer/{file}`: answer with a file that a page uses."""
     name = request.params["file"]
     return await _respond(request, static_file(name), ALWAYS_ASK if name in NAMED else YEAR)
 
 
 async def get_rights(request: Request) -> web.StreamResponse:
-    """Answer with the rights that the caller has in a domain or folder, for a page to show only what may be done.
+    """Answer with the caller's rights in a domain or folder, so that a page offers only permitted actions.
 
-    Nobody changes what is only read: all that a read-only server has, and served files.
+    Nobody can change read-only data: any domain of a read-only server, and served files.
     """
     return respond({"rights": usable_rights(request, request.domain)})
 
@@ -160,7 +160,7 @@ async def _respond(request: Request, file: StaticFile, caching: str) -> web.Stre
 
 
 class ExplorerPolicy:
-    """Answers a browser that asks for `/`, and names no domain, with the page."""
+    """Answers a browser's request for `/` without a domain with the explorer's page."""
 
     def applies(self, route: Route) -> bool:
         return route.method == "GET" and route.path == "/"
@@ -180,5 +180,5 @@ ROUTES = (
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return the page and its files."""
+    """Return the routes and the policy of the explorer."""
     return Parts(ROUTES, ((Access, ExplorerPolicy()),))

@@ -1,7 +1,7 @@
-"""Reading an Arrow IPC stream ("Arrow Columnar Format", Serialization and Interprocess Communication).
+"""Reader of Arrow IPC streams ("Arrow Columnar Format", Serialization and Interprocess Communication).
 
-The bytes are not trusted: every offset and length is checked against the bytes that are there. Columns of a fixed
-width, of strings and binary elements, and lists of numbers are read; other flat columns are skipped.
+The bytes are not trusted: every offset and length is checked against the available bytes. The reader supports columns
+of fixed width, of strings and binary elements, and of lists of numbers; it skips other flat columns.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.chunk_map import INVALID, Table, part, root_table, unpack
+from hsparse.format.flat_buffer import INVALID, Table, part, root_table, unpack
 
 CONTINUATION = 0xFFFFFFFF
 SCHEMA, RECORD_BATCH = 1, 3
-"""Message.fbs: the members of `MessageHeader` in a stream without dictionaries."""
+"""The members of `MessageHeader` (Message.fbs) that occur in a stream without dictionaries."""
 INT, FLOAT, FIXED_SIZE_BINARY = 2, 3, 15
 BYTES_OFFSETS = {4: "<i4", 5: "<i4", 19: "<i8", 20: "<i8"}
-"""Binary, utf8 and their large forms, with the type of their offsets."""
+"""The dtype of offsets of the types Binary, Utf8, LargeBinary and LargeUtf8, by their member of `Type` (Schema.fbs)."""
 LIST_OFFSETS = {12: "<i4", 21: "<i8"}
-"""Lists and large lists, with the type of their offsets. All are members of `Type` in Schema.fbs."""
+"""The dtype of offsets of the types List and LargeList, by their member of `Type` (Schema.fbs)."""
 BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 15: 2, 18: 2, 19: 3, 20: 3} | {
     12: 2,
     21: 2,
 }
-"""The number of buffers of a column, by its `Type`, if that can be read or skipped; without those of a list's child."""
+"""The number of buffers of a column that can be read or skipped, by its `Type`; a list's child is not counted."""
 MAX_FIELDS = 1024
 KEPT_SCHEMA = 4096
-"""Bytes of the longest message whose schema is remembered: a client that appends sends one with each request."""
+"""The most bytes of a schema message that is cached: a client that appends sends the same one with each request."""
 FLOATS = ("<f2", "<f4", "<f8")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of one batch: `values` are (n,) numbers, (n, width) bytes, or None for a type that is not read.
+    """A column of one batch: `values` are (n,) numbers, (n, width) bytes, or None for an unsupported type.
 
-    With `offsets: (n + 1,) int64`, ascending, element i is `values[offsets[i]:offsets[i + 1]]`: bytes, or a list of
-    numbers.
+    If there are `offsets: (n + 1,) int64`, ascending, element i is `values[offsets[i]:offsets[i + 1]]`: bytes, or a
+    list of numbers if `is_list`. `nulls` is the number of null elements.
     """
 
     values: NDArray[Any] | None
@@ -57,20 +57,20 @@ class _Field:
     buffers: int
     dtype: np.dtype[Any] | None
     width: int
-    """Bytes of a fixed-size binary element, 0 for numbers."""
+    """Bytes of a fixed-size binary element, 0 for other types."""
     offset: np.dtype[Any] | None = None
-    """The type of the offsets of elements without a fixed width."""
+    """The dtype of the offsets of variable-width elements, None for fixed-width ones."""
     child: _Field | None = None
-    """The items of a list."""
+    """The field of a list's items, None for other types."""
 
 
 Batch: TypeAlias = tuple[int, dict[str, Column]]
 Take: TypeAlias = Callable[[int], Buffer]
-"""`take(n)` returns the next n bytes, fewer only at the end."""
+"""`take(n)` returns the next n bytes of the stream, fewer only at its end."""
 
 
 def read_batches(data: bytes | bytearray) -> Iterator[Batch]:
-    """Yield the length and the columns, by name, of each record batch; `BadRequest` if the bytes are no stream."""
+    """Yield the length and the columns, by name, of each record batch; raise `BadRequest` for an invalid stream."""
     view = memoryview(data).cast("B")
     at = 0
 
@@ -86,21 +86,21 @@ def read_batches(data: bytes | bytearray) -> Iterator[Batch]:
 
 
 class ColumnRoom(Protocol):
-    """Room for the columns of a stream, in which they are received and stay."""
+    """Preallocated arrays into which the columns of a stream are received without a copy."""
 
     def columns(self, length: int) -> Mapping[str, NDArray[Any]] | None:
-        """Return arrays for the columns of the next batch, (length,) or (length, width); None if there are none."""
+        """Return arrays for the next batch's columns, (length,) or (length, width), or None if there are none."""
         ...
 
     def receive(self, data: memoryview) -> None:
-        """Receive the next bytes of the stream in `data`."""
+        """Fill `data` with the next bytes of the stream."""
         ...
 
 
 def stream_batches(take: Take, room: ColumnRoom | None = None) -> Iterator[Batch]:
-    """Yield the batches of a stream while it arrives; `Corrupt` if it is none, or does not come to its end.
+    """Yield the batches of a stream while it arrives; raise `Corrupt` if it is invalid or incomplete.
 
-    The columns are those of the `room` where it has arrays of their lengths and types.
+    Batches whose columns match the arrays of `room` in length and dtype are received into these arrays.
     """
     try:
         yield from _batches(take, ends_itself=True, room=room)
@@ -109,7 +109,7 @@ def stream_batches(take: Take, room: ColumnRoom | None = None) -> Iterator[Batch
 
 
 def _batches(take: Take, *, ends_itself: bool, room: ColumnRoom | None = None) -> Iterator[Batch]:
-    """Yield the batches up to the end of the stream, whose mark may be missing unless it `ends_itself`."""
+    """Yield the batches of a stream; `ends_itself` requires an end-of-stream marker."""
     fields: Sequence[_Field] | None = None
     while (size := _message_size(take)) != 0:
         if size is None:
@@ -130,7 +130,7 @@ def _batches(take: Take, *, ends_itself: bool, room: ColumnRoom | None = None) -
 
 
 def _schema(data: Buffer) -> tuple[Sequence[_Field], int]:
-    """Return the fields in a schema's message, and how many bytes its body has."""
+    """Return the fields of a schema message, and the length of its body in bytes."""
     message = root_table(memoryview(data))
     return _fields(_header(message, SCHEMA)), message.number(3, "<q", 0)
 
@@ -146,7 +146,7 @@ def _header(message: Table, expected: int) -> Table:
 
 
 def _message_size(take: Take) -> int | None:
-    """Return the bytes of the next message, 0 for the mark of the end, None if nothing is left."""
+    """Return the length of the next message in bytes, 0 for the end-of-stream marker, None if no bytes are left."""
     head = take(4)
     if not len(head):
         return None
@@ -231,7 +231,7 @@ def _batch(header: Table, fields: Sequence[_Field], body: memoryview) -> tuple[i
 def _receive_in_place(
     header: Table, fields: Sequence[_Field], nbytes: int, take: Take, room: ColumnRoom
 ) -> Batch | None:
-    """Receive the columns of a batch in the `room`; None, and nothing is received, if they do not fit into it."""
+    """Receive the columns of a batch into the arrays of `room`; return None without receiving if these do not fit."""
     length = header.number(0, "<q", 0)
     arrays = room.columns(length) if length > 0 else None
     nodes, buffers = header.pairs(1), header.pairs(2)
@@ -260,7 +260,7 @@ def _receive_in_place(
 
 @dataclass(frozen=True, slots=True)
 class _BatchReader:
-    """The nodes (length, nulls) and buffers (offset, length) of a batch that no column has taken yet, in order."""
+    """A batch's body, and iterators over its unread field nodes (length, nulls) and buffers (offset, length)."""
 
     body: memoryview
     nodes: Iterator[tuple[int, int]]
@@ -286,9 +286,9 @@ class _BatchReader:
         return count, Column(values.reshape(count, field.width) if field.width else values, nulls)
 
     def _offsets(self, field: _Field, buffer: tuple[int, int], count: int, end: int) -> NDArray[np.int64]:
-        """Return checked offsets into `end` elements or bytes."""
+        """Return the offsets of `count` elements; raise `ValueError` unless they ascend within 0 to `end`."""
         assert field.offset is not None
-        if not count and not buffer[1]:  # allowed for a column without elements
+        if not count and not buffer[1]:  # a column without elements may omit its only offset
             return np.zeros(1, np.int64)
         offsets = self._numbers(field, buffer, count + 1, field.offset).astype(np.int64)
         if int(offsets[0]) < 0 or int(offsets[-1]) > end or (offsets[1:] < offsets[:-1]).any():

@@ -1,4 +1,4 @@
-"""Contiguous bytes of any type: functions take each type, so that nothing is copied to change it."""
+"""Contiguous bytes of any type: functions accept every `Buffer`, so that callers need not copy to convert it."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 def byte_view(array: NDArray[Any]) -> memoryview:
-    """Return the elements' bytes in C order: a view of `array`, or of a copy when it is not contiguous."""
+    """Return the bytes of `array` in C order: a view of the array, or of a copy if it is not contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

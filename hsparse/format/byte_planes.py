@@ -1,8 +1,8 @@
-"""Bytes as HDF5's shuffle filter leaves them, read without undoing it: numbers are put together from their bytes.
+"""Byte planes, the output of HDF5's shuffle filter: columns of numbers are read from them without unshuffling.
 
-Undoing shuffle and then copying columns out of records moves each byte twice, with strides that no processor is fast
-at. Byte j of a record of a power of two bytes is in one plane or, where the filter's element has several records, in
-one for each of them; a record of several elements has its bytes in a plane at a stride.
+Unshuffling and then copying columns out of records would move each byte twice, with slow strided accesses. Plane j has
+byte j of every filter element. If a filter element spans several records, byte j of the records is in several planes;
+if a record spans several filter elements, its byte j is in one plane at a stride.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KINDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass(frozen=True)
 class BytePlanes:
-    """`size` bytes of data that was shuffled, maybe with more bytes behind them, as elements of `element` bytes."""
+    """Shuffled data with filter elements of `element` bytes; only its first `size` unshuffled bytes count."""
 
     data: Buffer
     element: int
@@ -32,17 +32,17 @@ class BytePlanes:
 
     @property
     def _length(self) -> int:
-        """The bytes of a plane; what does not fill an element follows the last one as it was."""
+        """The bytes of one plane; trailing bytes that do not fill an element follow the last plane unshuffled."""
         return len(self.data) // self.element
 
     def joined(self) -> bytes:
-        """Return all bytes in their order."""
+        """Return all unshuffled bytes."""
         whole = self._bytes[: self.element * self._length].reshape(self.element, self._length)
         behind = self._bytes[self.element * self._length :]
         return (whole.T.tobytes() + behind.tobytes())[: self.size]
 
     def head(self, size: int) -> bytes:
-        """Return the first `size` bytes, or all there are."""
+        """Return the first `size` unshuffled bytes, or all if there are fewer."""
         count = -(-size // self.element)
         if count > self._length:
             return self.joined()[:size]
@@ -53,16 +53,16 @@ class BytePlanes:
         return bytes(head[: min(size, self.size)])
 
     def column(self, start: int, step: int, count: int, width: int, narrow: int) -> NDArray[Any] | None:
-        """Return `count` little-endian numbers of `width` bytes, at `start` and every `step` bytes from there.
+        """Return `count` little-endian unsigned numbers of `width` bytes, found every `step` bytes from `start`.
 
-        They come as numbers of `narrow` bytes; None if one of them has more, or if neither a filter's element is a
-        number of steps nor a step one of elements.
+        The result has numbers of `narrow` bytes, or is None if a number does not fit. It is also None if neither the
+        filter element nor `step` is a multiple of the other.
         """
         if self.element % step and step % self.element:
             return None
         phases, stride = max(1, self.element // step), max(1, step // self.element)
         bounds = [self._bounds(start + at * step, stride, width) for at in range(phases)]
-        # Those behind the planes, and maybe some before, come byte by byte.
+        # Numbers that reach beyond the planes, and a few before them to fill a whole element, are read byte by byte.
         inside = max(0, min(count, *(at + length * phases for at, length in enumerate(bounds))))
         inside -= inside % phases
         column = self._in_planes(start, step, inside, width, narrow)
@@ -74,7 +74,7 @@ class BytePlanes:
         return np.concatenate((column, np.array(last, column.dtype))) if last else column
 
     def _number(self, start: int, width: int) -> int:
-        """Return one number, a byte at a time."""
+        """Return the number of `width` bytes at `start`, read byte by byte."""
         number = 0
         for place in reversed(range(start, start + width)):
             element, byte = divmod(place, self.element)
@@ -83,12 +83,12 @@ class BytePlanes:
         return number
 
     def _bounds(self, start: int, stride: int, width: int) -> int:
-        """Return how many numbers have all bytes in planes, if there is one in each `stride` elements."""
+        """Return how many numbers lie completely in planes; the first is at `start`, then one per `stride` elements."""
         firsts = (place // self.element for place in range(start, start + width))
         return min(-((first - self._length) // stride) for first in firsts)
 
     def _in_planes(self, start: int, step: int, count: int, width: int, narrow: int) -> NDArray[Any] | None:
-        """Return a column all of whose bytes are in planes, with as many numbers in each element; None as `column`."""
+        """Return a column that lies completely in planes, or None if a number has more than `narrow` bytes."""
         phases, stride = max(1, self.element // step), max(1, step // self.element)
         planes = [
             [self._plane(start + at * step + byte, count // phases, stride) for at in range(phases)]
@@ -106,20 +106,20 @@ class BytePlanes:
         return bytes_of.reshape(-1).view(f"<u{narrow}")
 
     def _plane(self, place: int, count: int, stride: int) -> NDArray[np.uint8]:
-        """Return the bytes at `place` of `count` elements, `stride` apart."""
+        """Return `count` bytes: the unshuffled byte at `place` and, from there, one byte per `stride` elements."""
         begin = place % self.element * self._length + place // self.element
         return self._bytes[begin : begin + count * stride : stride]
 
 
 def has_bits(plane: NDArray[np.uint8]) -> bool:
-    """Say whether bytes are not all zero; five times as fast as for numbers."""
+    """Say whether a byte is not zero; counting bytes is five times as fast as comparing wider numbers."""
     return bool(np.count_nonzero(plane))
 
 
 def join_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
-    """Return the numbers, of 1, 2, 4 or 8 bytes, whose lowest bytes are in the first plane, and so on.
+    """Return the numbers whose bytes, from the lowest, are in 1, 2, 4 or 8 planes; for 1 plane, the plane itself.
 
-    Halves are joined, so that most steps are about narrow numbers; that of one byte is the plane itself.
+    The halves of the planes are joined recursively, so that most steps process narrow numbers.
     """
     if len(planes) == 1:
         return planes[0]
@@ -131,7 +131,7 @@ def join_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
 
 
 def join_high_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
-    """Return the numbers, of 2, 4 or 8 bytes, as if all bytes in the first half of the planes were zero."""
+    """Return the same numbers as `join_planes`, for 2, 4 or 8 planes, but with zeros in the low half of the bytes."""
     half = len(planes) // 2
     numbers = join_planes(planes[half:]).astype(KINDS[len(planes)])
     numbers <<= 8 * half

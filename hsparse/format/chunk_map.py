@@ -1,6 +1,6 @@
-"""The chunk map of a dataset: the contents of its structured chunks' footers, in one object beside them.
+"""The chunk map of a dataset: one object that caches the footers of the dataset's structured chunks.
 
-A row is valid as long as its chunk's object has the etag that it had when its footer was read. Little-endian:
+A row is valid while its chunk's object has the etag that it had when the footer was read. Little-endian encoding:
 
 | bytes | content |
 | --- | --- |
@@ -10,20 +10,13 @@ A row is valid as long as its chunk's object has the etag that it had when its f
 | 4 | number of sections |
 | 4 | number of rows n |
 | 4 | version 2: number of columns that have statistics |
-| 8n | the digest of each chunk's etag: BLAKE2b of 8 bytes |
-| rest | the other columns, 8 bytes a number, one after the other, through shuffle (8) and zstd |
-| 4 | CRC-32 of all before it |
+| 8n | the 8-byte BLAKE2b digest of each chunk's etag |
+| rest | the other columns one after the other, 8 bytes per number, filtered by shuffle (8) and zstd |
+| 4 | CRC-32 of all bytes before it |
 
-The other columns are the scaled coordinates, a column a dimension; the number of defined elements; of each
-section stored size, unfiltered size and filter mask; and of each column with statistics the five words of
-`hsparse.format.chunk_spec`. Rows are in row-major order of the coordinates, each once.
-
-Stored chunks by column: the contents of a chunk index of an HDF5 file.
-
-RFC "Chunk query functionality in HDF5" (2018), `H5D_chunk_info_t`; for structured chunks `H5D_struct_chunk_info_t`
-of the sparse storage API.
-
-Reading FlatBuffers ("FlatBuffers Internals"): the tables of Arrow's messages. No offset or length is trusted.
+The other columns are: the scaled coordinates, one column per dimension; the number of defined elements; per section the
+stored size, unfiltered size and filter mask; per column with statistics the five words of `hsparse.format.chunk_spec`.
+Rows are in row-major order of the coordinates, and each chunk has at most one row.
 """
 
 from __future__ import annotations
@@ -32,7 +25,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,97 +38,19 @@ from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.structured.container import Section
 
 SIZE, UNFILTERED, MASK = range(3)
-"""The columns of a section."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ChunkRows:
-    """Some stored chunks of one dataset, in any order.
-
-    `scaled: (n, rank) uint64` are scaled coordinates, `size: (n,) uint64` the bytes of their objects, `etags` (n)
-    those objects' etags. `sections: (n, k, 3) uint64` has stored size, unfiltered size (both in bytes) and filter
-    mask of each section, `defined: (n,) uint64` the number of defined elements; of dense chunks k is 0, and so is
-    `defined`. `statistics: (n, columns, 5)` are words of `hsparse.format.chunk_spec`. Sections follow each other
-    without gaps from the object's first byte.
-    """
-
-    scaled: NDArray[np.uint64]
-    size: NDArray[np.uint64]
-    etags: tuple[str, ...]
-    sections: NDArray[np.uint64]
-    defined: NDArray[np.uint64]
-    statistics: NDArray[np.uint64]
-
-    def __len__(self) -> int:
-        return len(self.scaled)
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the columns, in bytes, without the etags."""
-        columns = (self.scaled, self.size, self.sections, self.defined, self.statistics)
-        return sum(column.nbytes for column in columns)
-
-    @classmethod
-    def of(
-        cls, scaled: Sequence[Sequence[int]], rank: int, size: Sequence[int], etags: Sequence[str]
-    ) -> ChunkRows:
-        """Return rows with the columns that a listing has; the others are empty."""
-        count = len(scaled)
-        return cls(
-            np.array(scaled, np.uint64).reshape(count, rank),
-            np.array(size, np.uint64),
-            tuple(etags),
-            np.zeros((count, 0, 3), np.uint64),
-            np.zeros(count, np.uint64),
-            np.zeros((count, 0, 5), np.uint64),
-        )
-
-    @classmethod
-    def joined(cls, pages: Sequence[ChunkRows], rank: int) -> ChunkRows:
-        """Return all rows of `pages`, in order; all have the same number of sections."""
-        if not pages:
-            return cls.of((), rank, (), ())
-        return cls(
-            np.concatenate([rows.scaled for rows in pages]),
-            np.concatenate([rows.size for rows in pages]),
-            tuple(etag for rows in pages for etag in rows.etags),
-            np.concatenate([rows.sections for rows in pages]),
-            np.concatenate([rows.defined for rows in pages]),
-            np.concatenate([rows.statistics for rows in pages]),
-        )
-
-    def take(self, places: NDArray[np.intp]) -> ChunkRows:
-        """Return the rows at `places`, (m,), in that order."""
-        return ChunkRows(
-            self.scaled[places],
-            self.size[places],
-            tuple(self.etags[place] for place in places.tolist()),
-            self.sections[places],
-            self.defined[places],
-            self.statistics[places],
-        )
-
-    def described(
-        self,
-        sections: NDArray[np.uint64],
-        defined: NDArray[np.uint64],
-        statistics: NDArray[np.uint64] | None = None,
-    ) -> ChunkRows:
-        """Return the rows with the columns of structured chunks."""
-        words = np.zeros((len(self), 0, 5), np.uint64) if statistics is None else statistics
-        return ChunkRows(self.scaled, self.size, self.etags, sections, defined, words)
+"""The columns of a section in `ChunkRows.sections`."""
 
 
 def based(scaled: NDArray[np.uint64], base: Sequence[int]) -> NDArray[np.uint64]:
     """Return scaled coordinates, (n, rank), with the base of a signed dataset added, modulo 2^64.
 
-    A chunk map has these: they stay as they are when the lower bound moves.
+    Chunk maps contain these sums, because they do not change when the lower bound moves.
     """
     return scaled + np.array(base, np.int64).astype(np.uint64) if base else scaled
 
 
 def row_names(scaled: NDArray[np.uint64]) -> NDArray[np.bytes_]:
-    """Return one name a row of `scaled`, (n, rank) uint64: names sort and compare as coordinates, row-major."""
+    """Return one byte string per row of `scaled: (n, rank) uint64`, (n,); they sort as the rows in row-major order."""
     rank = max(scaled.shape[1], 1)
     wide = np.zeros((len(scaled), rank), ">u8")
     wide[:, : scaled.shape[1]] = scaled
@@ -144,7 +58,7 @@ def row_names(scaled: NDArray[np.uint64]) -> NDArray[np.bytes_]:
 
 
 def sections_of(table: NDArray[np.uint64]) -> tuple[Section, ...]:
-    """Return the sections of one structured chunk, given its rows of `ChunkRows.sections`, (k, 3)."""
+    """Return the sections of one structured chunk, given its part of `ChunkRows.sections`, (k, 3)."""
     found, offset = [], 0
     for size, unfiltered, mask in table.tolist():
         found.append(Section(offset, size, unfiltered, mask))
@@ -158,7 +72,7 @@ HEAD = struct.Struct("<8sIIII")
 COLUMNS = struct.Struct("<I")
 PIPELINE = (Filter(2, (8,), optional=False), Filter(32015, (3,), optional=False))
 MAX_ROWS = 1 << 20
-"""The most rows, the first in row-major order; footers of further chunks are read each time."""
+"""The most rows of a map, which are the first chunks in row-major order; other chunks' footers are always read."""
 MAX_RANK = 32
 MAX_SECTIONS = 3
 
@@ -167,9 +81,9 @@ Column = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkMap:
-    """Rows in row-major order of `scaled: (n, rank) uint64`, each chunk once.
+    """A decoded chunk map: rows in row-major order of `scaled: (n, rank) uint64`, at most one per chunk.
 
-    `digest: (n,) uint64` is of the chunk's etag; `sections: (n, k, 3)`, `defined: (n,)` and
+    `digest: (n,) uint64` is the digest of the chunk's etag. `sections: (n, k, 3)`, `defined: (n,)` and
     `statistics: (n, columns, 5)`, all uint64, are as in `ChunkRows`.
     """
 
@@ -194,14 +108,14 @@ class ChunkMap:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the columns, in bytes."""
+        """The bytes of memory that the columns take."""
         columns = (self.scaled, self.digest, self.sections, self.defined, self.statistics)
         return sum(column.nbytes for column in columns)
 
     def find(self, scaled: Column, digest: Column, names: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """Return the row of each chunk at `scaled`, (m, rank), whose etag has this digest; -1 where none is valid.
+        """Return the row of each chunk at `scaled: (m, rank)`, (m,), or -1 if there is none with its `digest: (m,)`.
 
-        `names` are those of the rows, see `row_names`.
+        `names` are the `row_names` of this map.
         """
         if not len(self):
             return np.full(len(scaled), -1, np.intp)
@@ -211,7 +125,7 @@ class ChunkMap:
         return np.where(good, place, -1).astype(np.intp)
 
     def merge(self, new: ChunkMap) -> ChunkMap:
-        """Return this map with the rows of `new`, which are in any order, replacing older ones."""
+        """Return this map with the rows of `new` added, in any order; they replace existing rows of the same chunks."""
         names = np.concatenate((row_names(new.scaled), row_names(self.scaled)))
         _, first = np.unique(names, return_index=True)
         both = [
@@ -227,7 +141,7 @@ class ChunkMap:
         return ChunkMap(*(column[first[:MAX_ROWS]] for column in both))
 
     def inside(self, counts: tuple[int, ...], base: tuple[int, ...] = ()) -> ChunkMap:
-        """Return the rows of the chunks of a grid that has `counts` chunks in each dimension, from `base` on."""
+        """Return the rows of chunks inside a grid that begins at `base` and has `counts` chunks per dimension."""
         scaled = based(self.scaled, tuple(-number for number in base))
         keep = (scaled < np.array(counts, np.uint64)).all(axis=1)
         if keep.all():
@@ -242,12 +156,12 @@ class ChunkMap:
 
 
 def digests(etags: Iterable[str]) -> Column:
-    """Return the digest of each etag, (n,) uint64."""
+    """Return the 8-byte BLAKE2b digest of each etag, (n,) uint64."""
     return np.frombuffer(b"".join(blake2b(etag.encode(), digest_size=8).digest() for etag in etags), "<u8")
 
 
 def encode_map(rows: ChunkMap) -> bytes:
-    """Return the object of a map."""
+    """Return the bytes of a chunk map's object."""
     count, rank = rows.scaled.shape
     sections, columns = rows.sections.shape[1], rows.statistics.shape[1]
     table = np.empty((rank + 1 + 3 * sections + WORDS * columns, count), "<u8")
@@ -264,11 +178,10 @@ def encode_map(rows: ChunkMap) -> bytes:
 
 
 def decode_map(data: Buffer, rank: int, sections: int, columns: int = 0) -> ChunkMap:
-    """Return the map of chunks of `rank` dimensions, so many sections and columns with statistics.
+    """Return the map in the bytes of its object; raise `Corrupt` if they are damaged.
 
-    `Corrupt` for anything else.
-
-    Each row has at least 8 bytes that are not compressed, which bounds the memory.
+    Raises `Corrupt` also if the map does not have this `rank` and these numbers of sections and columns with
+    statistics. The digests, 8 bytes per row, are not compressed, so the size of `data` bounds the memory.
     """
     view = memoryview(data)
     if len(view) < HEAD.size + 4 or struct.unpack("<I", view[-4:])[0] != crc32(view[:-4]):
@@ -299,80 +212,3 @@ def decode_map(data: Buffer, rank: int, sections: int, columns: int = 0) -> Chun
         np.ascontiguousarray(table[rank]),
         np.ascontiguousarray(table[first:].T).reshape(count, columns, WORDS),
     )
-
-
-MAX_NAME = 1024
-"""Offsets may coincide: without limits a small schema could have many fields with the same long name."""
-INVALID = (struct.error, IndexError, ValueError, OverflowError)
-"""What reading raises of bytes that are none."""
-
-
-class Table:
-    """A table in a buffer. A vtable has the offset of each field, or 0 if the field is absent."""
-
-    def __init__(self, data: memoryview, place: int) -> None:
-        self.data = data
-        self._place = place
-        self._vtable = place - unpack("<i", data, place)[0]
-        (self._size,) = unpack("<H", data, self._vtable)
-
-    def _at(self, field: int) -> int | None:
-        entry = 4 + 2 * field
-        if entry + 2 > self._size:
-            return None
-        (offset,) = unpack("<H", self.data, self._vtable + entry)
-        return self._place + offset if offset else None
-
-    def number(self, field: int, kind: str, default: int) -> int:
-        at = self._at(field)
-        return default if at is None else int(unpack(kind, self.data, at)[0])
-
-    def _target(self, field: int) -> int | None:
-        at = self._at(field)
-        return None if at is None else at + int(unpack("<I", self.data, at)[0])
-
-    def table(self, field: int) -> Table | None:
-        at = self._target(field)
-        return None if at is None else Table(self.data, at)
-
-    def text(self, field: int) -> str:
-        at = self._target(field)
-        if at is None:
-            return ""
-        (length,) = unpack("<I", self.data, at)
-        if length > MAX_NAME:
-            raise ValueError(f"a name has {length} bytes; the limit is {MAX_NAME}")
-        return bytes(part(self.data, at + 4, length)).decode()
-
-    def tables(self, field: int) -> list[int]:
-        """Return the offsets of the tables in a vector."""
-        at = self._target(field)
-        if at is None:
-            return []
-        (count,) = unpack("<I", self.data, at)
-        offsets = np.frombuffer(part(self.data, at + 4, 4 * count), "<u4").tolist()
-        return [at + 4 + 4 * i + offset for i, offset in enumerate(offsets)]
-
-    def pairs(self, field: int) -> list[tuple[int, int]]:
-        """Return the structs of two int64 in a vector."""
-        at = self._target(field)
-        if at is None:
-            return []
-        (count,) = unpack("<I", self.data, at)
-        return list(struct.iter_unpack("<qq", part(self.data, at + 4, 16 * count)))
-
-
-def root_table(data: memoryview) -> Table:
-    return Table(data, unpack("<I", data, 0)[0])
-
-
-def unpack(kind: str, data: memoryview, at: int) -> tuple[Any, ...]:
-    if at < 0:  # struct would count it from the end
-        raise ValueError("an offset is negative")
-    return struct.unpack_from(kind, data, at)
-
-
-def part(data: memoryview, at: int, length: int) -> memoryview:
-    if at < 0 or length < 0 or at + length > len(data):
-        raise ValueError(f"{length} bytes at {at} are not all there")
-    return data[at : at + length]

@@ -1,14 +1,14 @@
-"""The specification of a dataset's chunks, from its record: all that a data node needs to decode and encode them.
+"""Chunk specifications (all that a data node needs to decode and encode a dataset's chunks), and chunk statistics.
 
-Statistics of a sparse chunk: of each column of numbers how many are NaN, the least, the greatest, and the sum.
+The statistics of a sparse chunk are, per column, the number of NaN and the minimum, maximum and sum of the other
+numbers. A column is the element itself if it is a number, or a number field of a compound; the first `MAX_COLUMNS`
+fields have statistics. They are stored in the chunk's footer (`hsparse.format.structured.container`) and always match
+its elements.
 
-A column is the element, if it is a number, or a field of a compound that is one: the first `MAX_COLUMNS` of them. They
-are stored with the chunk, in its footer (`hsparse.format.structured.container`), so they are those of its elements.
-
-A column has five words of 8 bytes: the number of NaN; the least and the greatest of the other numbers, and their sum
-in two words, as `total` of `hsparse.format.reductions.partials` has it. Floats are doubles, integers have 64 bits. Of
-no numbers at all the least is the greatest of the type, and the greatest the least. A number of NaN of `UNKNOWN` says
-that a chunk has no statistics.
+The statistics of a column are five words of 8 bytes: the number of NaN, the minimum, the maximum, and the sum in two
+words, encoded as `total` in `hsparse.format.reductions.partials`. Floats are stored as doubles, integers in 64 bits.
+The minimum of no numbers is the type's greatest number, the maximum its least. A chunk without statistics has `UNKNOWN`
+as its number of NaN.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from operator import add, sub
 from typing import Any, TypeAlias
@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.bounded_cache import remember
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import (
@@ -36,41 +37,40 @@ from hsparse.format.filters.filters_json import (
 from hsparse.format.reductions.partials import LIMB, LOW, Partials, extremes, split_integers
 from hsparse.model.dataspace import lower_of
 from hsparse.model.datatype import Datatype, parse_type
+from hsparse.model.element import dtype_bytes, element_bytes
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
 from hsparse.model.layout import Json, chunk_dims, has_statistics, is_sparse, is_structured, stripes_of
-from hsparse.model.short_text import TextCache
 from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 
 Statistics: TypeAlias = NDArray[np.uint64]
-"""Words: (columns, 5) of one chunk, (n, columns, 5) of several."""
+"""The words of one chunk, (columns, 5), or of n chunks, (n, columns, 5)."""
 MAX_COLUMNS = 4
-"""So many fit into a footer of 256 bytes."""
+"""The most columns with statistics: more would not fit into a footer of 256 bytes."""
 WORDS = 5
 NANS, LEAST, GREATEST, TOTAL = 0, 1, 2, slice(3, 5)
 UNKNOWN = 2**64 - 1
 FLOAT_WORDS, SIGNED_WORDS, UNSIGNED_WORDS = map(struct.Struct, ("<Q4d", "<QqqqQ", "<QQQqQ"))
 SUMMED = ("greatest", "least", "total")
-"""The columns of `Partials` that statistics have, besides the count."""
+"""The columns of `Partials` that statistics provide, besides `count`."""
 
 
-@lru_cache(maxsize=1024)
+@remember(1024 * 1024, lambda names, dtype: dtype_bytes(dtype))
 def statistic_columns(dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """Return the names of the columns that elements of `dtype` have statistics of; "" is the element itself."""
+    """Return the names of the columns with statistics for elements of `dtype`; "" is the element itself."""
     names: Sequence[str] = dtype.names if dtype.names is not None else ("",)
     return tuple(name for name in names if _is_number(_column_type(dtype, name)))[:MAX_COLUMNS]
 
 
-def statistics_bytes(values: NDArray[Any], dtype: np.dtype[Any]) -> bytes:
-    """Return the statistics of a chunk's values as a footer has them."""
-    columns = [values[name] if name else values for name in statistic_columns(dtype)]
-    return b"".join(map(_column_words, columns))
+def statistics_bytes(values: NDArray[Any], columns: Sequence[str]) -> bytes:
+    """Return the statistics of a chunk's `values` for these columns, encoded as in the footer."""
+    return b"".join([_column_words(values[name] if name else values) for name in columns])
 
 
 def _column_words(column: NDArray[Any]) -> bytes:
-    """Return the words of one column; plain calls of numpy, because most chunks are small."""
+    """Return the encoded words of one column; most chunks are small, so numpy is called as little as possible."""
     if column.dtype.kind == "f":
         doubles = column.astype(np.float64)
         nans = int(np.count_nonzero(np.isnan(doubles)))
@@ -92,21 +92,21 @@ def _column_words(column: NDArray[Any]) -> bytes:
 
 
 def unknown_statistics(count: int, columns: int) -> Statistics:
-    """Return the statistics of chunks that have none."""
+    """Return the words, (count, columns, 5), that mark `count` chunks as having no statistics."""
     words = np.zeros((count, columns, WORDS), np.uint64)
     words[..., NANS] = UNKNOWN
     return words
 
 
 def is_known(words: Statistics) -> NDArray[np.bool_]:
-    """Return which of some chunks, (n, columns, 5), have statistics."""
+    """Return a mask, (n,), of the chunks that have statistics, given their words (n, columns, 5)."""
     if not words.shape[1]:
         return np.zeros(len(words), np.bool_)
     return np.asarray(words[:, 0, NANS] != UNKNOWN)
 
 
 def extremes_of(words: Statistics, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the least and the greatest numbers of a column of `dtype` in some chunks, given its words, (n, 5)."""
+    """Return the minima and maxima, (n,) each, of a column of `dtype` in n chunks, given its words (n, 5)."""
     wide = _wide(dtype)
     native = dtype.newbyteorder("=")
     least, greatest = (np.ascontiguousarray(words[:, at]).view(wide) for at in (LEAST, GREATEST))
@@ -116,9 +116,9 @@ def extremes_of(words: Statistics, dtype: np.dtype[Any]) -> tuple[NDArray[Any], 
 def partials_of(
     words: Statistics, defined: NDArray[np.uint64], dtype: np.dtype[Any], columns: Sequence[str]
 ) -> Partials:
-    """Return what the elements of each of some chunks reduce to, a place each; `words` (n, 5) are of one column.
+    """Return the partial reductions of n chunks, one place each, given the words (n, 5) of one column.
 
-    As in numpy a chunk with a NaN has that as sum, least and greatest number.
+    As in numpy, sum, minimum and maximum of a chunk with a NaN are NaN.
     """
     found = Partials.empty(len(words), dtype, columns)
     found.count[:] = defined
@@ -147,18 +147,20 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which a number is stored."""
+    """Return the 8-byte dtype in which numbers of `dtype` are stored in words."""
     return np.dtype({"f": "f8", "i": "i8"}.get(dtype.kind, "u8"))
 
 
-CACHED_TEXT = 4 * 1024 * 1024
-"""Characters of JSON whose specifications are remembered."""
+CACHE_BYTES = 32 * 1024 * 1024
+"""Bytes of memory for cached specifications."""
+RECORD_BYTES = 10
+"""Estimated bytes of memory of a specification per character of its JSON, without its type and fill value."""
 
 
 def chunk_key(dataset: str, scaled: Sequence[int], stripes: Stripes | None = None) -> str:
-    """Return the key of a chunk: `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; of a scalar dataset's only one, `0`.
+    """Return the key of a chunk, `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; the only chunk of a scalar dataset is `0`.
 
-    Of a striped dataset `db/<uuid1>/d/<uuid2>/.stripe/<file number>/<i>_<j>_<k>`.
+    In a striped dataset the key is `db/<uuid1>/d/<uuid2>/.stripe/<file number>/<i>_<j>_<k>`; see `Stripes.folder`.
     """
     if stripes is None:
         return chunk_prefix(dataset) + chunk_name(scaled)
@@ -166,24 +168,23 @@ def chunk_key(dataset: str, scaled: Sequence[int], stripes: Stripes | None = Non
 
 
 def chunk_name(scaled: Sequence[int]) -> str:
-    """Return the name of a chunk in its dataset, with which its key ends: `<i>_<j>_<k>`, of a scalar `0`."""
+    """Return the last component of a chunk's key: `<i>_<j>_<k>`, or `0` for a scalar dataset."""
     return "_".join(map(str, scaled)) or "0"
 
 
 @dataclass(frozen=True)
 class ChunkSpec:
-    """A dataset's chunks: taken from its record by the service node, sent with every chunk message.
+    """The specification of a dataset's chunks. Service nodes derive it from the record and send it in chunk messages.
 
-    `type` is the HDF5/JSON type item. `dims` are the chunk's dimensions in elements, `fill` is one
-    element's bytes in the file type, in length-prefixed form where their number varies (empty: all zero).
-    `filters` has one pipeline a section: one for a dense chunk, two for a sparse one (selection, fixed-size
-    values), three for a structured one of a variable-length type, sparse or dense (with the heap).
-    `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
-    `arange` gives unwritten elements values other than the fill value (`hsparse.model.initial_values`).
-    `stripes` are the prefixes that the chunks are spread over, None where all are directly below the dataset's.
-    With `statistics` chunks are stored with `hsparse.format.chunk_spec`; older ones may have none.
-    `base` is of a signed dataset: what is added to scaled coordinates, which count from the chunk of its first
-    element, for those of the key. It has its own value in messages that were planned before the lower bound moved.
+    `type` is the HDF5/JSON type item. `dims` are the dimensions of a chunk in elements. `fill` has the bytes of the
+    fill value, length-prefixed for a variable-length type (empty: all zero). `filters` has one pipeline per section:
+    one for a dense chunk, two for a sparse chunk (selection, fixed-size values), three for a structured chunk, sparse
+    or dense, of a variable-length type (with the heap). `generation` increases when a shrink of the extent begins and
+    when it ends. `arange` gives unwritten elements other values than the fill value (`hsparse.model.initial_values`).
+    `stripes` is None without striping. With `statistics`, chunks are stored with statistics; chunks stored earlier may
+    lack them. `base` is empty unless the dataset is signed: scaled coordinates count from the chunk of its first
+    element, and adding `base` gives the coordinates in the key. A message planned before the lower bound moved still
+    has the earlier `base`.
     """
 
     dataset: str
@@ -199,42 +200,42 @@ class ChunkSpec:
     base: tuple[int, ...] = ()
 
     def key(self, scaled: Sequence[int]) -> str:
-        """Return the key of a chunk's object, by which its owner is found, too."""
+        """Return the key of a chunk's object, which also determines the chunk's owner."""
         return chunk_key(self.dataset, [*map(add, scaled, self.base)] if self.base else scaled, self.stripes)
 
     def scaled_of(self, key: str) -> tuple[int, ...] | None:
-        """Return the scaled coordinates of the chunk of a key, negative below the base; None if it is not a chunk's."""
+        """Return the scaled coordinates (negative below `base`) of the chunk at `key`, or None for other keys."""
         scaled = chunk_of_key(key)
         return tuple(map(sub, scaled, self.base)) if self.base and scaled else scaled
 
     @cached_property
     def datatype(self) -> Datatype:
-        """The type of an element as it is stored."""
+        """The datatype of stored elements."""
         return parse_type(self.type)
 
     @cached_property
     def is_vlen(self) -> bool:
-        """Whether elements have a variable length."""
+        """Whether elements are of a variable-length type."""
         return self.datatype.is_vlen
 
-    @property
+    @cached_property
     def statistic_columns(self) -> tuple[str, ...]:
-        """The columns that chunks are stored with statistics of, see `statistic_columns`."""
+        """The names of the columns with statistics, see the function `statistic_columns`; empty without statistics."""
         return statistic_columns(self.dtype) if self.statistics else ()
 
     @property
     def structured(self) -> bool:
-        """Say whether chunks are structured chunks: sparse ones are, and dense ones may be."""
+        """Say whether chunks are structured chunks: sparse chunks always are, dense chunks may be."""
         return self.sparse or len(self.filters) > 1
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type of an element as it is stored."""
+        """The dtype of stored elements; array types are opaque, see `Datatype.element_dtype`."""
         return self.datatype.element_dtype
 
     @cached_property
     def fill_value(self) -> NDArray[Any]:
-        """The fill value of a fixed-size type, an array of no dimensions; `Unsupported` of another type."""
+        """The fill value of a fixed-size type, an array of shape (); raises `Unsupported` for other types."""
         dtype = self.dtype
         if dtype.hasobject:
             raise Unsupported("This is not supported for elements of variable length; read them as they are.")
@@ -242,25 +243,30 @@ class ChunkSpec:
         return np.frombuffer(data, np.uint8).view(dtype).reshape(())
 
     def fill_of(self, scaled: tuple[int, ...]) -> NDArray[Any]:
-        """Return the values of unwritten elements of a chunk: an array of no dimensions, or of the chunk's."""
+        """Return the values of unwritten elements of a chunk: of shape (), or `dims` with an arange initializer."""
         if not self.arange:
             return self.fill_value
         (count,) = self.dims
         return arange_values(self.arange, scaled[0] * count, count, self.dtype)
 
     @property
+    def nbytes(self) -> int:
+        """Estimated bytes of memory that the type and the fill value take; the latter is counted as bytes and array."""
+        return 2 * max(len(self.fill), self.datatype.element.min_size) + element_bytes(self.datatype.element)
+
+    @property
     def computed_bytes(self) -> int:
-        """How many bytes are computed for the values of a chunk that was never written."""
+        """The bytes that `fill_of` computes for a chunk; 0 without an arange initializer."""
         return prod(self.dims) * self.dtype.itemsize if self.arange else 0
 
     @property
     def vlen_fill(self) -> VlenArray:
-        """The fill value of a variable-length type, an array of no dimensions."""
+        """The fill value of a variable-length type, a `VlenArray` of shape ()."""
         return VlenArray.of([self.fill or bytes(self.datatype.element.min_size)], ())
 
 
 def chunk_spec(record: Json) -> ChunkSpec:
-    """Return the specification of a dataset's chunks; `BadRequest` names what is wrong with the record."""
+    """Return the specification of a dataset's chunks, derived from its record; raise `BadRequest` if it is invalid."""
     properties = record.get("creationProperties") or {}
     dims, lower = chunk_dims(record), lower_of(record["shape"])
     fixed = [
@@ -277,16 +283,17 @@ def chunk_spec(record: Json) -> ChunkSpec:
     ]
     fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
     text = json.dumps([*fixed, fill], separators=(",", ":"))
-    return _SPECS(text, record["id"], record.get("generation", 0))
+    return _chunk_spec(text, record["id"], record.get("generation", 0))
 
 
+@remember(CACHE_BYTES, lambda spec, text, *_: RECORD_BYTES * len(text) + spec.nbytes)
 def _chunk_spec(text: str, id: str, generation: int) -> ChunkSpec:
     dims, sparse, structured, file_backed, count, item, filters, initializer, statistics, base, fill = (
         json.loads(text)
     )
     datatype = parse_type(item)
     chunk_bytes = prod(dims) * datatype.guessed_size
-    if structured or file_backed:  # chunks in files have gone through HDF5's own filters
+    if structured or file_backed:  # chunks in files use HDF5's filters
         pipelines = parse_filters(
             filters,
             datatype.element.file_size,
@@ -314,6 +321,3 @@ def _chunk_spec(text: str, id: str, generation: int) -> ChunkSpec:
         statistics,
         tuple(base),
     )
-
-
-_SPECS = TextCache(_chunk_spec, CACHED_TEXT, CACHED_TEXT // 8)

@@ -1,14 +1,14 @@
-"""The library of codecs: imagecodecs, or a replacement with Python's own codecs.
+"""Codecs and checksums from imagecodecs, or from Python's standard library if imagecodecs is not installed.
 
-The base install omits imagecodecs, which is larger than numpy. Then deflate and CRC-32 are those of zlib, lookup3 and
-Fletcher-32 are computed here, and every other codec raises `Misconfigured`. Measured on one core: lookup3 takes 0.2
-seconds a megabyte here, 0.0003 in imagecodecs.
+The base install omits imagecodecs, which is larger than numpy. Deflate and CRC-32 then use zlib, lookup3 and
+Fletcher-32 are computed in Python, and every other codec raises `Misconfigured`. On one core, lookup3 takes 0.2 seconds
+per megabyte in Python and 0.0003 in imagecodecs.
 
-Those of imagecodecs take any buffer, without the GIL. `size` is the most bytes that a decoder may return, and
-allocates; the result may be shorter. All raise `RuntimeError` or `ValueError` for data that they cannot take.
+The functions of imagecodecs take any buffer and release the GIL. `size` is the most bytes that a decoder may return and
+allocate; the result may be shorter. All raise `RuntimeError` or `ValueError` for data that they cannot decode.
 
-Checksums are unsigned 32-bit numbers: lookup3 of HDF5's metadata (3.5 GB/s on one core), Fletcher-32 of its filter (5.6
-GB/s), and CRC-32 (64 GB/s), which also finds every burst of up to 32 bits and so guards whole chunks.
+Checksums are unsigned 32-bit numbers: lookup3 of HDF5's metadata (3.5 GB/s on one core), Fletcher-32 of HDF5's filter
+(5.6 GB/s), and CRC-32 (64 GB/s), which guards whole chunks because it also detects every burst of up to 32 bits.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ MASK = 0xFFFFFFFF
 SEED = 0xDEADBEEF
 """The initial state of lookup3."""
 LONG = 64 * 1024
-"""Bytes of data whose checksum takes so long here that it is said."""
+"""Bytes of data above which a checksum in Python is slow enough to warn about."""
 ROTATIONS = ((0, 1, 14), (2, 0, 11), (1, 2, 25), (0, 1, 16), (2, 0, 4), (1, 2, 14), (0, 1, 24))
-"""The steps that end lookup3: which of c, b and a is changed by which, rotated by how many bits."""
+"""The final steps of lookup3 over the words (c, b, a): index of the changed word, index of the other word, rotation."""
 
 
 class StandardCodecs:
-    """The functions of imagecodecs that Python's own library can replace; the other ones name the extra to install."""
+    """The functions of imagecodecs that the standard library can replace; others raise `Misconfigured`."""
 
     def deflate_encode(self, data: Buffer, level: int) -> bytes:
         return zlib.compress(data, min(level, 9))
 
     def deflate_decode(self, data: Buffer, out: int) -> bytes:
-        """Return at most `out` bytes; `RuntimeError` for more, and for data that is no whole zlib stream."""
+        """Return at most `out` bytes; raise `RuntimeError` if there are more, or `data` is no complete zlib stream."""
         stream = zlib.decompressobj()
         try:
             found = stream.decompress(data, out + 1)
         except zlib.error as error:
             raise RuntimeError(str(error)) from error
         if len(found) > out or not stream.eof:
-            raise RuntimeError(f"it is no whole stream of at most {out} bytes")
+            raise RuntimeError(f"it is no complete stream of at most {out} bytes")
         return found
 
     def deflate_crc32(self, data: Buffer) -> int:
@@ -101,14 +101,14 @@ def lookup3_in_python(data: Buffer) -> int:
 
 
 def fletcher32_in_python(data: Buffer) -> int:
-    """Return the Fletcher-32 of HDF5's filter: of big-endian 16-bit words, a last odd byte the high one of its word."""
+    """Return the Fletcher-32 of HDF5's filter: over big-endian 16-bit words, the last one padded with a zero byte."""
     view = memoryview(data).cast("B")
     words = np.frombuffer(bytes(view) + bytes(len(view) % 2), ">u2").astype(np.uint64)
     modulus = 0xFFFF
-    # The second sum counts the first word as often as there are words, the last one once.
+    # The second sum counts the first word len(words) times and the last word once.
     counts = np.arange(len(words), 0, -1, dtype=np.uint64) % np.uint64(modulus)
     first, second = int(words.sum()), int((words * counts % np.uint64(modulus)).sum())
-    # In ones' complement 65535 and 0 are one number; the filter has 65535 unless all words are 0.
+    # 65535 and 0 are congruent; the filter stores 65535 unless all words are 0.
     zero = modulus if first else 0
     return (second % modulus or zero) << 16 | (first % modulus or zero)
 
@@ -122,7 +122,7 @@ else:
 
 
 def deflate_encode(data: Buffer, level: int) -> bytes:
-    """Return a zlib stream; by libdeflate, as small as zlib's own in half its time or less."""
+    """Return a zlib stream; imagecodecs uses libdeflate, which compresses as well as zlib in half the time or less."""
     return cast(bytes, codecs.deflate_encode(data, level=level))
 
 
@@ -131,7 +131,7 @@ def deflate_decode(data: Buffer, size: int) -> bytes:
 
 
 def lzf_encode(data: Buffer) -> bytes:
-    """Return an LZF stream, of literals alone where the data does not get smaller."""
+    """Return an LZF stream, which has only literals if the data does not compress."""
     return cast(bytes, codecs.lzf_encode(data))
 
 
@@ -148,7 +148,7 @@ def zstd_decode(data: Buffer, size: int) -> bytes:
 
 
 def zstd_decode_into(data: Buffer, out: memoryview) -> int:
-    """Decode to the start of `out`; return how many bytes came."""
+    """Decode into the start of `out`; return the number of decoded bytes."""
     return len(codecs.zstd_decode(data, out=out))
 
 
@@ -158,12 +158,12 @@ def lz4_encode(data: Buffer) -> bytes:
 
 
 def lz4_decode_into(data: Buffer, out: memoryview) -> int:
-    """Decode one LZ4 block to the start of `out`; return how many bytes came."""
+    """Decode one LZ4 block into the start of `out`; return the number of decoded bytes."""
     return len(codecs.lz4_decode(data, out=out))
 
 
 def lz4h5_encode(data: Buffer, block: int) -> bytes:
-    """Return HDF5's framing of LZ4 blocks of `block` bytes, 0 for the default of 1 GiB."""
+    """Return LZ4 blocks of `block` bytes (0: the default of 1 GiB) in the framing of HDF5's LZ4 filter."""
     return cast(bytes, codecs.lz4h5_encode(data, blocksize=block or None))
 
 
@@ -172,7 +172,7 @@ def lz4h5_decode(data: Buffer, size: int) -> bytes:
 
 
 def blosc_encode(data: Buffer, level: int, shuffle: int, compressor: int, itemsize: int) -> bytes:
-    """Return a Blosc 1 frame, uncompressed where the data does not get smaller."""
+    """Return a Blosc 1 frame, which is uncompressed if the data does not compress."""
     return cast(
         bytes,
         codecs.blosc_encode(
@@ -186,7 +186,7 @@ def blosc_decode(data: Buffer, size: int) -> bytes:
 
 
 def bitshuffle_encode(data: Buffer, itemsize: int, block: int) -> bytes:
-    """Transpose bits in blocks of `block` elements; up to 7 elements at the end stay as they are."""
+    """Transpose the bits of blocks of `block` elements; the last 0 to 7 elements are copied unchanged."""
     return cast(bytes, codecs.bitshuffle_encode(data, itemsize=itemsize, blocksize=block))
 
 
@@ -195,7 +195,7 @@ def bitshuffle_decode(data: Buffer, itemsize: int, block: int) -> bytes:
 
 
 SMALL = 4096
-"""Bytes up to which zlib's CRC-32 is the faster one, by measurement: a call of imagecodecs costs some 2 us."""
+"""Bytes below which zlib's CRC-32 is faster, as measured: a call of imagecodecs costs about 2 us."""
 
 
 def lookup3(data: Buffer) -> int:
@@ -206,13 +206,13 @@ def lookup3(data: Buffer) -> int:
 def fletcher32(data: Buffer) -> int:
     """Return the checksum that HDF5's fletcher32 filter appends, little-endian, to the data.
 
-    It sums big-endian 16-bit words; a last odd byte is the high byte of its word.
+    The checksum sums big-endian 16-bit words; an odd last byte is the high byte of its word.
     """
     return int(codecs.h5checksum_fletcher32(data))
 
 
 def fletcher32_swapped(value: int) -> int:
-    """Return `value` as HDF5 before 1.6.3 stored it on little-endian machines: bytes of each half swapped."""
+    """Return `value` with the bytes of each half swapped, as HDF5 before 1.6.3 stored it on little-endian machines."""
     return (value & 0x00FF00FF) << 8 | (value & 0xFF00FF00) >> 8
 
 

@@ -1,10 +1,8 @@
-"""The dataspace message, and the H5Sencode image that begins with it.
+"""Dataspace messages, H5Sencode images (which contain one), and the revisions of the structured chunk format.
 
-HDF5 File Format Specification, "The Dataspace Message" (H5.format.html, IV.A.2.b), versions 1 and 2. An
-H5Sencode image is: message id 1, encode version 0, size of lengths 8, length of the message (4 bytes), the
-message, the selection.
-
-The revisions of structured chunks in HDF5 files: all are read, and one of them is written.
+The dataspace message is defined in the HDF5 File Format Specification, "The Dataspace Message" (H5.format.html,
+IV.A.2.b), versions 1 and 2. An H5Sencode image is: message id 1, encode version 0, size of lengths 8, length of the
+message (4 bytes), the message, the selection.
 """
 
 from __future__ import annotations
@@ -20,24 +18,24 @@ from hsparse.format.buffer import Buffer
 from hsparse.model.dataspace import MAX_EXTENT, MAX_RANK, UNLIMITED, Shape, dims_of, max_dims_of, num_elements
 
 SCALAR, SIMPLE, NULL = range(3)
-"""The type byte of version 2."""
+"""Values of the type byte in a message of version 2."""
 MAX_DIMS_FLAG = 1
 CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-"""The letters of `struct` for unsigned numbers, by their length in bytes."""
+"""The format characters of `struct` for unsigned integers, by length in bytes."""
 
 
 @dataclass(slots=True)
 class ByteReader:
-    """Bytes read from the front; `Corrupt` when they end too soon."""
+    """A reader of bytes from the front; its methods raise `Corrupt` if the bytes end too early."""
 
     data: memoryview
     place: int = 0
     subject: str = "encoded selection"
-    """What the bytes are, for messages."""
+    """The name of the bytes, for error messages."""
 
     @property
     def left(self) -> int:
-        """The bytes not read yet."""
+        """The number of bytes not read yet."""
         return len(self.data) - self.place
 
     def take(self, length: int, what: str) -> memoryview:
@@ -50,11 +48,11 @@ class ByteReader:
         return self.data[self.place - length : self.place]
 
     def number(self, length: int, what: str) -> int:
-        """Return a little-endian number of `length` bytes."""
+        """Read an unsigned little-endian integer of `length` bytes."""
         return int.from_bytes(self.take(length, what), "little")
 
     def numbers(self, count: int, length: int, what: str) -> tuple[int, ...]:
-        """Return `count` little-endian numbers of `length` bytes each."""
+        """Read `count` unsigned little-endian integers of `length` bytes each."""
         data = self.take(count * length, what)
         if code := CODES.get(length):
             return struct.unpack(f"<{count}{code}", data)
@@ -70,9 +68,10 @@ class ByteReader:
 def encode_dataspace(
     dims: Sequence[int] | None, max_dims: Sequence[int] | None = None, version: int = 1, width: int = 8
 ) -> bytes:
-    """Return the message, numbers in `width` bytes; `dims` are None of a null dataspace, which version 1 has not.
+    """Return a dataspace message with lengths of `width` bytes; `dims` is None for a null dataspace.
 
-    `max_dims` are `dims` by default; the highest number there is is unlimited.
+    `max_dims` defaults to `dims`; the largest number of `width` bytes means unlimited. Raises `BadRequest` for a null
+    dataspace in version 1, which has none.
     """
     rank = len(dims or ())
     flags = MAX_DIMS_FLAG if rank else 0
@@ -87,16 +86,16 @@ def encode_dataspace(
 
 
 def encode_shape(shape: Shape, version: int = 1) -> bytes:
-    """Return the message of a dataspace in HDF5/JSON; a null one is of version 2 always."""
+    """Return the message of a dataspace given in HDF5/JSON; a null dataspace is always written in version 2."""
     dims = dims_of(shape)
     limits = [2**64 - 1 if limit is None else limit for limit in max_dims_of(shape)]
     return encode_dataspace(dims, limits or None, 2 if dims is None else version)
 
 
 def decode_shape(message: ByteReader, width: int = 8) -> Shape:
-    """Read a message, numbers of `width` bytes; bytes may follow it. Raises `Corrupt`.
+    """Read a message with lengths of `width` bytes, which other bytes may follow; raise `Corrupt` if it is invalid.
 
-    Maximum dimensions are in the result where they differ from the extent: libhdf5 writes them always.
+    The result has `maxdims` only if they differ from the extent, because libhdf5 always writes them.
     """
     dims, limits = _decode(message, width)
     if dims is None:
@@ -115,7 +114,7 @@ def decode_shape(message: ByteReader, width: int = 8) -> Shape:
 
 
 def _decode(message: ByteReader, width: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return the extent, None of a null dataspace, and the maximum dimensions where they are given."""
+    """Read a message; return the extent (None for a null dataspace) and any maximum dimensions (else None)."""
     version, rank, flags = message.numbers(3, 1, "dataspace message")
     if version not in (1, 2):
         raise Corrupt(f"The {message.subject} has a dataspace message of version {version}; 1 and 2 exist.")
@@ -135,7 +134,7 @@ def _decode(message: ByteReader, width: int) -> tuple[tuple[int, ...] | None, tu
 def encode_image(
     dims: Sequence[int], max_dims: Sequence[int] | None, selection: bytes, message_version: int = 1
 ) -> bytes:
-    """Return an H5Sencode image; `max_dims` are `dims` by default, 2^64-1 is unlimited."""
+    """Return an H5Sencode image with an encoded `selection`; `max_dims` defaults to `dims`, 2^64-1 is unlimited."""
     return image_head(tuple(dims), max_dims and tuple(max_dims), message_version) + selection
 
 
@@ -143,15 +142,15 @@ def encode_image(
 def image_head(
     dims: tuple[int, ...], max_dims: tuple[int, ...] | None = None, message_version: int = 1
 ) -> bytes:
-    """Return what an H5Sencode image has before its selection; those of the chunks that are written are remembered."""
+    """Return the bytes of an H5Sencode image before its selection; cached, as all chunks of a dataset share them."""
     message = encode_dataspace(dims, max_dims, message_version)
     return struct.pack("<BBBI", 1, 0, 8, len(message)) + message
 
 
 def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:
-    """Return the dimensions of an H5Sencode image, and a reader at its selection; raises `Corrupt`.
+    """Return the dimensions of an H5Sencode image and a reader at its selection; raise `Corrupt` if it is invalid.
 
-    Maximum dimensions are ignored: writers differ in their use.
+    Maximum dimensions are ignored, because writers use them differently.
     """
     reader = ByteReader(memoryview(data).cast("B"))
     head = bytes(reader.take(3, "header"))
@@ -167,15 +166,15 @@ def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:
 
 
 class FormatRevision(Enum):
-    """Where the layout of the bytes comes from."""
+    """A revision of the format of structured chunks in HDF5 files, by its source; all revisions can be read."""
 
     RFC_2023_07 = "rfc-2023-07"
     """RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 17."""
     RFC_2025_10 = "rfc-2025-10"
     """The same RFC, version 28."""
     LIB_2026_09 = "lib-2026-09"
-    """What the HDF5 library's prototype writes and reads as of September 2026."""
+    """The format that the HDF5 library's prototype writes and reads as of September 2026."""
 
 
 NEWEST_REVISION = FormatRevision.LIB_2026_09
-"""What is written unless another is asked for."""
+"""The revision that is written by default."""

@@ -1,8 +1,7 @@
-"""Fields of compound elements: some of them picked, packed, or set.
+"""Fields of compound elements (picking, packing and setting them), and the padding of fixed-size strings.
 
-What is behind text of a fixed length in an HDF5 file: blanks, or anything at all behind a zero.
-
-hsparse has zeros there, whoever wrote the text.
+In HDF5 files, fixed-size strings may be padded with blanks, or with arbitrary bytes after a terminating zero. hsparse
+normalizes all padding to zeros.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from hsparse.errors import BadRequest
 
 
 def parse_fields(text: str | None, dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """Return the fields that `text`, `a:b`, names; () where it names all in the type's order.
+    """Return the field names in `text`, such as `a:b`; () if they are all fields in the dtype's order.
 
-    `BadRequest` for a field that the type does not have, or one named twice.
+    Raises `BadRequest` for a field that the dtype does not have, or that is named twice.
     """
     if not text:
         return ()
@@ -31,22 +30,22 @@ def parse_fields(text: str | None, dtype: np.dtype[Any]) -> tuple[str, ...]:
                 f"There is no field {name[:40]!r}; there are: {', '.join(known)[:200] or 'none'}."
             )
     if len(set(names)) < len(names):
-        raise BadRequest(f"The fields {text[:80]!r} name one of them twice.")
+        raise BadRequest(f"The fields {text[:80]!r} name a field twice.")
     return () if names == known and packed_type(dtype, names) == dtype else names
 
 
 def packed_type(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
-    """Return the type of elements with only these fields, packed, in this order; `dtype` without names."""
+    """Return the packed dtype with only the fields `names`, in this order; `dtype` itself if `names` is empty."""
     return np.dtype([(name, dtype[name]) for name in names]) if names else dtype
 
 
 def as_type(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return elements as a view of type `dtype`: compounds travel between nodes as opaque bytes."""
+    """Return a view of `values` as `dtype`, because nodes send compounds to each other as opaque bytes."""
     return values if values.dtype == dtype else values.view(dtype)
 
 
 def pick_fields(values: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
-    """Return the elements with only these fields, packed, in this order; `values` itself without names."""
+    """Return packed elements with only the fields `names`, in this order; `values` itself if `names` is empty."""
     if not names:
         return values
     picked = np.empty(values.shape, packed_type(values.dtype, names))
@@ -56,7 +55,7 @@ def pick_fields(values: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
 
 
 def set_fields(elements: NDArray[Any], values: NDArray[Any], names: Sequence[str]) -> None:
-    """Set these fields of `elements` to those of `values`, which are packed and broadcast; all without names."""
+    """Set the fields `names` of `elements` (all if empty) to the same fields of packed `values`, with broadcasting."""
     if not names:
         elements[...] = values
     for name in names:
@@ -67,7 +66,7 @@ NULL_TERMINATED, SPACE_PADDED = "H5T_STR_NULLTERM", "H5T_STR_SPACEPAD"
 
 
 def ended_texts(rows: NDArray[np.uint8], padding: str) -> NDArray[np.uint8]:
-    """Return texts, the bytes of each along the last axis, with zeros behind their end."""
+    """Return fixed-size strings, each one's bytes along the last axis, with their padding replaced by zeros."""
     if padding == SPACE_PADDED:
         is_behind = np.logical_and.accumulate(rows[..., ::-1] == ord(" "), axis=-1)[..., ::-1]
     else:
@@ -76,7 +75,7 @@ def ended_texts(rows: NDArray[np.uint8], padding: str) -> NDArray[np.uint8]:
 
 
 def has_text_ends(item: Any) -> bool:
-    """Say whether elements of a type have text, at any depth, behind which a file may have more than zeros."""
+    """Say whether a type item contains, at any depth, fixed-size strings whose padding in a file may not be zeros."""
     if not isinstance(item, dict):
         return False
     if item["class"] == "H5T_STRING":
@@ -87,7 +86,7 @@ def has_text_ends(item: Any) -> bool:
 
 
 def end_texts(values: NDArray[Any], item: Any) -> None:
-    """Put zeros behind the text in values, as a file has them, of a type whose parts are all of a fixed size."""
+    """Replace in place the padding of all strings in `values` by zeros; `item` is their type item, of fixed size."""
     if not has_text_ends(item):
         return
     if item["class"] == "H5T_STRING":

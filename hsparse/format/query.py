@@ -1,10 +1,8 @@
 """Queries over elements, evaluated column by column.
 
-Numbers compare by value, whatever the types: `x > 2.5` of integers is exact. A number for a float field is
-first rounded to the field's precision, as numpy does it, so that `x == 0.1` finds the stored 0.1.
-Fixed-size strings compare as bytes (texts as UTF-8) without trailing zeros.
-
-The first elements in the order of a field's values.
+Numbers compare by value regardless of their types: `x > 2.5` is exact for integers. A number compared with a float
+field is first rounded to the field's precision, as in numpy, so that `x == 0.1` finds a stored 0.1. Fixed-size strings
+compare as bytes (text as UTF-8) without trailing zeros.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.bounded_cache import remember
 from hsparse.errors import BadRequest
 from hsparse.format.query_syntax import (
-    MAX_LENGTH,
     And,
     Compare,
     Literal,
@@ -31,18 +29,18 @@ from hsparse.format.query_syntax import (
     Term,
     parse_query,
 )
-from hsparse.model.short_text import TextCache
+from hsparse.model.element import dtype_bytes
 
 Column: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
 Predicate: TypeAlias = Callable[[Column], Mask]
 
 ELEMENT = "_"
-"""How a query names the element itself, where it has no fields."""
-CACHED_TEXT = 128 * 1024
-"""Characters of queries that are remembered with the types that they are bound to."""
-FIELD_SIZE = 256
-"""Characters that a field of such a type counts; it takes some 200 bytes of memory."""
+"""The name of the element itself in queries over elements without fields."""
+CACHE_BYTES = 2 * 1024 * 1024
+"""Bytes of memory for cached queries, which are bound to a dtype."""
+TEXT_BYTES = 16
+"""Estimated bytes of memory of a bound query per character of its text."""
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -55,7 +53,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query over elements of `dtype`."""
+    """A query bound to elements of `dtype`."""
 
     text: str
     dtype: np.dtype[Any]
@@ -63,24 +61,24 @@ class Query:
     _term: Term = field(repr=False, compare=False)
 
     def mask(self, values: NDArray[Any]) -> Mask:
-        """Return which of `values`, of the query's dtype and any shape, answer the query."""
+        """Return a mask, in the shape of `values`, of the elements that match the query; `values` have `dtype`."""
         return self._test(values)
 
     def may_find(self, ranges: Mapping[str, Ranges], count: int) -> Mask:
-        """Return which of `count` groups of elements may have some that answer the query, by their ranges.
+        """Return a mask, (count,), of the groups of elements that may contain a match, given ranges of their values.
 
-        `ranges` has those of some fields; of the element itself, where it has no fields, under `ELEMENT`.
+        `ranges` has the ranges of some fields by name, or of elements without fields under `ELEMENT`.
         """
         return _outlook(self._term, self.dtype, ranges, count)[0]
 
     def takes(self, value: NDArray[Any]) -> bool:
-        """Say whether one element, such as the fill value, answers the query."""
+        """Say whether one element, such as the fill value, matches the query."""
         return bool(self._test(value.reshape(1))[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranges:
-    """The least and the greatest number, (n,) of the field's type, of n groups, and which of them have NaN beside."""
+    """The minima and maxima of n groups, (n,) each of the field's dtype, and a mask of the groups with NaN."""
 
     least: Column
     greatest: Column
@@ -88,25 +86,18 @@ class Ranges:
 
 
 def bind_query(text: str, dtype: np.dtype[Any]) -> Query:
-    """Return the query that `text` is over elements of `dtype`.
+    """Return the query `text` bound to elements of `dtype`.
 
-    `BadRequest` when it is malformed, names a field that is not there or cannot be compared, or compares a
-    field with a value of another type.
+    Raises `BadRequest` if the text is malformed, names a field that is missing or has no order, or compares a field
+    with a value of another type.
     """
-    return _BOUND(text, dtype)
+    return _bound(text, dtype)
 
 
+@remember(CACHE_BYTES, lambda _, text, dtype: TEXT_BYTES * len(text) + dtype_bytes(dtype))
 def _bound(text: str, dtype: np.dtype[Any]) -> Query:
     term = parse_query(text)
     return Query(text, dtype, _bind(term, dtype), term)
-
-
-def _weigh(dtype: np.dtype[Any]) -> int:
-    names = dtype.base.names or ()
-    return sum(FIELD_SIZE + _weigh(dtype.base[name]) for name in names)
-
-
-_BOUND = TextCache(_bound, CACHED_TEXT, MAX_LENGTH, _weigh)
 
 
 def queried(text: str) -> frozenset[str]:
@@ -142,9 +133,9 @@ def _bind(term: Term, dtype: np.dtype[Any]) -> Predicate:
 
 
 def _outlook(term: Term, dtype: np.dtype[Any], ranges: Mapping[str, Ranges], count: int) -> tuple[Mask, Mask]:
-    """Return which groups may have elements that answer a term, and of which all elements surely do.
+    """Return two masks: the groups in which an element may match a term, and the groups in which all elements do.
 
-    In a group without elements both may be true or false.
+    For a group without elements both masks may have either value.
     """
     match term:
         case Not(inner):
@@ -168,7 +159,7 @@ def _outlook(term: Term, dtype: np.dtype[Any], ranges: Mapping[str, Ranges], cou
 
 
 def _compared(known: Ranges, op: str, test: Callable[[str], Predicate]) -> tuple[Mask, Mask]:
-    """Return the outlook of one comparison; `test` returns that of numbers by an operator."""
+    """Return the masks of `_outlook` for one comparison; `test(op)` compares numbers by the operator `op`."""
     if op in ("==", "!="):
         some = test("<=")(known.least) & test(">=")(known.greatest)
         all_equal = test("==")(known.least) & test("==")(known.greatest) & ~known.has_nan
@@ -178,7 +169,7 @@ def _compared(known: Ranges, op: str, test: Callable[[str], Predicate]) -> tuple
 
 
 def _encloses(known: Ranges, members: Column) -> Mask:
-    """Return which ranges have one of these members, (m,) ascending."""
+    """Return a mask of the ranges that contain one of `members: (m,)`, which ascend."""
     least, greatest = (
         column.astype(np.uint8) if column.dtype.kind == "b" else column
         for column in (known.least, known.greatest)
@@ -198,10 +189,12 @@ def _joined(tests: list[Predicate], join: np.ufunc) -> Predicate:
 
 
 def _of_field(name: str, dtype: np.dtype[Any], make: Callable[[np.dtype[Any]], Predicate]) -> Predicate:
-    """Return the test that `make` makes for the field's dtype, over whole elements."""
+    """Return a test of whole elements that applies `make(dtype of the field)` to the field `name`."""
     if dtype.names is None:
         if name != ELEMENT:
-            raise BadRequest(f"The elements have no fields, so no {name[:40]!r}; a query names them _.")
+            raise BadRequest(
+                f"The elements have no field {name[:40]!r}: a query names elements without fields _."
+            )
         return make(_comparable(name, dtype))
     if name not in dtype.names:
         raise BadRequest(f"There is no field {name[:40]!r}; there are: {', '.join(dtype.names)[:200]}.")
@@ -236,7 +229,7 @@ def _against(compare: Callable[[Any, Any], Any], value: Any) -> Predicate:
 
 
 def _integer_test(op: str, number: float, dtype: np.dtype[Any]) -> Predicate:
-    """Compare integers exactly: with a fraction, or beyond the type's range, too."""
+    """Return a test that compares integers exactly, even with fractions and numbers beyond the dtype's range."""
     if isinstance(number, float) and not number.is_integer():
         if op in ("==", "!="):
             return _always(op == "!=")
@@ -273,7 +266,7 @@ def _member(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Pr
 
 
 def _sorted_members(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Column:
-    """Return those members of a list that elements of `dtype` can be equal to, (m,) ascending."""
+    """Return the members of a list that elements of `dtype` can equal, (m,) ascending."""
     if dtype.kind == "S":
         return np.sort(np.array([_bytes(name, value) for value in members], np.bytes_))
     numbers = [_number(name, value) for value in members]
@@ -298,14 +291,14 @@ def _number(name: str, value: Literal) -> float:
 
 
 def _rounded(number: float, dtype: np.dtype[Any]) -> Any:
-    """Return a number in the field's precision, or in double precision where that cannot hold it."""
+    """Return a number rounded to the precision of `dtype`, or as a double if it would overflow to infinity."""
     with np.errstate(over="ignore"):
         value = dtype.newbyteorder("=").type(number)
     return np.float64(number) if np.isinf(value) else value
 
 
 def _bytes(name: str, value: Literal) -> bytes:
-    """Return a text as bytes; an integer as its digits, for dates that are kept as text."""
+    """Return text as bytes and an integer as its digits, because dates may be stored as strings."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -313,57 +306,3 @@ def _bytes(name: str, value: Literal) -> bytes:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value).encode()
     raise BadRequest(f"Field {name[:40]!r} holds strings; the query compares it with {value!r}: quote it.")
-
-
-DESCENDING = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class Ordering:
-    """An order of elements: by a field, "" for the element itself; NaN come last, equal ones in their own order."""
-
-    field: str
-    descending: bool
-
-    @classmethod
-    def parse(cls, text: str, dtype: np.dtype[Any]) -> Ordering:
-        """Return the order that `price`, or `-price` for the largest first, names; `_` is the element itself.
-
-        `BadRequest` for a field that there is not, or one that has no order.
-        """
-        name = text.removeprefix(DESCENDING)
-        field = "" if dtype.names is None and name == ELEMENT else name
-        if field not in (dtype.names or ("",)):
-            known = ", ".join(dtype.names or (ELEMENT,))[:200]
-            raise BadRequest(f"There is no field {name[:40]!r} to order by; there are: {known}.")
-        kind = dtype[field] if field else dtype
-        if kind.subdtype is not None or kind.kind not in "biufS":
-            raise BadRequest(
-                f"Field {name[:40]!r} is neither a number nor a string of fixed size: it has no order."
-            )
-        return cls(field, text.startswith(DESCENDING))
-
-    @property
-    def text(self) -> str:
-        """The order as a request has it."""
-        return f"{DESCENDING if self.descending else ''}{self.field or ELEMENT}"
-
-    def keys(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return what elements are ordered by."""
-        return rows[self.field] if self.field else rows
-
-    def first(self, rows: NDArray[Any], limit: int) -> NDArray[np.intp]:
-        """Return the places of the first `limit` of some elements, in order."""
-        keys = self.keys(rows)
-        missing = np.isnan(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), np.bool_)
-        there = np.flatnonzero(~missing)
-        if self.descending:
-            order = np.argsort(keys[there][::-1], kind="stable")[::-1]
-            order = len(there) - 1 - order
-        else:
-            order = np.argsort(keys[there], kind="stable")
-        return np.concatenate((there[order], np.flatnonzero(missing)))[:limit]
-
-    def is_after(self, bound: Any, key: Any) -> bool:
-        """Say whether elements whose best possible key is `bound` all come after one with `key`; NaN comes last."""
-        return bool(bound < key) if self.descending else bool(bound > key)

@@ -1,6 +1,6 @@
 """The query language over elements: `price > 2.5 & (name == b'x' | name in (b'A', b'B'))`.
 
-The grammar is that of HSDS 1.0 (h5col's, with words for signs), and HSDS 0.9's clause `where`:
+The grammar is that of HSDS 1.0 (h5col's grammar, with words as alternatives to signs) and HSDS 0.9's clause `where`:
 
     query     := [ either ] [ "where" field "in" values ]
     either    := both { ("|" | "or") both }
@@ -12,8 +12,8 @@ The grammar is that of HSDS 1.0 (h5col's, with words for signs), and HSDS 0.9's 
     values    := "(" value { "," value } ")"
     value     := number | text | b text | "true" | "false" | name
 
-Words are the same in capitals. A bare name where a value stands is text. `_` is the element itself where it has
-no fields. Nothing is evaluated as code: text outside this grammar is a `BadRequest`.
+Words are case-insensitive. A bare name in the position of a value is text. `_` names the element itself if it has no
+fields. Nothing is evaluated as code: text outside this grammar raises `BadRequest`.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from hsparse.bounded_cache import remember
 from hsparse.errors import BadRequest
-from hsparse.model.short_text import TextCache
 
 MAX_LENGTH = 16 * 1024
 MAX_DEPTH = 32
 MAX_TESTS = 256
-"""The most comparisons: each is work on every selected element."""
+"""The most comparisons in a query, because each one is applied to every selected element."""
 MAX_DIGITS = 40
-CACHED_TEXT = 1024 * 1024
-"""Characters whose terms are remembered; the numbers of a long list take 20 times as many bytes."""
+CACHE_BYTES = 8 * 1024 * 1024
+"""Bytes of memory for cached terms."""
+TERM_BYTES = 20
+"""Estimated bytes of memory of a term per character of its text, as for a long list of numbers."""
 WORDS = frozenset({"true", "false", "and", "or", "not", "in"})
-"""Reserved words; inside `field(...)` or quoted they are names."""
+"""Reserved words. In `field(...)` or in quotes they are names."""
 
 Literal: TypeAlias = int | float | bool | bytes | str
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`field op value`; `op` is one of `== != < <= > >=`."""
+    """The comparison `field op value`; `op` is one of `== != < <= > >=`."""
 
     field: str
     op: str
@@ -49,7 +51,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`field in (values)`."""
+    """The membership test `field in (values)`."""
 
     field: str
     values: tuple[Literal, ...]
@@ -57,28 +59,28 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """The field has no value: a float that is NaN."""
+    """The test `field.is_null()`, true for floats that are NaN."""
 
     field: str
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite."""
+    """The negation of a term."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of the terms."""
+    """The conjunction of terms."""
 
     terms: tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of the terms."""
+    """The disjunction of terms."""
 
     terms: tuple[Term, ...]
 
@@ -97,10 +99,11 @@ Token = tuple[str, str]
 
 
 def parse_query(text: str) -> Term:
-    """Parse a query; `BadRequest` names what is wrong with it. The fields' types are not checked."""
-    return _PARSED(text)
+    """Return the term of a query; raise `BadRequest` if it is malformed. Fields and their types are not checked."""
+    return _parse(text)
 
 
+@remember(CACHE_BYTES, lambda _, text: TERM_BYTES * len(text))
 def _parse(text: str) -> Term:
     if len(text) > MAX_LENGTH:
         raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_LENGTH}.")
@@ -126,7 +129,7 @@ def _skip(text: str, place: int) -> int:
 
 
 class _Parser:
-    """Recursive descent over (kind, text) tokens."""
+    """A recursive descent parser over (kind, text) tokens."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -142,7 +145,7 @@ class _Parser:
                 raise BadRequest(f"The query needs 'in' after 'where {field[:40]}', not {self._seen()}.")
             terms.append(Member(field, self._values()))
         if self._peek() != _END:
-            raise BadRequest(f"The query has {self._seen()} where it should end, or go on with & or |.")
+            raise BadRequest(f"The query has {self._seen()} where it should end or continue with & or |.")
         return terms[0] if len(terms) == 1 else And(tuple(terms))
 
     def _either(self, depth: int) -> Term:
@@ -221,7 +224,7 @@ class _Parser:
         self._expect("(")
         values = [self._value()]
         while self._sign(","):
-            if self._peek() == ("sign", ")"):  # (b'A',), as Python has it
+            if self._peek() == ("sign", ")"):  # a trailing comma, as in Python's (b'A',)
                 break
             values.append(self._value())
         self._expect(")")
@@ -242,7 +245,7 @@ class _Parser:
         return text[1:-1] if kind == "text" else text if word not in WORDS else word == "true"
 
     def _at_where(self) -> bool:
-        """Whether the clause `where field in` begins here; `where` may be the name of a field too."""
+        """Say whether the clause `where field in` begins here; `where` may also be the name of a field."""
         kind, text = self._peek()
         return (
             kind == "name"
@@ -279,6 +282,3 @@ def _number(text: str) -> int | float:
     if len(text) > MAX_DIGITS:
         raise BadRequest(f"A number of the query has more than {MAX_DIGITS} characters.")
     return float(text) if any(sign in text for sign in ".eE") else int(text)
-
-
-_PARSED = TextCache(_parse, CACHED_TEXT, MAX_LENGTH)

@@ -1,8 +1,8 @@
-"""Arrays of a dataset's values: one protocol over elements of a fixed size and of variable length.
+"""Arrays of a dataset's values: one protocol for fixed-size and variable-length elements.
 
-A service node plans, pages, gathers and converts values through it, without distinguishing the two. Elements of a fixed
-size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.vlen_array`).
-`ValueArrays.of_fields` returns the arrays of some fields of a compound, so that fields need no code of their own.
+Service nodes plan, page, gather and convert values through the protocol, without distinguishing the two. Fixed-size
+elements are numpy arrays; variable-length elements are offsets and a heap (`hsparse.model.vlen_array`).
+`ValueArrays.of_fields` handles selected fields of a compound, so that callers need no code for fields.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from hsparse.model.vlen_array import VlenArray, VlenFields, join_elements, split
 
 
 def numbers_from_json(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return JSON numbers in `shape`, or one for all; `BadRequest` for what does not fit."""
+    """Convert JSON to numbers in `shape`, or one for all, (1,); raise `BadRequest` if the value does not fit."""
     size = prod(shape)
     array = _plain_numbers(value, dtype)
-    if array is None:  # names of floats, nulls, or what does not fit
+    if array is None:  # names of floats, nulls, or values that do not fit
         found = from_json(value, shape if isinstance(value, list) or size == 1 else (), Fixed(dtype))
         assert not isinstance(found, VlenArray)
         array = found
@@ -44,7 +44,7 @@ def numbers_from_json(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) 
 
 
 def _plain_numbers(value: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return lists of numbers as an array of `dtype`; None for other values, and for numbers that it does not have."""
+    """Return numbers in nested lists as an array of `dtype`, or None for other values and numbers out of range."""
     try:
         natural = np.array(value)
     except ValueError:
@@ -64,84 +64,84 @@ def _plain_numbers(value: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
 
 
 def number_json(values: NDArray[Any]) -> Any:
-    """Return values as JSON has them, see `hsparse.model.json_values`.
+    """Convert values to JSON, see `hsparse.model.json_values`.
 
-    Plain numbers stay an array, which is written many times faster than a list.
+    Plain numbers stay an array, because orjson writes arrays many times faster than lists.
     """
     if values.dtype.kind in "iufb" and values.dtype.names is None:
         if not values.ndim:
             return values.item()
-        # As float64, whose digits Python's own floats have: orjson would write the fewest that tell a float32.
+        # Floats become float64, to have the digits of Python's floats: orjson would write fewer for a float32.
         kind = np.dtype(np.float64) if values.dtype.kind == "f" else values.dtype.newbyteorder("=")
         return np.ascontiguousarray(values, kind)
     return array_json(values)
 
 
 def is_finite(values: NDArray[Any]) -> bool:
-    """Say whether no float, in whatever field, is NaN or infinite."""
+    """Say whether all floats in `values`, including those in fields, are finite."""
     if values.dtype.names is not None:
         return all(is_finite(values[name]) for name in values.dtype.names)
     return values.dtype.kind not in "fc" or bool(np.isfinite(values).all())
 
 
 MAX_REPEATED = 128 * 1024 * 1024
-"""The most bytes that the values of a write may take once they are repeated."""
+"""The most bytes that the values of a write may take after they are repeated."""
 MOST_ELEMENTS = 1 << 32
-"""An array of numpy may have fewer, of any size of an element; it counts no dimension of length 0."""
+"""The limit of elements that a numpy array of any itemsize can have; dimensions of length 0 are not counted."""
 
 
 class ValueArrays(Protocol):
     """Operations on arrays of one dataset's values, or of some of their fields."""
 
     element: Element
-    """What an element is."""
+    """The structure of an element."""
     fill: Any
-    """The fill value, an array of no dimensions."""
+    """The fill value, an array of shape ()."""
     guessed_size: int
-    """Bytes of an element: exact where it has a fixed size, else a guess to plan by."""
+    """The bytes of an element: exact for fixed-size elements, otherwise an estimate for planning."""
     is_exact: bool
     """Whether `guessed_size` is exact."""
 
     def of_fields(self, names: Sequence[str]) -> ValueArrays:
-        """Return the arrays of compounds of these fields alone, packed, in that order; itself without names."""
+        """Return the operations on packed compounds of the fields `names`, in this order; itself if empty."""
         ...
 
     # --- sizes, in bytes ----------------------------------------------------------------------------
 
     def expected(self, count: int) -> int:
-        """Return an estimate of the most that `count` elements take."""
+        """Return an estimate of the most bytes that `count` elements take."""
         ...
 
     def least(self, count: int) -> int:
-        """Return the least that `count` elements take."""
+        """Return the fewest bytes that `count` elements can take."""
         ...
 
     def nbytes(self, values: Values) -> int:
-        """Return the size of elements as bytes."""
+        """Return the number of bytes that `to_bytes` returns for `values`."""
         ...
 
     # --- assembling and cutting ------------------------------------------------------------
 
     def received(self, values: Values) -> Values:
-        """Return values from a data node in their own type: compounds travel as opaque bytes."""
+        """Return values that a data node sent with their own dtype, because nodes send compounds as opaque bytes."""
         ...
 
     def stored(self, values: Values, shape: tuple[int, ...]) -> Values:
-        """Return parsed values as stored ones, in a shape: of an array type each is one opaque element."""
+        """Return parsed values in the stored form and `shape`; an element of an array type becomes opaque."""
         ...
 
     def join(self, arrays: Sequence[Values]) -> Values:
-        """Return the elements of all `arrays`, (n,)."""
+        """Return the concatenated elements of `arrays`, (n,)."""
         ...
 
     def assemble(
         self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Values | None]
     ) -> Values:
-        """Return values in the selection's shape: those `read` in their planned places, the fill value elsewhere."""
+        """Return values in the selection's shape: each planned chunk's `read` values, and the fill value elsewhere."""
         ...
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Values) -> list[Values]:
-        """Return each planned chunk's own values; `values` are of the selection's shape or one for all."""
+        """Return the part of `values` for each planned chunk; `values` have the selection's shape, or one element."""
         ...
 
     def squeeze(self, values: Values) -> Values:
@@ -151,40 +151,40 @@ class ValueArrays(Protocol):
     # --- other forms --------------------------------------------------------------------------------
 
     def to_json(self, values: Values) -> tuple[Any, bool]:
-        """Return JSON's form (an array of numbers, for orjson), and whether it may have floats that JSON lacks."""
+        """Return values as JSON (numbers stay an array for orjson), and whether they may have non-finite floats."""
         ...
 
     def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
-        """Return JSON values in `shape`, or one for all; of a single field they may be bare.
+        """Convert JSON to values in `shape`, or to one value for all; raise `BadRequest` if it does not fit.
 
-        `BadRequest` for what does not fit.
+        The values of a single field may come without the compound's list.
         """
         ...
 
     def to_bytes(self, values: Values) -> memoryview:
-        """Return the elements as bytes in C order, not copied where they already are."""
+        """Return the elements' bytes in C order, without a copy if they are contiguous."""
         ...
 
     def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> Values:
-        """Return the elements in such bytes, `count` of them: in `shape`, or one for all.
+        """Return the `count` elements in the bytes `data`, in `shape` or as one for all: the inverse of `to_bytes`.
 
-        `BadRequest` when there are more or fewer.
+        Raises `BadRequest` if there are more or fewer elements.
         """
         ...
 
     def to_region(self, selection: Selection, values: Values) -> bytes:
-        """Return structured-chunk bytes of values (n,) in the selection's order, see `format.structured.region`."""
+        """Return `values: (n,)`, in the selection's order, as a region, see `hsparse.format.structured.region`."""
         ...
 
     def from_region(self, data: Buffer) -> tuple[Selection, Values]:
-        """Return the selection and values of such bytes; `Corrupt` names what is wrong."""
+        """Return the selection and values in a region's bytes; raise `Corrupt` if they are invalid."""
         ...
 
 
 def array_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape as numpy has it: [2^31, 0, 2^31] is none, though it has no elements.
+    """Return `shape`, shortened if it has no elements and numpy would reject it, such as (2^31, 0, 2^31).
 
-    The dimensions behind one of length 0 are left out then, of which no list is made, or all.
+    A shortened shape ends at its first dimension of length 0, because JSON has no lists beyond that, or is (0,).
     """
     if 0 not in shape or prod(filter(None, shape)) < MOST_ELEMENTS:
         return shape
@@ -193,9 +193,9 @@ def array_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -> Values:
-    """Return values of the last dimensions of `shape`, repeated over the others; one for all stays one.
+    """Return values of the last dimensions of `shape`, repeated over the first ones; one for all stays one element.
 
-    `TooLarge` if they take more than `MAX_REPEATED` bytes then.
+    Raises `TooLarge` if the repeated values take more than `MAX_REPEATED` bytes.
     """
     size = prod(shape)
     if values.size == size:
@@ -215,7 +215,7 @@ def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -
 def elements_from_json(
     arrays: ValueArrays, value: Any, shape: tuple[int, ...], forms: Sequence[Element]
 ) -> Values:
-    """Return JSON values whose elements have one of `forms`, the likeliest first, in `shape` or one for all."""
+    """Convert JSON, by the first of `forms` that its elements have, to values in `shape` or one for all, (1,)."""
     reason = ""
     for form in forms:
         for dims in (shape, (1,)):
@@ -227,7 +227,7 @@ def elements_from_json(
 
 
 class FixedArrays:
-    """`ValueArrays` of numpy arrays of `dtype`, the stored type; `element` describes them."""
+    """`ValueArrays` of numpy arrays of `dtype`, the stored dtype of `element`."""
 
     is_exact = True
 
@@ -294,7 +294,7 @@ class FixedArrays:
 
     def to_json(self, values: Any) -> tuple[Any, bool]:
         dtype = self.element.dtype
-        if dtype.subdtype is not None:  # opaque until here
+        if dtype.subdtype is not None:  # the values of an array type are opaque
             values = np.ndarray(values.shape, dtype, np.ascontiguousarray(values))
         return number_json(values), not is_finite(values)
 
@@ -327,7 +327,7 @@ class FixedArrays:
 
 
 MIN_ESTIMATE = 16 * 1024
-"""The least estimate of an answer of variable-length elements, in bytes."""
+"""The smallest estimate for any number of variable-length elements, in bytes."""
 
 
 class VlenArrays:
@@ -365,7 +365,7 @@ class VlenArrays:
     def stored(self, values: Any, shape: tuple[int, ...]) -> VlenArray:
         if isinstance(values, VlenArray):
             return values
-        size = values.dtype.itemsize  # a field of fixed size of a compound of variable length
+        size = values.dtype.itemsize  # values of a single fixed-size field of a variable-length compound
         data = values.tobytes()
         return VlenArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
 

@@ -1,4 +1,4 @@
-"""HDF5 files: domains as files, import and export, maps of chunks, data that stays in files, and jobs."""
+"""HDF5 files: domains as files, import and export, maps of chunks, file-backed datasets, and jobs."""
 
 from hsparse.extension import Command, Extension
 from hsparse.optional_module import OptionalModule
@@ -11,7 +11,7 @@ COMMANDS = {
     ),
     "map": Command(
         "hsparse.hdf5.maps.command",
-        help="write where the chunks of a domain are",
+        help="write a map of the chunks of a domain",
         parts={"parquet": OptionalModule("hsparse.hdf5.maps.parquet_references", "parquet")},
     ),
     "import": Command(
@@ -24,8 +24,8 @@ COMMANDS = {
         },
     ),
     "cp": Command("hsparse.hdf5.copy_command", help="copy domains and folders"),
-    "concat": Command("hsparse.hdf5.concat_command", help="make an AnnData of many, without a copy"),
-    "job": Command("hsparse.hdf5.jobs.command", help="have a server import or export a file by itself"),
+    "concat": Command("hsparse.hdf5.concat_command", help="concatenate many AnnData without a copy"),
+    "job": Command("hsparse.hdf5.jobs.command", help="have a server import or export a file"),
 }
 EXTENSION = Extension(
     commands=COMMANDS,

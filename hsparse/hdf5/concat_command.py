@@ -1,4 +1,4 @@
-"""`hsparse concat`: make an AnnData of those of many domains."""
+"""`hsparse concat`: concatenate the AnnData of many domains to a new domain."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ from hsparse.client.integrations.anndata.concatenation import MERGES, concat
 from hsparse.client.opening import open_connection
 
 ABOUT = f"""\
-Make an AnnData of those of many domains, in their order, as anndata.concat does.
+Concatenate the AnnData of many domains, in their order, as anndata.concat does.
 
   hsparse concat /home/ann/a.h5ad /home/ann/b.h5ad --to /home/ann/both.h5ad
   hsparse concat '/home/ann/runs/*.h5ad' --to /home/ann/all.h5ad --join outer --label run
   hsparse concat a.h5ad b.h5ad --to c.h5ad --label batch --keys control,treated --index-unique -
 
-X, layers and raw stay where they are: the new domain has virtual datasets over them. Keep the sources, and give those
-who read it the right to read them. obs, obsm and var are written, uns and obsp with --uns-merge and --pairwise. With
---copy the matrices are written too, which takes as long as to send them here and back. In a path, {PATTERN_HELP}.
+X, layers and raw stay in the sources: the new domain has virtual datasets over them. Keep the sources, and give the
+new domain's readers the right to read them. obs, obsm and var are written, uns and obsp with --uns-merge and
+--pairwise. With --copy, matrices are also written; they are sent to this machine and back. In a path, {PATTERN_HELP}.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `concat`; the parsed ones have `run`."""
+    """Add the arguments of `hsparse concat`; parsed arguments have `run`."""
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="a domain with an AnnData")
     parser.add_argument("--to", required=True, metavar="PATH", help="the domain to make")
     parser.add_argument(
         "--join",
         choices=("inner", "outer"),
         default="inner",
-        help="keep the genes, columns of obs, layers and obsm that all have, or those of any (default: inner)",
+        help="keep genes, columns of obs, layers and obsm that all sources have, or that any has (default: inner)",
     )
     parser.add_argument(
         "--merge",
         choices=MERGES,
-        help="which columns of var, varm and varp to keep: those that are the same, ... (default: none)",
+        help="which columns of var, varm and varp to keep: columns with equal values (same), ... (default: none)",
     )
     parser.add_argument(
-        "--uns-merge", choices=MERGES, help="which entries of uns to keep, in the same way (default: none)"
+        "--uns-merge", choices=MERGES, help="which entries of uns to keep, as with --merge (default: none)"
     )
     parser.add_argument(
         "--fill-value",
         type=float,
         metavar="NUMBER",
-        help="what a dense matrix has where a source has no value",
-    )
-    parser.add_argument("--pairwise", action="store_true", help="keep obsp; between sources it has nothing")
-    parser.add_argument(
-        "--label", metavar="COLUMN", help="add a column to obs that says of which source a cell is"
+        help="the value of dense matrices where a source has none",
     )
     parser.add_argument(
-        "--keys", metavar="KEY,...", help="what the column says of each source (default: 0,1,...)"
+        "--pairwise", action="store_true", help="keep obsp; it has no elements between different sources"
+    )
+    parser.add_argument("--label", metavar="COLUMN", help="add a column to obs with the source of each cell")
+    parser.add_argument(
+        "--keys", metavar="KEY,...", help="the values of that column for the sources (default: 0,1,...)"
     )
     parser.add_argument(
         "--index-unique", metavar="TEXT", help="add this text and the key to the name of each cell"
     )
-    parser.add_argument("--copy", action="store_true", help="write the matrices, too")
-    parser.add_argument("--overwrite", action="store_true", help="replace the domain if it is there")
+    parser.add_argument("--copy", action="store_true", help="also write the matrices")
+    parser.add_argument("--overwrite", action="store_true", help="replace the domain if it exists")
     add_tree_arguments(parser, ABOUT, concat_domains)
 
 
 def concat_domains(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Concatenate the sources."""
+    """Concatenate the sources to the domain `--to`."""
     paths = [require_place(entry).path for text in args.sources for entry in tree.expand(text)]
     with ExitStack() as stack:
-        files = [open_connection(stack.enter_context(tree.connect(path))) for path in paths]
+        files = [open_connection(stack.enter_context(tree.patient(path))) for path in paths]
         for path, file in zip(paths, files, strict=True):
             if not isinstance(file, File):
                 raise InvalidValue(f"{path} is a folder: name the domains in it, as by '{path}/*.h5ad'.")

@@ -1,8 +1,8 @@
-"""Access control lists: the rights of a domain, the principals who ask, and who is allowed what.
+"""Access control lists: the rights in a domain, the principals that request them, and the rule that decides.
 
-A domain's ACLs are stored in its record as `{who: {right: bool}}`, where `who` is a user's name, `default`
-or `g:` and a group's name. A right that is not named, or whose value is not true, is not given. Beside the rights an
-entry may have `domain`, where it was set.
+A domain's ACLs are stored in its record as `{name: {right: bool}}`. `name` is a user's name, `default`, or `g:`
+followed by a group's name. A right that is missing, or whose value is not true, is denied. An entry may also have the
+key `domain`, which says where it was set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hsparse.model.short_text import short_repr
 DEFAULT = "default"
 GROUP_PREFIX = "g:"
 ORIGIN = "domain"
-"""The key of an entry that says in which bucket and domain it was set; entries made at creation have none."""
+"""The key whose value is the bucket and domain in which an entry was set; entries made at creation lack it."""
 
 
 class Right(StrEnum):
@@ -37,7 +37,7 @@ ANONYMOUS_NAME = "anonymous"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated user, or the anonymous one; an admin has every right in every domain."""
+    """An authenticated user or the anonymous principal. An admin has every right in every domain."""
 
     name: str
     admin: bool = False
@@ -52,25 +52,25 @@ ANONYMOUS = Principal(ANONYMOUS_NAME)
 
 
 def is_granted(acls: Mapping[str, Any], principal: Principal, right: Right) -> bool:
-    """Say whether `acls` of a domain give `right` to `principal`; an admin needs no entry.
+    """Say whether a domain's `acls` give `right` to `principal`; callers check `principal.admin` themselves.
 
-    The user's own entry decides, if there is one, granting or not; else
-    any entry of one of the user's groups that grants; else `default`. The anonymous principal has only
-    what `default` grants.
+    The user's own entry decides if it exists. Otherwise the right is granted if an entry of one of the user's groups or
+    the entry `default` grants it. The anonymous principal has the rights of `default`; an entry `anonymous` decides
+    only whether that principal may read.
     """
-    if not principal.anonymous:
-        if principal.name in acls:
-            return _grants(acls[principal.name], right)
-        if any(_grants(acls.get(GROUP_PREFIX + group), right) for group in principal.groups):
-            return True
+    if principal.name in acls and (right is Right.READ or not principal.anonymous):
+        return _grants(acls[principal.name], right)
+    groups = () if principal.anonymous else principal.groups
+    if any(_grants(acls.get(GROUP_PREFIX + group), right) for group in groups):
+        return True
     return _grants(acls.get(DEFAULT), right)
 
 
 def deciding_entries(acls: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
-    """Return the entries by which `is_granted` decides, None for those that are missing; an admin needs none."""
+    """Return the entries that `is_granted` looks at, None for missing ones; empty for an admin."""
     if principal.admin:
         return {}
-    names = [DEFAULT]
+    names = [principal.name, DEFAULT]
     if not principal.anonymous:
         groups = (GROUP_PREFIX + group for group in principal.groups)
         names = [principal.name] if principal.name in acls else [principal.name, *groups, DEFAULT]
@@ -83,14 +83,14 @@ def full_rights() -> dict[str, bool]:
 
 
 def grants_any(entry: Mapping[str, Any]) -> bool:
-    """Say whether an entry gives a right."""
+    """Say whether an entry grants at least one right."""
     return any(_grants(entry, right) for right in Right)
 
 
 def check_rights(body: Mapping[str, Any]) -> dict[str, bool]:
-    """Return the rights a client sent as an entry of its own; those it left out stay out.
+    """Return a new ACL entry with the rights that a client sent; rights missing from `body` stay missing.
 
-    `BadRequest` for a key that is no right, and for a value that is no boolean.
+    Raises `BadRequest` if a key is not a right or a value is not a boolean.
     """
     names = [right.value for right in Right]
     for key, value in body.items():
@@ -102,15 +102,20 @@ def check_rights(body: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def _grants(entry: Any, right: Right) -> bool:
-    # Stored entries may come from another server: anything but a true value of the right key denies.
+    # Stored entries may come from another server: only the value true under the right's key grants it.
     return isinstance(entry, Mapping) and entry.get(right.value) is True
 
 
 def folder_acls(owner: str) -> dict[str, dict[str, bool]]:
-    """Return the ACLs of a new folder: all rights for the owner, the right to read for all."""
+    """Return the ACLs of a new folder: the owner has all rights, everybody may read."""
     return {owner: full_rights(), **readable()}
 
 
+def place_acls() -> dict[str, dict[str, bool]]:
+    """Return the ACLs of a new place with served files: authenticated users may read, anonymous ones may not."""
+    return {**readable(), ANONYMOUS_NAME: {right.value: False for right in Right}}
+
+
 def readable() -> dict[str, dict[str, bool]]:
-    """Return the entry that lets all read."""
+    """Return ACLs with one entry, `default`, that grants only the right to read."""
     return {DEFAULT: {right.value: right is Right.READ for right in Right}}

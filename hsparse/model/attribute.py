@@ -1,9 +1,9 @@
-"""Attributes: from the form of requests to the stored form, and from there to values.
+"""Attributes: conversion from requests to the stored form, and from the stored form to values.
 
-The stored form is `{"type": item, "shape": dataspace, "value": JSON value}`. `value` is as it was written, and null
-where none was given (all zero, or empty). Values that JSON cannot hold (bytes that are no UTF-8) are one base64 string
-of all elements' bytes, with `"encoding": "base64"` beside it. Floats that JSON has no number for are their names:
-`"nan"`, `"inf"`, `"-inf"`.
+The stored form is `{"type": item, "shape": dataspace, "value": JSON value}`. `value` is kept as the client wrote it;
+null means that no value was given (elements are zero or empty). Values that JSON cannot hold (bytes that are not UTF-8)
+are one base64 string of all elements' bytes, and the key `"encoding": "base64"` says so. Non-finite floats are stored
+as `"nan"`, `"inf"` and `"-inf"`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,21 @@ from typing import Any
 import numpy as np
 
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.model.attribute_json import WITHOUT_PARTS, Json
 from hsparse.model.dataspace import dims_of, num_elements, parse_shape
 from hsparse.model.datatype import Datatype, parse_type
-from hsparse.model.element import ArrayOfVlen, Compound, Element, Fixed, VlenSequence
+from hsparse.model.element import Fixed
 from hsparse.model.json_values import LIST_MEMORY, Values, from_json, item_count, json_size, to_json
 from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray, split_elements
 
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
 MAX_NAME = 65_534
-"""Bytes of UTF-8 that HDF5 allows a name: its length, with a zero behind it, has 16 bits."""
+"""The most bytes of UTF-8 in a name: HDF5 stores the length, including a terminating zero, in 16 bits."""
 SMALL = 4096
-"""Bytes of one element whose lists, at most one for each of its bytes and dimensions, are few enough."""
+"""Bytes of a scalar whose JSON lists need not be counted: it has at most one list per byte and dimension."""
 BASE64_ELEMENT = 2
-"""About the fewest characters of base64 of an element."""
-WITHOUT_FLOATS = frozenset(
-    f"H5T_{name}" for name in ("INTEGER", "STRING", "REFERENCE", "ENUM", "OPAQUE", "BITFIELD")
-)
-WITHOUT_PARTS = WITHOUT_FLOATS | {"H5T_FLOAT"}
-"""Classes whose elements are one number or text in JSON, or a few."""
+"""Approximate minimum of base64 characters per element."""
 DIMENSION_NAMES = frozenset(
     {
         "CLASS",
@@ -49,14 +45,13 @@ DIMENSION_NAMES = frozenset(
         "_nc3_strict",
     }
 )
-"""Attributes by which HDF5 and netCDF say how a file has dimensions: netCDF's readers hide them, they are no data."""
+"""Attributes with which HDF5 and netCDF describe a file's dimensions; netCDF readers hide them from users."""
 DIMENSION_ONLY = "This is a netCDF dimension but not a netCDF variable"
-"""What the `NAME` of a dimension scale begins with that has a length and no values."""
-Json = dict[str, Any]
+"""Prefix of the attribute `NAME` of a dimension scale that has a length but no values."""
 
 
 def check_name(name: Any) -> str:
-    """Return an attribute's name; `BadRequest` when it is none."""
+    """Return `name` if it is a valid attribute name; raise `BadRequest` otherwise."""
     if not isinstance(name, str) or not 0 < len(name.encode(errors="surrogatepass")) <= MAX_NAME:
         raise BadRequest(
             f"An attribute's name must be text of 1 to {MAX_NAME} bytes of UTF-8, not {short_repr(name)}."
@@ -65,9 +60,9 @@ def check_name(name: Any) -> str:
 
 
 def parse_attribute(body: Json, datatype: Datatype) -> Json:
-    """Return the stored form of the attribute in a request; its type was parsed before.
+    """Return the stored form of the attribute in a request body; `datatype` is its parsed type.
 
-    The value is a JSON value that fits type and dataspace, its bytes or, with `"encoding": "base64"`, these as text.
+    `body["value"]` is a JSON value that fits type and dataspace, the elements' bytes, or these as base64 text.
     """
     shape = parse_shape({key: value for key, value in body.items() if key != "maxdims"})
     shape.pop("maxdims", None)
@@ -84,7 +79,7 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
     encoding = body.get("encoding")
     if encoding not in (None, "base64"):
         raise BadRequest(f"An attribute's encoding must be base64, not {short_repr(encoding)}.")
-    # h5py-like clients say base64 of opaque values, each of which is a base64 string in JSON anyway.
+    # h5py-like clients also send `"encoding": "base64"` with lists of opaque values; JSON has base64 for each of these.
     if encoding is None or isinstance(value, list):
         values = from_json(value, dims_of(shape) or (), datatype.element)
         plain = isinstance(datatype.element, Fixed) and datatype.dtype.names is None
@@ -94,13 +89,13 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
 
 
 def parse_work(body: Json) -> int:
-    """Return about how many elements `parse_attribute` looks at one by one."""
+    """Return about how many elements `parse_attribute` converts one by one, an estimate of its cost."""
     value = body.get("value")
     return len(value) // BASE64_ELEMENT if isinstance(value, str | bytes | bytearray) else item_count(value)
 
 
 def _as_written(value: Any, normal: Any) -> Any:
-    """Return the normal form of a JSON value, in it the numbers and texts as they were written, to the last digit."""
+    """Return `normal` with its numbers and strings replaced by the ones in `value`, which keep every digit."""
     if isinstance(value, list | tuple) and isinstance(normal, list) and len(value) == len(normal):
         return [_as_written(part, other) for part, other in zip(value, normal, strict=True)]
     same = isinstance(value, str) and isinstance(normal, str)
@@ -112,7 +107,7 @@ def _is_number(value: Any) -> bool:
 
 
 def attribute_from_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Json:
-    """Return the stored form of an attribute given as its elements' bytes, length-prefixed where they vary."""
+    """Return the stored form of an attribute from its elements' bytes (vlen parts are length-prefixed)."""
     check_size(shape, datatype)
     if len(data) > MAX_ATTRIBUTE_BYTES:
         raise TooLarge(f"The value has {len(data)} bytes; the limit is {MAX_ATTRIBUTE_BYTES}.")
@@ -120,12 +115,12 @@ def attribute_from_bytes(data: bytes | bytearray, shape: Json, datatype: Datatyp
     stored: Json = {"type": datatype.item, "shape": shape}
     try:
         return stored | {"value": name_non_finite(to_json(values, datatype.element))}
-    except BadRequest:  # bytes that are no text
+    except BadRequest:  # bytes that are not UTF-8
         return stored | {"value": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
 def attribute_values(stored: Json) -> Values:
-    """Return an attribute's values in the dataspace's shape; `BadRequest` for a null dataspace."""
+    """Return a stored attribute's values in its dataspace's shape; raise `BadRequest` for a null dataspace."""
     datatype, shape = parse_type(stored["type"]), stored["shape"]
     dims = dims_of(shape)
     if dims is None:
@@ -141,44 +136,31 @@ def attribute_values(stored: Json) -> Values:
 
 
 def attribute_bytes(stored: Json) -> bytes:
-    """Return the bytes of an attribute's elements, as a binary answer has them."""
+    """Return the bytes of a stored attribute's elements, as binary responses send them."""
     values = attribute_values(stored)
     return values.heap.tobytes() if isinstance(values, VlenArray) else values.tobytes()
 
 
 def attribute_size(stored: Json) -> int:
-    """Return the bytes of an attribute's value, a guess for variable-length types."""
+    """Return the size of an attribute's value in bytes, an estimate for variable-length types."""
     return num_elements(stored["shape"]) * parse_type(stored["type"]).guessed_size
 
 
 def answer_work(attributes: Iterable[Json]) -> int:
-    """Return about how many items stored attributes have, each of which is looked at to answer with them."""
+    """Return about how many JSON items are visited when stored attributes are sent, an estimate of the cost."""
     return sum(map(_items, attributes))
 
 
 def _items(stored: Json) -> int:
-    """Return the number of elements or, as one may be a list of millions, that of the items of their JSON."""
+    """Return the number of elements, or of JSON items if there are more: one element may be a list of millions."""
     count, item = num_elements(stored["shape"]), stored["type"]
     if isinstance(item, dict) and item.get("class") in WITHOUT_PARTS:
         return count
     return max(count, item_count(stored.get("value")))
 
 
-def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
-    """Return the stored value, in it floats that are not finite as such again or, ignored, as None."""
-    value, item = stored.get("value"), stored["type"]
-    if not isinstance(value, str | list) or "encoding" in stored:
-        return value
-    if isinstance(item, dict) and item.get("class") in WITHOUT_FLOATS:
-        return value
-    element = parse_type(item).element
-    if not has_floats(element):
-        return value
-    return restore_non_finite(value, element, len(dims_of(stored["shape"]) or ()), ignore_nan=ignore_nan)
-
-
 def check_size(shape: Json, datatype: Datatype) -> None:
-    """Refuse, as `TooLarge`, a value that would not be held in memory easily; its lists count, too."""
+    """Raise `TooLarge` if the elements and the lists of their JSON would take more than `MAX_ATTRIBUTE_BYTES`."""
     element = datatype.element
     if shape["class"] == "H5S_SCALAR" and isinstance(element, Fixed) and element.dtype.itemsize <= SMALL:
         return
@@ -186,15 +168,15 @@ def check_size(shape: Json, datatype: Datatype) -> None:
     size = num_elements(shape) * datatype.guessed_size + lists * LIST_MEMORY
     if size > MAX_ATTRIBUTE_BYTES:
         raise TooLarge(
-            f"The attribute would have {size} bytes, {LIST_MEMORY} for each of its {lists} lists among them; the "
+            f"The attribute would take {size} bytes, including {LIST_MEMORY} for each of its {lists} JSON lists; the "
             f"limit is {MAX_ATTRIBUTE_BYTES}: make it a dataset."
         )
 
 
 def unpack_elements(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Values:
-    """Return packed elements, length-prefixed where they vary, in the dataspace's shape.
+    """Return the elements in `data` in the dataspace's shape; variable-length parts are length-prefixed.
 
-    `BadRequest` for another number of them.
+    Raises `BadRequest` if `data` does not hold exactly the dataspace's elements.
     """
     dims = dims_of(shape) or ()
     if not isinstance(datatype.element, Fixed):
@@ -206,69 +188,17 @@ def unpack_elements(data: bytes | bytearray, shape: Json, datatype: Datatype) ->
 
 
 def decode_base64(value: Any) -> bytes:
-    """Return the bytes of a base64 string; `BadRequest` when it is none."""
+    """Return the bytes of a base64 string; raise `BadRequest` for anything else."""
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError, TypeError) as error:
         raise BadRequest(f"The value is not valid base64: {error}.") from error
 
 
-NAMES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
 def name_non_finite(value: Any) -> Any:
-    """Return a JSON value with the floats that JSON has no number for replaced by their names."""
+    """Return a JSON value with non-finite floats replaced by `"nan"`, `"inf"` and `"-inf"`."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, list | tuple):
         return [name_non_finite(part) for part in value]
     return value
-
-
-def restore_non_finite(value: Any, element: Element, rank: int, *, ignore_nan: bool = False) -> Any:
-    """Return a stored value, `rank` lists deep, its floats being floats again; with `ignore_nan` None instead."""
-    if isinstance(element, Fixed) and element.dtype.names is None:
-        if element.dtype.base.kind != "f":
-            return value
-        if isinstance(value, str):
-            return None if ignore_nan else NAMES.get(value, value)
-        return (
-            [restore_non_finite(part, element, 0, ignore_nan=ignore_nan) for part in value]
-            if isinstance(value, list)
-            else value
-        )
-    if rank and isinstance(value, list):
-        return [restore_non_finite(part, element, rank - 1, ignore_nan=ignore_nan) for part in value]
-    parts = _parts(element)
-    if parts is None or not isinstance(value, list):
-        return value
-    if isinstance(parts, tuple):
-        return [
-            restore_non_finite(part, kind, 0, ignore_nan=ignore_nan)
-            for part, kind in zip(value, parts, strict=False)
-        ]
-    depth = len(element.dims) if isinstance(element, ArrayOfVlen) else 1
-    return restore_non_finite(value, parts, depth, ignore_nan=ignore_nan)
-
-
-def _parts(element: Element) -> Element | tuple[Element, ...] | None:
-    """Return a compound's fields, the base of an array or sequence, or None."""
-    if isinstance(element, Compound):
-        return element.parts
-    if isinstance(element, Fixed):
-        dtype = element.dtype
-        return tuple(Fixed(dtype[name]) for name in dtype.names or ())
-    return element.base if isinstance(element, ArrayOfVlen | VlenSequence) else None
-
-
-def has_floats(element: Element) -> bool:
-    """Say whether floats are among an element's parts."""
-    if isinstance(element, Fixed) and element.dtype.names is None:
-        base = element.dtype
-        while base.subdtype is not None:
-            base = base.subdtype[0]
-        return base.kind == "f" if base.names is None else has_floats(Fixed(base))
-    parts = _parts(element)
-    return (
-        any(map(has_floats, parts)) if isinstance(parts, tuple) else parts is not None and has_floats(parts)
-    )

@@ -1,14 +1,14 @@
-"""The state of a dataset that changes its extent: extent, generation, trim and appends, in one state machine.
+"""State machine of a dataset's extent: extent, generation (fencing token), trim, and appends.
 
-The state is fields of the dataset's record. Each transition is a function from a record to the record after it, the
-same object if it changes nothing; it modifies none, and raises the error of what is refused. A dataset is in one of
-three states:
+The state consists of fields of the dataset's record. Each transition is a function that takes a record and returns the
+record after the transition, the same object if nothing changes. It never modifies its argument, and raises an error if
+the transition is not allowed. A dataset is in one of three states:
 
 - *at rest*: it can grow, shrink, and be appended to.
-- *trimmed*, `trim` is in the record: elements outside the extent are being erased. Until all are, it does not grow:
-  that would uncover them. They are within `trim`, a lower and an upper bound of each dimension, or, if it is true,
+- *trimmed*: elements outside the extent are being erased. The dataset cannot grow until all are erased, because growing
+  would expose them. `trim` in the record bounds them, as `[lower, upper]` per dimension; if it is true, they may be
   anywhere.
-- *appended to*, `appends` has parts: elements beyond the extent are being written.
+- *appended to*: elements beyond the extent are being written, as listed in the parts of `appends`.
 
 | transition | from | to |
 | --- | --- | --- |
@@ -19,33 +19,32 @@ three states:
 | `end_append` | appended to | appended to or, after the last part, at rest |
 | `abandon_appends` | appended to | trimmed |
 
-`generation` is the fencing token: it grows by one whenever a dataset enters or leaves the state *trimmed*, and data
-nodes refuse what was planned in an earlier generation.
+`generation` is the fencing token. It increases by one whenever a dataset enters the state *trimmed*, shrinks again in
+it, or leaves it. Data nodes refuse operations planned in an earlier generation.
 
-An append writes beyond the extent first and grows the extent last, so that no reader sees elements that are not
-written yet. While it lasts it is a part of `record["appends"]`:
+An append first writes elements beyond the extent and then grows the extent, so that readers never see unwritten
+elements. Until it ends, the append is a part in `record["appends"]`:
 
     {"dim": 0, "parts": [{"token": "5f...", "count": 10, "until": 1700000000.0, "done": false}, ...],
      "dropped": {"a1...": 1700000000.0}}
 
-Parts follow each other along `dim`, the first at the end of the extent. The extent grows over a part that is done
-when all parts before it are. A part whose service node is gone would hold up the others for ever: after the time
-`until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
-while: a token that is in neither list is that of a part that is visible.
+Parts follow each other along `dim`; the first one begins at the end of the extent. The extent grows over a part once
+that part and all parts before it are done. A part whose service node failed would block later parts for ever, so all
+parts may be dropped after the time `until`, and their requests start over. `dropped` remembers the tokens of dropped
+parts for a while. A token in neither list therefore belongs to a part that is already inside the extent.
 
-A part with `"side": "lower"` is below the lower bound of a signed dataset: such parts follow each other downwards, and
-the lower bound moves over them. A change of the extent moves a bound at either end, and shrinks if one moves inwards.
+A part with `"side": "lower"` lies below the lower bound of a signed dataset. Each such part lies below the one before,
+and the lower bound moves down over them. A resize may move either bound; it is a shrink if one moves inwards.
 
-`record["appended"]` has the last parts that had `keys`, each key with the first place and the count of its elements in
-the part, so that what a client sends again with its `Idempotency-Key` is not appended again:
+`record["appended"]` remembers the latest finished parts that had idempotency keys, so that an append retried with the
+same `Idempotency-Key` is not applied twice. Each key comes with the offset and count of its elements in the part:
 
     [{"dim": 0, "start": 120, "time": 1700000000.0, "keys": [["7c...", 0, 10], ...]}, ...]
 
-`record["extents"]` has the last changes of the extent by their tokens, with the extents before and after each, so that
-one that is sent again, because its reply was lost, is not made again. A service node gives each change a token. A key
-is a digest of a user and of the `Idempotency-Key` of a request, which a client may send again by another service node.
-The token of a change of the extent with a key is `KEY.REST`; with another REST it is the same change. Other tokens have
-no dot.
+`record["extents"]` remembers the latest changes of the extent by token, with the extents before and after, so that a
+change retried after a lost reply is not applied twice. The service node chooses the token. If the request has an
+`Idempotency-Key`, which the client may repeat through another service node, the token is `KEY.REST`: `KEY` is a digest
+of the user and the idempotency key, and tokens with equal `KEY` name the same change. Other tokens contain no dot.
 """
 
 from __future__ import annotations
@@ -62,43 +61,43 @@ Extent: TypeAlias = tuple[int, ...]
 Bounds: TypeAlias = list[list[int]]
 
 MOST_REMEMBERED = 16
-"""How many changes of the extent are remembered, the last ones: one is sent again within seconds."""
+"""How many changes of the extent without an idempotency key are remembered; retries arrive within seconds."""
 MOST_KEYS = 256
-"""How many changes with keys of clients are remembered."""
+"""How many changes of the extent with an idempotency key are remembered."""
 MOST_APPENDED, KEY_SECONDS = 1024, 3600.0
-"""How many keys of appends are remembered, and for how long: clients repeat them in minutes. The last part has all."""
+"""How many keys of appends are remembered, and for how many seconds. The last part always keeps all of its keys."""
 DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
-"""How long the token of a dropped part is kept, and how many: longer than any request lasts, on clocks that differ."""
+"""How many seconds, and how many, tokens of dropped parts are kept: longer than any request, even with clock skew."""
 
 # --- the state ----------------------------------------------------------------------------------------------
 
 
 def is_trimmed(record: Record) -> bool:
-    """Say whether elements outside the extent are to be erased before the dataset grows."""
+    """Say whether elements outside the extent must be erased before the dataset can grow."""
     return "trim" in record
 
 
 def trimmed_bounds(record: Record) -> Bounds:
-    """Return the bounds, in places, of what may have to be erased outside the extent of a dataset that is trimmed."""
+    """Return `[lower, upper]` per dimension around the elements to erase outside a trimmed dataset's extent."""
     bounds: Bounds | bool = record["trim"]
     everywhere = [[-MAX_EXTENT, MAX_EXTENT]] * len(record["shape"]["dims"])
     return everywhere if isinstance(bounds, bool) else bounds
 
 
 def generation(record: Record) -> int:
-    """Return the fencing token of plans for the extent."""
+    """Return the dataset's generation: the fencing token of operations planned for its extent."""
     found = record.get("generation", 0)
     return found if isinstance(found, int) else 0
 
 
 def appended_parts(record: Record) -> list[Record]:
-    """Return the parts that are being appended, in order."""
+    """Return the parts that are being appended, in the order in which they began."""
     parts: list[Record] = list(record.get("appends", {}).get("parts", ()))
     return parts
 
 
 def part_starts(record: Record) -> dict[str, int]:
-    """Return the first place of each part along the dimension that is appended to, by its token."""
+    """Return, by token, each part's first coordinate along the dimension that is appended to."""
     parts, starts = appended_parts(record), dict[str, int]()
     low, high = _ends(record["shape"])[record["appends"]["dim"]] if parts else (0, 0)
     for part in parts:
@@ -109,7 +108,7 @@ def part_starts(record: Record) -> dict[str, int]:
 
 
 def part_with_key(record: Record, key: str) -> Record | None:
-    """Return `token` and `count`, and any `side`, of what is being appended with a key; None without one."""
+    """Return the part's `token` and any `side`, and the key's `count`, if `key` is being appended; else None."""
     for part in appended_parts(record):
         for found, _, count in part.get("keys", ()):
             if found == key:
@@ -118,7 +117,7 @@ def part_with_key(record: Record, key: str) -> Record | None:
 
 
 def appended_before(record: Record, key: str) -> Record | None:
-    """Return `dim`, `start`, `count` and any `side` of what was appended with a key; None if it is not remembered."""
+    """Return `dim`, `start`, `count`, any `side` of the elements appended with `key`, or None if not remembered."""
     for one in record.get("appended", ()):
         for found, offset, count in one.get("keys", ()):
             if found == key:
@@ -127,7 +126,7 @@ def appended_before(record: Record, key: str) -> Record | None:
 
 
 def extents_of_change(record: Record, token: str) -> tuple[Extent, Extent] | None:
-    """Return the extents before and after a change of the extent with this token; None if it is not remembered."""
+    """Return the extents before and after the change with this token, or None if the change is not remembered."""
     for change in record.get("extents", ()):
         if token and change["token"] == token:
             return tuple(change["before"]), tuple(change["after"])
@@ -135,15 +134,21 @@ def extents_of_change(record: Record, token: str) -> tuple[Extent, Extent] | Non
 
 
 def lowers_of_change(record: Record, token: str) -> tuple[Extent, Extent]:
-    """Return the lower bounds before and after a change of the extent of a signed dataset, empty of any other."""
+    """Return the lower bounds before and after the change with this token; empty unless the dataset is signed."""
     for change in record.get("extents", ()):
         if token and change["token"] == token and "lower" in change:
             return tuple(change["lower"][0]), tuple(change["lower"][1])
     return (), ()
 
 
+def minlower_of_change(record: Record, token: str) -> tuple[int | str, ...]:
+    """Return the limits of lower bounds (`minlower`) that the change with this token set; empty if it set none."""
+    changes = record.get("extents", ())
+    return next((tuple(change.get("minlower", ())) for change in changes if change["token"] == token), ())
+
+
 def keyed_token(key: str, rest: str) -> str:
-    """Return the token of a change of the extent with a key; without one only the rest."""
+    """Return the token of a change of the extent: `key.rest`, or `rest` alone if `key` is empty."""
     return f"{key}.{rest}" if key else rest
 
 
@@ -160,8 +165,9 @@ def set_extent(
     below: bool = False,
     lower: Extent = (),
     expect_lower: Extent = (),
+    minlower: tuple[int | str, ...] = (),
 ) -> Record:
-    """Set the extent, unless that was done with this token; see `hsparse.wire.record_message.SetExtent`."""
+    """Set the extent unless a change with this token was applied; see `hsparse.wire.record_message.SetExtent`."""
     if extents_of_change(record, token) is not None:
         return record
     id, shape = record["id"], record["shape"]
@@ -171,18 +177,24 @@ def set_extent(
     old = lower_of(shape)
     if expect_lower and expect_lower != old:
         raise Conflict(f"The lower bounds of {id} are {list(old)}, not {list(expect_lower)} any more.")
-    after = dims if extend_dim < 0 else _extended(id, before, extend_dim, dims[0])
-    if (below or lower) and not old:
+    after = (
+        (dims or (before if minlower else ()))
+        if extend_dim < 0
+        else _extended(id, before, extend_dim, dims[0])
+    )
+    if (below or lower or minlower) and not old:
         raise BadRequest(f"{id} has no lower bound: it was created without lower and minlower.")
     new = lower or (_extended(id, old, extend_dim, -dims[0]) if below else old)
     if lower and not dims and len(lower) == len(old):
         after = tuple(upper - place for (_, upper), place in zip(_ends(shape), lower, strict=True))
-    _check_extent(record, after, new)
-    if (after, new) == (before, old):
-        return record
-    if appended_parts(record):
+    limited = _with_minlower(record, minlower, new)
+    _check_extent(limited, after, new)
+    if (after, new) != (before, old) and appended_parts(record):
         raise Moved(f"{id} is being appended to.")
-    changed = {**record, "shape": {**shape, "dims": list(after)} | ({"lower": list(new)} if old else {})}
+    bounds = {"dims": list(after)} | ({"lower": list(new)} if old else {})
+    changed = {**record, "shape": {**limited["shape"], **bounds}}
+    if changed["shape"] == shape:
+        return record
     ends = list(zip(_ends(changed["shape"]), _ends(shape), strict=True))
     grows = any(now[0] < was[0] or now[1] > was[1] for now, was in ends)
     shrinks = any(now[0] > was[0] or now[1] < was[1] for now, was in ends)
@@ -191,14 +203,30 @@ def set_extent(
     if token:
         made: Record = {"token": token, "before": list(before), "after": list(after)}
         made |= {"lower": [list(old), list(new)]} if old else {}
+        made |= {"minlower": list(minlower)} if minlower else {}
         changed["extents"] = _last_changes([*record.get("extents", ()), made])
     return trimmed(changed, _ends(shape)) if shrinks else changed
 
 
-def trimmed(record: Record, within: Sequence[tuple[int, int]] | None = None) -> Record:
-    """Return the record of a dataset that may have elements outside its extent: these are erased before it grows.
+def _with_minlower(record: Record, limits: tuple[int | str, ...], lower: Extent) -> Record:
+    """Return the record with `minlower` set to `limits`, or the same record if `limits` is empty.
 
-    They are within these bounds, or may be anywhere.
+    Raises `Conflict` if a limit is above its bound in `lower`, or above a part being appended below that bound.
+    """
+    if not limits:
+        return record
+    below = sum(part["count"] for part in appended_parts(record) if _is_below(part))
+    for dim, (limit, place) in enumerate(zip(limits, lower, strict=True)):
+        least = place - below if below and dim == record["appends"]["dim"] else place
+        if limit != UNLIMITED and int(limit) > least:
+            raise Conflict(f"Dimension {dim} of minlower is {limit}; {record['id']} has places from {least}.")
+    return {**record, "shape": {**record["shape"], "minlower": list(limits)}}
+
+
+def trimmed(record: Record, within: Sequence[tuple[int, int]] | None = None) -> Record:
+    """Return the record in the state *trimmed*: elements may exist outside the extent and must be erased.
+
+    `within` has `(lower, upper)` of each dimension around those elements, or None if they may be anywhere.
     """
     bounds: Bounds | bool = True
     if within is not None:
@@ -209,11 +237,11 @@ def trimmed(record: Record, within: Sequence[tuple[int, int]] | None = None) -> 
 
 
 def end_trim(record: Record, of_generation: int) -> Record:
-    """Note that what is outside the extent of a generation was erased, unless that is another one by now."""
+    """End the state *trimmed* after all outside elements were erased, unless the generation has changed since."""
     if not is_trimmed(record) or generation(record) != of_generation:
         return record
     rest = {key: value for key, value in record.items() if key != "trim"}
-    # A service node that still works on this shrink must not erase elements that are written from now on.
+    # The new generation stops a service node that still erases for this shrink from erasing newly written elements.
     return rest | {"generation": of_generation + 1}
 
 
@@ -232,7 +260,7 @@ def begin_append(
     below: bool = False,
     lower: Extent = (),
 ) -> Record:
-    """Add a part after all others or, if it has begun, give it more time; see `record_message.BeginAppend`."""
+    """Add a part after all others, or extend its lease if it has begun; see `record_message.BeginAppend`."""
     id, dropped, parts = record["id"], _dropped(record, now), appended_parts(record)
     if token in dropped:
         raise Moved(f"The append to {id} took too long and was dropped.")
@@ -242,7 +270,7 @@ def begin_append(
         return _with_appends(record, dim, parts, dropped)
     for key, _, _ in keys:
         if appended_before(record, key) is not None or part_with_key(record, key) is not None:
-            raise Moved(f"What is appended to {id} has the key of an append that came before.")
+            raise Moved(f"An earlier append to {id} has the same idempotency key.")
     before = _extent_to_append_to(record, slab, dim, lower)
     part: Record = {"token": token, "count": slab[dim], "until": until, "done": False}
     if below:
@@ -257,7 +285,7 @@ def begin_append(
 
 
 def _extent_to_append_to(record: Record, slab: Extent, dim: int, lower: Extent) -> Extent:
-    """Return the extent; raise `Moved` or `BadRequest` unless a slab can be appended along a dimension now."""
+    """Return the extent; raise `Moved` or `BadRequest` if `slab` cannot be appended along `dim` now."""
     id, before = record["id"], tuple(record["shape"].get("dims") or ())
     if len(slab) != len(before) or not 0 <= dim < len(before):
         raise BadRequest(f"{id} has {len(before)} dimensions; the append has {len(slab)}.")
@@ -271,7 +299,7 @@ def _extent_to_append_to(record: Record, slab: Extent, dim: int, lower: Extent) 
 
 
 def end_append(record: Record, token: str, now: float) -> Record:
-    """Note that a part is written, and let the extent grow over those that are done before any of their side is not."""
+    """Mark a part as written, and grow the extent over every done part that has only done parts before it."""
     dropped, parts = _dropped(record, now), appended_parts(record)
     if token in dropped:
         raise Moved(f"The append to {record['id']} was dropped.")
@@ -300,7 +328,7 @@ def end_append(record: Record, token: str, now: float) -> Record:
 
 
 def abandon_appends(record: Record, now: float, token: str = "", *, expired: bool = False) -> Record:
-    """Drop all parts if there is one of the token or, without a token, any or, if `expired`, one out of time."""
+    """Drop all parts if one has `token`; without a token always, or with `expired` only if a part has expired."""
     parts = appended_parts(record)
     if token:
         found = any(part["token"] == token for part in parts)
@@ -316,7 +344,7 @@ def abandon_appends(record: Record, now: float, token: str = "", *, expired: boo
     return trimmed(_with_appends(record, dim, [], dropped), within)
 
 
-# --- what both need -----------------------------------------------------------------------------------------
+# --- helpers of both ----------------------------------------------------------------------------------------
 
 
 def _is_below(part: Record) -> bool:
@@ -328,7 +356,7 @@ def _side(part: Record) -> Record:
 
 
 def _ends(shape: Record) -> list[tuple[int, int]]:
-    """Return the lower and the upper bound of each dimension."""
+    """Return `(lower, upper)` of each dimension."""
     dims = shape.get("dims") or ()
     return [(low, low + count) for low, count in zip(lower_of(shape) or (0,) * len(dims), dims, strict=True)]
 
@@ -347,7 +375,7 @@ def _dropped(record: Record, now: float) -> dict[str, float]:
 
 
 def _last_changes(changes: list[Record]) -> list[Record]:
-    """Return those of some changes of the extent, in their order, that are remembered."""
+    """Return the latest changes of the extent: `MOST_KEYS` with a key, `MOST_REMEMBERED` without one."""
     left = {True: MOST_KEYS, False: MOST_REMEMBERED}
     kept = []
     for change in reversed(changes):
@@ -359,7 +387,7 @@ def _last_changes(changes: list[Record]) -> list[Record]:
 
 
 def _last_appended(parts: list[Record]) -> list[Record]:
-    """Return the last of some parts with keys, in their order, that are remembered."""
+    """Return the latest parts that have at most `MOST_APPENDED` keys together, but at least the last part."""
     left = MOST_APPENDED
     for place in reversed(range(len(parts))):
         left -= len(parts[place].get("keys", ()))
@@ -391,7 +419,7 @@ def _check_extent(record: Record, after: Extent, lower: Extent) -> None:
 
 
 def _check_bounds(record: Record, after: Extent, lower: Extent) -> None:
-    """Raise the error of lower bounds, with lengths `after`, that a signed dataset cannot have."""
+    """Raise `BadRequest` or `Conflict` if a signed dataset cannot have the bounds `lower` with the extent `after`."""
     id, least = record["id"], record["shape"]["minlower"]
     if len(lower) != len(least):
         raise BadRequest(f"{id} has {len(least)} dimensions, not {len(lower)}.")

@@ -1,13 +1,14 @@
-"""Dataspaces in HDF5/JSON: `{"class": "H5S_SIMPLE", "dims": [...], "maxdims": [...]}`, scalar and null.
+"""Dataspaces in HDF5/JSON (simple, scalar and null), and the choice of chunk dimensions.
 
-A signed one has `lower` and `minlower`, too: the place of its first element in each dimension, which may be negative,
-and how far that may move down. `dims` and `maxdims` are numbers of elements all the same.
-
-Choosing chunk dimensions: neither so small that there are too many objects, nor too large to handle.
+A simple dataspace is `{"class": "H5S_SIMPLE", "dims": [...], "maxdims": [...]}`. A signed dataspace also has `lower`,
+the coordinates of its first element (which may be negative), and `minlower`, the limits down to which `lower` may move.
+`dims` and `maxdims` still count elements. Chunk dimensions are chosen so that chunks are neither too many nor too
+large.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -18,15 +19,15 @@ UNLIMITED = "H5S_UNLIMITED"
 MAX_RANK = 32
 MAX_EXTENT = 2**63 - 1
 MAX_PLACE = 2**62
-"""Places of a signed dataspace are between this and its negative: then none leaves 64 bits when it is moved."""
+"""The largest absolute coordinate of a signed dataspace; sums and differences of coordinates then fit 64 bits."""
 Shape = dict[str, Any]
 
 
 def parse_shape(body: dict[str, Any]) -> Shape:
-    """Return the stored form of the dataspace in a request's `shape` and `maxdims`.
+    """Return the stored form of the dataspace that a request's `shape` and `maxdims` describe.
 
-    `shape` may be absent or `[]` (scalar), `"H5S_NULL"`, `"H5S_SCALAR"`, one extent, a list of extents, or
-    the stored form itself. An unlimited dimension is spelled 0, null or `"H5S_UNLIMITED"`.
+    `shape` may be absent or `[]` (scalar), `"H5S_NULL"`, `"H5S_SCALAR"`, one extent, a list of extents, or the stored
+    form itself. In `maxdims`, 0, null and `"H5S_UNLIMITED"` mean unlimited. Raises `BadRequest` for anything else.
     """
     shape = body.get("shape", [])
     maxdims = body.get("maxdims")
@@ -44,9 +45,9 @@ def parse_shape(body: dict[str, Any]) -> Shape:
 
 
 def parse_bounds(body: dict[str, Any], shape: Shape) -> Shape:
-    """Return a dataset's dataspace, signed if the request has `lower` or `minlower`, or the stored form has them.
+    """Return `shape`, with `lower` and `minlower` added if the request or the dataspace in it has one of them.
 
-    By default `lower` is 0 and cannot move down.
+    `lower` defaults to 0 in each dimension, `minlower` to `lower`. Raises `BadRequest` for invalid bounds.
     """
     around = body["shape"] if isinstance(body.get("shape"), dict) else {}
     lower, least = (around.get(key) if body.get(key) is None else body[key] for key in ("lower", "minlower"))
@@ -56,16 +57,7 @@ def parse_bounds(body: dict[str, Any], shape: Shape) -> Shape:
     if dims is None:
         raise BadRequest("Only a simple dataspace can have lower and minlower.")
     first = parse_lower([0] * len(dims) if lower is None else lower, len(dims))
-    limits = list(first) if least is None else [least] if _is_int(least) or least == UNLIMITED else least
-    if not isinstance(limits, list | tuple) or len(limits) != len(dims):
-        raise BadRequest(
-            f"minlower must have a limit for each of the {len(dims)} dimensions, not {short_repr(least)}."
-        )
-    for dim, (limit, place) in enumerate(zip(limits, first, strict=True)):
-        if limit != UNLIMITED and not (_is_int(limit) and -MAX_PLACE <= limit <= place):
-            raise BadRequest(
-                f"Dimension {dim} of minlower is {short_repr(limit)}; it must be {UNLIMITED} or at most {place}."
-            )
+    limits = first if least is None else parse_minlower(least, first)
     if least is not None and "maxdims" not in shape:
         raise BadRequest("A dataset whose lower bound can move needs maxdims, too.")
     if any(place + length > MAX_PLACE for place, length in zip(first, dims, strict=True)):
@@ -74,19 +66,19 @@ def parse_bounds(body: dict[str, Any], shape: Shape) -> Shape:
 
 
 def parse_extent(value: Any) -> tuple[int, ...]:
-    """Return the new extent in a request to resize: one number or a list of them."""
+    """Return the extent in a resize request, which is one integer or a list; raise `BadRequest` otherwise."""
     return tuple(_extents(value, "shape"))
 
 
 def dims_of(shape: Shape) -> tuple[int, ...] | None:
-    """Return the extent: `()` of a scalar, None of a null dataspace."""
+    """Return the extent: `()` for a scalar, None for a null dataspace."""
     if shape["class"] == "H5S_NULL":
         return None
     return tuple(shape.get("dims") or ())
 
 
 def max_dims_of(shape: Shape) -> tuple[int | None, ...]:
-    """Return the limit of each dimension, None where there is none; `dims` where `maxdims` is not given."""
+    """Return the limit of each dimension, None if unlimited; without `maxdims` the limits are `dims`."""
     limits = shape.get("maxdims") or shape.get("dims") or ()
     if "maxdims" not in shape:
         return tuple(limits)
@@ -94,12 +86,12 @@ def max_dims_of(shape: Shape) -> tuple[int | None, ...]:
 
 
 def lower_of(shape: Shape) -> tuple[int, ...]:
-    """Return the place of the first element in each dimension of a signed dataspace, `()` of any other."""
+    """Return the coordinates of a signed dataspace's first element; `()` for any other dataspace."""
     return tuple(shape.get("lower") or ())
 
 
 def parse_lower(value: Any, rank: int, name: str = "lower") -> tuple[int, ...]:
-    """Return the lower bounds in a request: one number or a list of them, one for each dimension."""
+    """Return the lower bounds in a request, one per dimension; `value` is an integer or a list of them."""
     places = [value] if _is_int(value) else value
     if not isinstance(places, list | tuple) or len(places) != rank or not all(map(_is_int, places)):
         raise BadRequest(
@@ -110,19 +102,34 @@ def parse_lower(value: Any, rank: int, name: str = "lower") -> tuple[int, ...]:
     return tuple(places)
 
 
+def parse_minlower(value: Any, most: Sequence[int]) -> tuple[int | str, ...]:
+    """Return the limits of lower bounds in a request, one per dimension, each at most its bound in `most`."""
+    limits = [value] if _is_int(value) or value == UNLIMITED else value
+    if not isinstance(limits, list | tuple) or len(limits) != len(most):
+        raise BadRequest(
+            f"minlower must have a limit for each of the {len(most)} dimensions, not {short_repr(value)}."
+        )
+    for dim, (limit, place) in enumerate(zip(limits, most, strict=True)):
+        if limit != UNLIMITED and not (_is_int(limit) and -MAX_PLACE <= limit <= place):
+            raise BadRequest(
+                f"Dimension {dim} of minlower is {short_repr(limit)}; it must be {UNLIMITED} or at most {place}."
+            )
+    return tuple(limits)
+
+
 def is_extensible(shape: Shape) -> bool:
     """Say whether the dataspace was created with maxdims."""
     return shape["class"] == "H5S_SIMPLE" and "maxdims" in shape
 
 
 def num_elements(shape: Shape) -> int:
-    """Return the number of elements: 0 of a null dataspace, 1 of a scalar."""
+    """Return the number of elements: 0 for a null dataspace, 1 for a scalar."""
     dims = dims_of(shape)
     return 0 if dims is None else prod(dims)
 
 
 def shape_json(shape: Shape) -> Shape:
-    """Return the dataspace as clients see it: unlimited dimensions by name, though older records have 0."""
+    """Return the dataspace as clients see it: unlimited dimensions are `H5S_UNLIMITED`; older records have 0."""
     if "maxdims" not in shape:
         return shape
     return {**shape, "maxdims": [UNLIMITED if limit is None else limit for limit in max_dims_of(shape)]}
@@ -177,7 +184,7 @@ def _is_int(value: Any) -> bool:
 
 
 UNLIMITED_GUESS = 1024
-"""Elements an unlimited dimension is taken to get where it must be guessed, as in HSDS and h5py."""
+"""The assumed length of an unlimited dimension when chunk dimensions are chosen, as in HSDS and h5py."""
 
 
 def auto_chunk(
@@ -185,8 +192,8 @@ def auto_chunk(
 ) -> tuple[int, ...]:
     """Return chunk dimensions of `min_bytes` to `max_bytes` for a dataset whose dimensions end at `limits`.
 
-    A limit of None is unlimited. No dimension is beyond its limit, so that a small dataset gets fewer bytes,
-    and none is 0.
+    A limit of None is unlimited. Each chunk dimension is between 1 and its limit, so the chunk of a small dataset may
+    have fewer bytes than `min_bytes`.
     """
     start = tuple(max(1, UNLIMITED_GUESS if limit is None else limit) for limit in limits)
     return enlarge(shrink(start, item_size, max_bytes), limits, item_size, min_bytes)
@@ -195,7 +202,7 @@ def auto_chunk(
 def enlarge(
     dims: tuple[int, ...], limits: tuple[int | None, ...], item_size: int, min_bytes: int
 ) -> tuple[int, ...]:
-    """Return `dims` with dimensions doubled in turn, the last first, until a chunk has `min_bytes`."""
+    """Return `dims` with dimensions doubled in turn, from the last, up to `limits`, until a chunk has `min_bytes`."""
     chunk = list(dims)
     while True:
         before = tuple(chunk)

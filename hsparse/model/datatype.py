@@ -1,6 +1,6 @@
-"""HDF5/JSON type items: checked, as numpy dtypes, and as answers have them.
+"""HDF5/JSON type items: validation, conversion to numpy dtypes, and the form sent in responses.
 
-The type of what a client creates: smaller than types that are stored already may be, and without unknown keys.
+Types in requests are checked more strictly than stored types: they have a size limit, and unknown keys are removed.
 """
 
 from __future__ import annotations
@@ -13,31 +13,34 @@ from typing import Any
 
 import numpy as np
 
+from hsparse.bounded_cache import remember
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.dataspace import MAX_RANK
-from hsparse.model.element import Element, Fixed, element_of
+from hsparse.model.element import Element, Fixed, element_bytes, element_of
 from hsparse.model.json_values import item_count
-from hsparse.model.short_text import TextCache, short_repr, shorten
+from hsparse.model.short_text import short_repr, shorten
 
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
 MAX_ITEM_SIZE = 2**31 - 1
 MAX_EMPTY_SIZE = 2**20
-"""Bytes that an element of a variable-length type may take with nothing in it: arrays of many such parts do."""
-CACHED_TEXT = 2 * 1024 * 1024
-"""Characters of JSON whose types are remembered; a type takes some ten times as many bytes, an enum more."""
+"""The most bytes of an empty variable-length element; large arrays of variable-length parts would exceed it."""
+CACHE_BYTES = 32 * 1024 * 1024
+"""Bytes of memory for cached types."""
+ITEM_BYTES = 10
+"""Estimated bytes of memory that a type item takes per character of its JSON."""
 FEW_PARTS = 64
 SHORT_TEXT = 1024
-"""Items and characters in the JSON of a type that is looked up as a whole before it is checked."""
+"""The most JSON items and characters of a requested type whose checked form is cached by its JSON text."""
 VLEN_GUESSED_SIZE = 128
-"""Bytes a variable-length element is taken to have where a size must be guessed, as in HSDS."""
+"""The assumed bytes of a variable-length element wherever a size must be estimated, as in HSDS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Datatype:
-    """A type item in its stored form (not to be modified), and what its elements are made of.
+    """A type item in its stored form (never modify it), and the structure of its elements.
 
-    Of a boolean enum (`FALSE`, `TRUE` over an 8-bit integer) the dtype is numpy's bool.
+    A boolean enum (`FALSE` and `TRUE` over an 8-bit integer) has the dtype `bool`.
     """
 
     item: Any
@@ -45,38 +48,38 @@ class Datatype:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The numpy type; variable-length parts and region references are objects in it."""
+        """The numpy dtype, in which variable-length parts and region references have the dtype object."""
         return self.element.dtype
 
     @property
     def element_dtype(self) -> np.dtype[Any]:
-        """The numpy type of an element as one thing: numpy would make an array's dimensions those of the data."""
+        """The dtype of a whole element: an array type is opaque, or numpy would append its dimensions to the data's."""
         dtype = self.element.dtype
         return dtype if dtype.subdtype is None else np.dtype(f"V{dtype.itemsize}")
 
     @property
     def is_vlen(self) -> bool:
-        """Say whether an element, or a part of one, has no fixed size."""
+        """Say whether an element, or a part of it, is of variable length or a region reference."""
         return not isinstance(self.element, Fixed)
 
     @property
     def item_size(self) -> int | None:
-        """Return the bytes of one element as HDF5 stores it, None when they vary."""
+        """Return the size of one element in bytes, or None if `is_vlen`."""
         return None if self.is_vlen else self.dtype.itemsize
 
     @property
     def guessed_size(self) -> int:
-        """Return the bytes of one element, a guess when they vary."""
+        """Return the size of one element in bytes, an estimate of at least `VLEN_GUESSED_SIZE` if `is_vlen`."""
         return self.item_size or max(VLEN_GUESSED_SIZE, self.element.min_size)
 
 
 def parse_type(item: Any) -> Datatype:
-    """Return the type an HDF5/JSON item describes; `BadRequest` says what is wrong with it.
+    """Return the type that an HDF5/JSON item describes; raise `BadRequest` if the item is not valid.
 
-    A predefined name gets the form in which it is stored: `{"class": "H5T_INTEGER", "base": name}`. Names
-    inside compound, array and variable-length types stay as they are.
+    The name of a predefined type is expanded to its stored form, such as `{"class": "H5T_INTEGER", "base": name}`.
+    Names inside compound, array and variable-length types are not expanded.
     """
-    if type(item) is dict and len(item) == 2:  # most datasets': a request asks for its type many times
+    if type(item) is dict and len(item) == 2:  # the form of most types, which requests parse repeatedly
         name, base = item.get("class"), item.get("base")
         if type(name) is str and type(base) is str:
             return _parse_named(name, base)
@@ -94,9 +97,14 @@ def _parse_any(item: Any) -> Datatype:
         text = json.dumps(item, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise BadRequest(f"The type is not a JSON value: {error}.") from error
-    return _PARSED(text)
+    return _parse(text)
 
 
+def _weigh(datatype: Datatype, text: str) -> int:
+    return ITEM_BYTES * len(text) + element_bytes(datatype.element)
+
+
+@remember(CACHE_BYTES, _weigh)
 def _parse(text: str) -> Datatype:
     item = json.loads(text)
     try:
@@ -115,16 +123,13 @@ def _parse(text: str) -> Datatype:
     return Datatype(item, element)
 
 
-_PARSED = TextCache(_parse, CACHED_TEXT, CACHED_TEXT // 8)
-
-
 def check_item(item: Any) -> None:
-    """Raise `BadRequest` for what is too large or too deep, or does not have the form of a type."""
+    """Raise `BadRequest` if `item` has too many parts, is nested too deeply, or does not have the form of a type."""
     _check(item, 0, [0])
 
 
 def _check(item: Any, depth: int, parts: list[int]) -> None:
-    """Refuse items that are too large or too deep, and items that do not have the form of a type."""
+    """Check one item at nesting `depth`, as `check_item` does; `parts[0]` counts the items seen so far."""
     parts[0] += 1
     if depth > MAX_DEPTH:
         raise BadRequest(f"The type is nested more than {MAX_DEPTH} deep.")
@@ -200,7 +205,7 @@ def _check_compound(item: dict[str, Any], depth: int, parts: list[int]) -> None:
         raise BadRequest("A compound type needs a list of fields.")
     for field in fields:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or not field["name"]:
-            raise BadRequest(f"A field needs a name and a type; {short_repr(field)} has not both.")
+            raise BadRequest(f"A field needs a name and a type; {short_repr(field)} does not have both.")
         _check(field.get("type"), depth + 1, parts)
     if has_gaps(item) and not (
         _is_positive(item["size"])
@@ -212,9 +217,9 @@ def _check_compound(item: dict[str, Any], depth: int, parts: list[int]) -> None:
 
 
 def has_gaps(item: dict[str, Any]) -> bool:
-    """Say whether a compound's item has its `size` and each field's `offset`, as files have them.
+    """Say whether a compound's item has a `size` and an `offset` for each field, as files have them.
 
-    Elements have no gaps anywhere else: they travel and are stored without.
+    Only the item records such gaps between fields: elements are transferred and stored without gaps.
     """
     return "size" in item and all("offset" in field for field in item["fields"])
 
@@ -242,8 +247,8 @@ def _is_positive(value: Any) -> bool:
 
 
 def type_json(item: Any) -> Any:
-    """Return a type's JSON with an enum's names both as `mapping` (0.9: an object, which H5Web needs) and as
-    `members` (1.0: a list), at any depth; the same object when it holds no enum."""
+    """Return a type's JSON with the names of all enums, at any depth, both as `mapping` (HSDS 0.9: an object, which
+    H5Web needs) and as `members` (HSDS 1.0: a list); the same object if it holds no enum."""
     if not isinstance(item, dict):
         return item
     answer = item
@@ -266,20 +271,20 @@ def _names(names: Any) -> dict[str, Any]:
 
 
 MAX_TEXT = 256 * 1024
-"""The most characters of a type's JSON."""
+"""The most characters in the JSON of a requested type."""
 MAX_NESTING = 200 - MAX_RANK
-"""The most lists in each other that an element may be in JSON; orjson writes 254, with those around the element."""
+"""The deepest nesting of lists in an element's JSON; orjson writes 254 levels, including the dataspace's."""
 BASED = frozenset(
     {"H5T_INTEGER", "H5T_FLOAT", "H5T_BITFIELD", "H5T_REFERENCE", "H5T_ENUM", "H5T_VLEN", "H5T_ARRAY"}
 )
 PLAIN_KEYS = frozenset({"class", "id", "size", "length", "charSet", "strPad", "tag"})
-"""Keys of any type that have a number or a text."""
+"""Keys of type items whose value is a number or a string, kept for every type class."""
 
 
 def parse_requested_type(item: Any) -> Datatype:
-    """Return the type an HDF5/JSON item describes, as `parse_type` does.
+    """Return the type that an item in a request describes, without unknown keys; see `parse_type`.
 
-    `TooLarge` for more than `MAX_TEXT`, and `BadRequest` for elements that would be nested too deeply.
+    Raises `TooLarge` beyond `MAX_TEXT` characters, `BadRequest` if elements would be nested beyond `MAX_NESTING`.
     """
     if item_count(item, FEW_PARTS) > FEW_PARTS:
         return _checked(item)
@@ -296,7 +301,7 @@ def _requested(text: str) -> Datatype:
 
 
 def _checked(item: Any) -> Datatype:
-    """Return the type of a request's item, which may be anything."""
+    """Return the type of an item in a request, which may be any JSON value; see `parse_requested_type`."""
     check_item(item)
     item = _known(item)
     try:
@@ -310,14 +315,14 @@ def _checked(item: Any) -> Datatype:
     nesting = _nesting(item)
     if nesting > MAX_NESTING:
         raise BadRequest(
-            f"An element would be {nesting} lists in each other; the limit is {MAX_NESTING}: use arrays of fewer "
+            f"An element would have lists nested {nesting} deep; the limit is {MAX_NESTING}: use arrays of fewer "
             "dimensions, or nest less."
         )
     return parse_type(item)
 
 
 def _known(item: Any) -> Any:
-    """Return a checked item without the keys that its class does not have."""
+    """Return a checked item without the keys that its type class does not define."""
     if not isinstance(item, dict):
         return item
     name = item["class"]
@@ -346,7 +351,7 @@ def _members(names: Any) -> Any:
 
 
 def _nesting(item: Any) -> int:
-    """Return how many lists an element is in JSON, in each other."""
+    """Return how deeply lists are nested in the JSON of an element."""
     name = item["class"] if isinstance(item, dict) else None
     if name == "H5T_VLEN":
         return 1 + _nesting(item["base"])

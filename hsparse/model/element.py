@@ -1,12 +1,12 @@
-"""The structure of a datatype's elements: fixed-size parts as numpy dtypes, variable-length parts as they nest.
+"""The structure of a datatype's elements: a tree of fixed-size parts (numpy dtypes) and variable-length parts.
 
-Built from type items; h5json's own translation refuses what HDF5 allows (arrays of enums, booleans, references
-and opaque data, fields whose names are not ASCII). Special dtypes carry the metadata that h5json and h5py know them by.
+The tree is built from a type item. h5json's own conversion rejects types that HDF5 allows (arrays of enums, booleans,
+references and opaque data; non-ASCII field names). Dtypes carry the metadata that h5json and h5py look for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -14,40 +14,40 @@ from typing import Any, TypeAlias
 import numpy as np
 
 MAX_ARRAY_RANK = 32
-"""Dimensions that arrays in arrays may have together: numpy has 64, a dataspace 32."""
+"""The most dimensions of nested array types together: numpy allows 64, and a dataspace may use 32 of them."""
 PREFIX_SIZE = 4
-"""Bytes of the count before a variable-length part."""
+"""Bytes of the length that precedes a variable-length part."""
 HEAP_REFERENCE_SIZE = 16
-"""Bytes of the reference to a heap that an HDF5 file has in place of a variable-length part."""
+"""Bytes of a global heap reference, which an HDF5 file stores in place of a variable-length part."""
 Dtype: TypeAlias = np.dtype[Any]
 OBJECT_REFERENCE: Dtype = np.dtype("S48", metadata={"reference": "object"})
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A part of `dtype.itemsize` bytes."""
+    """A part with a fixed size of `dtype.itemsize` bytes."""
 
     dtype: Dtype
 
     @property
     def min_size(self) -> int:
-        """The fewest bytes it may take in length-prefixed form."""
+        """The fewest bytes that the part may take in length-prefixed form."""
         return self.dtype.itemsize
 
     @property
     def file_size(self) -> int:
-        """The bytes it takes in an HDF5 file's elements, without its payloads on a heap."""
+        """The bytes that the part takes inside an element of an HDF5 file, without its data on the global heap."""
         return self.dtype.itemsize
 
     @property
     def references(self) -> int:
-        """How many references to a heap it has there, without those on the heap."""
+        """The number of heap references in the part inside an HDF5 file's element, without those on the heap."""
         return 0
 
 
 @dataclass(frozen=True, slots=True)
 class OnHeap:
-    """A part of variable length."""
+    """A part of variable length, which an HDF5 file stores on a global heap."""
 
     dtype: Dtype
     min_size: int = field(default=PREFIX_SIZE, init=False)
@@ -60,19 +60,19 @@ class VlenString(OnHeap):
 
 
 class Region(OnHeap):
-    """A region reference, as h5json writes one; empty when null."""
+    """A region reference in h5json's bytes; a null reference is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class VlenSequence(OnHeap):
-    """Any number of `base`."""
+    """A variable-length sequence of `base` elements."""
 
     base: Element
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayOfVlen:
-    """`dims` of a `base` that is not fixed."""
+    """An array type of shape `dims` whose `base` has no fixed size."""
 
     dtype: Dtype
     dims: tuple[int, ...]
@@ -93,7 +93,7 @@ class ArrayOfVlen:
 
 @dataclass(frozen=True, slots=True)
 class Compound:
-    """A compound of which a part is not fixed."""
+    """A compound with at least one part that has no fixed size."""
 
     dtype: Dtype
     names: tuple[str, ...]
@@ -115,20 +115,45 @@ class Compound:
 Element: TypeAlias = Fixed | VlenString | Region | VlenSequence | ArrayOfVlen | Compound
 
 
+FIELD_BYTES = 256
+"""Estimated bytes of memory for one field of a numpy dtype."""
+
+
+def dtype_bytes(dtype: Dtype) -> int:
+    """Return the estimated bytes of memory that a dtype takes, which grow with its fields and enum names."""
+    metadata: Mapping[str, Any] = dtype.metadata or {}
+    base = dtype.base
+    inner = metadata.get("vlen")
+    nbytes = FIELD_BYTES * (1 + len(metadata.get("enum", ())))
+    nbytes += dtype_bytes(inner) if isinstance(inner, np.dtype) else 0
+    return nbytes + sum(dtype_bytes(base[name]) for name in base.names or ())
+
+
+def element_bytes(element: Element) -> int:
+    """Return the estimated bytes of memory that an element's structure takes."""
+    match element:
+        case Compound(dtype=dtype, parts=parts):
+            return dtype_bytes(dtype) + sum(map(element_bytes, parts))
+        case ArrayOfVlen(dtype=dtype, base=base) | VlenSequence(dtype=dtype, base=base):
+            return dtype_bytes(dtype) + element_bytes(base)
+        case _:
+            return dtype_bytes(element.dtype)
+
+
 def is_object_reference(dtype: Dtype) -> bool:
-    """Say whether elements of fixed-size text are references to objects."""
+    """Say whether a dtype of fixed-size strings is that of object references."""
     return "reference" in (dtype.metadata or {})
 
 
 def element_of(item: Any) -> Element:
-    """Return the structure of a type item's elements; `ValueError` or `TypeError` says what is wrong with the item."""
+    """Return the structure of a type item's elements; raise `ValueError`, `TypeError` or `KeyError` if invalid."""
     if isinstance(item, str):
         return _predefined(item)
     return _BUILDERS[item["class"]](item)
 
 
 def compound_of(fields: Iterable[tuple[str, Element]]) -> Element:
-    """Return the compound of named parts; `ValueError` for a name given twice."""
+    """Return the compound of `(name, part)` pairs, `Fixed` if all parts are; raise `ValueError` for duplicate names."""
     pairs = list(fields)
     dtype = np.dtype([(name, part.dtype) for name, part in pairs])
     if all(isinstance(part, Fixed) for _, part in pairs):

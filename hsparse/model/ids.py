@@ -1,9 +1,9 @@
-"""Ids of objects and jobs, and the store keys that follow from them.
+"""Ids of objects and jobs, the store keys derived from them, and names of buckets.
 
-Schema v2; the rules for objects are those of `h5json.objid`. A job's key, `db/.jobs/...`, is one that no server takes
-for a domain's or an object's.
+Object ids and keys follow HSDS's schema v2, as in `h5json.objid`. A job's key begins with `db/.jobs/`, which no server
+takes for the key of a domain or an object.
 
-Names of buckets: a bucket is an S3 bucket, or a directory by its name.
+A bucket is an S3 bucket, or a directory with the bucket's name.
 """
 
 from __future__ import annotations
@@ -25,30 +25,33 @@ JOB_SUFFIX = ".json"
 DELETION_FOLDER = "db/.deleting/"
 _ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6}")
 _OLD_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""Ids of schema v1: a prefix and a UUID. No object has one here."""
+"""Ids of schema v1: a prefix and a UUID. No object of hsparse has one."""
 _TREE_KEY = re.compile("db/([0-9a-f]{8}-[0-9a-f]{8})/(?:d/([0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6})/)?")
+_RECORD_KEY = re.compile(
+    r"db/([0-9a-f]{8}-[0-9a-f]{8})/(?:([gdt])/([0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6})/)?\.[a-z]+\.json"
+)
 _ROTATED = str.maketrans("0123456789abcdef", "89abcdef01234567")
 _JOB_ID = re.compile("j-[0-9a-f]{12}-[0-9a-f]{12}-[0-9a-f]{16}")
 _CHUNK_NAME = re.compile("-?[0-9]+(?:_-?[0-9]+)*")
 
 
 def new_root_id(clock: Clock) -> str:
-    """Return a new root group's id: its second half is the first, each digit rotated by 8."""
+    """Return a new root group's id: its second half is its first half with each hex digit rotated by 8."""
     return root_id(clock.token(8))
 
 
 def root_id(half: bytes) -> str:
-    """Return the root group's id whose first 8 bytes are `half`."""
+    """Return the id of the root group whose first 8 bytes are `half`."""
     return _format("g", half.hex() + _rotated(half.hex()))
 
 
 def new_id(collection: str, root: str, clock: Clock) -> str:
-    """Return a new id in `collection` (`groups`, `datasets`, `datatypes`) of the domain of `root`."""
+    """Return a new random id in `collection` (`groups`, `datasets`, `datatypes`) of the domain of `root`."""
     return derived_id(collection, root, clock.token(8))
 
 
 def derived_id(collection: str, root: str, digest: bytes) -> str:
-    """Return the id in `collection` of the domain of `root` that has the first 8 bytes of `digest`."""
+    """Return the id in `collection` of the domain of `root` whose second half is the first 8 bytes of `digest`."""
     return _format(
         {"groups": "g", "datasets": "d", "datatypes": "t"}[collection],
         domain_hex(root) + digest[:8].hex(),
@@ -56,7 +59,7 @@ def derived_id(collection: str, root: str, digest: bytes) -> str:
 
 
 def _rotated(digits: str) -> str:
-    """Return hex digits, each rotated by 8."""
+    """Return `digits` with each hex digit rotated by 8."""
     return digits.translate(_ROTATED)
 
 
@@ -71,9 +74,9 @@ def _format(prefix: str, digits: str) -> str:
 
 @lru_cache(maxsize=16384)
 def check_id(id: str, collection: str | None = None) -> str:
-    """Return `id` when it is well formed (and in `collection`); `BadRequest` otherwise.
+    """Return `id` if it is well formed (and in `collection`); raise `BadRequest` otherwise.
 
-    `NotFound` for an id of schema v1, which was never made.
+    Raises `NotFound` for an id of schema v1, because no object has one.
     """
     known = _ID.fullmatch(id) is not None
     if not known and _OLD_ID.fullmatch(id) is None:
@@ -86,12 +89,12 @@ def check_id(id: str, collection: str | None = None) -> str:
 
 
 def collection_of(id: str) -> str:
-    """Return `groups`, `datasets` or `datatypes`."""
+    """Return the collection that an id belongs to: `groups`, `datasets` or `datatypes`."""
     return COLLECTIONS[id[0]]
 
 
 ID_DOMAIN = slice(2, 19)
-"""Where an id has what all ids of its domain share."""
+"""The slice of an id that is the same for all ids of a domain."""
 
 
 def domain_hex(id: str) -> str:
@@ -99,13 +102,18 @@ def domain_hex(id: str) -> str:
     return id[2:10] + id[11:19]
 
 
+def second_half(id: str) -> bytes:
+    """Return the second half of an id, 8 bytes, which distinguishes it from the other ids of its domain."""
+    return bytes.fromhex(_digits(id)[16:])
+
+
 def moved_id(id: str, root: str, to: str) -> str:
-    """Return the id that an object of the domain of `root` has in that of `to`, a copy that keeps second halves."""
+    """Return the id that object `id` of the domain of `root` has in that domain's copy, whose root is `to`."""
     return to if id == root else id[:2] + to[ID_DOMAIN] + id[19:]
 
 
 def heads_of(record: dict[str, str | list[str]]) -> list[str]:
-    """Return the root groups of the domains that a clone or a snapshot began as: references name their objects."""
+    """Return the roots of the domains that a clone or snapshot was copied from; stored references still use them."""
     return [head for head in (record.get("head"), *record.get("before", ())) if isinstance(head, str)]
 
 
@@ -115,13 +123,13 @@ def is_root(id: str) -> bool:
 
 
 def summary_id(root: str) -> str:
-    """Return the id of a domain's summary, which is a record too: `s-<uuid1>`."""
+    """Return the id of the record with a domain's summary, `s-<uuid1>`."""
     return f"s-{root[2:19]}"
 
 
 @lru_cache(maxsize=16384)
 def storage_key(id: str) -> str:
-    """Return the key of a record: of an object id, a summary's, a job's, or a domain path that begins with `/`."""
+    """Return the key of a record, given an object's, summary's or job's id, or a domain path that begins with `/`."""
     if id.startswith("/"):
         return f"{id[1:]}/.domain.json".lstrip("/")
     if id.startswith("s-"):
@@ -137,40 +145,40 @@ def storage_key(id: str) -> str:
 
 
 def domain_prefix(root: str) -> str:
-    """Return the prefix of every key of a domain's objects."""
+    """Return the prefix of the keys of all objects in the domain of `root`."""
     digits = domain_hex(root)
     return f"db/{digits[:8]}-{digits[8:]}/"
 
 
 @lru_cache(maxsize=16384)
 def chunk_prefix(dataset: str) -> str:
-    """Return the prefix of a dataset's keys: its record's and its chunks'."""
+    """Return the common prefix of the keys of a dataset's record and chunks."""
     return storage_key(dataset).removesuffix(".dataset.json")
 
 
 def tree_prefix(id: str) -> str:
-    """Return the prefix of what belongs to a root group's domain, or to a dataset."""
+    """Return the prefix of all keys of a dataset, or of the domain of a root group."""
     return chunk_prefix(id) if id.startswith("d-") else domain_prefix(id)
 
 
 def map_key(dataset: str) -> str:
     """Return the key of a dataset's chunk map.
 
-    It has so many components that no server of schema v2 takes it for a chunk's, which has five or six; and it is
-    below the dataset's prefix, so that it goes with the chunks.
+    The key has seven components, so no server of schema v2 takes it for the key of a chunk, which has five or six. It
+    is below the dataset's prefix, so it is deleted together with the chunks.
     """
     return f"{chunk_prefix(dataset)}{MAP_FOLDER}v1/rows"
 
 
 def is_map_key(key: str) -> bool:
-    """Say whether a key below a domain's prefix is a chunk map's."""
+    """Say whether a key below a domain's prefix is the key of a chunk map."""
     return f"/{MAP_FOLDER}" in key
 
 
 def delta_prefix(key: str) -> str:
-    """Return the prefix of the deltas of the record at `key`; they sort after the record.
+    """Return the prefix of the keys of the deltas of the record at `key`; they sort after the record.
 
-    Their keys have seven components, as that of a map, for the same reasons.
+    The keys of deltas have seven components, for the same reason as `map_key`.
     """
     folder = key.rpartition("/")[0]
     levels = "v1" if folder.count("/") > 1 else "v1/top/group"
@@ -178,34 +186,34 @@ def delta_prefix(key: str) -> str:
 
 
 def delta_key(key: str, token: str) -> str:
-    """Return the key of the delta with this token of the record at `key`."""
+    """Return the key of the delta that has `token` and belongs to the record at `key`."""
     return f"{delta_prefix(key)}{token}.json"
 
 
 def is_delta_key(key: str) -> bool:
-    """Say whether a key below a domain's prefix, or its rest after that, is that of a record's delta."""
+    """Say whether a key below a domain's prefix, with or without that prefix, is the key of a record's delta."""
     return f"/{DELTA_FOLDER}" in f"/{key}"
 
 
 def chunk_of_key(key: str) -> tuple[int, ...] | None:
-    """Return the scaled coordinates in a chunk's key, signed, None when the key is not a chunk's."""
+    """Return the (signed) scaled coordinates in the key of a chunk, or None if `key` is not the key of a chunk."""
     name = key.rpartition("/")[2]
     return tuple(map(int, name.split("_"))) if _CHUNK_NAME.fullmatch(name) else None
 
 
 def deletion_key(id: str) -> str:
-    """Return the key of the note that the domain of a root, or a dataset, is being deleted."""
+    """Return the key of the marker that the dataset `id`, or the domain of the root `id`, is being deleted."""
     return DELETION_FOLDER + id
 
 
 def id_of_deletion_key(key: str) -> str | None:
-    """Return the root's or dataset's id in the key of a note, None when it has another name."""
+    """Return the root's or dataset's id in the key of a deletion marker, or None for any other key."""
     id = key.removeprefix(DELETION_FOLDER)
     return id if _ID.fullmatch(id) and (id[0] == "d" or is_root(id)) else None
 
 
 def tree_of_key(key: str) -> tuple[str, str | None] | None:
-    """Return the root and, of a key below a dataset, the dataset whose tree a key is in; None for any other key."""
+    """Return the root and the dataset (None if not below one) whose prefix `key` has, or None for any other key."""
     match = _TREE_KEY.match(key)
     if match is None:
         return None
@@ -214,21 +222,31 @@ def tree_of_key(key: str) -> tuple[str, str | None] | None:
     return _format("g", first + _rotated(first)), dataset
 
 
+def id_of_key(key: str) -> str | None:
+    """Return the id of the object whose record is at `key`, or None if there can be none."""
+    match = _RECORD_KEY.fullmatch(key)
+    if match is None:
+        return None
+    first = match[1].replace("-", "")
+    id = _format(match[2] or "g", first + (match[3].replace("-", "") if match[3] else _rotated(first)))
+    return id if storage_key(id) == key else None
+
+
 # --- jobs -------------------------------------------------------------------------------------------
 
 
 def new_job_id(owner: str, clock: Clock) -> str:
-    """Return an id for a job of a user: those of one user begin alike, and sort by when they were made."""
+    """Return a new job id; ids of one user share a prefix and sort by creation time."""
     return f"{JOB_PREFIX}{_owner_digits(owner)}-{int(clock.now() * 1000):012x}-{clock.token(8).hex()}"
 
 
 def is_job_id(id: str) -> bool:
-    """Say whether the id of a record is a job's."""
+    """Say whether `id` has the prefix of job ids."""
     return id.startswith(JOB_PREFIX)
 
 
 def check_job_id(id: str) -> str:
-    """Return a job's id; `NotFound` for text that is no id."""
+    """Return `id` if it is a well-formed job id; raise `NotFound` otherwise."""
     if _JOB_ID.fullmatch(id) is None:
         raise NotFound(f"There is no job {id[:80]!r}.")
     return id
@@ -240,12 +258,12 @@ def job_key(id: str) -> str:
 
 
 def job_id_of_key(key: str) -> str:
-    """Return the id of the job whose record has this key."""
+    """Return the id of the job whose record is at `key`."""
     return JOB_PREFIX + key.removeprefix(JOB_FOLDER).removesuffix(JOB_SUFFIX)
 
 
 def job_key_prefix(owner: str) -> str:
-    """Return the prefix of the keys of a user's jobs; it has a hash of the name, which another user may share."""
+    """Return the prefix of the keys of a user's jobs. It has a 48-bit hash of the name: users may collide."""
     return f"{JOB_FOLDER}{_owner_digits(owner)}-"
 
 
@@ -257,7 +275,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 
 
 def check_bucket_name(name: str) -> str:
-    """Return a bucket's name; `BadRequest` for what no bucket can be called."""
+    """Return `name` if it is a valid bucket name; raise `BadRequest` otherwise."""
     if _NAME.fullmatch(name) is None or name in (".", ".."):
         raise BadRequest(f"{name[:80]!r} is not a bucket's name: it has letters, digits, '_', '.' and '-'.")
     return name

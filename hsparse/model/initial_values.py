@@ -1,9 +1,9 @@
-"""What a new dataset holds: its fill value, its initializer, and the values given with its creation.
+"""The contents of a new dataset: its fill value, its initializer, and the values given with its creation.
 
-Unwritten elements are the fill value, or what the initializer says: of `["arange", "--start=10", "--step=2"]`, as
-HSDS has it, element i of a dataset of one dimension is start + i * step; of integers both are integers.
+Unwritten elements read as the fill value or as set by the initializer. HSDS's `["arange", "--start=10", "--step=2"]`
+sets element i of a one-dimensional dataset to start + i * step; integer types need an integer start and step.
 
-Choosing chunk dimensions of sparse datasets that are written at once, when the number of elements is known.
+The module also chooses chunk dimensions of sparse datasets whose number of elements is known when they are created.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
-from hsparse.model.attribute import NAMES, decode_base64, name_non_finite, restore_non_finite, unpack_elements
+from hsparse.model.attribute import decode_base64, name_non_finite, unpack_elements
+from hsparse.model.attribute_json import NAMES, restore_non_finite
 from hsparse.model.dataspace import Shape, dims_of, num_elements
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.element import Element, Fixed
@@ -28,34 +29,47 @@ from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray, split_elements
 
+MAX_FILL_BYTES = 64 * 1024
+"""The most bytes of a fill value: HDF5 stores it in an object header message, which has the same limit."""
+
 
 def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str, Any]:
     """Return the `fillValue` and `fillValue_encoding` of creation properties in their stored form.
 
-    A float that JSON has no number for is stored as `"nan"`, `"inf"` or `"-inf"`; see `fill_value_json`.
+    A non-finite float is stored as `"nan"`, `"inf"` or `"-inf"`; see `fill_value_json`. Raises `TooLarge` beyond
+    `MAX_FILL_BYTES` (one number may fill a large array type), `BadRequest` for a value that does not fit the type.
     """
     encoding = properties.get("fillValue_encoding")
     if encoding not in (None, "None", "base64"):
         raise BadRequest(f"fillValue_encoding must be base64, not {short_repr(encoding)}.")
     if properties.get("fillValue") is None:
         return {}
-    fill_bytes(properties, datatype)
+    _check_fill_size(datatype.element.min_size)
+    _check_fill_size(len(fill_bytes(properties, datatype)))
     if encoding == "base64":
         return {"fillValue": properties["fillValue"], "fillValue_encoding": "base64"}
     return {"fillValue": name_non_finite(properties["fillValue"])}
 
 
+def _check_fill_size(size: int) -> None:
+    if size > MAX_FILL_BYTES:
+        raise TooLarge(
+            f"A fill value of this type has {size} bytes; the limit is {MAX_FILL_BYTES}: leave fillValue out, or make "
+            "the array a dimension of the dataset."
+        )
+
+
 AS_TEXT = "fillValueAsText"
-"""The key of a record whose fill value was given as a float's name: it is answered as the same text."""
+"""The key of a record whose fill value was given as a float's name; responses then return that name."""
 
 
 def is_named_float(value: Any) -> bool:
-    """Say whether a fill value in a request is the name of a float that JSON has no number for, as text."""
+    """Say whether a fill value in a request is `"nan"`, `"inf"` or `"-inf"`."""
     return isinstance(value, str) and value in NAMES
 
 
 def fill_value_json(record: dict[str, Any]) -> Any:
-    """Return the fill value in a record as it was given: a float that JSON has no number for is a float again."""
+    """Return the fill value in a record as the client gave it; names of non-finite floats become floats again."""
     properties = record["creationProperties"]
     value = properties["fillValue"]
     if not isinstance(value, str | list) or record.get(AS_TEXT) or properties.get("fillValue_encoding"):
@@ -64,9 +78,9 @@ def fill_value_json(record: dict[str, Any]) -> Any:
 
 
 def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
-    """Return one element's bytes in the file type, empty when they are all zero or nothing was asked.
+    """Return the fill value as one element's bytes; empty if they are all zero or no fill value was given.
 
-    A variable-length fill value has the length-prefixed form (`hsparse.model.vlen_array`), in base64 too.
+    A variable-length element has the length-prefixed form (`hsparse.model.vlen_array`), also in base64.
     """
     value = properties.get("fillValue")
     if value is None or (datatype.is_vlen and value in ("", 0)):
@@ -95,7 +109,7 @@ def _decode(value: Any, datatype: Datatype) -> bytes:
 def _convert(value: Any, datatype: Datatype) -> bytes:
     element = datatype.element
     if isinstance(element, Fixed) and element.dtype.subdtype is not None and not isinstance(value, list):
-        # An array type's fill value may be one for all its elements.
+        # One value may fill every element of an array type.
         base, shape = element.dtype.subdtype
         return _convert(value, Datatype(None, Fixed(base))) * prod(shape)
     if isinstance(element, Fixed) and element.dtype.names is not None and type(value) in (int, float):
@@ -112,19 +126,19 @@ def _convert(value: Any, datatype: Datatype) -> bytes:
 
 
 Arange = tuple[float, ...]
-"""`(start, step)`, or nothing."""
+"""`(start, step)` of an initializer; empty without one."""
 MAX_NUMBER = 2**63
 
 
 def parse_initializer(value: Any, rank: int, element: Element, *, sparse: bool) -> Arange:
-    """Parse the creation property `initializer` (None: not given); `BadRequest` for an unknown one."""
+    """Return the parsed creation property `initializer` (None: not given); raise `BadRequest` if it is invalid."""
     if value is None or value == []:
         return ()
     words = value.split() if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise BadRequest(f"The initializer must be a list of strings, not {value!r:.80}.")
     if words[:1] != ["arange"]:
-        raise BadRequest(f"The initializer {words[:1]} is not known; there is arange.")
+        raise BadRequest(f"The initializer {words[:1]} is unknown; only arange is supported.")
     kind = element.dtype.kind if isinstance(element, Fixed) and element.dtype.names is None else ""
     if rank != 1 or sparse or kind not in ("i", "u", "f"):
         raise BadRequest(
@@ -140,11 +154,11 @@ def parse_initializer(value: Any, rank: int, element: Element, *, sparse: bool) 
 
 
 def arange_values(arange: Arange, first: int, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the elements from number `first` on, (count,); integers beyond the type wrap around."""
+    """Return `count` elements of an arange, from index `first`; integers beyond the type wrap around."""
     start, step = arange
     if dtype.kind == "f":
         return (start + np.arange(first, first + count, dtype=np.float64) * step).astype(dtype)
-    # modulo 2^64, of which every narrower type keeps the end
+    # Compute modulo 2^64: narrower integer types keep the low bits.
     base = np.uint64((int(start) + first * int(step)) % 2**64)
     values = np.arange(count, dtype=np.uint64)
     with np.errstate(over="ignore"):
@@ -171,19 +185,19 @@ MAX_INITIAL_BYTES = 128 * 1024 * 1024
 
 
 def parse_initial_value(value: Any, shape: Shape, datatype: Datatype) -> Values:
-    """Return the values of a whole dataset, in its shape, from JSON; `BadRequest` when they do not fit."""
+    """Return the JSON value of a whole dataset as an array in its shape; raise `BadRequest` if it does not fit."""
     check_initial_size(shape, datatype)
     return from_json(value, dims_of(shape) or (), datatype.element)
 
 
 def parse_initial_bytes(text: Any, shape: Shape, datatype: Datatype) -> Values:
-    """Return the same from base64 of the packed elements, length-prefixed where they vary in size."""
+    """Return the values of a whole dataset from base64 of its elements; vlen parts are length-prefixed."""
     check_initial_size(shape, datatype)
     return unpack_elements(decode_base64(text), shape, datatype)
 
 
 def check_initial_size(shape: Shape, datatype: Datatype) -> None:
-    """Raise `TooLarge` for the values of a dataset that are too large to be given with its creation."""
+    """Raise `TooLarge` if a dataset's values are too large for its creation request, `BadRequest` if it is null."""
     if shape["class"] == "H5S_NULL":
         raise BadRequest("A dataset with a null dataspace has no value; leave it out.")
     size = num_elements(shape) * datatype.guessed_size
@@ -194,25 +208,26 @@ def check_initial_size(shape: Shape, datatype: Datatype) -> None:
 
 
 IN_CHUNK = 1 << 15
-"""The average number of elements in a chunk: half of what coordinates of two bytes allow, for chunks above average."""
+"""Target for the average elements of a chunk: half of 2^16, so that most larger chunks also fit 2-byte coordinates."""
 BAND, LOW_BAND = 16384, 4096
-"""Rows of a chunk of a matrix, unless they have too many elements: if it is written by chunks, or in another order."""
+"""The most rows in a chunk of a matrix: if the writer sends whole chunks, and if it does not."""
 LARGEST_BATCH = 1 << 21
-"""The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
+"""The most elements in a row of chunks for other writers: one batch has the row, so that no chunk is encoded twice."""
 LARGEST_BAND = 1 << 24
-"""The most elements of the rows of a chunk, which are read for each request that has the elements of some chunks."""
+"""The most elements in a row of chunks if the writer sends whole chunks: it reads the row to send some of them."""
 
 
 def chunk_of(
     shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = (), *, by_chunks: bool = True
 ) -> tuple[int, ...]:
-    """Return chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average.
+    """Return chunk dimensions such that a chunk of a sparse array of `count` elements has `IN_CHUNK` on average.
 
-    A chunk of a matrix is tall: rows are read many at a time, columns a few. Its number of rows is a power of two, so
-    that a block of that many rows, or of a part of them, is in one chunk. Others have equal dimensions. A wanted
-    `chunk` is cut to the shape; `Unsupported` if it has another rank. `by_chunks` says that the writer sends whole
-    chunks, so that a row of chunks may have more elements than a request.
+    A chunk of a matrix is tall, because readers take many rows but few columns at a time. Its number of rows is a power
+    of two, so that aligned blocks of rows fall into one row of chunks. Other ranks have equal chunk dimensions. A given
+    `chunk` is only clipped to the shape; raises `Unsupported` if its rank differs. `by_chunks` says that the writer
+    sends whole chunks, so that a row of chunks may have more elements than one request.
     """
+    shape = tuple(max(1, length) for length in shape)
     if chunk:
         if len(chunk) != len(shape):
             raise Unsupported(f"The chunk has {len(chunk)} dimensions, the sparse array {len(shape)}.")
@@ -221,7 +236,7 @@ def chunk_of(
     if len(shape) != 2:
         return _equal_sides(shape, wanted)
     most, rows = (LARGEST_BAND, BAND) if by_chunks else (LARGEST_BATCH, LOW_BAND)
-    band = min(rows, most * 7 // 8 * shape[0] // max(1, count))  # rows differ by an eighth, and more
+    band = min(rows, most * 7 // 8 * shape[0] // max(1, count))  # 7/8: leave room for rows above average
     rows = min(shape[0], 1 << max(1, band, isqrt(wanted)).bit_length() - 1)
     if wanted // rows < shape[1]:
         return rows, wanted // rows
@@ -229,10 +244,10 @@ def chunk_of(
 
 
 def matrix_filters(dims: Sequence[int]) -> list[dict[str, Any]]:
-    """Return `creationProperties.filters` of a matrix written at once, whose chunks of `dims` have few elements.
+    """Return `creationProperties.filters` of a sparse matrix with chunks of `dims` that have about `IN_CHUNK` elements.
 
-    Hardly any of them has more than 65535, so points have coordinates of two bytes where the dimensions allow it.
-    Level 4 takes a tenth to a half longer for values, of counts and their logarithms, and saves 0 to 2 % of a chunk.
+    Chunks rarely have more than 65535 elements, so their coordinates take two bytes if `dims` allow it. Values use
+    deflate level 3: level 4 takes 10 to 50 % longer for counts and their logarithms, and saves 0 to 2 % of a chunk.
     """
     size = len(dims) * (2 if max(dims, default=0) <= 1 << 16 else 4)
     return [
@@ -244,7 +259,7 @@ def matrix_filters(dims: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _equal_sides(shape: tuple[int, ...], wanted: int) -> tuple[int, ...]:
-    """Return chunk dimensions of `wanted` elements that are equal, except where the shape ends before."""
+    """Return chunk dimensions with about `wanted` elements, equal except where `shape` is shorter."""
     chunk = [0] * len(shape)
     left = wanted
     for place, dim in enumerate(sorted(range(len(shape)), key=lambda dim: shape[dim])):

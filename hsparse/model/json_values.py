@@ -1,10 +1,10 @@
-"""Values of any datatype as JSON: numbers, text, `[...]` for compounds, arrays and sequences.
+"""Values of any datatype as JSON: numbers, strings, and lists for compounds, arrays and sequences.
 
-Booleans are true and false, enums and bitfields integers, complex numbers `[r, i]`, opaque values base64 (`""`
-when all zero), object references text, region references objects. Floats that JSON has no number for come in as
-their names too (`"nan"`, `"inf"`, `"-inf"`), and go out as floats.
+Booleans are true and false, enums and bitfields integers, complex numbers `[r, i]`, opaque values base64 (`""` if all
+zero), object references strings, region references objects. Non-finite floats are accepted as floats or by name
+(`"nan"`, `"inf"`, `"-inf"`) and returned as floats.
 
-How large values are in JSON: their lists count too, of which a selection of no elements may have any number.
+The size of values in JSON includes their lists, because even a selection without elements may have many lists.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hsparse.model.vlen_array import Buffer, VlenArray
 
 Values = NDArray[Any] | VlenArray
 BLOCK = 1 << 16
-"""Elements that are converted at a time."""
+"""The number of elements that are converted at a time."""
 FAILURES = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, UnicodeError)
 
 
@@ -46,10 +46,10 @@ FAILURES = (ValueError, TypeError, KeyError, IndexError, AttributeError, Arithme
 
 
 def from_json(value: Any, dims: tuple[int, ...], element: Element) -> Values:
-    """Return JSON values in the shape `dims`; `BadRequest` when they do not fit.
+    """Convert a JSON value to an array of shape `dims`; raise `BadRequest` if it does not fit.
 
-    Dimensions of one element may be left out, and so may all but one: what is not nested as `dims` says is taken
-    for a list of all elements or, of one element, for that element itself.
+    The value is nested as `dims`, or without the dimensions of length 1, or it is a flat list of all elements. A single
+    element may also come without any list.
     """
     reason = ""
     for shape in _nestings(dims):
@@ -62,7 +62,7 @@ def from_json(value: Any, dims: tuple[int, ...], element: Element) -> Values:
 
 
 def _nestings(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the nestings in which elements of shape `dims` may come, the right one first."""
+    """Return the nestings that are accepted for elements of shape `dims`, with `dims` first."""
     narrow = tuple(dim for dim in dims if dim != 1)
     found = [dims, narrow, (prod(dims),)] + ([()] if prod(dims) == 1 else [])
     return list(dict.fromkeys(found))
@@ -74,12 +74,12 @@ def _reason(error: Exception) -> str:
 
 
 def leaves_of(value: Any, dims: tuple[int, ...]) -> list[Any]:
-    """Return the values `dims` deep in lists, in row-major order; `ValueError` for lists of other lengths."""
+    """Return the leaves of lists nested as `dims`, in row-major order; raise `ValueError` for other list lengths."""
     found = [value]
     for dim in dims:
         for part in found:
             if not isinstance(part, list | tuple) or len(part) != dim:
-                raise ValueError(f"{short_repr(part)} is no list of {dim}")
+                raise ValueError(f"{short_repr(part)} is not a list of {dim} items")
         found = list(chain.from_iterable(found))
     return found
 
@@ -93,9 +93,9 @@ def _pack(leaves: list[Any], element: Element, dims: tuple[int, ...]) -> Values:
 
 
 def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return JSON values as a column of a fixed-size type, (n, ...); an array type adds its dimensions.
+    """Convert a list of n JSON values to an array (n,) of a fixed-size type; an array type appends its dimensions.
 
-    They are converted block by block, so that other threads run in between.
+    The values are converted in blocks of `BLOCK` so that other threads can run in between.
     """
     if len(values) > BLOCK:
         return _in_blocks(values, dtype)
@@ -118,7 +118,7 @@ def _in_blocks(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _of_parts(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the column of an array type or a compound."""
+    """Convert n JSON values to an array (n,) of an array type (which appends its dimensions) or a compound."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         leaves = [leaf for value in values for leaf in leaves_of(value, shape)]
@@ -141,17 +141,17 @@ def _rows(values: list[Any], count: int) -> list[Any]:
 
 
 def _numbers(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return numbers as they are: numpy itself would cut fractions, and read numbers in text."""
+    """Convert numbers without loss: numpy itself would truncate fractions and parse numbers in strings."""
     allowed: tuple[type, ...] = (int, float) if dtype.kind == "f" else (int,)
     if dtype.kind != "f" and float in set(map(type, values)):
         values = [_whole(value) for value in values]
     for kind in set(map(type, values)):
         if not issubclass(kind, allowed) and not (dtype.kind == "f" and kind in (str, type(None))):
-            raise ValueError(f"a {kind.__name__} is no {'float' if dtype.kind == 'f' else 'integer'}")
+            raise ValueError(f"a {kind.__name__} is not {'a float' if dtype.kind == 'f' else 'an integer'}")
     if dtype.kind == "f":
         names = [value for value in values if isinstance(value, str)]
         if any(name not in ("nan", "inf", "-inf", "NaN", "Infinity", "-Infinity") for name in names):
-            raise ValueError("a text is no float")
+            raise ValueError("a string is not a float")
     result = np.array(values, dtype)
     if result.ndim != 1:
         raise ValueError("lists are nested too deeply")
@@ -163,7 +163,7 @@ def _whole(value: Any) -> Any:
 
 
 def _text(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """Return text of a fixed length, clipped at a character as HDF5 converts it; a reference must fit."""
+    """Return text as bytes, truncated at a character to the type's size as in HDF5; an object reference must fit."""
     data, size = _bytes(value), dtype.itemsize
     if len(data) <= size:
         return data
@@ -173,7 +173,7 @@ def _text(value: Any, dtype: np.dtype[Any]) -> bytes:
 
 
 def _bytes(value: Any) -> bytes:
-    """Return text as UTF-8; 0 and None, which stand where nothing was ever set, as the empty text."""
+    """Return text as UTF-8 bytes; 0 and None stand for elements that were never set and are empty."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes):
@@ -184,7 +184,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def _opaque(value: Any, size: int) -> bytes:
-    """Return base64 as bytes; what has the type's size as it is, is text, as h5pyd 0.24 sends attributes."""
+    """Return an opaque value's bytes from base64, or from plain text of exactly `size` bytes, as h5pyd 0.24 sends."""
     if not isinstance(value, str):
         raise ValueError(f"{short_repr(value)} is no base64 text")
     plain = value.encode()
@@ -200,7 +200,7 @@ def _opaque(value: Any, size: int) -> bytes:
 
 
 def _pieces(values: list[Any], element: Element) -> list[bytes]:
-    """Return each value's length-prefixed form, a column at a time."""
+    """Return each value's length-prefixed bytes; parts of compounds are converted column by column."""
     if isinstance(element, Fixed):
         data, size = fixed_array(values, element.dtype).tobytes(), element.dtype.itemsize
         return [data[at : at + size] for at in range(0, len(data), size)]
@@ -222,7 +222,7 @@ def _pieces(values: list[Any], element: Element) -> list[bytes]:
 
 def _list(value: Any) -> list[Any]:
     if value is None or (value == 0 and type(value) is int):
-        return []  # never set
+        return []  # the element was never set
     if not isinstance(value, list | tuple):
         raise ValueError(f"{short_repr(value)} is no list")
     return list(value)
@@ -241,9 +241,9 @@ def _length_prefixed(data: bytes) -> bytes:
 
 
 def to_json(values: Values, element: Element) -> Any:
-    """Return values as JSON has them, nested in their shape.
+    """Convert values to JSON, nested in lists by their shape.
 
-    `BadRequest` for text that is no UTF-8 and for bytes that are no region reference: JSON has no place for them.
+    Raises `BadRequest` for text that is not UTF-8 and for an invalid region reference, which JSON cannot represent.
     """
     if not isinstance(values, VlenArray):
         return array_json(values)
@@ -255,7 +255,7 @@ def to_json(values: Values, element: Element) -> Any:
 
 
 def array_json(array: NDArray[Any]) -> Any:
-    """Return an array of a fixed-size type as JSON has it; `BadRequest` for text that is no UTF-8."""
+    """Convert an array of a fixed-size type to JSON; raise `BadRequest` for text that is not UTF-8."""
     try:
         return fixed_json(array)
     except ValueError as error:
@@ -269,7 +269,7 @@ def _no_json(error: ValueError) -> BadRequest:
 
 
 def fixed_json(array: NDArray[Any]) -> Any:
-    """Return an array of a fixed-size type as JSON; `ValueError` for text that is no UTF-8."""
+    """Convert an array of a fixed-size type to JSON; raise `ValueError` for text that is not UTF-8."""
     if array.dtype.names is not None:
         flat = array.reshape(-1)
         columns = [fixed_json(flat[name]) for name in array.dtype.names]
@@ -287,7 +287,7 @@ def _base64(data: bytes) -> str:
 
 
 def _nested(flat: list[Any], dims: tuple[int, ...]) -> Any:
-    """Return a list of `dims`, nested; of no dimensions its one element."""
+    """Nest a flat list in lists by `dims`; for no dimensions return its only element."""
     if not dims:
         return flat[0]
     for dim in reversed(dims[1:]):
@@ -301,7 +301,7 @@ def _empty(dims: tuple[int, ...]) -> Any:
 
 
 ElementReader = Callable[[Buffer, int], tuple[Any, int]]
-"""`read(data, at)` returns a part as JSON, and where it ends; the data were split before, so they fit."""
+"""`read(data, at)` returns the part at `at` as JSON, and where it ends. `data` was validated by a split before."""
 
 
 def _reader(element: Element) -> ElementReader:
@@ -378,13 +378,13 @@ def _record_reader(parts: list[ElementReader]) -> ElementReader:
 
 
 LIST_BYTES = 4
-"""About the bytes of a list in JSON: its brackets, and a comma."""
+"""Estimated bytes of a list in JSON text: its brackets and a comma."""
 LIST_MEMORY = 64
-"""About the bytes of a list in memory."""
+"""Estimated bytes of a list in memory."""
 
 
 class JsonSize(NamedTuple):
-    """How many lists JSON has and how many leaves, numbers and texts; without what is in sequences."""
+    """The number of lists and leaves (numbers and strings) of JSON, without the contents of sequences."""
 
     lists: int
     leaves: int
@@ -395,12 +395,12 @@ class JsonSize(NamedTuple):
 
 
 def json_size(shape: Sequence[int], element: Element) -> JsonSize:
-    """Return the size of JSON of elements in this shape."""
+    """Return the size of the JSON of an array of this shape."""
     return _array(shape, _of_element(element))
 
 
 def list_count(shape: Sequence[int]) -> int:
-    """Return how many lists an array of this shape has in JSON: `[2, 3]` has three, `[2, 0]` too, `[]` none."""
+    """Return the number of lists in the JSON of an array: 3 for the shape (2, 3) and for (2, 0), 0 for ()."""
     return sum(accumulate(shape[:-1], mul, initial=1)) if shape else 0
 
 
@@ -433,7 +433,7 @@ def _record(parts: Sequence[JsonSize]) -> JsonSize:
 
 
 def item_count(value: Any, most: int = 1 << 16) -> int:
-    """Return how many items a JSON value has in all its lists and objects; beyond `most` any larger number."""
+    """Return the number of items in all lists and objects of a JSON value; counting stops beyond `most`."""
     count, waiting = 1, [value]
     while waiting and count <= most:
         part = waiting.pop()

@@ -1,13 +1,13 @@
-"""Dataset layouts: the requested one, the stored one, and the chunk grid that follows from a record.
+"""Dataset layouts: the requested layout, the stored layout, and the chunk grid derived from a record.
 
-Everything but a structured chunk's cells is stored in chunks; where a client asked for another layout (a
-contiguous dataset beyond one chunk, chunks too small to be stored one by one) the grid differs from what
-the client is told. `record["layout"]` always has the grid. `creationProperties.layout` has it too, unless it
-follows from what was asked, because HSDS 1.0 looks there; `record["askedLayout"]` then has what was asked.
+Datasets of every layout are stored in a grid of chunks. The grid may differ from the requested layout, which clients
+are shown, for instance for a large contiguous dataset or for very small chunks. `record["layout"]` always has the grid.
+HSDS 1.0 looks for it in `creationProperties.layout`, which has the requested layout only if the grid follows from that.
+Otherwise it has the grid, and `record["askedLayout"]` has the requested layout.
 
-The grid of a striped dataset is stored inside a layout of the class `STRIPED`, without dims of its own: HSDS, which
-would not find the chunks, refuses a dataset with such a layout, and does not read it as unwritten. So is that of a
-signed dataset, in one of the class `SIGNED`, and that of a virtual one, in `MAPPED`.
+The grid of a striped dataset is nested in a layout of class `STRIPED` that has no dims itself. HSDS, which would not
+find the chunks, rejects such a dataset instead of reading it as unwritten. The grids of signed and virtual datasets are
+nested in the same way, in layouts of class `SIGNED` and `MAPPED`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ from hsparse.model.file_backed import (
     FILE_BACKED,
     file_backed_layout,
     grouped_dims,
-    parse_chunked_ref,
-    parse_contiguous_ref,
-    parse_indirect_ref,
     slab_dims,
 )
+from hsparse.model.file_backed_layout import parse_chunked_ref, parse_contiguous_ref, parse_indirect_ref
 from hsparse.model.short_text import short_repr
 from hsparse.model.stripes import StripeList, bucket_of, parse_stripes
 
@@ -52,25 +50,25 @@ MAPPED = "H5D_CHUNKED_VIRTUAL"
 SPARSE_DATA = "H5D_SPARSE_DATA"
 VL_DATA = "H5D_VL_DATA"
 VIRTUAL = "H5D_VIRTUAL"
-"""The layout of a dataset whose elements are those of others, see `hsparse.hdf5.virtual`."""
+"""The layout class of a virtual dataset, which maps elements of other datasets; see `hsparse.hdf5.virtual`."""
 ELSEWHERE = (*FILE_BACKED, VIRTUAL)
-"""Layouts of datasets without chunk objects, which are read and never written."""
+"""The layout classes of datasets without chunk objects, which are read-only."""
 STATISTICS = "chunkStatistics"
-"""The key of a record, and of creation properties, that says whether chunks have statistics."""
+"""The key, in records and creation properties, that says whether chunks have statistics."""
 MAX_COMPACT = 65536
 MAX_CHUNK_BYTES = 128 * 1024 * 1024
 MAX_CHUNK_ELEMENTS = 2**32 - 1
 MAX_REFERENCES = 2**22
-"""References of a structured chunk to its heap: each takes some 200 bytes while the chunk is encoded."""
+"""The most heap references of a structured chunk; each takes about 200 bytes while the chunk is encoded."""
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A layout as asked, and the grid (empty for a null dataspace, which has no chunks).
+    """A requested layout and the chunk grid (empty for a null dataspace, which has no chunks).
 
-    `follows` says that the grid follows from the request and the dataset's extent. `stripes` is their number, 1 for a
-    dataset without stripes, or the places of all. `signed` says that the dataset has a lower bound.
+    `follows` says that the grid can be derived from the request and the dataset's extent. `stripes` is the number of
+    stripes (1 without striping) or the list of their places. `signed` says that the dataset has a lower bound.
     """
 
     asked: Json
@@ -80,7 +78,7 @@ class Layout:
     signed: bool = False
 
     def check_places(self, buckets: Collection[str]) -> None:
-        """Raise `BadRequest` for a stripe in none of these buckets, or in the only one, which keeps none of others."""
+        """Raise `BadRequest` if a stripe has a place in none of these buckets, or if there is only one bucket."""
         for place in () if isinstance(self.stripes, int) else self.stripes:
             if bucket_of(place) not in buckets or len(buckets) < 2:
                 raise BadRequest(
@@ -89,9 +87,9 @@ class Layout:
                 )
 
     def fields(self, properties: Json, bucket: str = "") -> Json:
-        """Return the record's `layout`, `creationProperties` and, where it differs, `askedLayout`.
+        """Return the record's `layout`, `creationProperties` and, if the grid replaces the request, `askedLayout`.
 
-        The layout of a dataset with stripes in places has its own `bucket`, under whose name the chunks are there.
+        If stripes have places, the layout also names the dataset's own `bucket`: their chunks' keys contain its name.
         """
         if self.stripes != 1:
             stored = {"class": STRIPED, "stripes": self.stripes, "layout": self.grid}
@@ -121,11 +119,11 @@ class Layout:
 def parse_layout(
     asked: Any, shape: Shape, datatype: Datatype, *, filtered: bool, min_bytes: int, max_bytes: int
 ) -> Layout:
-    """Return the layout for creation property `layout` (None: not given).
+    """Return the layout for the creation property `layout` (None: not given); raise `BadRequest` if it is invalid.
 
-    Without one, or without dims, chunks have `min_bytes` to `max_bytes`; chunks asked for below `min_bytes`
-    are enlarged, unless the layout has `"enlarge": false`. A structured chunk's dims are never changed.
-    `filtered` says that there are filters.
+    Chunk dimensions that the client does not give are chosen such that chunks have `min_bytes` to `max_bytes`.
+    Requested chunks below `min_bytes` are enlarged unless the layout has `"enlarge": false`, the type is of variable
+    length, or the chunks are structured. `filtered` says that the dataset has filters.
     """
     layout = _unstriped(asked, shape, datatype, filtered, min_bytes, max_bytes)
     signed = bool(lower_of(shape))
@@ -172,7 +170,7 @@ def _unstriped(
 
 
 def chunk_dims(record: Json) -> tuple[int, ...]:
-    """Return the dimensions of a dataset's chunks: `()` of a scalar; `BadRequest` for a null dataspace."""
+    """Return the dimensions of a dataset's chunks, `()` for a scalar; raise `BadRequest` for a null dataspace."""
     dims = dims_of(record["shape"])
     if dims is None:
         raise BadRequest(f"{record.get('id')} has a null dataspace: it has no values.")
@@ -187,7 +185,7 @@ def chunk_dims(record: Json) -> tuple[int, ...]:
 
 
 def layout_json(record: Json) -> Json:
-    """Return the layout as clients see it in creation properties."""
+    """Return the layout as clients see it in the creation properties: the requested one."""
     layout = (
         record.get("askedLayout")
         or record.get("creationProperties", {}).get("layout")
@@ -198,25 +196,25 @@ def layout_json(record: Json) -> Json:
 
 
 def stored_layout(record: Json) -> Json:
-    """Return the layout of the stored chunks, without stripes; of old records the one that was asked for."""
+    """Return the layout of the chunk grid, without stripes; for old records this is the requested layout."""
     return _grid(record.get("layout") or record.get("creationProperties", {}).get("layout"))
 
 
 def stripes_of(record: Json) -> StripeList:
-    """Return the stripes that the dataset's chunks are spread over: their number, 1 without any, or their places."""
+    """Return the dataset's stripes: their number (1 without striping) or the list of their places."""
     layout = record.get("layout") or {}
     stripes: StripeList = layout["stripes"] if layout.get("class") == STRIPED else 1
     return stripes
 
 
 def class_elsewhere(record: Json) -> str:
-    """Return the class of the layout of a dataset whose data is in no chunk objects of its own, else an empty text."""
+    """Return the layout class of a dataset without chunk objects (file-backed or virtual), `""` for any other."""
     kind = ((record.get("creationProperties") or {}).get("layout") or {}).get("class", "")
     return kind if kind in ELSEWHERE else ""
 
 
 def is_signed(record: Json) -> bool:
-    """Say whether a record is that of a dataset with a lower bound."""
+    """Say whether a record is that of a signed dataset, which has a lower bound."""
     return bool(lower_of(record.get("shape") or {}))
 
 
@@ -238,7 +236,7 @@ def is_structured(record: Json) -> bool:
 
 
 def _grid(layout: Json | None) -> Json:
-    """Return a layout, of a striped, signed or virtual dataset the one inside it; empty without one."""
+    """Return a layout, or the one nested in it for a striped, signed or virtual dataset; empty for None."""
     return (layout["layout"] if layout and layout.get("class") in (STRIPED, SIGNED, MAPPED) else layout) or {}
 
 
@@ -264,7 +262,7 @@ def _chunked(asked: Json | None, shape: Shape, datatype: Datatype, min_bytes: in
         raise BadRequest(
             f"A chunk of {list(wanted)} has {prod(wanted) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
         )
-    # What elements of a variable-length type will take is not known here; who asked for chunks may know.
+    # The size of variable-length elements is unknown here, so chunk dimensions that the client chose are kept.
     enlarges = (asked or {}).get("enlarge", True)
     if not isinstance(enlarges, bool):
         raise BadRequest(f"The layout's enlarge must be true or false, not {short_repr(enlarges)}.")
@@ -292,7 +290,7 @@ def _contiguous(
 
 
 def _file_backed(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> Layout:
-    """Return the layout of a dataset whose data stays in a file; the grid puts small pieces together."""
+    """Return the layout of a file-backed dataset; a chunk of its grid groups small pieces of the file."""
     dims, size = dims_of(shape), datatype.guessed_size
     if not dims:
         raise BadRequest(f"A scalar or null dataspace cannot have the layout {asked['class']}.")
@@ -316,7 +314,7 @@ def _file_backed(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) 
 
 
 def _virtual(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> Layout:
-    """Return the layout of a dataset made of others; the grid is what is read at a time. Mappings are checked later."""
+    """Return the layout of a virtual dataset, whose grid is the unit of reading. Mappings are checked elsewhere."""
     dims, flags = dims_of(shape), asked.get("flags") or []
     if not dims:
         raise BadRequest(f"A scalar or null dataspace cannot have the layout {VIRTUAL}.")
@@ -365,7 +363,7 @@ def _check_dense_references(dims: tuple[int, ...], datatype: Datatype) -> None:
 
 
 def _chunk(asked: Json, shape: Shape) -> tuple[int, ...]:
-    """Return the chunk dimensions asked for, checked against the dataspace as HDF5 does."""
+    """Return the requested chunk dimensions; raise `BadRequest` if they do not fit the dataspace, as HDF5 does."""
     value = asked.get("dims")
     chunk = [value] if isinstance(value, int) else value
     dims = dims_of(shape) or ()

@@ -1,9 +1,8 @@
-"""Links: from the form of requests to the stored form, and to the form of answers.
+"""Links (conversion from requests to the stored form and to responses) and region references (bytes and JSON).
 
-Region references: the bytes in which h5json keeps one, and the JSON for it.
-
-JSON: `{"id": uuid, "select_type": "H5S_SEL_POINTS" or "H5S_SEL_HYPERSLABS", "selection": [...]}`, without a
-selection for the whole dataset, None for a null reference. The bytes are h5json's own and are kept as they come.
+The JSON of a region reference is
+`{"id": uuid, "select_type": "H5S_SEL_POINTS" or "H5S_SEL_HYPERSLABS", "selection": [...]}`. The selection is omitted
+for the whole dataset, and a null reference is None. The bytes have h5json's own format and are stored unchanged.
 """
 
 from __future__ import annotations
@@ -23,13 +22,18 @@ HARD = "H5L_TYPE_HARD"
 SOFT = "H5L_TYPE_SOFT"
 EXTERNAL = "H5L_TYPE_EXTERNAL"
 PROTOCOL = "hdf5:/"
+LEFT_OUT = "left out: "
+"""The prefix of an external link's file if the link replaces an object of an HDF5 file that was left out.
+
+The reason follows the prefix, because clients that cannot open a link's file show its name to the user.
+"""
 MAX_TITLE = 1024
 MAX_PATH = 4096
 Json = dict[str, Any]
 
 
 def check_title(title: Any) -> str:
-    """Return a link's title; `BadRequest` when it is none."""
+    """Return `title` if it is a valid title of a link; raise `BadRequest` otherwise."""
     if not isinstance(title, str) or not 0 < len(title) <= MAX_TITLE:
         raise BadRequest(
             f"A link's title must be a string of 1 to {MAX_TITLE} characters, not {short_repr(title)}."
@@ -42,9 +46,9 @@ def check_title(title: Any) -> str:
 
 
 def parse_link(body: Any) -> Json:
-    """Return the stored form of a link: hard with `id`, soft with `h5path`, external with `h5domain` too.
+    """Return the stored form of a link in a request; raise `BadRequest` if it is invalid.
 
-    The external link's file may be called `file` (1.0) or `h5domain` (0.9).
+    A hard link has `id`, a soft link `h5path`, an external link also `file` (HSDS 1.0) or `h5domain` (HSDS 0.9).
     """
     if not isinstance(body, dict):
         raise BadRequest(f"A link must be an object, not {short_repr(body)}.")
@@ -56,7 +60,7 @@ def parse_link(body: Any) -> Json:
 
 
 def link_json(title: str, link: Json) -> Json:
-    """Return a link as `GET .../links/{title}` shows it."""
+    """Return a link in the form of the response to `GET .../links/{title}`."""
     answer = {"title": title, "class": link["class"]}
     if link["class"] == HARD:
         return answer | {"id": link["id"], "collection": collection_of(link["id"])}
@@ -64,25 +68,38 @@ def link_json(title: str, link: Json) -> Json:
 
 
 def listed_link_json(title: str, link: Json) -> Json:
-    """Return a link as lists of links show it."""
+    """Return a link in the form of an item in a list of links."""
     return {**group_link_json(link), "title": title}
 
 
 def group_link_json(link: Json) -> Json:
-    """Return a link as a group's `links` show it, by title."""
+    """Return a link in the form of a value in a group's `links`, whose keys are titles."""
     target = {"id": link["id"]} if link["class"] == HARD else _target(link)
     return {**target, "class": link["class"], "created": link.get("created", 0)}
 
 
 def external_file(link: Json) -> str:
-    """Return an external link's domain: records of HSDS 1.0 call it `file`, others `h5domain`."""
+    """Return an external link's file: `h5domain`, or `file` in records of HSDS 1.0."""
     return str(link.get("h5domain") or link.get("file"))
 
 
-def external_domain(file: str, linking: str, bucket: str = "") -> str:
-    """Return the domain that an external link in the domain `linking` names by `file`.
+def left_out_link(reason: str) -> Json:
+    """Return the body of the external link that replaces an object that is left out for `reason`."""
+    text = f"{LEFT_OUT}{reason}".encode(errors="backslashreplace").decode()[:MAX_PATH]
+    # The reason is also the path: for a file in memory h5py opens the same file under any name, and must fail there.
+    return {"h5path": text, "file": text}
 
-    A relative name is beside that domain, as HDF5 looks for a file; one that begins with `bucket` is absolute.
+
+def left_out_reason(link: Json) -> str:
+    """Return the reason why the object that a stored link replaces was left out; `""` for other links."""
+    file = external_file(link) if link["class"] == EXTERNAL else ""
+    return file.removeprefix(LEFT_OUT) if file.startswith(LEFT_OUT) else ""
+
+
+def external_domain(file: str, linking: str, bucket: str = "") -> str:
+    """Return the domain that `file` names in an external link of the domain `linking`.
+
+    As in HDF5, a relative name starts at the folder of `linking`. A name that begins with `bucket` is absolute.
     """
     if file.startswith(("/", PROTOCOL)) or (bucket and file.partition("/")[0] == bucket):
         return file
@@ -90,7 +107,7 @@ def external_domain(file: str, linking: str, bucket: str = "") -> str:
 
 
 def same_link(one: Json, other: Json) -> bool:
-    """Say whether two stored links lead to the same, whenever they were made and whichever server made them."""
+    """Say whether two stored links have the same class and target, regardless of creation time and HSDS version."""
     return _essence(one) == _essence(other)
 
 
@@ -112,7 +129,7 @@ def _parse(body: Json) -> Json:
     file = _text(body, "file") or _text(body, "h5domain")
     if file is None:
         return {"class": SOFT, "h5path": path}
-    # HSDS 1.0 looks for the file in `file`, 0.9 in `h5domain`.
+    # HSDS 1.0 reads `file`, HSDS 0.9 reads `h5domain`.
     return {"class": EXTERNAL, "h5path": path, "file": file, "h5domain": file}
 
 
@@ -132,10 +149,10 @@ def _target(link: Json) -> Json:
     return target
 
 
-# It imports h5py, which takes as long as all of the client.
+# h5json is imported late because it imports h5py, which takes as long as importing the whole client.
 H5JSON = OptionalModule("h5json.hdf5dtype", "files")
 MAX_POINTS = 1 << 16
-"""Elements of a selection in several pieces: h5json spells each of them out."""
+"""The most elements of a region with several blocks or points, because h5json lists every element."""
 MAX_RANK = 32
 FAILURES = (
     ArithmeticError,
@@ -151,7 +168,7 @@ FAILURES = (
 
 
 def region_bytes(value: Any) -> bytes:
-    """Return a region reference's bytes, empty for None or 0; `ValueError` when `value` is none."""
+    """Return the bytes of a region reference given as JSON, empty for None or 0; raise `ValueError` if invalid."""
     if value is None or value == 0:
         return b""
     try:
@@ -162,7 +179,7 @@ def region_bytes(value: Any) -> bytes:
 
 
 def region_json(data: bytes) -> Any:
-    """Return what `region_bytes` was given; `ValueError` when the bytes are no region reference."""
+    """Return the JSON of a region reference, the inverse of `region_bytes`; raise `ValueError` for other bytes."""
     if not data:
         return None
     try:
@@ -172,12 +189,12 @@ def region_json(data: bytes) -> Any:
 
 
 def _h5json() -> Any:
-    """Return h5json's class of region references; `Misconfigured` where it is not installed."""
+    """Return h5json's class of region references; raise `Misconfigured` if h5json is not installed."""
     return H5JSON.load().RegionReference
 
 
 def _check(value: Any) -> None:
-    """Raise `ValueError` for what h5json would work on for too long."""
+    """Raise `ValueError` if a region reference is invalid or h5json would take too long to convert it."""
     if not isinstance(value, dict) or not isinstance(value.get("id"), str):
         raise ValueError("an object with an id is needed")
     if "selection_dict" in value:
@@ -195,7 +212,7 @@ def _check(value: Any) -> None:
 
 
 def _check_dict(selection: dict[str, Any]) -> None:
-    """Check h5json's form of what HDF5 has no region for: steps, and lists of indices."""
+    """Check h5json's form of selections with steps or lists of indices, which HDF5 regions do not have."""
     shape, slices = selection["shape"], selection.get("slices", [])
     if not isinstance(shape, list) or len(shape) > MAX_RANK or any(not 0 <= dim < 2**63 for dim in shape):
         raise ValueError("the shape of a selection must be a list of extents")

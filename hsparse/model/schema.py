@@ -1,12 +1,12 @@
-"""What a stored record needs of who reads or writes it: a version of the schema, and named features.
+"""The schema version and the named features that a program must know to read or change a stored record.
 
     "schema": {"version": 1, "readFeatures": [], "writeFeatures": ["appends"]}
 
-A record without it is of version 1, as are those of hsparse 0.1 and of HSDS. Who does not know the version or a
-feature in `readFeatures` may do nothing with the record, its chunks included. Who does not know a feature in
-`writeFeatures` may read, and change nothing. The object at `SCHEMA_KEY` says the same of the whole store.
+A record without a schema, as written by hsparse 0.1 and HSDS, has version 1 and needs no feature. A program that does
+not know the version or one of `readFeatures` must not use the record or its chunks. A program that does not know one of
+`writeFeatures` may only read them. The object at `SCHEMA_KEY` has the schema of the whole store.
 
-Times of creation that clients give to links and attributes, as h5pyd 1.0 does with all of them.
+The module also checks creation times that clients give for links and attributes, as h5pyd 1.0 does.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from hsparse.model.stripes import bucket_of
 SCHEMA_KEY = "db/.schema.json"
 SCHEMA_VERSION = 1
 APPENDS = "appends"
-"""A write feature: elements beyond the extent belong to an append; see `hsparse.model.dataset_state`."""
+"""Write feature: elements beyond the extent belong to appends in progress; see `hsparse.model.dataset_state`."""
 STRIPES = "stripes"
-"""A read feature: the dataset's chunks are in stripes; see `hsparse.model.stripes`."""
+"""Read feature: the dataset's chunks are striped; see `hsparse.model.stripes`."""
 STRIPES_IN = "stripes in "
-"""What a read feature begins with: chunks are in the bucket that it names, which a server must have."""
+"""Prefix of a read feature that names another bucket with chunks of the dataset, which the server must serve."""
 HOME = "home "
-"""What a read feature begins with: the name of the bucket that the dataset is in, see `hsparse.model.stripes`."""
+"""Prefix of a read feature that names the dataset's own bucket; see `hsparse.model.stripes`."""
 CHUNK_STATISTICS = "statistics"
-"""A read feature: the footers of the dataset's chunks have version 2; see `hsparse.format.chunk_spec`."""
+"""Read feature: the footers of the dataset's chunks have version 2; see `hsparse.format.chunk_spec`."""
 DELTAS = "deltas"
-"""A read feature: a part of the record is in an object beside it; see `hsparse.dn.record_objects`."""
+"""Read feature: a part of the record is stored in a second object; see `hsparse.dn.record_objects`."""
 VIRTUAL_DATA = "virtual"
-"""A read feature: the elements are those of other datasets; the key of the record says if it `grows` with these."""
+"""Read feature, and a key of the record: the dataset is virtual and maps elements of other datasets."""
 SIGNED_PLACES = "signed"
-"""A read feature: the dataset has a lower bound, and chunks have signed coordinates; see `hsparse.model.dataspace`."""
+"""Read feature: the dataset has a lower bound, and its chunks signed coordinates; see `hsparse.model.dataspace`."""
 READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS, VIRTUAL_DATA, SIGNED_PLACES})
 VERSIONS = "versions"
-"""A write feature of a whole store: domains have snapshots, for which a change first keeps what was there."""
+"""Write feature of a whole store: domains have snapshots, so a change must first preserve the previous objects."""
 WRITE_FEATURES = frozenset({APPENDS, VERSIONS})
-"""The features that came after hsparse 0.1 and are known here. A feature keeps its meaning for ever."""
+"""The write features that this version knows. The meaning of a feature never changes."""
 MAX_FEATURES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a record, or a store, needs."""
+    """The schema version and the features that a record, or a whole store, needs."""
 
     version: int = 1
     read_features: tuple[str, ...] = ()
     write_features: tuple[str, ...] = ()
 
     def check_readable(self, name: str, here: Collection[str] = ()) -> None:
-        """Raise `Unsupported` if what is called `name` cannot be read here; `here` are features of this server."""
+        """Raise `Unsupported` if this server cannot read the record or store `name`; `here` has its bucket features."""
         if self.version > SCHEMA_VERSION:
             raise Unsupported(
                 f"{name} has version {self.version} of the store's schema, and this hsparse knows version "
@@ -71,7 +71,7 @@ class Schema:
                 )
 
     def check_writable(self, name: str) -> None:
-        """Raise `Unsupported` if what is called `name` cannot be changed here; it is readable."""
+        """Raise `Unsupported` if this server cannot change the record or store `name`, which it can read."""
         for feature in self.write_features:
             if feature not in WRITE_FEATURES:
                 raise Unsupported(
@@ -81,11 +81,11 @@ class Schema:
 
     @property
     def writable(self) -> bool:
-        """Whether all write features are known here."""
+        """Whether this version knows all write features."""
         return WRITE_FEATURES.issuperset(self.write_features)
 
     def and_also(self, other: Schema) -> Schema:
-        """Return what is needed for both."""
+        """Return the schema with the later version and the features of both."""
         return Schema(
             max(self.version, other.version),
             tuple(dict.fromkeys((*self.read_features, *other.read_features))),
@@ -102,7 +102,7 @@ class Schema:
 
 
 def bucket_features(home: str, buckets: Collection[str]) -> frozenset[str]:
-    """Return the features that records of the bucket `home` may have where all of these buckets are served."""
+    """Return the read features known to a server of `buckets` for records in the bucket `home`."""
     return frozenset((f"{HOME}{home}", *(f"{STRIPES_IN}{bucket}" for bucket in buckets)))
 
 
@@ -112,17 +112,17 @@ def _missing_bucket(name: str, feature: str) -> str:
         return f"{name} has chunks in the bucket {bucket!r}, which is not served here; start the server with it too."
     bucket = feature.removeprefix(HOME)
     return (
-        f"{name} was made in the bucket {bucket!r}, by whose name its chunks in other buckets are found; serve it "
-        "under this name, beside the others."
+        f"{name} was created in the bucket {bucket!r}, and its chunks in other buckets are stored under this name; "
+        "serve the bucket under this name, together with the others."
     )
 
 
 FIRST_SCHEMA = Schema()
-"""What is needed of who reads or writes the store of hsparse 0.1: nothing."""
+"""The schema of a store of hsparse 0.1: version 1, without features."""
 
 
 def parse_schema(value: Any, name: str) -> Schema:
-    """Return the schema in a record or store called `name`; `Corrupt` when it is none."""
+    """Return the schema in the JSON of a record or store called `name`; raise `Corrupt` if it is malformed."""
     found = value if isinstance(value, dict) else {}
     version = found.get("version")
     features = found.get("readFeatures", []), found.get("writeFeatures", [])
@@ -140,7 +140,7 @@ def _is_features(value: Any) -> bool:
 
 
 def schema_of(record: dict[str, Any]) -> Schema | None:
-    """Return what a record that is written here needs, None if hsparse 0.1 could read and write it."""
+    """Return the schema to write into a record, or None if the record needs no feature."""
     needed = (
         has_statistics(record),
         VIRTUAL_DATA in record,
@@ -162,26 +162,26 @@ def _of_stripes(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def with_deltas(schema: Schema | None) -> Schema:
-    """Return what a record needs besides `schema` if its changes are in an object beside it."""
+    """Return `schema` with the feature `DELTAS` added."""
     schema = schema or Schema()
     return replace(schema, read_features=(*schema.read_features, DELTAS))
 
 
 def check_changeable(id: str, record: dict[str, Any]) -> None:
-    """Raise `Unsupported` if changing the record of `id`, or chunks of it, needs a feature that is not known here."""
+    """Raise `Unsupported` if changing the record of `id`, or its chunks, needs an unknown write feature."""
     if "schema" in record:
         parse_schema(record["schema"], id).check_writable(id)
 
 
 PAST, FUTURE = 10.0, 300.0
-"""How many seconds before and after the server's time a given time may be; others are ignored, as in HSDS."""
+"""How many seconds a client's creation time may differ from the server's; other times are ignored, as in HSDS."""
 Json = dict[str, Any]
 
 
 def given_creation_time(body: Json, now: float) -> Json:
-    """Return `{"created": time}` of a link or attribute in a request, to the last digit; `{}` without a usable one.
+    """Return `{"created": time}` of a link or attribute in a request, unrounded; `{}` if it has no usable time.
 
-    `now` is the server's time in seconds since the Unix epoch. `BadRequest` for what is no number.
+    `now` is the server's time in seconds since the Unix epoch. Raises `BadRequest` if the time is not a number.
     """
     created = body.get("created")
     if created is None:

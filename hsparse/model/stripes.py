@@ -1,15 +1,16 @@
-"""Striping: the chunks of a dataset under several prefixes of the store, or in several buckets, by file number.
+"""Striping: chunks of a dataset are distributed over several key prefixes, or over several buckets.
 
-In "Raw Data Storage in HDF5" (1997) each chunk has the number of a file in a list, from 1. Here a file is a prefix of
-keys, and the number is a function of the chunk's scaled coordinates: no index has to hold it, and it never changes. It
-does not depend on the extent, so that a dataset that grows moves no chunk.
+In "Raw Data Storage in HDF5" (1997) each chunk has the number of a file in a list, counted from 1. Here a file is a key
+prefix, and the file number is a function of the chunk's scaled coordinates. No index has to store it. It does not
+depend on the extent, so chunks never move when a dataset grows.
 
-The prefixes may be in *places*: other buckets, or prefixes in them (`bucket`, `bucket/prefix`). The key of a chunk then
-names its place, and so the stores need no other state:
+A stripe may have a *place*: another bucket, or a prefix in it (`bucket`, `bucket/prefix`). The key of a chunk then
+contains its place, so that stores need no other state:
 
     db/<uuid1>/d/<uuid2>/.stripe/<file number>/<place>/<i>_<j>_<k>
 
-`hsparse.stripes` keeps it in the place at `placed_key`, below the name of the dataset's own bucket, its *home*.
+`hsparse.stripes` stores the chunk in that place under `placed_key`, which names the dataset's own bucket, its
+*home*.
 """
 
 from __future__ import annotations
@@ -29,46 +30,45 @@ MAX_STRIPES = 1024
 MAX_PLACES = 64
 LONGEST_PLACE = 200
 FOLDER = ".stripe/"
-"""What the key of a chunk in a stripe has behind the dataset's prefix."""
+"""The component after the dataset's prefix in the key of a striped chunk."""
 PLACED = "db/.stripes/"
-"""What keys begin with in a place, behind its prefix: no server takes such a key for an object's."""
+"""The beginning of a key in a place, after the place's prefix; no server takes such a key for that of an object."""
 STRIPE = f"/{FOLDER}"
 AT = len("db/01234567-89abcdef/d/0123-456789-abcdef")
-"""Where the key of a chunk in a stripe has `STRIPE`; what is kept elsewhere of such chunks has it behind."""
+"""The position of `STRIPE` in the key of a striped chunk; other keys may contain `STRIPE` only further on."""
 StripeList: TypeAlias = int | Sequence[str]
-"""The number of stripes, or the place of each."""
+"""The number of stripes, or the place of each stripe."""
 ROOTS = (1.618033988749895, 1.324717957244746, 1.220744084605760)
-"""By rank, from 2 on: the root of x^rank = x + 1, the golden ratio and its kin; more dimensions have the last one."""
+"""The positive roots of x^rank = x + 1 for the ranks 2 (the golden ratio), 3, and 4 and above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stripes:
-    """The stripes of a dataset, `count` of them: at least 2, or each in the place of its number."""
+    """The `count` stripes of a dataset: stripe n is in `places[n - 1]`, or in the dataset's bucket without places."""
 
     count: int
     places: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, stripes: StripeList) -> Stripes | None:
-        """Return these stripes, None for one without a place: its chunks have no stripe."""
+        """Return the stripes of a layout, or None for a single stripe without a place, which means no striping."""
         if not isinstance(stripes, int):
             return cls(len(stripes), tuple(stripes))
         return cls(stripes) if stripes > 1 else None
 
     def file_number(self, scaled: Sequence[int]) -> int:
-        """Return the number of the stripe that has a chunk, 1 to `count`.
+        """Return the number of the stripe that holds the chunk at `scaled`, 1 to `count` (cyclic declustering).
 
-        As many chunks in a row as there are stripes, along any dimension, are each in another one (cyclic
-        declustering); a box of chunks is spread almost evenly.
+        `count` consecutive chunks along any dimension are in different stripes; any box is spread almost evenly.
         """
         number: int = sum(map(mul, scaled, _steps(self.count, len(scaled)))) % self.count
         return number + 1
 
     def folder(self, scaled: Sequence[int]) -> str:
-        """Return what a chunk's key has between the dataset's prefix and the chunk's name.
+        """Return the part of a chunk's key between the dataset's prefix and the chunk's name.
 
-        It sorts behind the dataset's record. With it a key has seven components or more, so that no server of schema
-        v2 takes it for a chunk's.
+        The resulting keys sort after the dataset's record. They have at least seven components, so no server of schema
+        v2 takes them for keys of chunks.
         """
         number = self.file_number(scaled)
         return f"{FOLDER}{number}/{self.places[number - 1]}/" if self.places else f"{FOLDER}{number}/"
@@ -76,10 +76,10 @@ class Stripes:
 
 @lru_cache(maxsize=1024)
 def _steps(count: int, rank: int) -> tuple[int, ...]:
-    """Return how far the file number goes with one chunk more along each dimension; along the last one it is 1.
+    """Return the step of the file number from one chunk to the next along each dimension; it is 1 for the last one.
 
-    The others are next to `count` divided by the first, second ... power of the rank's root, and have no divisor in
-    common with `count`: what lies close together is spread evenly, as by a sequence of low discrepancy.
+    The other steps are coprime to `count` and closest to `count` divided by the first, second, ... power of the rank's
+    root, so that neighbouring chunks are spread evenly, as in a low-discrepancy sequence.
     """
     steps = [step for step in range(1, max(count, 2)) if gcd(step, count) == 1]
     root = ROOTS[min(rank, 4) - 2]
@@ -89,7 +89,7 @@ def _steps(count: int, rank: int) -> tuple[int, ...]:
 
 
 def parse_stripes(value: Any) -> StripeList:
-    """Return the stripes that a layout asks for: their number, or the place of each; `BadRequest`."""
+    """Return the `stripes` of a requested layout, a number or a list of places; raise `BadRequest` if invalid."""
     if isinstance(value, list):
         if not 0 < len(value) <= MAX_PLACES:
             raise BadRequest(f"The layout's stripes must name 1 to {MAX_PLACES} places, not {len(value)}.")
@@ -110,17 +110,17 @@ def _parse_place(place: Any) -> str:
         if component.startswith("."):
             raise BadRequest(f"The stripe's place {place!r} has a component that begins with '.'.")
     if place.split("/")[1:2] in (["home"], ["db"]):
-        raise BadRequest(f"The stripe's place {place!r} is among domains or objects: choose another prefix.")
+        raise BadRequest(f"The stripe's place {place!r} is for domains or objects only: use another prefix.")
     return place
 
 
 def bucket_of(place: str) -> str:
-    """Return the name of a place's bucket."""
+    """Return the name of the bucket in a place."""
     return place.partition("/")[0]
 
 
 def placed_key(home: str, key: str) -> tuple[str, str]:
-    """Return the bucket that has the object of a chunk, and its key there; of any other object `home` and its key."""
+    """Return the bucket and key at which the object `key` is stored; `home` and `key` unless its stripe has a place."""
     if not key.startswith(STRIPE, AT):
         return home, key
     number, _, behind = key[AT + len(STRIPE) :].partition("/")
@@ -132,7 +132,7 @@ def placed_key(home: str, key: str) -> tuple[str, str]:
 
 
 def unplaced_key(bucket: str, key: str) -> str:
-    """Return the key that `placed_key` was given for a key in a bucket; of any other object the key itself."""
+    """Return the inverse of `placed_key` for `key` in `bucket`; a key without a place is returned unchanged."""
     if not is_placed(key):
         return key
     prefix, _, rest = key.rpartition(PLACED)
@@ -141,5 +141,5 @@ def unplaced_key(bucket: str, key: str) -> str:
 
 
 def is_placed(key: str) -> bool:
-    """Say whether a key is that of a chunk in a place."""
+    """Say whether a key of a bucket is that of a chunk in a place there."""
     return key.startswith(PLACED) or f"/{PLACED}" in key

@@ -1,19 +1,18 @@
-"""Elements of a variable-length type as two columns: where each ends, and all their bytes.
+"""Arrays of a variable-length type as two columns: the offsets of the elements, and their bytes.
 
-An element's bytes are its length-prefixed form, whatever its type. So elements are selected, merged, sent and stored
-without being taken apart: only what reads or makes JSON looks inside.
+The bytes of an element are its length-prefixed form, whatever its type. Elements are therefore selected, merged, sent
+and stored without being decoded; only the conversion from and to JSON decodes them.
 
-In that form parts follow each other in order, nothing between them: a fixed-size part is its bytes; a string, region
-reference or sequence is its length in bytes, u32 little-endian, then that many bytes, of a sequence those of its
-elements in this same form; arrays have no count, for their type has it. This is what HSDS's clients send and
-what HSDS stores of a chunk.
+In the length-prefixed form, parts follow each other without gaps. A fixed-size part is its bytes. A string, region
+reference or sequence is its length in bytes (u32 little-endian) followed by that many bytes; for a sequence these are
+its elements in the same form. An array is its elements without a length, which its type gives. HSDS's clients send this
+form, and HSDS stores it in chunks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from struct import Struct
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from hsparse.bounded_cache import remember
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.element import (
     PREFIX_SIZE,
@@ -33,6 +33,7 @@ from hsparse.model.element import (
     Region,
     VlenSequence,
     VlenString,
+    element_bytes,
 )
 
 MAX_HEAP = 2**32 - 1
@@ -41,9 +42,9 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VlenArray:
-    """Elements in row-major order of `shape`; never modified.
+    """An immutable array of variable-length elements in the row-major order of `shape`.
 
-    `offsets: (n + 1,) uint32` begin at 0: element i is `heap[offsets[i]:offsets[i + 1]]`. `heap: (m,) uint8`.
+    Element i is `heap[offsets[i]:offsets[i + 1]]`: `offsets: (n + 1,) uint32` begin at 0, `heap: (m,) uint8`.
     """
 
     shape: tuple[int, ...]
@@ -58,7 +59,7 @@ class VlenArray:
 
     @classmethod
     def of(cls, pieces: Iterable[bytes], shape: tuple[int, ...] = (-1,)) -> VlenArray:
-        """Make an array of its elements' bytes; of shape (n,) unless another is given."""
+        """Return an array of the elements whose bytes are `pieces`, of shape (n,) unless `shape` is given."""
         found = list(pieces)
         offsets = ends(np.fromiter(map(len, found), np.int64, len(found)))
         heap = np.frombuffer(b"".join(found), np.uint8)
@@ -70,7 +71,7 @@ class VlenArray:
 
     @property
     def nbytes(self) -> int:
-        """The memory the columns take, in bytes."""
+        """The bytes of memory that both columns take."""
         return self.offsets.nbytes + self.heap.nbytes
 
     @property
@@ -83,19 +84,19 @@ class VlenArray:
         return VlenArray(shape, self.offsets, self.heap)
 
     def rows(self, first: int, last: int) -> VlenArray:
-        """Return the elements at these positions of the first dimension; their bytes are not copied."""
+        """Return the elements `first` to `last` (exclusive) of the first dimension; `heap` is a view."""
         each = prod(self.shape[1:])
         offsets = self.offsets[first * each : last * each + 1]
         heap = self.heap[int(offsets[0]) : int(offsets[-1])]
         return VlenArray((last - first, *self.shape[1:]), offsets - offsets[0], heap)
 
     def __getitem__(self, place: Any) -> VlenArray:
-        """Return the elements that a numpy index of the array's shape selects, copied."""
+        """Return a copy of the elements that the numpy index `place` selects in the array's shape."""
         index = np.arange(self.size, dtype=np.intp).reshape(self.shape)[place]
         return take_elements([self], np.asarray(index))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield each element's bytes in turn."""
+        """Yield each element's bytes in row-major order."""
         bounds = self.offsets.tolist()
         view = self.heap.data
         for first, last in pairwise(bounds):
@@ -103,7 +104,7 @@ class VlenArray:
 
 
 def ends(sizes: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the offsets of elements of these sizes, (n,), in bytes; `TooLarge` beyond what 32 bits tell."""
+    """Return the offsets, (n + 1,), of elements of these sizes in bytes, (n,); raise `TooLarge` beyond 32 bits."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if int(offsets[-1]) > MAX_HEAP:
@@ -112,15 +113,15 @@ def ends(sizes: NDArray[Any]) -> NDArray[np.uint32]:
 
 
 def taken_sizes(arrays: Sequence[VlenArray], index: Index) -> NDArray[np.uint32]:
-    """Return the bytes of each element that `take_elements` would return, in the index's row-major order."""
+    """Return the size of each element that `take_elements` would return, (n,), in the index's row-major order."""
     sizes = np.concatenate([array.sizes for array in arrays]) if arrays else np.zeros(0, np.uint32)
     result: NDArray[np.uint32] = sizes[index.reshape(-1)]
     return result
 
 
 def take_elements(arrays: Sequence[VlenArray], index: Index) -> VlenArray:
-    """Return the elements at `index`, in its shape, where `arrays` are numbered through, one after the other."""
-    # A copy costs less than finding the array of each run.
+    """Return the elements at positions `index` of the concatenated `arrays`, in the shape of `index`."""
+    # Copying all arrays costs less than finding the array of each run.
     whole = arrays[0] if len(arrays) == 1 else join_elements(arrays)
     flat = index.reshape(-1)
     offsets = ends(whole.sizes[flat])
@@ -129,7 +130,7 @@ def take_elements(arrays: Sequence[VlenArray], index: Index) -> VlenArray:
 
 
 def runs_mask(begins: NDArray[np.int64], sizes: NDArray[np.int64], total: int) -> NDArray[np.bool_]:
-    """Return which of `total` bytes are in runs that ascend and do not overlap."""
+    """Return a mask, (total,), of the bytes in the runs at `begins` of `sizes`, which ascend without overlap."""
     lengths = np.empty(2 * len(begins) + 1, np.int64)
     stops = begins + sizes
     lengths[1:-1:2] = sizes
@@ -141,13 +142,13 @@ def runs_mask(begins: NDArray[np.int64], sizes: NDArray[np.int64], total: int) -
 
 
 def join_elements(arrays: Sequence[VlenArray]) -> VlenArray:
-    """Return the elements of all arrays, one at least, in one row."""
+    """Return the concatenated elements of `arrays`, at least one array, in the shape (n,)."""
     offsets = ends(np.concatenate([array.sizes for array in arrays]))
     return VlenArray((len(offsets) - 1,), offsets, np.concatenate([array.heap for array in arrays]))
 
 
 def _pieces(array: VlenArray, flat: Index) -> Iterator[bytes | memoryview]:
-    """Return the bytes of the elements at `flat`, runs of neighbours and of repeats in one piece each."""
+    """Return the bytes of the elements at `flat`; neighbours, and repeats of one element, are joined to one piece."""
     firsts, lasts, repeats = _runs(flat)
     begins = array.offsets[flat[firsts]].tolist()
     stops = array.offsets[flat[lasts - 1] + 1].tolist()
@@ -162,7 +163,7 @@ def _pieces(array: VlenArray, flat: Index) -> Iterator[bytes | memoryview]:
 
 
 def _runs(flat: Index) -> tuple[Index, Index, NDArray[np.bool_]]:
-    """Return first and end positions of runs that ascend by one or stay, and which of them stay."""
+    """Return first and end positions of runs whose values ascend by one or repeat, and a mask of the repeating runs."""
     steps = np.diff(flat)
     kind = np.where(steps == 1, 1, np.where(steps == 0, 0, 2))
     new = np.zeros(len(flat), np.bool_)
@@ -178,20 +179,20 @@ def _runs(flat: Index) -> tuple[Index, Index, NDArray[np.bool_]]:
 
 
 def rows_of(values: Any, first: int, last: int) -> Any:
-    """Return rows of an array of either kind, see `VlenArray.rows`."""
+    """Return rows of a numpy array or `VlenArray`, see `VlenArray.rows`."""
     return values.rows(first, last) if isinstance(values, VlenArray) else values[first:last]
 
 
 _READ = Struct("<I").unpack_from
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Skip: TypeAlias = Callable[[Buffer, int, int], int]
-"""`skip(data, at, end)` returns where the part that begins at `at` ends; `ValueError` when that is beyond `end`."""
+"""`skip(data, at, end)` returns the end of the part that begins at `at`; raises `ValueError` if it is beyond `end`."""
 
 
 def split_elements(data: Buffer, element: Element, shape: tuple[int, ...]) -> VlenArray:
-    """Return the elements that `data` has, a view of it; `BadRequest` when they are not exactly of `shape`.
+    """Return the elements in `data` as a view; raise `BadRequest` if they are malformed or do not fill `shape` exactly.
 
-    Memory is allocated for no more elements than the bytes can hold.
+    Memory is allocated only if `data` is long enough for the elements of `shape`.
     """
     count = prod(shape)
     if len(data) < count * element.min_size:
@@ -202,14 +203,14 @@ def split_elements(data: Buffer, element: Element, shape: tuple[int, ...]) -> Vl
     try:
         end = _split(data, element, offsets)
     except ValueError as error:
-        raise BadRequest(f"The variable-length data are not as their type says: {error}.") from error
+        raise BadRequest(f"The variable-length data do not match their type: {error}.") from error
     if end < len(data) and not _padded(data, end, element):
         raise BadRequest(f"There are {len(data)} bytes; {count} elements take only {end} of them.")
     return VlenArray(shape, offsets, np.frombuffer(data, np.uint8, end))
 
 
 def field_bounds(array: VlenArray, element: Compound) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return where the fields of each compound element begin, and the last one ends, (n, fields + 1) int64."""
+    """Return the offsets at which each compound element's fields begin and its last one ends, (n, fields + 1) int64."""
     result = np.empty((array.size, len(element.parts) + 1), np.int64)
     skips = [skipper(part) for part in element.parts]
     data, end = array.heap.data, len(array.heap)
@@ -223,7 +224,7 @@ def field_bounds(array: VlenArray, element: Compound) -> np.ndarray[Any, np.dtyp
 
 
 def add_prefixes(data: NDArray[np.uint8], sizes: NDArray[np.int64]) -> VlenArray:
-    """Return strings or sequences, (n,), of which `data` has the bytes, of `sizes: (n,)`, without counts."""
+    """Return n strings or sequences in length-prefixed form; `data` has their bytes, `sizes: (n,)` their lengths."""
     offsets = ends(sizes + PREFIX_SIZE)
     heap = np.empty(int(offsets[-1]), np.uint8)
     counts = _prefix_mask(offsets)
@@ -233,19 +234,19 @@ def add_prefixes(data: NDArray[np.uint8], sizes: NDArray[np.int64]) -> VlenArray
 
 
 def strip_prefixes(array: VlenArray) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the bytes and sizes of strings or sequences: the inverse of `add_prefixes`."""
+    """Return the bytes and sizes of strings or sequences without their prefixes: the inverse of `add_prefixes`."""
     return array.heap[~_prefix_mask(array.offsets)], array.sizes.astype(np.int64) - PREFIX_SIZE
 
 
 def _prefix_mask(offsets: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Return which bytes of elements that begin with a count are those counts."""
+    """Return a mask of the bytes that belong to the length prefixes of strings or sequences at `offsets`."""
     begins = offsets[:-1].astype(np.int64)
     return runs_mask(begins, np.full(len(begins), PREFIX_SIZE), int(offsets[-1]))
 
 
-@lru_cache(maxsize=1024)
+@remember(4 * 1024 * 1024, lambda _, element: 2 * element_bytes(element))
 def skipper(element: Element) -> Skip:
-    """Return the function that finds the end of such a part."""
+    """Return the function that finds the end of a part with this structure."""
     if isinstance(element, Fixed):
         return _fixed_skipper(element.dtype.itemsize)
     if isinstance(element, VlenString | Region):
@@ -262,7 +263,7 @@ def skipper(element: Element) -> Skip:
 def _split(data: Buffer, element: Element, offsets: np.ndarray[Any, np.dtype[np.uint32]]) -> int:
     at, end, skip = 0, len(data), skipper(element)
     places = offsets.data
-    if isinstance(element, VlenString | Region):  # the loop below at twice the speed
+    if isinstance(element, VlenString | Region):  # the same loop as below, inlined: twice as fast
         for row in range(1, len(offsets)):
             at += PREFIX_SIZE
             if at > end:
@@ -279,13 +280,13 @@ def _split(data: Buffer, element: Element, offsets: np.ndarray[Any, np.dtype[np.
 
 
 def _padded(data: Buffer, end: int, element: Element) -> bool:
-    """Say whether what follows is what h5json appends: 4 zeros for each array of variable-length parts."""
+    """Say whether the bytes after `end` are the padding that h5json adds: 4 zeros per array of vlen parts."""
     rest = memoryview(data)[end:]
     return has_arrays(element) and not len(rest) % PREFIX_SIZE and len(rest) <= end and not any(rest)
 
 
 def has_arrays(element: Element) -> bool:
-    """Say whether there are arrays of variable-length parts in a compound."""
+    """Say whether an element contains a compound with an array of variable-length parts."""
     if isinstance(element, Compound):
         return any(isinstance(part, ArrayOfVlen) or has_arrays(part) for part in element.parts)
     return isinstance(element, VlenSequence | ArrayOfVlen) and has_arrays(element.base)
@@ -342,7 +343,7 @@ def _array_skipper(count: int, least: int, inner: Skip) -> Skip:
 def _record_skipper(element: Compound) -> Skip:
     skips = []
     size = 0
-    for part in element.parts:  # neighbours of fixed size are one step
+    for part in element.parts:  # consecutive fixed-size parts are skipped in one step
         if isinstance(part, Fixed):
             size += part.dtype.itemsize
             continue
@@ -363,25 +364,25 @@ def _record_skipper(element: Compound) -> Skip:
 
 @dataclass(frozen=True, slots=True)
 class VlenFields:
-    """The fields at `places` of a compound, and the compound of these alone."""
+    """A selection of a compound's fields, by their positions `places` in `whole`."""
 
     whole: Compound
     places: tuple[int, ...]
 
     @classmethod
     def named(cls, element: Element, names: Sequence[str]) -> VlenFields:
-        """Return the fields with these names, in this order; `BadRequest` for one that is not there."""
+        """Return the fields called `names`, in this order; raise `BadRequest` for unknown or repeated names."""
         known = element.names if isinstance(element, Compound) else ()
         for name in names:
             if name not in known:
                 raise BadRequest(f"There is no field {name!r}; there are: {', '.join(known) or 'none'}.")
         if not isinstance(element, Compound) or len(set(names)) != len(names):
-            raise BadRequest("Each field can be named once.")
+            raise BadRequest("Each field can be named only once.")
         return cls(element, tuple(map(known.index, names)))
 
     @property
     def element(self) -> Compound:
-        """The picked elements, a compound even where all picked fields have a fixed size."""
+        """The compound of the picked fields; it is a `Compound` even if all of them have a fixed size."""
         names = tuple(self.whole.names[place] for place in self.places)
         parts = tuple(self.whole.parts[place] for place in self.places)
         dtype = np.dtype([(name, part.dtype) for name, part in zip(names, parts, strict=True)])
@@ -403,7 +404,7 @@ class VlenFields:
         return VlenArray.of(pieces, array.shape)
 
     def columns(self, array: VlenArray) -> NDArray[Any]:
-        """Return these fields, of fixed size all and none an array, as a compound column (n,)."""
+        """Return these fields as an array (n,) of a compound dtype; all must be of fixed size and not arrays."""
         edges = field_bounds(array, self.whole)
         result = np.empty(array.size, self.element.dtype)
         for name, place in zip(self.element.names, self.places, strict=True):
@@ -414,7 +415,7 @@ class VlenFields:
         return result
 
     def merge(self, array: VlenArray, values: VlenArray) -> VlenArray:
-        """Return `array` with these fields taken from `values`, as many elements of `element`, or one for all."""
+        """Return `array` with these fields replaced from `values: (n,) or (1,)`, which has elements of `element`."""
         old, new = field_bounds(array, self.whole).tolist(), field_bounds(values, self.element).tolist()
         if len(new) == 1:
             new *= len(old)

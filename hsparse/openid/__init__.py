@@ -1,4 +1,4 @@
-"""Sign-in by an OpenID Connect issuer: by its tokens, and from the explorer."""
+"""Sign-in by an OpenID Connect issuer: with its bearer tokens, and from the explorer."""
 
 from hsparse.extension import Extension
 from hsparse.optional_module import OptionalModule

@@ -1,10 +1,8 @@
-"""Signing in at an OpenID Connect issuer: an authorization code is exchanged for a token.
+"""Sign-in at an OpenID Connect issuer: exchange of an authorization code for tokens.
 
-The page at `/` sends people to the issuer and gets the code (RFC 6749, section 4.1). It keeps the verifier of the code
-(PKCE, RFC 7636), and may talk to this server alone, so the server makes the exchange. It is a public client: it has no
-secret, and remembers nothing.
-
-What a page has got from an issuer for a person who signs in, and what the issuer gives for it.
+The page at `/` sends people to the issuer and receives the code (RFC 6749, section 4.1). The page keeps the code's
+verifier (PKCE, RFC 7636). The page may talk to this server only, so the server makes the exchange. The server is a
+public client of the issuer: it has no client secret, and keeps no state between requests.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class CodeGrant:
-    """What a page has got from the issuer, and what it kept meanwhile."""
+    """The authorization code that a page received, with the verifier, nonce and redirect URI of its request."""
 
     code: str = field(repr=False)
     verifier: str = field(repr=False)
@@ -47,14 +45,14 @@ class CodeGrant:
 
 @dataclass(frozen=True, slots=True)
 class IssuedTokens:
-    """The tokens of an answer: one for access, of any form, and one that says who signed in."""
+    """The tokens that the issuer returns: an access token of any form, and an ID token that names the user."""
 
     access: str = field(repr=False)
     identity: str = field(repr=False)
 
 
 def read_grant(body: object) -> CodeGrant:
-    """Return the grant in a body; `BadRequest` names what is wrong, without what is in it."""
+    """Return the grant in a request body; a `BadRequest` names the wrong member without its value."""
     members = body if isinstance(body, dict) else {}
     code = _text(members, "code", MAX_CODE)
     redirect_uri = _text(members, "redirect_uri", MAX_URL)
@@ -62,7 +60,7 @@ def read_grant(body: object) -> CodeGrant:
 
 
 def _random_text(members: dict[str, object], name: str) -> str:
-    """Return a verifier, or a nonce, which is made in the same way (RFC 7636, section 4.1)."""
+    """Return a verifier, or a nonce, which has the same form (RFC 7636, section 4.1)."""
     value = _text(members, name, 128)
     if not VERIFIER.fullmatch(value):
         raise BadRequest(f"{name} must have 43 to 128 letters, digits, and -._~ (RFC 7636, section 4.1).")
@@ -77,16 +75,16 @@ def _text(members: dict[str, object], name: str, most: int) -> str:
 
 
 AT_ONCE = 32
-"""The most exchanges under way: each waits for the issuer for up to ten seconds."""
+"""Maximum number of concurrent exchanges; each waits for the issuer for up to ten seconds."""
 FAILURES = 30
 FAILURE_SECONDS = 60.0
 ADDRESSES = 4096
-"""From an address at most so many exchanges fail in so many seconds, counted for so many addresses."""
+"""An address may fail `FAILURES` exchanges in `FAILURE_SECONDS`; failures of `ADDRESSES` addresses are counted."""
 OAUTH_ERROR = re.compile(r"[a-z_]{1,40}", re.ASCII)
 
 
 class CodeFlow:
-    """Exchanges codes as the client `client_id` of an issuer; `scope` is what the page asks for."""
+    """Exchanges codes as the client `client_id` of an issuer; the page requests the scopes in `scope`."""
 
     def __init__(self, issuer: Issuer, clock: Clock, client_id: str, scope: str, leeway: float) -> None:
         self.issuer = issuer
@@ -98,7 +96,7 @@ class CodeFlow:
         self._tries = TryLimit(FAILURES, FAILURE_SECONDS, ADDRESSES, clock)
 
     async def description(self) -> dict[str, str]:
-        """Return what a page needs to send somebody to the issuer; `Busy` while the issuer does not answer."""
+        """Return the data a page needs to send a user to the issuer; raise `Busy` while the issuer does not answer."""
         return {
             "issuer": self.issuer.url,
             "authorization_endpoint": await self.issuer.endpoint("authorization_endpoint"),
@@ -107,10 +105,10 @@ class CodeFlow:
         }
 
     async def exchange(self, grant: CodeGrant) -> IssuedTokens:
-        """Return the tokens for a code, once the token of identity is proved to be for this sign-in.
+        """Return the tokens for a code after checking that the ID token belongs to this sign-in.
 
-        `Unauthenticated` for a code that the issuer refuses, and for a token that is not for this client and nonce;
-        `Busy` if the issuer does not answer; `RateLimited` after too many failures from an address.
+        Raises `Unauthenticated` for a code that the issuer refuses or a token for another client or nonce, `Busy` if
+        the issuer does not answer or too many exchanges run, `RateLimited` after too many failures from an address.
         """
         address = queue_user()
         if self._under_way >= AT_ONCE:
@@ -143,11 +141,11 @@ class CodeFlow:
                 lambda session: session.post(where, data=form, allow_redirects=False, headers=JSON_WANTED),
             )
         except IssuerFailed as error:
-            raise Busy(f"The issuer cannot be asked for a token now: {error.message}") from error
+            raise Busy(f"The issuer does not answer a request for a token: {error.message}") from error
         if status in (400, 401):
-            raise Unauthenticated(f"The issuer gives no token: {_reason(found)}. Sign in again.")
+            raise Unauthenticated(f"The issuer refused to give a token: {_reason(found)}. Sign in again.")
         if status != 200:
-            raise Busy(f"The issuer answered {status} in place of a token; try again.")
+            raise Busy(f"The issuer answered {status} instead of a token; try again.")
         return _tokens(found)
 
     async def _check(self, token: str, nonce: str) -> None:
@@ -158,11 +156,11 @@ class CodeFlow:
             raise Unauthenticated("The issuer's token is for another client (azp).")
         given = claims.get("nonce")
         if not isinstance(given, str) or not compare_digest(given.encode(), nonce.encode()):
-            raise Unauthenticated("The issuer's token is of another sign-in (nonce): sign in again.")
+            raise Unauthenticated("The issuer's token belongs to another sign-in (nonce): sign in again.")
 
 
 def _tokens(found: Any) -> IssuedTokens:
-    """Return the tokens of an answer (OpenID Connect Core, section 3.1.3.3); `Unauthenticated` without them."""
+    """Return the tokens of a token response (OpenID Connect Core, 3.1.3.3); raise `Unauthenticated` without them."""
     members = found if isinstance(found, dict) else {}
     access, identity = members.get("access_token"), members.get("id_token")
     if (
@@ -172,21 +170,21 @@ def _tokens(found: Any) -> IssuedTokens:
         or max(len(access), len(identity)) > MAX_TOKEN
     ):
         raise Unauthenticated(
-            "The issuer gives no tokens of access and identity that can be used: see its setup of the client."
+            "The issuer returned no usable access and ID tokens: check the client's setup at the issuer."
         )
     return IssuedTokens(access, identity)
 
 
 def _reason(found: Any) -> str:
-    """Return the error of an answer by its code: its sentences may have anything in them."""
+    """Return the error code of an issuer's answer; its free text is left out, as it may contain anything."""
     code = found.get("error") if isinstance(found, dict) else None
     return code if isinstance(code, str) and OAUTH_ERROR.fullmatch(code) else "it names no reason"
 
 
 def make_sign_in(settings: SignInSettings, clock: Clock) -> tuple[CodeFlow | None, TokenAuthenticator]:
-    """Make sign-in at the issuer, None where the explorer does not, and by its tokens.
+    """Return the code flow, None without a client id for the explorer, and the authenticator of the issuer's tokens.
 
-    `Misconfigured` for an issuer that cannot be trusted, and for rules without an audience.
+    Raises `Misconfigured` for an issuer that cannot be trusted, and for rules without an audience.
     """
     issuer = Issuer(str(settings.oidc_issuer), clock)
     rules = TokenRules(

@@ -1,4 +1,4 @@
-"""Handlers of the sign-in at an issuer: what a page asks before it sends somebody there, and afterwards."""
+"""Handlers of the sign-in at an issuer: the requests of a page before and after it sends a user to the issuer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIGN_IN = OptionalModule("hsparse.openid.code_flow", "server")
 
 
 async def get_sign_in_client(flow: CodeFlow | None, request: Request) -> web.StreamResponse:
-    """`GET /sign-in/client`: the issuer, where it signs people in, and as which client."""
+    """Handle `GET /sign-in/client`: return the issuer, its authorization endpoint, the client id and the scopes."""
     flow = _known(flow)
     async with request.without_place():
         found = await flow.description()
@@ -32,7 +32,7 @@ async def get_sign_in_client(flow: CodeFlow | None, request: Request) -> web.Str
 
 
 async def post_sign_in_token(flow: CodeFlow | None, request: Request) -> web.StreamResponse:
-    """`POST /sign-in/token`: a token for the code of an issuer, and whom this server takes its bearer for."""
+    """Handle `POST /sign-in/token`: exchange an issuer's code; return the token and the user's name."""
     flow = _known(flow)
     grant = read_grant(await read_json(request))
     async with request.without_place():
@@ -44,9 +44,9 @@ async def post_sign_in_token(flow: CodeFlow | None, request: Request) -> web.Str
 
 
 async def _accepted(request: Request, tokens: IssuedTokens) -> tuple[str, str]:
-    """Return the token that signs in here, and the user's name.
+    """Return the token that this server accepts, and the user's name.
 
-    It is the one for access; that of identity where the issuer gives none that a server can check.
+    The access token is preferred; the ID token is used if the server cannot verify the access token.
     """
     authenticator = request.service.authenticator
     try:
@@ -60,18 +60,18 @@ async def _accepted(request: Request, tokens: IssuedTokens) -> tuple[str, str]:
 
 def _known(flow: CodeFlow | None) -> CodeFlow:
     if flow is None:
-        raise NotFound("This server signs nobody in at an issuer: its operator may set --oidc-client-id.")
+        raise NotFound("This server has no sign-in at an issuer: its operator may set --oidc-client-id.")
     return flow
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return sign-in by tokens of the issuer, and at the issuer; nothing of it is imported without one."""
+    """Return the sign-in parts of a service node; without an issuer, the modules of sign-in are not imported."""
     asked = settings.sign_in
     flow, tokens = None, None
     if asked.oidc_issuer is not None:
         flow, tokens = SIGN_IN.load().make_sign_in(asked, clock)
     elif asked.oidc_client_id is not None:
-        raise Misconfigured("--oidc-client-id needs --oidc-issuer: name whose client it is.")
+        raise Misconfigured("--oidc-client-id needs --oidc-issuer: name the issuer of the client.")
     return Parts(
         routes=(
             Route("GET", "/sign-in/client", partial(get_sign_in_client, flow), None),

@@ -1,9 +1,8 @@
-"""An OpenID Connect issuer: its signing keys and addresses, found by discovery, and fetched again when needed.
+"""An OpenID Connect issuer: its keys and endpoints, found by discovery, and the verification of its tokens.
 
-JSON Web Tokens (RFC 7519) that an issuer signed, and the public keys that verify them.
-
-Only asymmetric signatures are accepted: with a shared secret, or `none`, anyone with the public key could sign. A key
-in the token itself (`jwk`, `jku`, `x5c`, `x5u`) is ignored.
+The tokens are JSON Web Tokens (RFC 7519). Only asymmetric signatures are accepted: if the algorithm could be `none` or
+a shared secret, anyone with the public key could sign. A key in the token itself (`jwk`, `jku`, `x5c`, `x5u`) is
+ignored.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
 
 from hsparse.clock import Clock
+from hsparse.concurrency.single_flight import shielded
 from hsparse.errors import Busy, HsparseError, Misconfigured, Unauthenticated
 
 KEY_TYPES = {
@@ -32,7 +32,7 @@ KEY_TYPES = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "Ed25519": "OKP",
 }
-"""The accepted algorithms, by the type of their key."""
+"""The key type of each accepted algorithm."""
 TYPES = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 MAX_TOKEN = 16 * 1024
 MAX_HEADER = 8 * 1024
@@ -66,7 +66,7 @@ class SigningKey:
     key: RSAKey | ECKey | OKPKey
 
     def fits(self, header: TokenHeader) -> bool:
-        """Say whether the key may have made a signature of this kind."""
+        """Tell whether the key matches a token's algorithm and key id."""
         return (
             self.key.key_type == KEY_TYPES[header.algorithm]
             and self.algorithm in (None, header.algorithm)
@@ -75,7 +75,7 @@ class SigningKey:
 
 
 def read_keys(document: Any) -> tuple[SigningKey, ...]:
-    """Return the keys for signatures in a JWK set (RFC 7517); unknown ones are left out."""
+    """Return the signing keys in a JWK set (RFC 7517); unusable keys are skipped, and all after the first 100."""
     items = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(items, list):
         return ()
@@ -83,7 +83,7 @@ def read_keys(document: Any) -> tuple[SigningKey, ...]:
 
 
 def read_header(token: str) -> TokenHeader:
-    """Return a token's header; `Unauthenticated` for text that is no signed token, and for other algorithms."""
+    """Return a token's header; raise `Unauthenticated` if it is not a signed token of an accepted algorithm."""
     if len(token) > MAX_TOKEN:
         raise Unauthenticated(f"The bearer token has more than {MAX_TOKEN} characters, the limit.")
     if not token.isascii():
@@ -99,21 +99,21 @@ def read_header(token: str) -> TokenHeader:
     algorithm, kind, key_id = header.get("alg"), header.get("typ", ""), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in KEY_TYPES:
         raise Unauthenticated(
-            f"The bearer token's signature is of a kind that is not accepted; use {', '.join(KEY_TYPES)}."
+            f"The bearer token's signature algorithm is not accepted; use one of {', '.join(KEY_TYPES)}."
         )
     if (
         not isinstance(kind, str)
         or kind.lower() not in TYPES
         or not (key_id is None or isinstance(key_id, str))
     ):
-        raise Unauthenticated("The bearer token is not one for access: its typ or kid is wrong.")
+        raise Unauthenticated("The bearer token is not an access token: its typ or kid is wrong.")
     if "crit" in header or "b64" in header:
-        raise Unauthenticated("The bearer token asks for extensions that are not known here (crit, b64).")
+        raise Unauthenticated("The bearer token requires extensions that this server lacks (crit, b64).")
     return TokenHeader(algorithm, key_id)
 
 
 def verified_claims(token: str, header: TokenHeader, keys: tuple[SigningKey, ...]) -> dict[str, Any]:
-    """Return a token's claims once one of `keys` proves its signature; `Unauthenticated` if none does."""
+    """Return the claims of a token that one of `keys` verifies; raise `Unauthenticated` if no key does."""
     registry = SignatureRegistry(algorithms=[header.algorithm], strict_check_header=False)
     for key in keys:
         try:
@@ -158,24 +158,24 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 MAX_DOCUMENT = 1024 * 1024
 FETCH_SECONDS = 10.0
 READ_STATUSES = frozenset({200, 400, 401})
-"""Statuses whose bodies say something: an error of OAuth is a 400 or a 401 (RFC 6749, section 5.2)."""
+"""HTTP statuses whose bodies are read; errors of OAuth have 400 or 401 (RFC 6749, section 5.2)."""
 JSON_WANTED = {"Accept": "application/json"}
-UNREACHABLE = "The issuer of tokens cannot be asked for its keys now; try again in a few seconds."
+UNREACHABLE = "The token issuer does not answer a request for its keys; try again in a few seconds."
 
 Fetch: TypeAlias = Callable[[str], Awaitable[Any]]
 Send: TypeAlias = Callable[[ClientSession], AbstractAsyncContextManager[ClientResponse]]
 
 
 class IssuerFailed(HsparseError):
-    """The issuer did not answer, or its answer is no discovery document or key set."""
+    """The issuer did not answer, or its answer is not a discovery document or key set."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuerLimits:
-    """Times in seconds.
+    """Times in seconds for fetching keys.
 
-    Keys are fetched again at the age of `fresh_time`. If that fails, they are used up to the age of `stale_time`. They
-    are fetched at most once in `pause`.
+    Keys are fetched again at the age of `fresh_time`. If that fails, the old keys are used up to the age of
+    `stale_time`. Keys are fetched at most once in `pause` seconds.
     """
 
     fresh_time: float = 3600.0
@@ -184,10 +184,10 @@ class IssuerLimits:
 
 
 class Issuer:
-    """The issuer at `url`; `keys_for` gives the keys that may have signed a token.
+    """The issuer at `url`; `keys_for` returns the keys that may have signed a token.
 
-    A token with an unknown key causes a fetch, because issuers rotate keys: one for all waiting requests, and at most
-    one in a pause. So invented key ids cannot cause more.
+    A token with an unknown key causes a fetch, because issuers rotate keys. All waiting requests share the fetch, and
+    fetches are `pause` seconds apart, so invented key ids cannot flood the issuer.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Issuer:
         check_issuer_url(url)
         self.url = url
         self.version = 0
-        """The number of key sets so far: a cached conclusion from one must not outlive it."""
+        """Number of the current key set; results that were cached under another number are invalid."""
         self._clock = clock
         self._fetch = fetch or fetch_json
         self._limits = limits or IssuerLimits()
@@ -207,9 +207,9 @@ class Issuer:
         self._flight: asyncio.Task[None] | None = None
 
     async def keys_for(self, header: TokenHeader) -> tuple[SigningKey, ...]:
-        """Return the keys that may have made this signature, none if the issuer has no such key.
+        """Return the keys that may have made this signature; empty if the issuer has no such key.
 
-        `Busy` while the issuer cannot be reached and its keys are not known.
+        Raises `Busy` while the issuer cannot be reached and its keys are not known.
         """
         await self._wait_known()
         found = tuple(key for key in self._keys if key.fits(header))
@@ -219,9 +219,9 @@ class Issuer:
         return found
 
     async def endpoint(self, name: str) -> str:
-        """Return an address that the issuer's discovery document names, such as `token_endpoint`.
+        """Return a URL in the issuer's discovery document by its name, such as `token_endpoint`.
 
-        `Busy` while the document is not known; `Misconfigured` if it has none that can be trusted.
+        Raises `Busy` while the document is not known, `Misconfigured` if the URL is missing or cannot be trusted.
         """
         await self._wait_known()
         where = self._document.get(name)
@@ -231,7 +231,7 @@ class Issuer:
         return where
 
     async def _wait_known(self) -> None:
-        """Wait until the issuer has answered lately enough; `Busy` if it does not."""
+        """Wait until the keys are at most `stale_time` old, or raise `Busy`; renew them after `fresh_time`."""
         age = self._age()
         if age is None or age > self._limits.stale_time:
             if self._flight is not None or self._may_try():
@@ -249,9 +249,9 @@ class Issuer:
         return self._tried is None or self._clock.monotonic() - self._tried >= self._limits.pause
 
     async def _refresh(self) -> None:
-        """Fetch the keys, or wait for the fetch that is under way; a failure is logged."""
+        """Fetch the keys, or wait for the running fetch; a failure is logged."""
         # A cancelled request must not fail the others that wait for the same fetch.
-        await asyncio.shield(self._flight or self._start())
+        await shielded(self._flight or self._start())
 
     def _start(self) -> asyncio.Task[None]:
         self._tried = self._clock.monotonic()
@@ -274,7 +274,7 @@ class Issuer:
         document = await self._fetch(self.url.rstrip("/") + DISCOVERY)
         if not isinstance(document, dict) or document.get("issuer") != self.url:
             raise IssuerFailed(
-                f"The discovery document of {self.url} is of another issuer; set --oidc-issuer to what it says."
+                f"The discovery document of {self.url} names another issuer; set --oidc-issuer to that URL."
             )
         where = document.get("jwks_uri")
         if not isinstance(where, str):
@@ -285,22 +285,24 @@ class Issuer:
             raise IssuerFailed(error.message) from error
         keys = read_keys(await self._fetch(where))
         if not keys:
-            raise IssuerFailed(f"The issuer {self.url} has no keys for signatures that are accepted here.")
+            raise IssuerFailed(
+                f"The issuer {self.url} has no signing keys of a kind that this server accepts."
+            )
         self._document = document
         return keys
 
 
 def check_issuer_url(url: str) -> None:
-    """Raise `Misconfigured` for an issuer that could not be trusted, or has a query (OpenID Discovery, section 3)."""
+    """Raise `Misconfigured` if `check_endpoint` refuses the URL or it has a query (OpenID Discovery, section 3)."""
     check_endpoint(url, "the issuer")
     if urlsplit(url).query:
         raise _unlike_a_url("the issuer")
 
 
 def check_endpoint(url: str, what: str) -> None:
-    """Raise `Misconfigured` for a URL whose answers could not be trusted: https, or http on this machine.
+    """Raise `Misconfigured` unless a URL uses https, or http on this machine, so that its answers can be trusted.
 
-    It may have a query (RFC 6749, section 3).
+    The URL may have a query (RFC 6749, section 3).
     """
     try:
         parts = urlsplit(url)
@@ -318,7 +320,7 @@ def _unlike_a_url(what: str) -> Misconfigured:
 
 
 async def fetch_json(url: str) -> Any:
-    """GET a JSON document of at most 1 MiB, without following redirects; `IssuerFailed` says what went wrong."""
+    """GET a JSON document of at most 1 MiB without following redirects; raise `IssuerFailed` if that fails."""
     status, found = await read_answer(
         url, lambda session: session.get(url, allow_redirects=False, headers=JSON_WANTED)
     )
@@ -328,9 +330,9 @@ async def fetch_json(url: str) -> Any:
 
 
 async def read_answer(url: str, send: Send) -> tuple[int, Any]:
-    """Return the status and the JSON of the answer to a request, None for any other answer than 200, 400 and 401.
+    """Return the status and the JSON of an answer; the JSON is None for statuses other than 200, 400 and 401.
 
-    `IssuerFailed` if there is no answer, or one that is no JSON, is too long or takes too long.
+    Raises `IssuerFailed` if there is no answer, or if it is not JSON, too long or too late.
     """
     try:
         async with (

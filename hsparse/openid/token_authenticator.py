@@ -1,13 +1,13 @@
-"""Bearer tokens of an OpenID Connect issuer: signature, claims, and the principal that they name."""
+"""Authentication by bearer tokens of an OpenID Connect issuer: checks signature and claims, returns the principal."""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import Principal
@@ -20,10 +20,11 @@ MAX_GROUPS = 1000
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """Requirements on tokens: `leeway` in seconds; claims by name, or by a path of names joined by dots.
+    """Requirements on tokens.
 
-    One of `audiences` must be among the token's. `user_claim` is the user's name, `group_claim` a list of
-    groups, or a string with spaces between them; None: tokens name no groups.
+    One of `audiences` must be an audience of the token. `user_claim` has the user's name. `group_claim` has a list of
+    groups, or a string of them with spaces between; with `group_claim` None, tokens name no groups. Both claims are
+    names, or paths of names joined by dots. `leeway` and `remember_time` are in seconds.
     """
 
     audiences: tuple[str, ...]
@@ -41,9 +42,9 @@ class TokenRules:
 
 
 class TokenAuthenticator:
-    """Authenticates by tokens of an issuer.
+    """Authenticates requests by tokens of an issuer.
 
-    A verified token is cached by a keyed hash while it is valid and the issuer's keys stay the same.
+    A verified token is cached by a keyed hash, for up to `remember_time` while the issuer's keys stay the same.
     """
 
     way = "Bearer with a token of its OpenID Connect issuer"
@@ -55,21 +56,23 @@ class TokenAuthenticator:
         self._clock = clock
         self._rules = rules
         self._secret = clock.token(32)
-        # Until when, oldest first.
-        self._verified: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._verified: BoundedCache[bytes, tuple[Principal, float]] = BoundedCache.of_entries(
+            rules.remember_count
+        )
+        """Principal and expiry by the hash of a verified token."""
         self._version = issuer.version
 
     def owns(self, text: str, *, whole: bool) -> bool:
-        return False  # what no other scheme owns
+        return False  # is_general: gets the tokens that no other scheme owns
 
     def users(self) -> tuple[str, ...]:
-        """Return nobody: the issuer alone knows them."""
+        """Return an empty tuple, because only the issuer knows its users."""
         return ()
 
     async def principal(self, token: str, user: str | None = None) -> Principal:
-        """Return the principal; `Unauthenticated` names the error, without the token.
+        """Return the principal of a token; an `Unauthenticated` error does not contain the token.
 
-        `Busy` while the issuer's keys are not known.
+        Raises `Busy` while the issuer's keys are not known.
         """
         self._forget_withdrawn()
         key = blake2b(token.encode("utf-8", "replace"), key=self._secret, digest_size=32).digest()
@@ -81,19 +84,20 @@ class TokenAuthenticator:
         rules = self._rules
         expires = check_claims(claims, self._issuer.url, rules.audiences, self._clock.now(), rules.leeway)
         principal = Principal(self._user(claims), groups=self._groups(claims))
-        self._remember(key, principal, min(expires, self._clock.now() + self._rules.remember_time))
+        self._forget_withdrawn()
+        self._verified.keep(key, (principal, min(expires, self._clock.now() + self._rules.remember_time)))
         return principal
 
     def _user(self, claims: dict[str, Any]) -> str:
         name = claimed(claims, self._rules.user_claim)
         if not isinstance(name, str) or not is_user_name(name):
             raise Unauthenticated(
-                f"The bearer token's claim {self._rules.user_claim} is not there, or cannot be a user's name here."
+                f"The bearer token's claim {self._rules.user_claim} is missing, or is not a valid user name."
             )
         return name
 
     def _groups(self, claims: dict[str, Any]) -> frozenset[str]:
-        """Return the groups that the token names; names that no group can have are left out, as they grant nothing."""
+        """Return the groups that a token names; invalid group names are skipped, as they grant nothing."""
         if self._rules.group_claim is None:
             return frozenset()
         found = claimed(claims, self._rules.group_claim)
@@ -103,33 +107,26 @@ class TokenAuthenticator:
         )
 
     def _forget_withdrawn(self) -> None:
-        """Forget all tokens after a change of the issuer's keys: the key of a token may be withdrawn."""
+        """Forget all tokens when the issuer's keys have changed, since the key of a token may be withdrawn."""
         if self._version != self._issuer.version:
             self._verified.clear()
             self._version = self._issuer.version
-
-    def _remember(self, key: bytes, principal: Principal, until: float) -> None:
-        self._forget_withdrawn()
-        self._verified[key] = (principal, until)
-        self._verified.move_to_end(key)
-        while len(self._verified) > self._rules.remember_count:
-            self._verified.popitem(last=False)
 
 
 def check_claims(
     claims: dict[str, Any], issuer: str, audiences: tuple[str, ...], now: float, leeway: float
 ) -> float:
-    """Return the time at which a token expires, plus `leeway`, both in seconds.
+    """Return the time at which a token expires plus `leeway`, in seconds since the Unix epoch.
 
-    `Unauthenticated` for one of another issuer, for none of `audiences`, and before or after its time.
+    Raises `Unauthenticated` for another issuer, for an audience not in `audiences`, and outside its period of validity.
     """
     if claims.get("iss") != issuer:
-        raise Unauthenticated("The bearer token is of another issuer than the one this server trusts.")
+        raise Unauthenticated("The bearer token comes from another issuer than the one this server trusts.")
     audience = claims.get("aud")
     named = audience if isinstance(audience, list) else [audience]
     if not any(one in named for one in audiences):
         raise Unauthenticated(
-            "The bearer token is for another audience; ask the issuer for one for this server."
+            "The bearer token is for another audience; get a token for this server from the issuer."
         )
     expires = _time(claims, "exp")
     if expires is None:
@@ -144,7 +141,7 @@ def check_claims(
 
 
 def claimed(claims: dict[str, Any], name: str) -> Any:
-    """Return a claim by its name, which may have dots, or by a path such as `realm_access.roles`; else None."""
+    """Return a claim by its name (which may have dots) or by a path such as `realm_access.roles`, None without it."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -156,7 +153,7 @@ def claimed(claims: dict[str, Any], name: str) -> Any:
 
 
 def _time(claims: dict[str, Any], name: str) -> float | None:
-    """Return a claim that is a time, None without it; `Unauthenticated` if it is no time."""
+    """Return a time claim in seconds, None if it is missing; raise `Unauthenticated` if it is not a number."""
     value = claims.get(name)
     if value is None:
         return None

@@ -1,10 +1,9 @@
-"""What a folder with a quota takes, as one service node knows it: the last count, and what it let through since.
+"""Usage of a folder with a quota: the bytes of the last count, plus the bytes this service node admitted since.
 
-Each node counts by itself, so what others let through is known after the next count.
+Each service node counts for itself. Bytes that other nodes admit are seen by the next count.
 
-What the domains below a folder take in the store, counted from listings of keys.
-
-It costs a listing of the names below the folder, a read of the record of each, and a listing for each domain.
+A count adds up the sizes in listings of keys. It costs a listing of the names below the folder, a read of each name's
+record, and a listing for each domain.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from contextvars import Context as Variables
 from dataclasses import dataclass
 
 from hsparse.clock import Clock
-from hsparse.compute import gather_each
+from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, Busy, HsparseError, OverQuota
 from hsparse.model.ids import domain_prefix
 from hsparse.sn.data_nodes.owners import Owners, key_pages
@@ -25,13 +24,15 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutQuota
 
 RECORD = "/.domain.json"
+OF_CLONES = (".clone/", ".history/")
+"""Key prefixes, below a clone's domain prefix, of its own objects and of their preserved versions."""
 READS_AT_ONCE = 500
 LISTINGS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A domain or folder, its record and how many bytes it counts; `unreadable` says why there is no record."""
+    """A domain or folder with its record and the bytes it counts; `unreadable` says why the record is missing."""
 
     path: str
     nbytes: int
@@ -47,23 +48,27 @@ class Name:
 async def count_folder(owners: Owners, folder: str, tell: Callable[[Name], None]) -> int:
     """Return the bytes of all domains and folders below `folder`, and of their objects; each object counts once.
 
-    `tell` is called with each name whose record cannot be read: it counts, and its objects do not.
+    `tell` is called with each name whose record cannot be read. This name counts, but its objects do not.
     """
-    total, roots = 0, set[str]()
+    total, roots = 0, dict[str, bool]()
     async for page in names_below(owners, folder):
         for name in page:
             total += name.nbytes
             if name.root is not None:
-                roots.add(name.root)
+                roots[name.root] = "head" in name.record
             if name.unreadable:
                 tell(name)
 
-    sizes = await gather_each(lambda root: tree_bytes(owners, root), roots, LISTINGS_AT_ONCE)
+    async def count(one: tuple[str, bool]) -> int:
+        root, is_clone = one
+        return await (own_bytes if is_clone else tree_bytes)(owners, root)
+
+    sizes = await gather_each(count, roots.items(), LISTINGS_AT_ONCE)
     return total + sum(sizes)
 
 
 async def names_below(owners: Owners, folder: str) -> AsyncIterator[list[Name]]:
-    """Yield the domains and folders below `folder`. What is deleted meanwhile may be left out."""
+    """Yield the domains and folders below `folder` in groups; names deleted meanwhile may be missing."""
     async for page in key_pages(owners, f"{folder[1:]}/"):
         sizes = {f"/{key.removesuffix(RECORD)}": size for key, size, _ in page if key.endswith(RECORD)}
         sizes.pop(folder, None)
@@ -80,8 +85,17 @@ async def names_below(owners: Owners, folder: str) -> AsyncIterator[list[Name]]:
             yield found
 
 
+async def own_bytes(owners: Owners, root: str) -> int:
+    """Return the bytes of a clone's own objects, without objects shared with its source."""
+    total = OBJECT_BYTES  # for the root group
+    for part in OF_CLONES:
+        async for page in key_pages(owners, domain_prefix(root) + part):
+            total += sum(max(size, OBJECT_BYTES) for _, size, _ in page)
+    return total
+
+
 async def tree_bytes(owners: Owners, root: str) -> int:
-    """Return the bytes of all objects of a domain, and of its root group."""
+    """Return the bytes of all objects of a domain, including its root group."""
     total = 0
     async for page in key_pages(owners, domain_prefix(root)):
         total += sum(max(size, OBJECT_BYTES) for _, size, _ in page)
@@ -91,38 +105,38 @@ async def tree_bytes(owners: Owners, root: str) -> int:
 log = logging.getLogger(__name__)
 
 WAIT = 1.0
-"""Seconds that a request waits for a count where the last one leaves no room."""
+"""Seconds that a request waits for a new count when the last count leaves no room."""
 REST = 4.0
-"""No count begins within this many times the duration of the last one."""
+"""Pause between counts, as a multiple of the duration of the last count."""
 FRESH = 60.0
-"""Seconds after which a count is renewed while the folder is written to, also far below its quota."""
+"""Seconds after which the next write starts a new count, even if the folder is far below its quota."""
 
 
 class FolderUsage:
-    """The use of one folder; at most one count of it runs, in one of `places`."""
+    """The usage of one folder. At most one count of the folder runs at a time; it holds one of `places`."""
 
     def __init__(self, folder: str, owners: Owners, clock: Clock, places: asyncio.Semaphore) -> None:
         self.folder = folder
         self.used: int | None = None
-        """The bytes of the last count; None before the first."""
+        """The bytes of the last count, or None before the first count."""
         self.counted: float | None = None
-        """When that count began, in seconds since the Unix epoch."""
+        """The time when the last count began, in seconds since the Unix epoch."""
         self._owners = owners
         self._clock = clock
         self._places = places
         self._since = 0
-        """Bytes let through that the last count may not have seen."""
+        """Admitted bytes that the last count may have missed."""
         self._during = 0
-        """The same of the count that runs."""
+        """Admitted bytes that the running count may miss."""
         self._under_way = 0
-        """Bytes of requests that are not done: no count has surely seen them."""
+        """Admitted bytes of unfinished requests, which any count may miss."""
         self._kept: int | None = None
         self._count: asyncio.Task[None] | None = None
         self._rests_until = self._fresh_until = float("-inf")
         self._told: set[str] = set()
 
     def learn(self, stored: Record) -> None:
-        """Take over a stored count, of this node before a start or of another one, if it is newer."""
+        """Use a stored count if it is newer; this node wrote it before a restart, or another node did."""
         used, counted = stored.get("used"), stored.get("counted")
         if not isinstance(used, int) or not isinstance(counted, int | float):
             return
@@ -131,14 +145,14 @@ class FolderUsage:
             self.used, self.counted = used, float(counted)
 
     async def admit(self, nbytes: int, limit: int) -> None:
-        """Let through what may add so many bytes; raises as `check`."""
+        """Admit a request that may add `nbytes` to a folder with quota `limit`; raises the errors of `check`."""
         await self.check(nbytes, limit)
         self.add(nbytes)
 
     async def check(self, nbytes: int, limit: int) -> None:
-        """Look whether there is room for so many bytes, and keep none of it.
+        """Check that `nbytes` more bytes fit into `limit`, without reserving room for them.
 
-        `OverQuota` if they do not fit into `limit` by a count, `Busy` if they may, and there is no new count in time.
+        Raises `OverQuota` if they do not fit by a count, `Busy` if they may fit and no new count ends in time.
         """
         if not self._fits(nbytes, limit):
             await self.renew()
@@ -148,27 +162,27 @@ class FolderUsage:
             self._begin_count()
 
     def add(self, nbytes: int) -> None:
-        """Note bytes that are let through."""
+        """Count admitted bytes."""
         self._since += nbytes
         self._during += nbytes
         self._under_way += nbytes
 
     def take_back(self, nbytes: int) -> None:
-        """Note that bytes let through are not stored after all."""
+        """Undo `add`: the admitted bytes are not stored after all."""
         self._since -= nbytes
         self._during -= nbytes
         self._under_way -= nbytes
 
     def end(self, nbytes: int) -> None:
-        """Note that the request is done that bytes were let through for."""
+        """Note that the request with these admitted bytes has ended."""
         self._under_way -= nbytes
 
     async def renew(self) -> None:
-        """Wait up to `WAIT` seconds for a count that begins now, unless it is too early for one."""
+        """Wait up to `WAIT` seconds for a count that begins now; none begins before the pause `REST` is over."""
         try:
             async with asyncio.timeout(WAIT):
                 if self._count is not None:
-                    await asyncio.wait({self._count})  # it may have passed what was deleted since
+                    await asyncio.wait({self._count})  # not enough: it may have counted objects deleted since
                 count = self._begin_count()
                 if count is not None:
                     await asyncio.wait({count})
@@ -176,7 +190,7 @@ class FolderUsage:
             return
 
     async def close(self) -> None:
-        """Stop counting."""
+        """Cancel the running count."""
         if self._count is not None:
             self._count.cancel()
             await asyncio.gather(self._count, return_exceptions=True)
@@ -192,14 +206,14 @@ class FolderUsage:
                 "more: delete something below it, or ask an admin for more."
             )
         return Busy(
-            f"The quota of {self.folder} may be reached, and what is there is being counted; try again.",
+            f"The quota of {self.folder} may be reached, and its usage is being counted; try again.",
             retry_after=max(1.0, self._rests_until - self._clock.monotonic()),
         )
 
     def _begin_count(self) -> asyncio.Task[None] | None:
-        """Return the count that runs, or a new one; None if it is too early for one."""
+        """Return the running count or start one; return None while the pause after the last count lasts."""
         if self._count is None and self._clock.monotonic() >= self._rests_until:
-            # With variables of its own: the count is no part of the request, whose deadline is not its.
+            # A new context, since the request's deadline must not apply to the count.
             run = asyncio.get_running_loop().create_task(self._run(), context=Variables())
             run.add_done_callback(self._ended)
             self._count = run
@@ -224,16 +238,16 @@ class FolderUsage:
             await self._keep(used, started)
 
     def _tell(self, name: Name) -> None:
-        """Log, once, that the objects of a name do not count."""
+        """Log once per name that its objects do not count."""
         if name.path not in self._told:
             self._told.add(name.path)
             log.warning("The objects of %s do not count for %s: %s", name.path, self.folder, name.unreadable)
 
     async def _keep(self, used: int, counted: float) -> None:
-        """Store a count in the folder's record, for service nodes that start."""
+        """Store a count in the folder's record, for service nodes that start later."""
         outcome = (await self._owners.change(PutQuota(self.folder, {"used": used, "counted": counted})))[0]
         if outcome.failure is None:
             self._kept = used
         elif outcome.failure.kind not in MISSING_KINDS:
-            # If this fails, only a node that starts knows less.
-            log.warning("The count of %s could not be kept: %s", self.folder, outcome.failure.message)
+            # A failure matters only to nodes that start later.
+            log.warning("The count of %s could not be stored: %s", self.folder, outcome.failure.message)

@@ -1,6 +1,6 @@
-"""Handlers of `/quota`: how many bytes the domains below a folder may take, and take.
+"""Handlers of `/quota`, which show and set the quota of a folder, and the policy that enforces quotas.
 
-Quotas as a policy: what a request adds to its domain must find room in the folders above it.
+The policy checks that the bytes that a request adds to its domain fit into the quotas of the folders above it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hsparse.clock import Clock
 from hsparse.config import Settings
 from hsparse.errors import BadRequest, Forbidden
 from hsparse.model.acl import Right
-from hsparse.quotas.quotas import MAX_KNOWN, Quotas
+from hsparse.quotas.quotas import UNLIMITED, Quotas, is_home
 from hsparse.sn.app import Parts
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs
@@ -23,11 +23,12 @@ from hsparse.sn.route import Route
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutQuota
 
-MAX_BYTES = 2**63 - 1
+DEFAULT = "default"
+"""Value that removes a folder's own quota; the setting `home_quota` then applies to a home folder."""
 
 
 async def get_quota(request: Request) -> web.StreamResponse:
-    """Answer with the folder's own quota, what is used of it, and when that was counted."""
+    """Return the folder's own quota, the bytes used of it, and the time of their count."""
     folder = _folder(request)
     limit, usage = await request.service.component(Quotas).of_folder(folder)
     used, counted = (None, None) if usage is None else (usage.used, usage.counted)
@@ -36,7 +37,7 @@ async def get_quota(request: Request) -> web.StreamResponse:
 
 
 async def put_quota(request: Request) -> web.StreamResponse:
-    """Set the folder's quota or, with null, remove it; only admins may."""
+    """Set the folder's quota; with null, remove it, for a home folder also that of the setting. Admins only."""
     folder = _folder(request)
     if not request.principal.admin:
         raise Forbidden("Only an admin can set a quota.")
@@ -44,29 +45,33 @@ async def put_quota(request: Request) -> web.StreamResponse:
     if set(body) != {"bytes"}:
         raise BadRequest("The body must have bytes, and nothing else: a number, or null for no quota.")
     nbytes = body["bytes"]
-    if nbytes is None:
-        fields: Record = {"bytes": None, "used": None, "counted": None}
-    elif isinstance(nbytes, int) and not isinstance(nbytes, bool) and 0 <= nbytes <= MAX_BYTES:
+    if nbytes is None and is_home(folder):
+        fields: Record = {"bytes": UNLIMITED, "used": None, "counted": None}
+    elif nbytes is None or nbytes == DEFAULT:
+        fields = {"bytes": None, "used": None, "counted": None}
+    elif isinstance(nbytes, int) and not isinstance(nbytes, bool) and 0 <= nbytes <= UNLIMITED:
         fields = {"bytes": nbytes}
     else:
-        raise BadRequest(f"bytes must be a number from 0 to {MAX_BYTES}, or null, not {nbytes!r:.40}.")
+        raise BadRequest(
+            f"bytes must be a number from 0 to {UNLIMITED}, null or '{DEFAULT}', not {nbytes!r:.40}."
+        )
     await request.service.owners.apply(PutQuota(folder, fields))
     request.service.component(Quotas).forget(folder)
     return respond({"bytes": nbytes})
 
 
 def _folder(request: Request) -> str:
-    """Return the path of the request's folder; `BadRequest` for a domain, and for the top level."""
+    """Return the path of the request's folder; raise `BadRequest` for a domain and for the top level."""
     domain = request.domain
     if domain.root is not None:
-        raise BadRequest(f"{domain.path} is a domain: quotas are of folders.")
+        raise BadRequest(f"{domain.path} is a domain: only folders have quotas.")
     if domain.path == "/":
         raise BadRequest("The top level has no quota: name a folder.")
     return domain.path
 
 
 class QuotaPolicy:
-    """Gives requests that change something their room."""
+    """Gives requests that change a domain a `Growth`, which checks the quotas of its folders."""
 
     def applies(self, route: Route) -> bool:
         return route.authenticated and not route.reads and route.method != "DELETE"
@@ -80,9 +85,7 @@ class QuotaPolicy:
             return await next(request)
         names = DomainNames(path) if request.found is None else names_of(request.found)
         if (until := quotas.free_until(names)) > now:
-            quotas.free[path] = record, until
-            if len(quotas.free) > MAX_KNOWN:
-                quotas.free.popitem(last=False)
+            quotas.free.keep(path, (record, until))
             return await next(request)
         with quotas.growth(names, request.principal) as request.room:
             if request.route.grows:
@@ -95,7 +98,7 @@ ROUTES = (Route("GET", "/quota", get_quota, Right.READ), Route("PUT", "/quota", 
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return quotas: an admin may set one at any time. Where nothing grows there are none, and nothing is counted."""
+    """Return the quotas' parts of a service node, none for a read-only store; quotas may be set at any time."""
     if settings.store.read_only:
         return Parts()
     policies = ((Access, QuotaPolicy()),)

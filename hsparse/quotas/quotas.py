@@ -1,19 +1,18 @@
-"""Quotas: how many bytes all domains below a folder may take in the store.
+"""Quotas: limits on the bytes that all domains below a folder take in the store.
 
-A folder's quota is in its record. Home folders without one have that of the setting `home_quota`. All quotas above a
-domain hold for it. Requests that make a domain larger take the bytes from a `Growth`.
+A folder's quota is stored in its record. Home folders without a quota have that of the setting `home_quota`. The quotas
+of all folders above a domain apply to it. Requests that make a domain larger take the bytes from a `Growth`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable
-from functools import lru_cache
 from types import TracebackType
 from typing import Self
 
+from hsparse.bounded_cache import BoundedCache, remember
 from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, Busy, ErrorKind, OverQuota
 from hsparse.model.acl import Principal, Right
@@ -25,35 +24,37 @@ from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
 HOME = "/home/"
+UNLIMITED = 2**63 - 1
+"""Stored quota of a home folder without a quota, to which the setting `home_quota` does not apply either."""
 KNOWN_SECONDS = 10.0
-"""Seconds for which a node uses what it has read of a folder: so late does it learn of a change by another node."""
+"""Seconds for which a node uses a quota it has read; a change by another node takes effect within this time."""
 MAX_KNOWN = 10_000
 WITHOUT_QUOTA = (*MISSING_KINDS, ErrorKind.CORRUPT)
-"""Why a folder's record cannot be read, without keeping anybody from writing below the folder."""
+"""Kinds of failures to read a folder's record after which the folder counts as having no quota."""
 COUNTS_AT_ONCE = 2
 
 
 class Quotas:
-    """The quotas of a bucket, and what the folders take that have one."""
+    """The quotas of a bucket, and the usage of the folders with a quota."""
 
     def __init__(self, owners: Owners, clock: Clock, home_quota: int) -> None:
         self._owners = owners
         self._clock = clock
         self._home_quota = home_quota
-        self._known: dict[str, tuple[float, int | None]] = {}
-        """Of each folder until when its quota is known, and the bytes; the oldest first."""
-        self.free: OrderedDict[str, tuple[Record | None, float]] = OrderedDict()
-        """Paths without a quota above them: the record of the domain that was looked at, and until when that holds."""
+        self._known: BoundedCache[str, tuple[float, int | None]] = BoundedCache.of_entries(MAX_KNOWN)
+        """(expiry on the monotonic clock, quota in bytes or None) by folder."""
+        self.free: BoundedCache[str, tuple[Record | None, float]] = BoundedCache.of_entries(MAX_KNOWN)
+        """Paths without a quota above them: the domain's record when it was checked, and the expiry of the result."""
         self._usages: dict[str, FolderUsage] = {}
         self._places = asyncio.Semaphore(COUNTS_AT_ONCE)
 
     @classmethod
     def of(cls, service: Service) -> Self:
-        """Make the quotas of a service node."""
+        """Create the quotas of a service node."""
         return cls(service.owners, service.clock, service.settings.home_quota)
 
     def free_until(self, names: DomainNames) -> float:
-        """Return until when no folder above a domain has a quota, as far as is known without asking; else 0."""
+        """Return the monotonic time until which no folder above a domain has a quota; 0 if one has or is unknown."""
         if names.others:
             return 0.0
         known = [self._known.get(folder, (0.0, None)) for folder in folders_above(names.path)]
@@ -61,22 +62,22 @@ class Quotas:
         return min((until for until, _ in known), default=math.inf) if is_free else 0.0
 
     def growth(self, names: DomainNames, principal: Principal) -> Growth:
-        """Return what a request may add to a domain, in all folders where it has a name."""
+        """Return the growth of a domain by one request, limited by the folders above all of its names."""
         return Growth(self, names, principal)
 
     async def check_new(self, path: str, principal: Principal) -> None:
-        """See `FolderLimits`."""
+        """Check that the quotas above `path` have room for a new domain or folder; see `FolderLimits`."""
         with self.growth(DomainNames(path), principal) as growth:
             await growth.take(OBJECT_BYTES)
 
     async def check_second_name(self, path: str, principal: Principal, first: str, root: str) -> None:
-        """See `FolderLimits`."""
+        """Check that the quotas above `path`, but not above `first`, have room for the objects of `root`."""
         with Growth(self, DomainNames(path), principal, besides=folders_above(first)) as growth:
             if await growth.limits():
                 await growth.take(await tree_bytes(self._owners, root))
 
     async def of_folder(self, folder: str) -> tuple[int | None, FolderUsage | None]:
-        """Return a folder's own quota, None without one, and its use as counted now, if that does not take long."""
+        """Return a folder's quota and its usage, (None, None) without a quota; wait up to `WAIT` s for a new count."""
         self.forget(folder)
         limit = (await self._limits((folder,)))[0]
         if limit is None:
@@ -86,23 +87,23 @@ class Quotas:
         return limit, usage
 
     async def limited(self, *paths: str) -> list[tuple[FolderUsage, int]]:
-        """Return the use and the quota of each folder above one of `paths` that has one, the nearest first."""
+        """Return (usage, quota) of each folder with a quota above any of `paths`, nearest folders first."""
         folders = tuple(dict.fromkeys(folder for path in paths for folder in folders_above(path)))
         limits = await self._limits(folders)
         pairs = zip(folders, limits, strict=True)
         return [(self._usage(folder), limit) for folder, limit in pairs if limit is not None]
 
     async def limited_folders(self, path: str) -> list[str]:
-        """See `FolderLimits`."""
+        """Return the folders above `path` that have a quota, the nearest first."""
         return [usage.folder for usage, _ in await self.limited(path)]
 
     async def domains_below(self, folder: str) -> AsyncIterator[list[Domain]]:
-        """See `FolderLimits`."""
+        """Yield the domains and folders below `folder` in groups; see `FolderLimits`."""
         async for page in names_below(self._owners, folder):
             yield [Domain(name.path, name.record) for name in page]
 
     async def current(self, names: DomainNames) -> list[str]:
-        """Return the path and those of the others whose domains have the objects now."""
+        """Return the path, and the paths of the other names that still name the same objects."""
         if not names.others:
             return [names.path]
         outcomes = zip(names.others, await self._owners.read(*names.others), strict=True)
@@ -110,17 +111,17 @@ class Quotas:
         return [names.path, *(other for other, record in found if record.get("root") == names.root)]
 
     async def may_read(self, folder: str, principal: Principal) -> bool:
-        """Say whether the principal may read a folder."""
+        """Tell whether the principal may read a folder."""
         [found] = await self._owners.read(folder)
         return found.failure is None and Domain(folder, found.unwrap()).allows(principal, Right.READ)
 
     def forget(self, folder: str) -> None:
-        """Read a folder's quota again when it is needed."""
+        """Forget a folder's quota, so that it is read again when needed."""
         self.free.clear()
-        self._known.pop(folder, None)
+        self._known.forget(folder)
 
     async def close(self) -> None:
-        """Stop counting."""
+        """Cancel the running counts."""
         for usage in self._usages.values():
             await usage.close()
 
@@ -132,7 +133,7 @@ class Quotas:
         return usage
 
     async def _limits(self, folders: tuple[str, ...]) -> list[int | None]:
-        """Return the quota of each folder; those that are not known are read, in one message to each owner."""
+        """Return the quota of each folder; read unknown quotas, in one message to each owner."""
         now, known = self._clock.monotonic(), self._known
         limits = {
             folder: entry[1]
@@ -147,23 +148,22 @@ class Quotas:
         return [limits[folder] for folder in folders]
 
     def _learn(self, folder: str, record: Record) -> int | None:
-        """Return the quota of a folder by its record, and remember it."""
+        """Return the quota in a folder's record, and remember it."""
         stored = record.get("quota")
         stored = stored if isinstance(stored, dict) else {}
         limit = stored.get("bytes")
-        if not isinstance(limit, int):
-            limit = self._home_quota or None if _is_home(folder) else None
-        self._known.pop(folder, None)
-        self._known[folder] = (self._clock.monotonic() + KNOWN_SECONDS, limit)
-        while len(self._known) > MAX_KNOWN:
-            del self._known[next(iter(self._known))]
+        if limit == UNLIMITED:
+            limit = None
+        elif not isinstance(limit, int):
+            limit = self._home_quota or None if is_home(folder) else None
+        self._known.keep(folder, (self._clock.monotonic() + KNOWN_SECONDS, limit))
         if limit is not None:
             self._usage(folder).learn(stored)
         return limit
 
 
 class Growth:
-    """What one request may add to a domain, a context that ends with the request."""
+    """The bytes that one request adds to a domain; a context that ends with the request."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class Growth:
         self._names = names
         self._principal = principal
         self._besides = besides
-        """Folders that count the objects already."""
+        """Folders whose quotas do not apply, because they count the objects already."""
         self._limited: list[tuple[FolderUsage, int]] | None = None
         self._taken = 0
 
@@ -191,15 +191,15 @@ class Growth:
         self._limited = []
 
     async def check(self, nbytes: int) -> None:
-        """Raise `OverQuota` or `Busy` if a folder above the domain has no room for what the request announces.
+        """Raise `OverQuota` or `Busy` if a folder above the domain has no room for `nbytes`, without taking them.
 
-        It takes nothing: else what is announced and never sent would keep others out.
+        `nbytes` is the announced size of the request: if it were taken but never sent, it would block other requests.
         """
         for usage, limit in await self.limits():
             await self._ask(usage.folder, usage.check(nbytes, limit))
 
     async def take(self, nbytes: int) -> None:
-        """Let the request add `nbytes` in all; raises as `check`."""
+        """Raise the total that the request may add to `nbytes` bytes; raises the errors of `check`."""
         more = nbytes - self._taken
         if more <= 0:
             return
@@ -215,14 +215,14 @@ class Growth:
         self._taken = nbytes
 
     async def limits(self) -> list[tuple[FolderUsage, int]]:
-        """Return the use and the quota of each folder that the request may add to."""
+        """Return (usage, quota) of each folder that the request may add bytes to."""
         if self._limited is None:
             limited = await self._quotas.limited(*await self._quotas.current(self._names))
             self._limited = [one for one in limited if one[0].folder not in self._besides]
         return self._limited
 
     async def _ask(self, folder: str, room: Awaitable[None]) -> None:
-        """Await room below a folder; what is raised tells only who may read the folder of it and its numbers."""
+        """Await `room`; if the principal may not read the folder, remove its name and numbers from the error."""
         try:
             await room
         except (OverQuota, Busy) as error:
@@ -230,7 +230,7 @@ class Growth:
                 raise
             if isinstance(error, Busy):
                 raise Busy(
-                    f"A quota above {self._names.path} may be reached, and what is there is being counted; try again.",
+                    f"A quota above {self._names.path} may be reached, and its usage is being counted; try again.",
                     retry_after=error.retry_after,
                 ) from None
             raise OverQuota(
@@ -239,7 +239,7 @@ class Growth:
             ) from None
 
 
-@lru_cache(maxsize=4096)
+@remember(4 * 1024 * 1024, lambda found, path: 4 * sum(map(len, found)))
 def folders_above(path: str) -> tuple[str, ...]:
     """Return the folders above a path, the nearest first, without the top level, which has no record."""
     above = path.rpartition("/")[0]
@@ -250,5 +250,5 @@ def folders_above(path: str) -> tuple[str, ...]:
     return tuple(folders)
 
 
-def _is_home(folder: str) -> bool:
+def is_home(folder: str) -> bool:
     return folder.startswith(HOME) and "/" not in folder.removeprefix(HOME)

@@ -1,7 +1,4 @@
-"""Handlers of `/about`, `/info`, `/users`, `/metrics` and the probes: the server, its state, users and metrics.
-
-Handler of `/openapi.json`: the OpenAPI document, which the page at `/docs` shows.
-"""
+"""Handlers of `/about`, `/info`, `/users`, `/metrics`, `/openapi.json` and the probes `/livez` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ from hsparse.wire.message import GetInfo
 
 READY = "READY"
 WAITING = "WAITING"
-"""The state of a node that may not use the data nodes, by HSDS's name."""
+"""HSDS's name for the state of a service node that cannot use its data nodes."""
 HSDS_VERSION = "1.0.2"
-"""The version of HSDS whose API this is; clients gate features on it."""
+"""The version of HSDS whose API this server has; clients gate features on it."""
 
 
 async def get_about(request: Request) -> web.StreamResponse:
@@ -57,9 +54,9 @@ async def get_about(request: Request) -> web.StreamResponse:
 
 
 async def get_users(request: Request) -> web.StreamResponse:
-    """Answer with the users that are known before they sign in, to admins."""
+    """Answer admins with the users that the server knows without a sign-in; `Forbidden` for others."""
     if not request.principal.admin:
-        raise Forbidden("Only an admin sees who the users are.")
+        raise Forbidden("Only an admin may list the users.")
     users = request.service.authenticator.users()
     shown = [{"userName": user.name, "admin": user.admin, "groups": sorted(user.groups)} for user in users]
     return respond({"users": shown})
@@ -88,9 +85,9 @@ async def get_livez(request: Request) -> web.StreamResponse:
 
 
 async def get_readyz(request: Request) -> web.StreamResponse:
-    """Answer that requests are taken; with no data node they wait for one.
+    """Answer that this node takes requests.
 
-    `Busy` if this node may not use the data nodes, or once it is about to stop.
+    Raises `Busy` if it is about to stop, if it can use no data node, or if the store refuses requests.
     """
     if not request.service.ready:
         raise Busy("This node is stopping: send requests to another one.")
@@ -106,7 +103,7 @@ async def get_metrics(request: Request) -> web.StreamResponse:
 
 
 def server_facts(settings: ServiceSettings) -> dict[str, Any]:
-    """Return the facts about the server that answers about a domain contain."""
+    """Return the keys about the server that are part of answers about a domain: limits, compressors and version."""
     return {
         "limits": {
             "min_chunk_size": settings.min_chunk_size,

@@ -1,4 +1,4 @@
-"""The application of a service node: it finds the route of a request, and has the policies and the handler answer."""
+"""The application of a service node: it routes each request through the policies to the route's handler."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from hsparse.sn.statistics import Statistics
 COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, DomainDeletions)
 """Components made at the start, so that a wrong setting prevents it."""
 BRACES = re.compile(r"{(\w+)(:[^}]*)?}")
-"""What stands for a component of a path, or with `:.+` for all that follow."""
+"""A placeholder in a path template: it matches one component, or with `:.+` all components that follow."""
 
 
 @dataclass(slots=True)
 class _Place:
-    """A place in the tree of paths, one level for each component."""
+    """A node in the tree of path templates, which has one level for each path component."""
 
     path: str = ""
     literal: dict[str, _Place] = field(default_factory=dict)
     any: _Place | None = None
     rest: _Place | None = None
     answers: dict[str, tuple[Route, Next, dict[str, int]]] = field(default_factory=dict)
-    """By method: the route, what answers its requests, and where in the path each of its parameters is."""
+    """By method: the route, its handler behind the policies, and the index in the path of each of its parameters."""
 
     def below(self, part: str) -> _Place:
-        """Return the place of a template's next component, which is made if it is new."""
+        """Return the child for the template's next component, making it if it is new."""
         braces = BRACES.fullmatch(part)
         if braces is None:
             return self.literal.setdefault(part, _Place(f"{self.path}/{part}"))
@@ -56,7 +56,7 @@ class _Place:
         return self.rest
 
     def found(self, parts: Sequence[str], first: int) -> Iterator[_Place]:
-        """Yield the places that a path may be at, the most literal one first."""
+        """Yield the places that match `parts[first:]`, literal matches before placeholders."""
         if first == len(parts):
             yield self
             return
@@ -71,31 +71,31 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an extension adds to a service node: what is not set is not there, so that it costs nothing.
+    """The parts that an extension adds to a service node.
 
-    `parts(settings, clock)` of its module returns it.
+    The function `parts(settings, clock)` of the extension's module returns them.
     """
 
     routes: tuple[Route, ...] = ()
     policies: tuple[tuple[type[Any], Policy], ...] = ()
-    """Each after a policy of the core, the next one inwards."""
+    """Pairs of a policy class of the core and the policy that runs directly after it, nearer to the handler."""
     components: tuple[type[Component], ...] = ()
-    """State that is made at the start, so that a wrong setting prevents it; `close()` ends it, if it has that."""
+    """Components made at the start, so that a wrong setting prevents it. `close()`, if defined, runs at the end."""
     provides: Mapping[Any, type[Component]] = field(default_factory=dict)
     """Components by the protocol of the core that they implement: `service.provided(TheProtocol)`."""
     schemes: tuple[Scheme, ...] = ()
-    """By what requests sign in, besides passwords."""
+    """Authentication schemes in addition to passwords."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What `/about` says besides."""
+    """Keys to add to the answer of `/about`."""
     running: Callable[[Service, str], AbstractAsyncContextManager[None]] | None = None
-    """What is done while the node serves requests, at a URL."""
+    """A function of the service and the node's URL that returns a context manager, entered while the node serves."""
 
 
 class Application:
-    """Answers HTTP requests for `service`; what answers GET answers HEAD too, without a body.
+    """Answers HTTP requests for `service`. GET routes also answer HEAD, without a body.
 
-    The answer to what changes something goes on being made when its client is gone: the client could not tell how
-    much of it was carried out. What only reads is given up (the server cancels it).
+    A request that changes something is completed even if its client disconnects, because the client could not tell
+    how much of the change was applied. A request that only reads is cancelled by the server.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Application:
         place.answers[route.method] = shown, chained(self._policies, shown), parameters
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request; whatever happens is an answer, but for a connection that is broken off."""
+        """Answer a request. Errors become answers; only an aborted connection or a cancellation raises."""
         request, answer = self._routed(http)
         if request.route.reads:
             return self._begun(request, await answer(request))
@@ -141,8 +141,8 @@ class Application:
         return response
 
     def _routed(self, http: web.BaseRequest) -> tuple[Request, Next]:
-        """Return the request, and what answers it."""
-        # All is decoded but what would be another separator.
+        """Return the request, and the handler behind the policies that answers it."""
+        # `path_safe` is decoded except for %2F and %25, so that an escaped slash does not separate components.
         parts = [
             part.replace("%2F", "/").replace("%25", "%") for part in http.rel_url.path_safe.split("/")[1:]
         ]
@@ -150,7 +150,7 @@ class Application:
         allowed: set[str] = set()
         for place in self._root.found(parts, 0):
             found = place.answers.get(http.method) or place.answers.get(method)
-            # A proxy keeps some of these paths to itself by comparing their bytes: /%6detrics is none of them.
+            # Proxies block state routes such as /metrics by comparing bytes, so /%6detrics must not reach them.
             if found is not None and (found[0].queued or http.rel_url.raw_path == found[0].path):
                 route, answer, parameters = found
                 params = {name: parts[number] for name, number in parameters.items()}
@@ -164,7 +164,7 @@ class Application:
         return Request(http, self.service, route, {}), chained(self._policies, route)
 
     async def close(self, timeout: float) -> None:
-        """Wait for what changes something, at most so many seconds, then stop the components."""
+        """Wait at most `timeout` seconds for changes in flight, cancel the rest, and close the components."""
         if self._changes:
             _, unfinished = await asyncio.wait(self._changes, timeout=timeout)
             for change in unfinished:
@@ -181,7 +181,7 @@ def create_app(
     log: RequestLog | None = None,
     parts: Sequence[Parts] = (),
 ) -> Application:
-    """Make the application of `service` with what extensions add; `Misconfigured` when a component cannot be made."""
+    """Make the application of `service` with the extensions' `parts`; `Misconfigured` if a component cannot be made."""
     for one in parts:
         service.provides |= one.provides
         service.about |= one.about
@@ -194,7 +194,7 @@ def create_app(
 
 
 def _no_route(http: web.BaseRequest, path: str, allowed: set[str]) -> Route:
-    """Return the route of a request that none has: of a path that answers the methods `allowed`, or of no resource."""
+    """Return a route that refuses an unrouted request: 405 if the path answers the methods `allowed`, else 404."""
     handler = _no_resource
     if allowed:
         allowed |= {hdrs.METH_OPTIONS} | ({hdrs.METH_HEAD} if hdrs.METH_GET in allowed else set())

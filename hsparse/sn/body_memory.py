@@ -1,9 +1,9 @@
-"""Memory for the bodies of requests, taken as they arrive: what a client announces and does not send takes none.
+"""Memory budgets for request bodies, taken as the bytes arrive: announced bytes that never arrive take none.
 
-Bodies that grow side by side could fill the memory so that none of them can be finished. So half of it is for growing,
-and a body that finds no room there takes what it lacks of the other half at once, in its turn, and then needs no more.
+Bodies that grow concurrently could use up one budget so that none of them can finish. Bodies therefore grow in one half
+of the memory. A body that finds no room there waits for all that it still needs in the other half, and can then finish.
 
-What JSON becomes has memory of its own, half as much again, which is taken at once when the body is there.
+The values parsed from JSON have a third budget, of half the size, which is taken at once when the body is complete.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import AsyncExitStack
 from hsparse.concurrency.memory_budget import MemoryBudget
 
 FIRST = 16 * 1024
-"""Bytes that a body takes when the first of it arrives; then twice what it had, each time."""
+"""Bytes that a body takes when its first bytes arrive. Each further step doubles this."""
 
 
 class BodyBudget:
-    """The memory for all bodies, `limit` bytes, and half as much for the values of those that are JSON."""
+    """The memory budgets of a node: `limit` bytes for bodies, and half of that for values parsed from JSON."""
 
     def __init__(self, limit: int) -> None:
         self.growing = MemoryBudget(limit // 2)
@@ -26,12 +26,12 @@ class BodyBudget:
 
     @property
     def used(self) -> int:
-        """Bytes that bodies have taken."""
+        """Bytes that all bodies have taken."""
         return self.growing.used + self.rest.used
 
 
 class BodyMemory:
-    """The memory of one body."""
+    """The memory that one request body has taken from a `BodyBudget`."""
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
@@ -40,21 +40,21 @@ class BodyMemory:
         self._nbytes = 0
 
     async def aclose(self) -> None:
-        """Give all of it back."""
+        """Release all memory of the body."""
         await self.drop_value()
         await self._held.aclose()
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are taken: those that have arrived, or up to twice as many."""
+        """Bytes taken: the bytes that have arrived, or up to twice as many, at least `FIRST`."""
         return self._nbytes
 
     def has_room(self, nbytes: int) -> bool:
-        """Return whether `grow` to so many bytes would not wait."""
+        """Return whether `grow(nbytes, nbytes)` would succeed without waiting."""
         return nbytes <= self._nbytes or self._budget.growing.has_room(self._step(nbytes, nbytes))
 
     async def grow(self, nbytes: int, most: int) -> None:
-        """Have memory for `nbytes` of a body of at most `most`; `Busy` if there is none in time."""
+        """Take memory for the first `nbytes` of a body of at most `most` bytes; raise `Busy` if it waits too long."""
         if nbytes <= self._nbytes:
             return
         step, budget = self._step(nbytes, most), self._budget.growing
@@ -64,15 +64,15 @@ class BodyMemory:
         self._nbytes += step
 
     def has_room_for_value(self, nbytes: int) -> bool:
-        """Return whether `hold_value` would not wait."""
+        """Return whether `hold_value(nbytes)` would succeed without waiting."""
         return self._budget.values.has_room(nbytes)
 
     async def hold_value(self, nbytes: int) -> None:
-        """Have memory for what the body becomes, all of it for more than there is; `Busy` if there is none in time."""
+        """Take `nbytes`, at most the whole budget, for the parsed body; raise `Busy` if the wait is too long."""
         await self._value.enter_async_context(self._budget.values.hold(nbytes))
 
     async def drop_value(self) -> None:
-        """Give back what `hold_value` took."""
+        """Release the memory taken by `hold_value`."""
         await self._value.aclose()
 
     def _step(self, nbytes: int, most: int) -> int:

@@ -1,6 +1,6 @@
 """The metrics of a service node, in Prometheus's text format.
 
-A route is its template, never the requested path; an unknown method or path is one value, `other`.
+The label `route` is the route's path template, never the requested path; unknown methods and paths share `other`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from hsparse.concurrency.admission import Admission, Rejection, Watcher
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
 
 Series: TypeAlias = tuple[Counter, Histogram, Counter, Counter]
-"""Requests, latency, bytes in and bytes out of one set of labels."""
+"""The children of one set of labels: requests, latency, bytes in, bytes out."""
 
 OTHER = "other"
 
 REQUESTS = Metric(
     Counter,
     "hsparse_requests_total",
-    "Requests answered, by HTTP status; 'aborted' where the connection was broken off instead.",
+    "Requests answered, by HTTP status; 'aborted' if the connection was broken off instead.",
     ("route", "method", "status"),
 )
 LATENCY = Metric(
@@ -34,11 +34,11 @@ BYTES_IN = Metric(
 BYTES_OUT = Metric(
     Counter,
     "hsparse_response_bytes_total",
-    "Bytes of answers' bodies; of a streamed one what was sent.",
+    "Bytes of answers' bodies; of a streamed body, the bytes that were sent.",
     ("route", "method"),
 )
 IN_FLIGHT = Metric(Gauge, "hsparse_requests_in_flight", "Requests being answered now.")
-WAITING = Metric(Gauge, "hsparse_requests_waiting", "Requests that wait for their turn now.")
+WAITING = Metric(Gauge, "hsparse_requests_waiting", "Requests that wait for admission now.")
 QUEUE_WAIT = Metric(
     Histogram,
     "hsparse_request_queue_seconds",
@@ -49,7 +49,7 @@ QUEUE_WAIT = Metric(
 REFUSED = Metric(
     Counter,
     "hsparse_requests_refused_total",
-    "Requests refused before they were worked on: overload, deadline, disconnected.",
+    "Requests refused before any work on them: overload, deadline, disconnected.",
     ("reason",),
 )
 JOBS = Metric(
@@ -86,11 +86,11 @@ class Metrics:
         self.watcher = Watcher(
             QUEUE_WAIT.make(self._registry).observe, lambda reason: by_reason[reason].inc()
         )
-        """To be told of waits and refusals."""
+        """The watcher that `Admission` calls for each wait and refusal."""
         self._jobs = JOBS.make(self._registry)
 
     def show(self, admission: Admission) -> None:
-        """Show how many wait for a place."""
+        """Export the number of requests that wait in `admission`."""
         self._waiting.set_function(lambda: admission.waiting)
 
     def count_job(self, kind: str, outcome: str) -> None:
@@ -102,7 +102,7 @@ class Metrics:
         return metrics_text(self._registry)
 
     def series(self, route: str, method: str, status: str) -> Series:
-        """Return what counts requests with these labels; to be kept: the lookup costs as much as counting."""
+        """Return the children for these labels. Callers keep them, because a lookup costs as much as counting."""
         return (
             self._requests.labels(route, method, status),
             self._latency.labels(route, method),

@@ -1,7 +1,7 @@
-"""A request: what it is, who sends it, which domain it names, and how long anybody waits for its answer.
+"""The request object: parameters, principal, domain, body and deadline of one request.
 
-It is made once, in `hsparse.sn.app`, filled in by the policies on its way (`hsparse.sn.policies`), and handed down by
-argument. Nothing else carries the state of a request but the trace for its log lines.
+`hsparse.sn.app` makes it, the policies (`hsparse.sn.policies`) fill it in, and handlers pass it on as an argument. No
+other object carries the state of a request, except the trace for its log lines.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from hsparse import __version__
 from hsparse.concurrency.admission import Place
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import RequestTrace
-from hsparse.errors import BadRequest, Forbidden, TooLarge, Unsupported
+from hsparse.errors import BadRequest, Conflict, Forbidden, TooLarge, Unsupported
 from hsparse.model.acl import ANONYMOUS, Principal, Right, is_granted
+from hsparse.model.file_backed import SERVED
 from hsparse.model.ids import ID_DOMAIN, check_id, heads_of, moved_id
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.body_memory import FIRST, BodyMemory
@@ -37,23 +38,23 @@ SERVER_NAME = f"hsparse/{__version__}"
 """The header `Server` of every answer (RFC 9110, section 10.2.4)."""
 BODY_PATIENCE = 30.0
 BODY_RATE = 64 * 1024
-"""After `BODY_PATIENCE` seconds a body must have come at this many bytes a second; and it never rests so long."""
+"""A body must arrive at `BODY_RATE` bytes a second after `BODY_PATIENCE` seconds, and must never pause that long."""
 MAX_WAIT = 60
-"""The most seconds that a request waits for what it names."""
+"""The most seconds of the `wait` parameter: how long a request may wait for an object or event."""
 MAX_DIGITS = 19
-"""The most digits of a number in a query: those of 2^63-1."""
+"""The most digits of a number in a query parameter: 2^63-1 has 19."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 OBJECT_BYTES = 4096
-"""What an object counts at least: a file system gives it whole blocks, so that many small objects fill it, too."""
+"""The fewest bytes that an object counts in a quota: file systems allocate whole blocks even for small objects."""
 UNKEPT = "private, no-store"
 ASK_AGAIN = "private, no-cache"
-"""For answers with an etag: the user's own cache may keep them, and asks whether they are still valid (RFC 9111)."""
+"""Cache-Control of answers with an etag: a private cache may store them and must revalidate them (RFC 9111)."""
 FIXED_HEADERS = {
     "Server": SERVER_NAME,
     "X-XSS-Protection": "1; mode=block",
-    "X-Content-Type-Options": "nosniff",  # values are never a page or a script, whatever their bytes look like
-    "Cross-Origin-Resource-Policy": "same-origin",  # nor are they embedded in another site's page
+    "X-Content-Type-Options": "nosniff",  # values must not be sniffed as pages or scripts
+    "Cross-Origin-Resource-Policy": "same-origin",  # and not be embedded in other sites' pages
 }
 
 
@@ -65,49 +66,49 @@ def respond(value: Any, status: int = 200) -> web.Response:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A domain or folder: its absolute path and its stored record, which must not be modified.
-
-    A folder has no `root`.
-    """
+    """A domain or folder: its absolute path and its stored record, which must not be modified."""
 
     path: str
     record: dict[str, Any]
     first: Domain | None = None
-    """Of a second name the first one, whose rights count too."""
+    """The domain's first name, whose ACLs apply too, if this is a second name of the same objects."""
 
     @property
     def root(self) -> str | None:
+        """The root group's id, or None for a folder."""
         root = self.record.get("root")
         return root if isinstance(root, str) else None
 
     @property
     def root_group(self) -> str:
-        """The root group's id; `BadRequest` of a folder."""
+        """The root group's id; raises `BadRequest` for a folder."""
         if self.root is None:
             raise BadRequest(f"{self.path} is a folder: it has no objects.")
         return self.root
 
     def member(self, id: str, collection: str | None = None) -> str:
-        """Return `id` if it is well formed, in `collection` and in this domain; `BadRequest` otherwise."""
+        """Return an id, checked to be in `collection` and in this domain; ids of a copied domain are translated."""
         check_id(id, collection)
         if id[ID_DOMAIN] != self.root_group[ID_DOMAIN]:
             return self._own_id(id)
         return id
 
     def _own_id(self, id: str) -> str:
-        """Return the id here of an object of a domain that this one began as, as references are."""
+        """Translate an id of a domain that this one was copied from, because stored references keep such ids."""
         for head in heads_of(self.record):
             if id[ID_DOMAIN] == head[ID_DOMAIN]:
                 return moved_id(id, head, self.root_group)
+        if self.record.get(SERVED):
+            raise Conflict(f"{id} is not in the domain {self.path}: its file has changed; open it again.")
         raise BadRequest(f"{id} is not in the domain {self.path}.")
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells this domain from others that were or will be at its path."""
+        """The creation time and root, which tell this domain from earlier and later domains at its path."""
         return {name: self.record.get(name) for name in ("created", "root")}
 
     def allows(self, principal: Principal, right: Right) -> bool:
-        """Say whether `principal` has `right` in this domain, and by the first name of its objects."""
+        """Return whether `principal` has `right` in this domain and, if it is a second name, in its first name."""
         if principal.admin:
             return True
         own = is_granted(self.record.get("acls") or {}, principal, right)
@@ -119,12 +120,12 @@ class Domain:
             raise self._refusal(principal, right)
 
     def _refusal(self, principal: Principal, right: Right) -> Forbidden:
-        """Return the error; without the right to read, that of a name that is not there."""
+        """Return the error for a missing right; it names the right to read if that is missing too."""
         lacking = right if self.allows(principal, Right.READ) else Right.READ
         if replace(self, first=None).allows(principal, lacking):
             return Forbidden(
                 f"{self.path} is a second name of another domain's objects, in which {principal.name} does not have "
-                f"the right {lacking.value}: it opens no more than that one."
+                f"the right {lacking.value}: a second name grants no more than the first."
             )
         return without_right(principal, lacking, self.path)
 
@@ -135,7 +136,7 @@ def without_right(principal: Principal, right: Right, path: str) -> Forbidden:
 
 
 class FileRights(Protocol):
-    """The rights of a principal to files of the store, and to domains."""
+    """The rights of a principal to files of the store and to external domains."""
 
     @property
     def beside(self) -> str:
@@ -148,126 +149,105 @@ class FileRights(Protocol):
         ...
 
     def owners_of(self, uri: str) -> tuple[Owners, str, str]:
-        """Return the owners, the bucket and the key of a file; `Forbidden` for a bucket that is not served."""
+        """Return the owners, the bucket and the key of a file; raise `Forbidden` if its bucket is not served."""
         ...
 
     async def require(self, *uris: str) -> None:
-        """Raise `Forbidden` for a file in a folder where the principal may not read."""
+        """Raise `Forbidden` if one of the files is in a folder where the principal may not read."""
         ...
 
     async def domain(self, name: str, beside: str) -> tuple[Service, Domain]:
-        """Return the domain that `name` names in the domain at `beside`, see `external_domain`, and its service.
+        """Resolve `name` relative to the domain at `beside` (see `external_domain`); return its service and domain.
 
-        `Forbidden` if the principal may not read it, `NotFound` or `Gone` without one.
+        Raises `Forbidden` if the principal may not read it, `NotFound` or `Gone` if there is no such domain.
         """
         ...
 
 
 class Access(Protocol):
-    """Says what a principal may do in domains, and with files."""
+    """Access control: what a principal may do in domains and with files."""
 
     async def find(
         self, service: Service, path: str, principal: Principal, right: Right, *, dangling: bool = False
     ) -> Domain:
-        """Return the domain or folder at `path`, in which `principal` has `right`; `NotFound`, `Gone` or `Forbidden`.
+        """Return the domain or folder at `path`; raise `NotFound`, `Gone`, or `Forbidden` without `right`.
 
-        With `dangling`, as the name itself is asked for, it is enough to have the right there, without the first
-        name's.
+        If `path` is a second name, its first name must exist and grant the right too, unless `dangling` is set
+        because the request is about the name itself.
         """
         ...
 
     def files(self, service: Service, principal: Principal, beside: str) -> FileRights:
-        """Return the rights of `principal` to files of a bucket, and of others that are served."""
+        """Return the rights of `principal` to files of the service's bucket and of other served buckets."""
         ...
 
 
 class Extents(Component, Protocol):
-    """Knows extents that follow from those of other datasets; an extension's."""
+    """An extension's component that computes the extents of virtual datasets from their source datasets."""
 
     async def current(self, request: Request, record: Record) -> Record:
-        """Return the record of a virtual dataset with the extent that its sources give it now."""
+        """Return the record of a virtual dataset with the extent that follows from its sources' current extents."""
         ...
 
 
 class Room(Protocol):
-    """What a request may add to its domain."""
+    """The room in the quotas of a request's domain."""
 
     async def take(self, nbytes: int) -> None:
-        """Let the request add `nbytes` in all; `OverQuota` or `Busy` without room."""
+        """Reserve room for `nbytes` in total for the request; raise `OverQuota` or `Busy` if there is none."""
         ...
 
 
 class Request:
     """A request to a service node, the one argument of policies and handlers."""
 
-    __slots__ = (
-        "access",
-        "begun",
-        "checks",
-        "choose_coding",
-        "domain_path",
-        "found",
-        "headers",
-        "http",
-        "limit",
-        "memory",
-        "params",
-        "place",
-        "principal",
-        "read_limit",
-        "room",
-        "route",
-        "sent",
-        "service",
-        "shared_memory",
-        "small",
-        "trace",
-    )
+    service: Service
+    """The node's service; once the request's bucket is known, the service of that bucket."""
+    params: dict[str, str]
+    """The values of the placeholders in the route's path, by name."""
+    principal: Principal
+    """The authenticated principal; anonymous before authentication, unless the server has a single user."""
+    access: Access
+    """The access control; set on authenticated routes."""
+    domain_path: str | None = None
+    """The normalised path of the domain that the request names, if any."""
+    found: Domain | None = None
+    """The domain, or None on routes without a right. It is loaded again after a late body was received."""
+    limit: int
+    """The most bytes that the body may have."""
+    memory: BodyMemory | None = None
+    """The memory taken for the body, released at the end of the request, or None if none was taken."""
+    small: bytearray | None = None
+    """A small body, received before the request waited for its place."""
+    room: Room | None = None
+    """The room that the request may use in the domain's quotas, or None if no quota applies."""
+    checks: list[Callable[[Request], Awaitable[None]]]
+    """Checks repeated after a late body was received; each raises if the request may no longer proceed."""
+    place: Place | None = None
+    read_limit: asyncio.Timeout | None = None
+    """The timeout that cancels a request that only reads, unless its answer has begun."""
+    headers: dict[str, str]
+    """Headers to add to the answer, also if it is an error."""
+    choose_coding: Callable[[Request, str, web.StreamResponse], Coding | None] | None = None
+    """The function, if any, that chooses a streamed answer's coding by media type and sets its headers."""
+    shared_memory: tuple[MemoryBudget, ...]
+    """The budgets whose memory a request may hold until its answer is sent."""
+    begun = False
+    """Whether the answer has begun; see `begin`."""
+    sent = 0
+    """Bytes sent of a streamed answer's body."""
 
     def __init__(self, http: web.BaseRequest, service: Service, route: Route, params: dict[str, str]) -> None:
-        self.http = http
-        self.service = service
-        """The node's; that of the bucket which the request names, once this is known."""
-        self.route = route
-        self.params = params
-        """What stands in the path for the names in braces of the route's."""
-        only = service.authenticator.only
-        name = None if only is None else only.name
+        self.http, self.service, self.route, self.params = http, service, route, params
+        self.principal = service.authenticator.only or ANONYMOUS
+        name = None if self.principal is ANONYMOUS else self.principal.name
         self.trace = RequestTrace("", name, queue_user=name or "")
-        self.principal = only or ANONYMOUS
-        """The only user, or who is found to send it."""
-        self.access: Access
-        """Set where the route asks who sends it."""
-        self.domain_path: str | None = None
-        """The normalised path of a domain that the request names, None without one."""
-        self.found: Domain | None = None
-        """The domain; None on routes without a right. Once a body has come late it is the domain as it is then."""
         self.limit = service.settings.max_request_size
-        """The most bytes that the body may have."""
-        self.memory: BodyMemory | None = None
-        """What the body takes, None for nothing yet; given back at the end of the request."""
-        self.small: bytearray | None = None
-        """A body that was received before the request had its turn."""
-        self.room: Room | None = None
-        """What the request may add to the domain, None where no quota holds."""
-        self.checks: list[Callable[[Request], Awaitable[None]]] = []
-        """What is looked at again once a body has come late; each raises if the request may not go on."""
-        self.place: Place | None = None
-        self.read_limit: asyncio.Timeout | None = None
-        """When a request that changes nothing is given up, unless its answer has begun."""
-        self.headers: dict[str, str] = dict(FIXED_HEADERS)
-        """Headers of the answer, whatever that is."""
-        self.choose_coding: Callable[[Request, str, web.StreamResponse], Coding | None] | None = None
-        """Returns the coding of a streamed answer of a media type, and adds its headers; None where none has any."""
-        self.shared_memory: tuple[MemoryBudget, ...] = (service.answers,)
-        """The budgets of which a request holds memory until its answer is sent."""
-        self.begun = False
-        """Whether the answer has begun."""
-        self.sent = 0
-        """Bytes of a streamed answer's body that were sent."""
+        self.checks, self.headers, self.shared_memory = [], dict(FIXED_HEADERS), (service.answers,)
 
     @property
     def domain(self) -> Domain:
+        """The domain, on a route with a right."""
         assert self.found is not None
         return self.found
 
@@ -279,17 +259,17 @@ class Request:
     # --- what it names ---------------------------------------------------------------------------------
 
     def object_id(self, collection: str | None = None) -> str:
-        """Return the checked id in the path; its collection is `collection` or, without one, that of the path."""
+        """Return the id in the path, checked to be in this domain and in `collection`, by default the path's."""
         return self.domain.member(self.params["id"], collection or self.collection)
 
     async def record(self, collection: str | None = None) -> Record:
-        """Return the record of the object in the path."""
+        """Return the record of the object whose id is in the path, for virtual datasets with the current extent."""
         id = self.domain.member(self.params["id"], collection or self.collection)
         record = await self.service.owners.record(id)
         return record if VIRTUAL_DATA not in record else await self.current(record)
 
     async def current(self, record: Record) -> Record:
-        """Return a record with the extent that it has now, which of virtual datasets is that of others."""
+        """Return a record with its current extent; the extent of a virtual dataset follows from its sources."""
         extents = self.service.provided(Extents) if VIRTUAL_DATA in record else None
         return record if extents is None else await extents.current(self, record)
 
@@ -298,11 +278,11 @@ class Request:
     async def find(
         self, path: str, right: Right, *, dangling: bool = False, service: Service | None = None
     ) -> Domain:
-        """Return the domain or folder at `path` of the bucket, in which the principal has `right`; see `Access`."""
+        """Return the domain or folder at `path` in the bucket, checked for the principal's `right`; see `Access`."""
         return await self.access.find(service or self.service, path, self.principal, right, dangling=dangling)
 
     async def named_domain(self, right: Right, *, dangling: bool = False) -> Domain:
-        """Return the domain that the request names, as `find`; for handlers whose route has no right."""
+        """Return the domain that the request names, as `find` does; used by handlers of routes without a right."""
         if self.domain_path is None:
             raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
         return await self.find(self.domain_path, right, dangling=dangling)
@@ -314,18 +294,18 @@ class Request:
     # --- parameters -----------------------------------------------------------------------------------
 
     def arg(self, name: str) -> str | None:
-        """Return a query parameter, None without one."""
+        """Return a query parameter, None if it is missing."""
         return self.http.query.get(name)
 
     def wait_seconds(self) -> int:
-        """Return how many seconds the client waits for what it names, 0 for none; `BadRequest` for too many."""
+        """Return the `wait` parameter in seconds, 0 if it is missing; `BadRequest` if it exceeds `MAX_WAIT`."""
         seconds = self.number("wait") or 0
         if seconds > MAX_WAIT:
-            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: ask again after it.")
+            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: ask again after that.")
         return seconds
 
     def flag(self, name: str) -> bool:
-        """Return a query parameter as a truth value; `BadRequest` for any other text."""
+        """Return a query parameter as a boolean, False if it is missing; `BadRequest` for any other text."""
         text = self.http.query.get(name, "").lower()
         if text in TRUE:
             return True
@@ -334,7 +314,7 @@ class Request:
         raise BadRequest(f"{name} must be 0 or 1, not {text!r}.")
 
     def number(self, name: str) -> int | None:
-        """Return a query parameter as a non-negative integer, None without one."""
+        """Return a query parameter as a non-negative integer, None if it is missing; else `BadRequest`."""
         text = self.http.query.get(name)
         if text is None:
             return None
@@ -345,7 +325,7 @@ class Request:
         return int(text)
 
     def refuse(self, *names: str) -> None:
-        """Raise `Unsupported` if one of these parameters, which the API knows, is given."""
+        """Raise `Unsupported` if one of the named parameters of HSDS's API is given."""
         for name in names:
             if self.http.query.get(name):
                 raise Unsupported(f"The parameter {name} is not supported here yet; leave it out.")
@@ -359,7 +339,7 @@ class Request:
 
     @asynccontextmanager
     async def without_place(self) -> AsyncIterator[None]:
-        """Let another request have this one's place, while it waits for its client or for what is not this server's."""
+        """Give up the place in admission control while the request waits for its client or for another server."""
         self.leave_place()
         yield
         if self.place is not None:
@@ -367,12 +347,12 @@ class Request:
             await self.place.regain(math.inf if deadline is None else deadline)
 
     def leave_place(self) -> None:
-        """Let another request have this one's place, for good."""
+        """Give up the place in admission control for good."""
         if self.place is not None:
             self.place.leave()
 
     def begin(self, answer: web.StreamResponse) -> None:
-        """Note that the answer begins: it has all its headers, its deadline is met, and it takes no place any more."""
+        """Complete the answer's headers as it begins, cancel the deadline, and give up the place."""
         self.begun = True
         if self.read_limit is not None and not self.read_limit.expired():
             self.read_limit.reschedule(None)
@@ -382,7 +362,7 @@ class Request:
             answer.force_close()
             answer.headers[hdrs.CONNECTION] = "close"
         answer.headers.update(self.headers)
-        # A cache must not give one origin what another was answered.
+        # A cache must not serve one origin's answer to another origin.
         answer.headers.add(hdrs.VARY, hdrs.ORIGIN)
         if hdrs.AUTHORIZATION in self.http.headers and hdrs.CACHE_CONTROL not in answer.headers:
             answer.headers[hdrs.CACHE_CONTROL] = ASK_AGAIN if hdrs.ETAG in answer.headers else UNKEPT
@@ -390,7 +370,7 @@ class Request:
     # --- the body -------------------------------------------------------------------------------------
 
     async def make_room(self, nbytes: int) -> None:
-        """Let the request add `nbytes` to the domain in all; `OverQuota` or `Busy` if a quota leaves no room."""
+        """Reserve room for `nbytes` in total in the domain's quotas; raise `OverQuota` or `Busy` if there is none."""
         if self.room is not None:
             await self.room.take(nbytes)
 
@@ -401,7 +381,7 @@ class Request:
             raise TooLarge(f"The body has {length} bytes; the limit is {self.limit} (max_request_size).")
 
     async def receive_small(self) -> None:
-        """Receive a body that takes little memory: before the request has a place, or is looked at."""
+        """Receive a body of at most `FIRST` bytes, before the request waits for a place and is processed."""
         length = self.http.content_length
         if length and length <= min(FIRST, self.limit) and hdrs.EXPECT not in self.http.headers:
             with _receiving("nothing was applied"):
@@ -409,9 +389,9 @@ class Request:
                     self.small = bytearray(await self.http.content.read())
 
     async def body(self) -> bytearray:
-        """Return the whole body; `TooLarge` beyond the limit, `BadRequest` if it was cut short.
+        """Return the whole body; raise `TooLarge` beyond the limit, `BadRequest` if it was cut short.
 
-        There is room for it in the quotas if all that the request does may make the domain larger.
+        On routes that grow the domain (`Route.grows`), room for the body is taken from the quotas.
         """
         length, data = self.http.content_length, self.small
         if data is None:
@@ -426,23 +406,23 @@ class Request:
         return data
 
     def body_memory(self) -> BodyMemory:
-        """Return the memory that the body takes; there is one for each request."""
+        """Return the request's `BodyMemory`, making it at the first call."""
         if self.memory is None:
             self.memory = BodyMemory(self.service.bodies)
         return self.memory
 
     async def part(self, nbytes: int) -> bytearray:
-        """Return the next bytes of a body that is not read as a whole; `BadRequest` if it was cut short.
+        """Return the next `nbytes` of a body that is read in parts; `BadRequest` if it was cut short.
 
-        Memory is taken for one part, the largest: the one before must be done with.
+        Memory is taken for the largest part only: the caller must be done with the previous part.
         """
         data = await self._late(nbytes)
         if len(data) != nbytes:
-            raise BadRequest("The body was cut short; what had come before was applied.")
+            raise BadRequest("The body was cut short; what had arrived before was applied.")
         return data
 
     async def _late(self, part: int | None) -> bytearray:
-        """Receive what comes after the head, without a place; then see whether the request may still go on."""
+        """Receive the body, or its next `part` bytes, without a place; then repeat the request's checks."""
         async with self.without_place():
             if self.http.headers.get(hdrs.EXPECT) and not self.is_gone:
                 assert self.http.transport is not None
@@ -453,12 +433,12 @@ class Request:
         return data
 
     async def _received(self, part: int | None) -> bytearray:
-        """Receive the body, or the next `part` bytes of it, into memory; raise if the client is too slow."""
+        """Receive the body, or its next `part` bytes, into memory; raise if the client is too slow."""
         data, content, memory = bytearray(), self.http.content, self.body_memory()
         most = min(self.http.content_length or self.limit, self.limit) if part is None else part
         clock = asyncio.get_running_loop().time
         late = clock() + BODY_PATIENCE
-        applied = "nothing was applied" if part is None else "what had come before was applied"
+        applied = "nothing was applied" if part is None else "what had arrived before was applied"
         with _receiving(applied):
             while part is None or len(data) < part:
                 async with asyncio.timeout_at(min(late + len(data) / BODY_RATE, clock() + BODY_PATIENCE)):
@@ -478,7 +458,7 @@ class Request:
 
 @contextmanager
 def _receiving(applied: str) -> Iterator[None]:
-    """Make `BadRequest` of what goes wrong while a body comes; it says what was applied."""
+    """Turn errors while a body is received into `BadRequest`, whose message ends with the text `applied`."""
     try:
         yield
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""A route: a method and a path, what answers there, and what its requests need."""
+"""A route of the HTTP API: its method, path, handler and requirements."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from aiohttp import web
 from hsparse.model.acl import Right
 
 Handler: TypeAlias = Callable[[Any], Awaitable[web.StreamResponse]]
-"""Answers a `Request`."""
+"""A coroutine function that answers a `Request`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method, a path, its handler, and what its requests need.
+    """A route: its method, path template, handler and requirements.
 
-    Without `right` nothing is looked for in the request's domain; the handler does so if needed (`/about`, `/`,
-    `/domains`).
+    The principal needs `right` in the request's domain, which the policies load. If `right` is None, the domain is
+    not loaded, and a handler that needs one finds it itself (`/about`, `/`, `/domains`).
     """
 
     method: str
@@ -27,20 +27,20 @@ class Route:
     handler: Handler
     right: Right | None
     queued: bool = True
-    """Whether it waits for its turn when the node has much to do; what shows the node's state does not."""
+    """Whether requests pass admission control; routes that show the node's state do not."""
     streams: bool = False
-    """Whether its body may be larger than what is read as a whole, which the handler checks then."""
+    """Whether the body may exceed `max_request_size`; the handler then checks its length."""
     reads_only: bool = False
-    """Whether it changes nothing, though neither its method nor its right says so."""
+    """Whether the route changes nothing although its method and right suggest that it does."""
     adds: bool = True
-    """Whether all that it does may make the domain larger; else it asks for what room it needs (`make_room`)."""
+    """Whether its body counts towards the domain's quotas; if False, the handler calls `Request.make_room` itself."""
     authenticated: bool = True
-    """Whether it has a principal; only what names no resource has none."""
+    """Whether requests are authenticated; only requests for unknown paths and methods are not."""
     allowed: tuple[str, ...] = ()
-    """The methods of a path that does not have this one."""
+    """The methods that the path answers, on a route that refuses the request's method."""
 
     reads: bool = field(init=False)
-    """Whether it changes nothing, so that it may be given up at any time."""
+    """Whether the route changes nothing, so that its requests can be cancelled at any time."""
 
     def __post_init__(self) -> None:
         reads = self.method in ("GET", "HEAD") or (
@@ -50,5 +50,5 @@ class Route:
 
     @property
     def grows(self) -> bool:
-        """Whether all that it does may make the domain larger, so that it needs room in its quotas."""
+        """Whether the size of the request's body is taken from the domain's quotas."""
         return self.adds and self.method != "DELETE" and self.right in (Right.CREATE, Right.UPDATE)

@@ -13,17 +13,9 @@ from hsparse.sn.chunks.handlers import (
     put_chunk_value,
 )
 from hsparse.sn.chunks.stored_chunk_read import post_chunk_values
+from hsparse.sn.domains.acl_handlers import delete_acl, get_acl, get_acls, put_acl
 from hsparse.sn.domains.folder_handlers import get_domains
-from hsparse.sn.domains.handlers import (
-    delete_acl,
-    delete_domain,
-    get_acl,
-    get_acls,
-    get_domain,
-    post_domain,
-    put_acl,
-    put_domain,
-)
+from hsparse.sn.domains.handlers import delete_domain, get_domain, post_domain, put_domain
 from hsparse.sn.objects.attribute_handlers import (
     delete_attribute,
     delete_attributes,
@@ -35,12 +27,9 @@ from hsparse.sn.objects.attribute_handlers import (
     put_attribute_value,
     put_attributes,
 )
-from hsparse.sn.objects.dataset_handlers import (
-    get_dataset_type,
-    get_shape,
-    post_datasets,
-    put_shape,
-)
+from hsparse.sn.objects.dataset_creation import post_datasets
+from hsparse.sn.objects.dataset_handlers import get_dataset_type, put_shape
+from hsparse.sn.objects.extent_polling import get_shape
 from hsparse.sn.objects.handlers import (
     delete_object,
     get_dataset,
@@ -50,15 +39,8 @@ from hsparse.sn.objects.handlers import (
     post_datatypes,
     post_groups,
 )
-from hsparse.sn.objects.link_handlers import (
-    delete_link,
-    delete_links,
-    get_link,
-    get_links,
-    post_links,
-    put_link,
-    put_links,
-)
+from hsparse.sn.objects.link_handlers import delete_link, delete_links, get_link, put_link, put_links
+from hsparse.sn.objects.link_listing import get_links, post_links
 from hsparse.sn.route import Route
 from hsparse.sn.values.density import get_density
 from hsparse.sn.values.handlers import (

@@ -1,4 +1,4 @@
-"""The HTTP server of a service node: aiohttp's, whose own errors are answered in JSON like all others."""
+"""The HTTP server of a service node: aiohttp's server, with the HTTP parser's errors answered in JSON."""
 
 from __future__ import annotations
 
@@ -22,17 +22,22 @@ log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 MAX_HEADER = 32 * 1024
-"""Bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
+"""The most bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
+MAX_HEADERS = 128
+"""The most headers of a request: aiohttp's limit."""
+CREDENTIALS = (b"Bearer ", b"Basic ")
+TOLD = ("Too many headers", "Missing 'Host'", "Duplicate '")
+"""Beginnings of aiohttp's messages that quote at most a header's name, so that clients may see them."""
 MAX_LINE = 16 * 1024
-"""Bytes of a request line: selections may be long."""
+"""The most bytes of a request line: selections may be long."""
 IDLE = 300.0
-"""Seconds that a connection waits for a request: longer than proxies keep theirs, so that they close first."""
+"""Seconds that an idle connection stays open: longer than proxies keep theirs, so that the proxy closes first."""
 STOP = 5.0
 """Seconds that requests in flight have when the server stops."""
 
 
 class _Connection(web.RequestHandler):
-    """A connection of a server. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
+    """A connection. Invalid HTTP is answered with an error in JSON and never logged, because it may hold secrets."""
 
     __slots__ = ()
 
@@ -43,9 +48,9 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer with an error of the HTTP parser, and end the connection."""
+        """Answer an error of the HTTP parser or of the handler, and close the connection."""
         if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            log.debug("refused what is not HTTP: %s", type(exc).__name__)
+            log.debug("refused an invalid HTTP request: %s", type(exc).__name__)
             answer = respond_error(BadRequest(_sentence(exc)), status=status)
         else:
             log.error("a connection's handler failed", exc_info=exc)
@@ -57,9 +62,9 @@ class _Connection(web.RequestHandler):
 
 
 class HttpServer(web.Server):
-    """Makes the connections whose requests `answer` answers; it is cancelled when its client is gone.
+    """An HTTP server that answers each request by `answer`, which is cancelled when the client disconnects.
 
-    A connection that waits `idle_timeout` seconds for a request is closed.
+    A connection without a request for `idle_timeout` seconds is closed.
     """
 
     def __init__(self, answer: Handler, idle_timeout: float = IDLE) -> None:
@@ -78,7 +83,7 @@ class HttpServer(web.Server):
 
 
 class AppRunner(web.ServerRunner):
-    """Runs a server of `app`; at the end its requests in flight have `stop_timeout` seconds."""
+    """Runs a server of `app`. When it stops, requests in flight have `stop_timeout` seconds to finish."""
 
     def __init__(self, app: Application, stop_timeout: float = STOP, idle_timeout: float = IDLE) -> None:
         super().__init__(HttpServer(app, idle_timeout), shutdown_timeout=stop_timeout)
@@ -86,19 +91,22 @@ class AppRunner(web.ServerRunner):
         self._stop_timeout = stop_timeout
 
     async def cleanup(self) -> None:
-        """Answer what is under way, then stop."""
+        """Finish the requests in flight, then close the application."""
         await super().cleanup()
         await self.app.close(self._stop_timeout)
 
 
 def _sentence(error: BaseException | None) -> str:
     if isinstance(error, http_exceptions.LineTooLong):
-        return (
-            f"The request line has more than {MAX_LINE} bytes or a header more than {MAX_HEADER}, the limits; "
-            "send long selections in the body of a POST."
-        )
+        start, limit, *_ = error.args
+        if limit == MAX_LINE:
+            return f"The request line has more than {MAX_LINE} bytes; send long selections in the body of a POST."
+        name = "The header Authorization" if start.startswith(CREDENTIALS) else "A header, name and value,"
+        return f"{name} has more than {MAX_HEADER} bytes; send fewer cookies, or a token with fewer groups."
+    if isinstance(error, http_exceptions.BadHttpMessage) and error.message.startswith(TOLD):
+        return f"{error.message.rstrip('.')}; a request has at most {MAX_HEADERS} headers, one of them Host."
     if isinstance(error, http_exceptions.InvalidHeader):
         return "A header of the request is not valid HTTP; see RFC 9110, section 5."
     if isinstance(error, http_exceptions.InvalidURLError):
         return "The request's target is not a URL; escape what is not ASCII by percent signs."
-    return "This is not a valid HTTP request; is it sent to the right port, and without TLS?"
+    return "This is not a valid HTTP request; is it sent to the right port, and without TLS (http://)?"

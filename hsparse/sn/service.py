@@ -1,4 +1,4 @@
-"""The components of a service node, which all requests share."""
+"""The service of a node: the components that all requests share."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
 
 SELECTION_MEMORY = 4 * MAX_PAIRED_BYTES
-"""Bytes of the points of paired lists, of which a short request can name many: those of four requests, or of more."""
+"""Bytes for the points of paired lists, which even a short request can make large: at least four requests fit."""
 
 
 class Component(Protocol):
-    """State that outlives a request, such as a cache or a queue; there is one for each node.
+    """State that outlives a request, such as a cache or a queue; each service (node and bucket) has one instance.
 
-    The service does not know the folders above it, so each component has its own factory.
+    This module must not import the packages of the components, so each component class has its own factory.
     """
 
     @classmethod
     def of(cls, service: Service) -> Self:
-        """Make the component of a service node."""
+        """Make the component for `service`."""
         ...
 
 
@@ -39,13 +39,13 @@ P = TypeVar("P")
 
 
 class Components(Protocol):
-    """Returns the component of a class."""
+    """A function that returns the component of a class."""
 
     def __call__(self, kind: type[C], /) -> C: ...
 
 
 def _components(service: Service) -> Components:
-    """Return what makes each component of a service when it is first asked for."""
+    """Return the function that looks up the components of `service`, making each at its first use."""
 
     class Cache(dict[type[Component], Any]):
         def __missing__(self, kind: type[Component]) -> Any:
@@ -56,10 +56,10 @@ def _components(service: Service) -> Components:
 
 
 class Service:
-    """The components that handlers use; `bodies`, `selections` and `answers` are memory budgets.
+    """The components that handlers use for one bucket; `bodies`, `selections` and `answers` are memory budgets.
 
-    A handler reserves memory for its body before that for its selection, and this before that for its answer, not
-    after, to avoid a deadlock. Nothing that has a place, which `admission` gives, waits for memory for its body.
+    To avoid deadlocks, a request reserves memory in this order: for its body, its selection, its answer. A request
+    gives up its place in `admission` while it waits for memory for its body.
     """
 
     def __init__(
@@ -83,22 +83,22 @@ class Service:
         self.admission = Admission(settings.requests_at_once, metrics.watcher)
         metrics.show(self.admission)
         self.named_bucket: str | None = None
-        """The bucket if requests must name it, None for the first one."""
+        """The bucket's name if requests must name it, or None for the first bucket."""
         self.component = _components(self)
-        """Returns the node's component of a class; the first call makes it."""
+        """Returns this service's component of a class; the first call makes it."""
         self.provides: dict[Any, type[Component]] = {}
-        """The components of extensions, by the protocol that the core has for them."""
+        """The component classes of extensions, by the protocol of the core that they implement."""
         self.about: dict[str, Any] = {}
-        """What extensions say of the server."""
+        """The keys that extensions add to `/about`."""
         self.ready = True
-        """Whether requests should be sent here. A node that is about to stop is not ready, and answers all the same."""
+        """Whether load balancers should send requests here. False once the node is about to stop, though it answers."""
         self._first: Service = self
         self._others: dict[str, Service] = {}
 
     def of_bucket(self, bucket: str) -> Service:
-        """Return the service of a bucket: itself for its own, another with the same limits for one of the others.
+        """Return the service of a bucket; the services of all buckets share their limits.
 
-        `NotFound` for a bucket that is not served.
+        Raises `NotFound` if the bucket is not served.
         """
         first = self._first
         if bucket == first.settings.bucket:
@@ -115,20 +115,20 @@ class Service:
         return other
 
     def provided(self, protocol: Callable[..., P]) -> P | None:
-        """Return the component of an extension that implements a protocol of the core, None without one."""
+        """Return the extension's component that implements a protocol of the core, or None."""
         kind = self.provides.get(protocol)
         return None if kind is None else cast("P", self.component(kind))
 
     @property
     def buckets(self) -> tuple[str, ...]:
-        """The names of all buckets that are served."""
+        """The names of all buckets that this node serves."""
         return (self._first.settings.bucket, *self._first.settings.other_buckets)
 
     def end_soon(self) -> None:
-        """Be ready no more: from now on each answer closes its connection, so that clients go to another node."""
+        """Mark the node as not ready: each answer then closes its connection, so that clients go to another node."""
         for one in self._first.all_buckets():
             one.ready = False
 
     def all_buckets(self) -> list[Service]:
-        """Return the services of all buckets that were asked for, this one first."""
+        """Return this service and the services of the other buckets that requests have named so far."""
         return [self, *self._others.values()]

@@ -19,38 +19,37 @@ class CompressionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Limits and choices of a service node; sizes are in bytes.
+    """Limits and options of a service node; sizes are in bytes, times in seconds.
 
-    `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that
-    are being made. `cors_origins` are the origins whose pages may ask, `*` for any, but not
-    without users; `allowed_hosts` see `hsparse.sn.policies.guards`. A user may send `rate_limit`
-    requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
-    Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait,
-    `jobs_of_user` of one user; each has `job_memory` bytes and `job_time` seconds.
+    `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that are
+    being made. Browsers may send requests from pages of `cors_origins`; `*` allows every origin if the server has
+    users. `allowed_hosts` is described in `hsparse.sn.policies.guards`. A user may send `rate_limit` requests per
+    second (0: any number), in bursts of `rate_burst` (0: the requests of ten seconds). Jobs read and write files
+    below `job_places` only. At most `jobs_at_once` jobs run and `jobs_queued` wait, with `jobs_of_user` of one
+    user; each job has `job_memory` bytes and `job_time` seconds.
 
-    At most `requests_at_once` requests are worked on, and an answer must begin in `request_timeout` seconds
-    (0: any time) where the client names no deadline. What changes nothing is given up after `max_read_time`. The
-    paths in a request may lead through `max_path_steps` links in all, and a query through `max_query_chunks` chunks
-    that are computed, or whose fill values it orders, not stored; a write may change `max_write_size` bytes. The
-    domains below a folder `/home/NAME` may take `home_quota` bytes in the store, unless an admin has set something
-    else.
+    At most `requests_at_once` requests are worked on. An answer must begin within `request_timeout` (0: any time)
+    unless the client names a deadline; reads are cancelled after `max_read_time`. All paths of one request may
+    follow `max_path_steps` links in total. A query may scan `max_query_chunks` chunks that are not stored: computed
+    chunks or, in a query with an order, chunks of the fill value. One write may change `max_write_size` bytes. The
+    domains below a folder `/home/NAME` may take `home_quota` bytes in the store, unless an admin sets another quota.
 
-    Seven fields are not configurable here. `single_user` is the name every request acts as when authentication is
-    off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
-    are those that requests may name. `directory` is the path of the first if that is a directory, which maps tell
-    clients on this machine. One that is `read_only` makes no home folders and keeps no summaries.
+    Seven fields are not configurable here. `single_user` is the identity of every request when authentication is
+    off; if it is None, requests need credentials. `bucket` is the store's name as reported to clients; requests may
+    also name `other_buckets`. `directory` is the path of the store if it is a directory; chunk maps report it to
+    clients on this machine. A `read_only` node makes no home folders and stores no summaries.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
 
     cors_origins: tuple[str, ...] = setting(
         ("*",),
-        "origins whose pages may ask from a browser, comma-separated; *: any, if the server has users; none: no page",
+        "origins whose pages may send requests, comma-separated; *: any, if the server has users; none: no page",
         group="Answers",
     )
     allowed_hosts: tuple[str, ...] = setting(
         (),
-        "names besides localhost by which a server without users is asked, comma-separated",
+        "host names besides localhost to which a server without users answers, comma-separated",
         group="Answers",
     )
     compress: CompressionPolicy = setting(
@@ -60,7 +59,7 @@ class ServiceSettings:
     )
     rate_limit: float = setting(0.0, "requests a second that a user may send; 0: any number", ge=0, le=1e6)
     rate_burst: int = setting(
-        0, "requests that a user may send at once; 0: those of ten seconds", ge=0, le=10**6
+        0, "requests that a user may send at once; 0: as many as in ten seconds", ge=0, le=10**6
     )
     requests_at_once: int = setting(
         64, "requests worked on at a time; twice as many may be there", ge=1, le=100_000
@@ -70,7 +69,7 @@ class ServiceSettings:
     )
     max_read_time: float = setting(
         600.0,
-        "seconds in which the answer to a request that changes nothing must begin, at most; 0: any time",
+        "seconds in which the answer to a request that only reads must begin; 0: any time",
         ge=0,
     )
     max_path_steps: int = setting(
@@ -78,7 +77,7 @@ class ServiceSettings:
     )
     max_query_chunks: int = setting(
         1 << 20,
-        "chunks of computed values that a query may look through; ordered by value, also those of fill values",
+        "chunks of computed values that a query may scan; if ordered by value, also chunks of fill values",
         ge=1,
         le=10**12,
     )

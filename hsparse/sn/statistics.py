@@ -1,7 +1,7 @@
 """Statistics of domains and datasets: numbers and bytes of objects in the store, from listings of keys.
 
-A request starts a count and waits for it at most `WAIT` seconds; the result is stored in `.info.json`. Each user has
-places of their own to count in.
+A request starts a count and waits for it at most `WAIT` seconds; the result is stored in `.info.json`. The number of
+concurrent counts is limited for each user and in total.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import MISSING_KINDS, ErrorKind
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
+from hsparse.model.file_backed import SIZE
 from hsparse.model.ids import (
     chunk_of_key,
     chunk_prefix,
@@ -31,6 +32,7 @@ from hsparse.model.ids import (
 from hsparse.model.layout import class_elsewhere
 from hsparse.sn.data_nodes.owners import Owners, key_pages
 from hsparse.sn.records.object_path import read_each
+from hsparse.sn.request import Domain, Request
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.sn.values.file_data import other_data
@@ -38,23 +40,23 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutRecord
 
 MAX_LISTED = 10_000
-"""The most datasets whose counts are stored besides the sums."""
+"""The most datasets of a domain whose own counts are stored; the sums include all datasets."""
 SUMMARY = ".info.json"
 SUMMED = ("num_chunks", "allocated_bytes", "logical_bytes", "linked_bytes", "num_linked_chunks")
 log = logging.getLogger(__name__)
 WAIT = 1.0
-"""Seconds that an answer waits for a count; after that it has the last result."""
+"""Seconds that an answer waits for a count; after that it contains the last stored result."""
 REST = 4.0
-"""A count that took longer than `WAIT` is reused for this many times its duration."""
+"""The result of a count that took longer than `WAIT` is reused for this many times its duration."""
 SCANS_AT_ONCE = 8
 SCANS_OF_USER = 3
-"""Counts of one user at a time: there are places left for others, who wait behind so many of each user."""
+"""The most concurrent counts of one user: fewer than `SCANS_AT_ONCE`, so that other users' counts can run."""
 TIMES = ("scan_start", "scan_complete")
 
 
 @dataclass(slots=True)
 class _DatasetCount:
-    """The keys of one dataset: its id, when it was last written, its chunks and their bytes."""
+    """Counts of one dataset's keys; times in Unix seconds, `size` in bytes, `recorded` if it has a record."""
 
     id: str
     modified: float = 0.0
@@ -65,7 +67,7 @@ class _DatasetCount:
 
 @dataclass(slots=True)
 class _Tally:
-    """Counts of the keys listed so far; keys come in order, so that a dataset's are together."""
+    """Counts of the keys listed so far. Keys are listed in order, so that the keys of a dataset are contiguous."""
 
     groups: int = 0
     datatypes: int = 0
@@ -104,15 +106,15 @@ class _Tally:
         """Remove and return the complete datasets: all but the last, or all at the end."""
         count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
         done, self.datasets = self.datasets[:count], self.datasets[count:]
-        # Without a record these are left-over chunks of a deleted dataset.
+        # Chunks without a record are left over from a deleted dataset.
         return [stored for stored in done if stored.recorded]
 
 
 async def scan_domain(owners: Owners, root: str) -> Record:
     """Return the summary of a domain for `.info.json`, without the times of the scan.
 
-    Numbers of groups, datatypes, datasets and chunks, bytes, a checksum of the listing, and the counts of
-    each dataset, of the first `MAX_LISTED`. Memory is bounded by that and one page of keys.
+    The summary has the numbers of groups, datatypes, datasets and chunks, their bytes, a checksum of the listing, and
+    the counts of each of the first `MAX_LISTED` datasets. Memory is bounded by these counts and one page of keys.
     """
     tally, digest = _Tally(), hashlib.md5(usedforsecurity=False)
     sums: Record = dict.fromkeys(SUMMED, 0)
@@ -138,7 +140,7 @@ async def scan_domain(owners: Owners, root: str) -> Record:
 
 
 async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, datasets: Record) -> int:
-    """Add datasets to the sums; return how many there are."""
+    """Add the counts of the datasets `done` to `sums` and `datasets`; return the number of datasets that exist."""
     count = 0
     async with aclosing(read_each(owners, [(one, one.id) for one in done])) as found:
         async for stored, outcome in found:
@@ -157,7 +159,7 @@ async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, dataset
 
 
 def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
-    """Return the counts of a dataset; for a variable-length type only the stored bytes are known."""
+    """Return the counts of a dataset. The logical size of a vlen type is unknown: it is given as the stored bytes."""
     datatype = parse_type(record["type"])
     logical = num_elements(record["shape"]) * datatype.guessed_size
     return {
@@ -171,7 +173,7 @@ def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
 
 
 async def scan_dataset(owners: Owners, id: str) -> tuple[int, int]:
-    """Return a dataset's number of stored chunks, and their bytes."""
+    """Return the number of a dataset's stored chunks and their total bytes."""
     count = total = 0
     async for page in key_pages(owners, chunk_prefix(id)):
         for key, size, _ in page:
@@ -181,14 +183,14 @@ async def scan_dataset(owners: Owners, id: str) -> tuple[int, int]:
 
 
 def dataset_of_key(key: str) -> str:
-    """Return the id of the dataset whose record or chunk `db/<uuid1>/d/<uuid2>/<name>` is."""
+    """Return the dataset id of a record's or chunk's key, `db/<uuid1>/d/<uuid2>/<name>`."""
     _, first, _, second, _ = key.split("/", 4)
     return f"d-{first}-{second}"
 
 
 @dataclass(slots=True)
 class _Scan:
-    """A count under way, the number of requests that wait for it, and whether it goes on without any."""
+    """A count under way, with the number of requests that wait for it; a `lasting` count continues without any."""
 
     task: asyncio.Task[Record]
     waiters: int = 0
@@ -196,7 +198,7 @@ class _Scan:
 
 
 class Statistics:
-    """Counts domains, each at most once at a time."""
+    """Counts the objects of domains, with at most one count of each domain at a time."""
 
     def __init__(self, owners: Owners, clock: Clock, bucket: str, *, keeps: bool = True) -> None:
         self._owners = owners
@@ -209,14 +211,14 @@ class Statistics:
 
     @classmethod
     def of(cls, service: Service) -> Statistics:
-        """Make the statistics of a service node."""
+        """Make the statistics component of a service."""
         settings = service.settings
         return cls(service.owners, service.clock, settings.bucket, keeps=not settings.read_only)
 
     async def of_domain(self, root: str, *, lasting: bool = True) -> Record | None:
-        """Return the current summary of a domain or, if counting takes too long, the last one; None without one.
+        """Return the current summary of a domain or, if counting takes longer than `WAIT`, the last stored one, if any.
 
-        The count then goes on, if it is `lasting` or the first one.
+        A count that takes longer continues if it is `lasting` or if there is no last summary.
         """
         kept = await self._kept(root)
         if kept is not None and self._is_recent(kept):
@@ -228,7 +230,7 @@ class Statistics:
             return kept
 
     async def of_dataset(self, root: str, id: str) -> tuple[int, int] | None:
-        """Return a dataset's number of stored chunks and their bytes, as `of_domain` does."""
+        """Return a dataset's number of stored chunks and their bytes: counted now or, after `WAIT`, as last stored."""
         try:
             async with asyncio.timeout(WAIT):
                 return await scan_dataset(self._owners, id)
@@ -237,7 +239,7 @@ class Statistics:
             return None if counts is None else (counts["num_chunks"], counts["allocated_bytes"])
 
     async def rescan(self, root: str, *, lasting: bool = True) -> Record:
-        """Count a domain, including all that was stored before this call, and return its summary."""
+        """Count a domain and return its summary, which includes everything stored before this call."""
         if root in self._running:
             # A count under way may have listed the keys before the last write.
             await asyncio.wait({self._running[root].task})
@@ -253,10 +255,10 @@ class Statistics:
             scan.waiters -= 1
             if not scan.waiters and not scan.lasting:
                 scan.task.cancel()
-            del scan  # an error has this frame, and would have itself
+            del scan  # the traceback of the task's error refers to this frame: avoid a reference cycle
 
     async def close(self) -> None:
-        """Stop counting."""
+        """Cancel all counts."""
         tasks = [scan.task for scan in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -279,21 +281,21 @@ class Statistics:
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
-        """Wait for one of the user's places, then for one of all."""
+        """Wait for one of the user's places, then for one of the node's."""
         own = self._places_of_users.setdefault(queue_user(), asyncio.Semaphore(SCANS_OF_USER))
         async with own, self._places:
             yield
 
     async def _keep(self, root: str, summary: Record) -> None:
-        """Store a summary that differs from the last one, if the domain still exists."""
+        """Store the summary if the domain still exists and the counts changed, or the count was slow."""
         there, kept = await self._owners.read(root, summary_id(root))
         known = kept.failure is None and _counts(kept.unwrap()) == _counts(summary)
         if there.failure is not None or (known and not _slow(summary)):
             return
         outcome = (await self._owners.change(PutRecord(summary_id(root), summary)))[0]
-        if outcome.failure is not None and outcome.failure.kind != ErrorKind.FORBIDDEN:  # as of files
-            # If this fails, only the next answer is slower.
-            log.warning("The summary of %s could not be kept: %s", root, outcome.failure.message)
+        if outcome.failure is not None and outcome.failure.kind != ErrorKind.FORBIDDEN:  # a read-only file
+            # Without a stored summary only the next answer is slower.
+            log.warning("The summary of %s could not be stored: %s", root, outcome.failure.message)
 
     async def _kept(self, root: str) -> Record | None:
         outcome = (await self._owners.read(summary_id(root)))[0]
@@ -306,8 +308,18 @@ class Statistics:
         return _slow(kept) and self._clock.now() < _time(kept, "scan_complete") + REST * took
 
 
+async def statistics_json(request: Request, domain: Domain, root: str, *, lasting: bool = True) -> Record:
+    """Return the keys that `verbose` adds to a domain; for a served file with `size_only`, only `total_size`."""
+    record = domain.record
+    on_disk = {"total_size": record[SIZE]} if SIZE in record else {}
+    if on_disk and request.flag("size_only"):
+        return on_disk
+    summary = await request.service.component(Statistics).of_domain(root, lasting=lasting)
+    return summary_json(summary, record.get("lastModified", 0)) | on_disk
+
+
 def summary_json(summary: Record | None, modified: float) -> Record:
-    """Return the keys that `verbose` adds to a domain `modified` at that time; without a summary all counts are 0."""
+    """Return the keys that `verbose` adds to a domain modified at `modified`; without a summary all counts are 0."""
     counts = summary or {}
     keys = (
         *(key for key in SUMMED if key != "logical_bytes"),

@@ -1,7 +1,7 @@
-"""Requests on a bucket of any service, sent again until they are answered.
+"""Base of the clients of a bucket: requests are retried until the service answers.
 
 A request is sent again, with exponential backoff and jitter, until it is answered or the operation's deadline has
-passed. What a failure means is said by the client of each service.
+passed. The client of each service translates its failures into errors.
 """
 
 from __future__ import annotations
@@ -16,35 +16,43 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 from hsparse.clock import Clock, SystemClock, jitter
-from hsparse.errors import HsparseError, NotFound, PreconditionFailed, StoreFailed
+from hsparse.errors import HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 
 PAGE_SIZE = 1000
 DEADLINE = 30.0
+START_SECONDS = 5.0
+"""Deadline in seconds for the first request to a bucket; short, so that a wrong endpoint is reported early."""
 CONNECTIONS = 64
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
+RENEWAL_SECONDS = 1.0
+"""Least seconds between two readings of credentials that the service refuses."""
 
 R = TypeVar("R")
 
 
 class Retry(Enum):
-    """Why a request is sent again."""
+    """The reason for sending a request again."""
 
     REFUSED = auto()
-    """The server says it did nothing."""
+    """The server reports that it did nothing."""
     UNCERTAIN = auto()
-    """The request may have been applied: its reply is lost, or says nothing about it."""
+    """The request may have been applied: its reply is lost, or does not say."""
+
+
+class AccessRefused(Misconfigured):
+    """The service refuses the credentials or denies them a right; newer credentials may be available."""
 
 
 class BucketClient(ABC):
-    """The base of clients of one bucket.
+    """The base class of clients of one bucket.
 
-    `deadline` in seconds is for one operation with all its retries, from when one of the `connections` is free.
-    Listings have `page_size` keys a page.
+    `deadline` is the time in seconds for one operation with all its retries, counted from when one of the
+    `connections` is free. Listings have `page_size` keys a page.
     """
 
     _failures: ClassVar[tuple[type[Exception], ...]]
-    """The exceptions by which a request fails; `_verdict` is given one."""
+    """The exceptions that a failed request raises; `_verdict` translates them."""
 
     def __init__(
         self,
@@ -63,14 +71,19 @@ class BucketClient(ABC):
         self._sleep = sleep
         self._slots = asyncio.Semaphore(connections)
         self._client: Any = None
+        self._renewals = 0
+        """Number of times that reading the credentials again returned new ones."""
+        self._next_renewal = 0.0
+        self.trouble: str | None = None
+        """The message of the last operation's failure, None if the service answered that operation."""
 
     @abstractmethod
     async def open(self) -> Self:
-        """Create the pooled client; nothing is sent yet."""
+        """Create the pooled client without sending anything."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Release its connections."""
+        """Release the client's connections."""
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -82,7 +95,7 @@ class BucketClient(ABC):
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Give requests in the context this deadline, if theirs is a later one."""
+        """Lower the deadline to at most `seconds` for operations within the context."""
         before, self._deadline = self._deadline, min(self._deadline, seconds)
         try:
             yield
@@ -95,14 +108,23 @@ class BucketClient(ABC):
         send: Callable[[], Awaitable[R]],
         settle: Callable[[HsparseError, bool], Awaitable[R]] | None = None,
     ) -> R:
-        """Send until there is an answer, from when a connection is free.
+        """Wait for a free connection, then call `send` until the service answers; return its result.
 
-        A condition that failed, or a `NotFound`, goes to `settle` with two arguments: the error, and whether a
-        reply was lost before it. It returns what `send` would have returned, or raises the error.
+        If the answer is `PreconditionFailed` or `NotFound`, `settle` is called with two arguments: the error, and
+        whether an earlier reply was lost. `settle` returns what `send` would have returned, or raises the error.
         """
         assert self._client is not None, "open the store before its first use, and do not use it when closed"
         async with self._slots:
-            return await self._retry(key, send, settle)
+            try:
+                answer = await self._retry(key, send, settle)
+            except (StoreFailed, Misconfigured) as error:
+                self.trouble = error.message
+                raise
+            except HsparseError:
+                self.trouble = None
+                raise
+            self.trouble = None
+            return answer
 
     async def _retry(
         self,
@@ -111,13 +133,13 @@ class BucketClient(ABC):
         settle: Callable[[HsparseError, bool], Awaitable[R]] | None,
     ) -> R:
         started = self._clock.monotonic()
-        uncertain = False
+        uncertain = renewed = False
         failed_condition: HsparseError | None = None
         verdict: HsparseError | Retry | None = None
-        cause: Exception | None = None
+        cause: Exception = TimeoutError()
         try:
             for attempt in itertools.count():
-                left = self._deadline - (self._clock.monotonic() - started)
+                left, renewals = self._deadline - (self._clock.monotonic() - started), self._renewals
                 try:
                     async with asyncio.timeout(left):
                         if failed_condition is not None and settle is not None:
@@ -126,11 +148,15 @@ class BucketClient(ABC):
                 except self._failures as error:
                     verdict = self._verdict(error, key)
                     cause = error
-                if isinstance(verdict, NotFound) and settle is not None:  # the answer to If-Match on nothing
+                if isinstance(verdict, NotFound) and settle is not None:  # If-Match on a missing object
                     verdict = PreconditionFailed(f"{key!r} is gone; create it anew.")
                 if isinstance(verdict, PreconditionFailed) and settle is not None:
                     failed_condition = verdict
                     continue
+                if isinstance(verdict, AccessRefused) and not renewed:
+                    renewed = await self._renewed(renewals)
+                    if renewed:
+                        continue
                 if isinstance(verdict, HsparseError):
                     raise verdict from cause
                 uncertain = uncertain or (failed_condition is None and verdict is Retry.UNCERTAIN)
@@ -140,17 +166,34 @@ class BucketClient(ABC):
                 await self._sleep(pause)
             raise StoreFailed(
                 f"The bucket {self.name!r} gave no answer on {key!r} in {self._deadline:g} s "
-                f"({type(cause).__name__}); check the endpoint and the network, then try again."
+                f"({self._told(cause)}); check the endpoint and the network, then try again."
             ) from cause
         finally:
-            # An error that its own traceback refers to stays until a collection, with the bytes that were sent.
-            verdict = cause = failed_condition = None
+            # This frame is in the error's traceback: the cycle would keep the sent bytes until a garbage collection.
+            verdict = failed_condition = None
+            del cause
+
+    async def _renewed(self, renewals: int) -> bool:
+        """Tell whether credentials changed after renewal number `renewals`; at times, read them again to find out."""
+        if self._renewals == renewals and self._clock.monotonic() >= self._next_renewal:
+            self._next_renewal = self._clock.monotonic() + RENEWAL_SECONDS
+            if await self._read_credentials():
+                self._renewals += 1
+        return self._renewals != renewals
+
+    async def _read_credentials(self) -> bool:
+        """Read the credentials again; tell whether they have or may have changed."""
+        return False
 
     def _pause(self, attempt: int) -> float:
-        """Return seconds between half of this attempt's backoff and all of it."""
+        """Return the seconds to wait: a random time between half of this attempt's backoff and all of it."""
         longest = min(FIRST_PAUSE * 2.0 ** min(attempt, 10), LONGEST_PAUSE)
         return longest * (1 + jitter(self._clock)) / 2
 
+    def _told(self, cause: Exception) -> str:
+        """Describe the failure of the last attempt in a few words without secrets."""
+        return type(cause).__name__
+
     @abstractmethod
     def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
-        """Return the error for an exception of a request on `key`, without its text, which may hold secrets."""
+        """Return the error or the retry for an exception, without its text, which may hold secrets."""

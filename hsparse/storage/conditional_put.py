@@ -1,12 +1,11 @@
-"""Conditional puts: the start-up probe that a store honours them, and `SingleWriter` for a store that does not.
+"""Wrappers for stores that ignore the conditions of puts and deletes, and the start-up probe of conditional deletes.
 
-Every update depends on conditional puts. A store that ignores conditions is refused, unless the operator
-declares that this process is its only writer. One that lists its keys out of order is refused, too.
+Every update depends on conditional puts. A store that ignores their conditions is used only if the operator declares
+that this process is its only writer (`SingleWriter`).
 
-Conditional deletes: the start-up probe that a bucket honours them, and `LookBeforeDelete` for one that does not.
-
-AWS has them since the end of 2025; other servers ignore the condition and remove whatever is there. Updates do not
-depend on them as on conditional puts, so such a store is served: an object is looked at before it is removed.
+AWS supports conditional deletes since the end of 2025; other servers ignore the condition and remove any object.
+Updates do not depend on conditional deletes, so a store without them is accepted: `LookBeforeDelete` compares the etag
+before it deletes.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from hsparse.clock import Clock, SystemClock
-from hsparse.errors import Misconfigured, NotFound, PreconditionFailed, Unsupported
+from hsparse.concurrency.single_flight import shielded
+from hsparse.errors import NotFound, PreconditionFailed, Unsupported
 from hsparse.storage.delegating_store import DelegatingStore, delete_each
 from hsparse.storage.object_store import (
     PROBE_PREFIX,
@@ -39,10 +39,10 @@ async def with_conditional_delete(
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ObjectStore:
-    """Return `store` if it honours the condition of a delete, else `LookBeforeDelete` over it.
+    """Return `store` if it honours the condition of a delete, otherwise a `LookBeforeDelete` over it.
 
-    A probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure. It is repeated where a reply
-    was lost; `OutcomeUnknown` where that happens to `PROBES` of them.
+    A probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure. A probe that loses a reply
+    is repeated; after `PROBES` such probes, `OutcomeUnknown` is raised.
     """
     probes = 0
     while True:
@@ -52,8 +52,8 @@ async def with_conditional_delete(
             probes += 1
             if probes == PROBES:
                 raise OutcomeUnknown(
-                    f"Whether the store {store.name!r} honours the condition of a delete cannot be told: a reply was "
-                    f"lost in each of {PROBES} probes; check the network to the bucket, then start again."
+                    f"The store {store.name!r} lost a reply in each of {PROBES} probes of conditional deletes; "
+                    "check the network to the bucket, then start again."
                 ) from error
         await sleep(PAUSE)
 
@@ -92,7 +92,10 @@ async def _accepts_current(store: ObjectStore, key: str, etag: str) -> bool:
 
 
 async def look_and_delete(store: ObjectStore, key: str, etag: str) -> None:
-    """Delete an object if its etag is `etag` when it is looked at; `PreconditionFailed` if it has another one."""
+    """Read an object's etag, then delete the object if the etag is `etag`; otherwise raise `PreconditionFailed`.
+
+    A missing object is not an error. A write between the read and the delete is lost.
+    """
     found = await current_etag(store, key)
     if found is None:
         return
@@ -102,10 +105,7 @@ async def look_and_delete(store: ObjectStore, key: str, etag: str) -> None:
 
 
 class LookBeforeDelete(DelegatingStore):
-    """An `ObjectStore` over one that ignores the condition of a delete: it looks at the etag, then deletes.
-
-    Who changes the object between the look and the delete loses that change.
-    """
+    """An `ObjectStore` over a store that ignores a delete's condition; see `look_and_delete`."""
 
     async def delete_if_match(self, key: str, etag: str) -> None:
         await look_and_delete(self._store, key, etag)
@@ -120,78 +120,13 @@ REMEDY = (
 )
 
 
-class CurrentEtagRefused(Misconfigured):
-    """The store refuses `If-Match` with the etag that the object has."""
-
-
-async def probe(store: ObjectStore, *, clock: Clock | None = None) -> None:
-    """Try each condition and the order of a listing; `Misconfigured` says what the store does wrong, and what to do.
-
-    The probe uses two fresh keys that begin with `db/.probe-<hex>` and removes them afterwards, also on failure.
-    """
-    stem = f"{PROBE_PREFIX}{(clock or SystemClock()).token(8).hex()}"
-    key, below = f"{stem}-", f"{stem}/a"
-    try:
-        await _probe(store, key)
-        await store.put(below, b"below")
-        await _check_order(store, stem, [key, below])
-    except Unsupported as error:
-        raise Misconfigured(f"The store {store.name!r} has no conditional put; {REMEDY}.") from error
-    finally:
-        await asyncio.gather(store.delete(key), store.delete(below))
-
-
-async def _probe(store: ObjectStore, key: str) -> None:
-    await _refused(store, key, "If-Match on an absent object", etag="0123456789abcdef0123456789abcdef")
-    first = await _accepted(store, key, b"first", "If-None-Match: * on an absent object")
-    await _refused(store, key, "If-None-Match: * on an existing object")
-    second = await _accepted(store, key, b"second", "If-Match with the current etag", etag=first)
-    await _refused(store, key, "If-Match with a stale etag", etag=first)
-    stored = await store.get(key)
-    if stored.data != b"second" or stored.etag != second:
-        raise Misconfigured(
-            f"The store {store.name!r} does not return the bytes and the etag of the last put; {REMEDY}."
-        )
-
-
-async def _check_order(store: ObjectStore, prefix: str, keys: list[str]) -> None:
-    """Look whether two keys are listed in order: some stores list folder by folder, or in no order at all."""
-    found = [entry.key async for page in store.list(prefix) for entry in page.entries]
-    if found != keys:
-        raise Misconfigured(
-            f"The store {store.name!r} lists its keys out of order, and pages of listings would miss some: use "
-            "another store."
-        )
-
-
-async def _accepted(store: ObjectStore, key: str, data: bytes, case: str, etag: str | None = None) -> str:
-    try:
-        if etag is None:
-            return await store.put_if_absent(key, data)
-        return await store.put_if_match(key, data, etag)
-    except PreconditionFailed as error:
-        kind = Misconfigured if etag is None else CurrentEtagRefused
-        raise kind(f"The store {store.name!r} refuses {case}; {REMEDY}.") from error
-
-
-async def _refused(store: ObjectStore, key: str, case: str, etag: str | None = None) -> None:
-    try:
-        if etag is None:
-            await store.put_if_absent(key, b"refused")
-        else:
-            await store.put_if_match(key, b"refused", etag)
-    except PreconditionFailed:
-        return
-    raise Misconfigured(f"The store {store.name!r} ignores {case}; {REMEDY}.")
-
-
 R = TypeVar("R")
 
 
 class SingleWriter(DelegatingStore):
-    """An `ObjectStore` over one that ignores conditions: it checks them itself, under one lock a key.
+    """An `ObjectStore` over a store that ignores conditions: it checks them itself, under a lock per key.
 
-    The operator declares that nothing else writes to the store; a second writer would lose updates.
+    The operator has declared that nothing else writes to the store; with a second writer, updates would be lost.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -229,23 +164,23 @@ class SingleWriter(DelegatingStore):
         return await delete_each(self, entries)
 
     async def close(self) -> None:
-        """Wait for the writes under way, then close the store."""
+        """Wait for running writes, then close the store."""
         await asyncio.gather(*self._writes, return_exceptions=True)
         await super().close()
 
     async def _alone(self, key: str, write: Callable[[], Awaitable[R]]) -> R:
         """Await `write` while no other write of `key` runs.
 
-        A cancelled caller does not release the lock: what it sent may still reach the store and must not
-        overtake the next write.
+        Cancelling the caller neither cancels the write nor releases the lock: the request may still reach the
+        store, and the next write must not overtake it.
         """
-        task = asyncio.create_task(self._locked(key, write))
+        return await shielded(self._begun(self._locked(key, write)))
+
+    def _begun(self, write: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
+        task = asyncio.create_task(write)
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
-        try:
-            return await asyncio.shield(task)
-        finally:
-            del task  # an error has this frame, and would have itself
+        return task
 
     def _locked(self, key: str, write: Callable[[], Awaitable[R]]) -> Coroutine[Any, Any, R]:
         lock = self._locks.setdefault(key, asyncio.Lock())

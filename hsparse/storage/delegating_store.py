@@ -1,8 +1,6 @@
-"""The base of stores over another one: each call goes to that, but for those that a subclass answers otherwise.
+"""Stores that wrap another store: the base class, and a read-only store.
 
-`delete_all` of a store that can only delete one object a request.
-
-A store that is read and never written.
+`delete_each` implements `delete_all` for stores that delete one object per request.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ from hsparse.storage.object_store import (
 
 
 class DelegatingStore:
-    """An `ObjectStore` that does what the store below it does."""
+    """An `ObjectStore` that passes every call to the wrapped store; subclasses override some of them."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.name = store.name
         self.features: Collection[str] = getattr(store, "features", ())
-        """What records in this store may need and other servers do not have, see `hsparse.model.schema`."""
+        """Features that records in this store may require of a server; see `hsparse.model.schema`."""
         self._store = store
 
     async def get(self, key: str) -> Stored:
@@ -65,9 +63,9 @@ class DelegatingStore:
         await self._store.close()
 
     async def answer(self, question: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Answer what an extension's service asks its own store; `Unsupported` where that is not there."""
+        """Pass a question of an extension's service on; raise `Unsupported` if no wrapped store answers."""
         if not isinstance(self._store, AnsweringStore):
-            raise Unsupported(f"The store {self.name!r} has nothing that answers {question}.")
+            raise Unsupported(f"The store {self.name!r} does not support the question {question}.")
         return await self._store.answer(question, arguments)
 
 
@@ -75,9 +73,10 @@ DELETES_AT_ONCE = 32
 
 
 async def delete_each(store: ObjectStore, entries: Sequence[Entry]) -> list[bool]:
-    """Answer `delete_all` by `delete_if_match` of each object, `DELETES_AT_ONCE` at a time.
+    """Implement `delete_all` by a `delete_if_match` for each entry, `DELETES_AT_ONCE` at a time.
 
-    Once one fails no more are begun; when those under way are done, the error of the first failed one is raised.
+    After a failure no further delete is started; once the running ones end, the error of the first failed entry in
+    the order of `entries` is raised.
     """
     deleted = [False] * len(entries)
     failed: dict[int, BaseException] = {}
@@ -102,11 +101,11 @@ async def delete_each(store: ObjectStore, entries: Sequence[Entry]) -> list[bool
             raise failed[min(failed)]
         return deleted
     finally:
-        failed.clear()  # an error that its own traceback refers to stays until a collection
+        failed.clear()  # breaks the cycle from an error to this frame and back
 
 
 class ReadOnlyStore(DelegatingStore):
-    """An `ObjectStore` over another one: puts and deletes raise an error of the type and message of `error`."""
+    """An `ObjectStore` over another one whose puts and deletes raise a copy of `error`."""
 
     def __init__(self, store: ObjectStore, error: HsparseError) -> None:
         super().__init__(store)

@@ -3,8 +3,8 @@
 A store maps keys to bytes. Each state of an object has an etag, and conditional puts are part of the protocol.
 
 A key is a non-empty `/`-separated path of printable characters with no empty, `.` or `..` component. The
-rules are the same for every store, so that a domain can move between them. An etag is an opaque, non-empty
-string; two different states of one key never share one.
+rules are the same for every store, so that a domain can move between stores. An etag is an opaque, non-empty
+string; two different states of one key never share an etag.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from hsparse.errors import BadRequest, NotFound, StoreFailed, Unsupported
+from hsparse.errors import BadRequest, Corrupt, NotFound, StoreFailed, Unsupported
+from hsparse.printable import is_printable
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An object (or a range of one) as read: its bytes, the etag of the state they belong to, and that state's size.
+    """An object, or a byte range of an object, as read from a store.
 
-    `size` is that of the whole object, in bytes, also of a range. A store that makes an object of something else may
-    have what its bytes decode to: `decoded`.
+    `etag` is the object's etag when it was read. `size` is the size of the whole object in bytes, even if `data` is a
+    range. A store that generates its objects may set `decoded`, the value that `data` decodes to.
     """
 
     data: bytes
@@ -32,10 +33,14 @@ class Stored:
     size: int
     decoded: Any = None
 
+    def damaged(self, error: Corrupt) -> Corrupt:
+        """Return the error to raise when decoding `data` failed with `error`; a subclass may return another one."""
+        return error
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An object as listed: `size` in bytes, `modified` in seconds since the Unix epoch."""
+    """An object in a listing: `size` in bytes, `modified` in seconds since the Unix epoch."""
 
     key: str
     size: int
@@ -45,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a listing in key order; `prefixes` are the common prefixes when a delimiter was asked."""
+    """One page of a listing in key order; `prefixes` are the common prefixes if the listing has a delimiter."""
 
     entries: tuple[Entry, ...]
     prefixes: tuple[str, ...] = ()
@@ -55,89 +60,89 @@ class ObjectStore(Protocol):
     """A flat, durable map from keys to bytes.
 
     Every method raises `StoreFailed` when the store cannot be reached or misbehaves, after the
-    implementation's own retries. A put that returns is durable. A put whose reply was lost is settled
-    by the implementation, by reading back: it either returns the new etag or raises.
+    implementation's own retries. A put that returns is durable. If the reply of a put is lost, the
+    implementation reads the object back, and then either returns the new etag or raises.
     """
 
     name: str
     """The bucket's name, as reported to clients."""
 
     async def get(self, key: str) -> Stored:
-        """Read an object; `NotFound` when there is none."""
+        """Read an object; raise `NotFound` when it does not exist."""
         ...
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
         """Read `length` bytes from `start`; a negative `start` reads the last `-start` bytes.
 
-        `NotFound` when there is no object, `BadRequest` when `start` is beyond its end. Fewer bytes come
-        back where the object ends first.
+        Raises `NotFound` when the object does not exist, `BadRequest` when `start` is beyond its end. Returns
+        fewer bytes if the object ends before the range does.
         """
         ...
 
     async def put(self, key: str, data: Buffer) -> str:
-        """Store an object, whatever is there; return its etag."""
+        """Store an object, replacing any existing one; return its etag."""
         ...
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:
-        """Store an object only where there is none; `PreconditionFailed` when there is one."""
+        """Store an object and return its etag; raise `PreconditionFailed` when the key exists."""
         ...
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        """Replace the object only while its etag is `etag`; `PreconditionFailed` when it is not, or is gone."""
+        """Replace the object whose etag is `etag`; raise `PreconditionFailed` when it has another one or is gone."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Remove an object; removing one that is not there is no error."""
+        """Remove an object; removing a missing object is not an error."""
         ...
 
     async def delete_if_match(self, key: str, etag: str) -> None:
-        """Remove the object only while its etag is `etag`; `PreconditionFailed` when it has another one.
+        """Remove the object whose etag is `etag`; raise `PreconditionFailed` when it has another etag.
 
-        `PreconditionFailed` means that this call has removed nothing. An object that is gone is no error: who
-        removed it cannot be told once a reply was lost, and nothing of that state is left. `OutcomeUnknown` when
-        there is another one, and the reply was lost.
+        `PreconditionFailed` means that this call has removed nothing. A missing object is not an error: if a reply was
+        lost, this call may have removed it. Raises `OutcomeUnknown` when a reply was lost and an object with another
+        etag exists.
         """
         ...
 
     async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
-        """Remove each listed object only while its etag is the listed one; durable together on return.
+        """Remove each object that still has its listed etag; all removals are durable on return.
 
-        True for one of which nothing is left, whoever removed it, False for one that has another etag. In any
-        order: when the call fails or its process ends, any of them may be removed.
+        Returns one flag per entry: True if the object is gone, whoever removed it, False if it has another etag.
+        The order is unspecified: when the call fails or its process ends, any subset may have been removed.
         """
         ...
 
     def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
         """List keys that begin with `prefix` and sort after `start_after`, page by page, in key order.
 
-        With `delimiter`, keys that have a `/` after the prefix come back once, as the common prefix
-        up to and including that `/`.
+        With `delimiter`, all keys that share the part up to the first `/` after `prefix` are listed once, as that
+        common prefix, with its `/`.
         """
         ...
 
     async def presigned(self, key: str, seconds: int) -> str:
-        """Return a presigned URL of the object, valid for `seconds`; whether the object exists is not checked.
+        """Return a presigned URL of the object, valid for `seconds`, without checking that the object exists.
 
-        `Unsupported` where a store has no URLs.
+        Raises `Unsupported` when the store has no URLs.
         """
         ...
 
     async def close(self) -> None:
-        """Release what the store holds open; no method may be called afterwards."""
+        """Release the store's connections, files and threads; no method may be called afterwards."""
         ...
 
 
 @runtime_checkable
 class AnsweringStore(Protocol):
-    """A store of an extension, which answers what the extension's service asks."""
+    """An extension's store that answers requests of the extension's service."""
 
     async def answer(self, question: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question of the service; `Unsupported` for one that it does not know."""
+        """Answer a question of the service; raise `Unsupported` for an unknown question."""
         ...
 
 
 async def current_etag(store: ObjectStore, key: str) -> str | None:
-    """Return the etag of a stored object, None when there is none."""
+    """Return the etag of a stored object, None when the object does not exist."""
     try:
         return (await store.get_range(key, 0, 1)).etag
     except NotFound:
@@ -147,18 +152,18 @@ async def current_etag(store: ObjectStore, key: str) -> str | None:
 
 
 def no_urls(name: str) -> Unsupported:
-    """Return the error of `presigned` for a store that has no URLs."""
+    """Return the error that `presigned` raises in a store without URLs."""
     return Unsupported(
-        f"The store {name!r} has no URLs that objects can be read by, as S3 has; ask without urls."
+        f"The store {name!r} has no URLs of objects, unlike S3; send the request without urls."
     )
 
 
 class OutcomeUnknown(StoreFailed):
-    """The store answers, but the reply to a change was lost: whether that was applied cannot be told."""
+    """The reply to a change was lost, and the state of the object does not show whether the change was applied."""
 
 
 PROBE_PREFIX = "db/.probe-"
-"""What the keys begin with on which a store's conditions are tried."""
+"""Prefix of the keys on which a store's conditional requests are probed at start-up."""
 MAX_KEY_BYTES = 1024
 MAX_COMPONENT_BYTES = 255
 RESERVED = (".tmp-", ".hsparse")
@@ -167,12 +172,12 @@ RESERVED = (".tmp-", ".hsparse")
 
 @lru_cache(maxsize=16384)
 def check_key(key: str) -> str:
-    """Return `key` when it is valid in every store; `BadRequest` names the rule it breaks otherwise.
+    """Return `key` if it is valid in every store; otherwise raise a `BadRequest` that names the broken rule.
 
-    A key is at most 1024 bytes of UTF-8, all printable: `/`-separated components of 1 to 255 bytes, none
-    of them `.` or `..`, none beginning with `.tmp-` or `.hsparse`.
+    A key has at most 1024 bytes of UTF-8, all printable characters or spaces. Its `/`-separated components have 1 to
+    255 bytes; none is `.` or `..`, and none begins with `.tmp-` or `.hsparse`.
     """
-    if not key.isprintable():
+    if not is_printable(key):
         raise BadRequest(f"The key {key!r} holds an unprintable character; use printable ones only.")
     if len(key.encode()) > MAX_KEY_BYTES:
         raise BadRequest(f"The key {key[:64]!r}... is longer than {MAX_KEY_BYTES} bytes; use a shorter path.")
@@ -190,7 +195,7 @@ def check_key(key: str) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Tell whether `check_key` accepts `key`; names that another program left in a store may be invalid."""
+    """Tell whether `check_key` accepts `key`; other programs may have left invalid names in a store."""
     try:
         check_key(key)
     except BadRequest:
@@ -199,10 +204,10 @@ def is_key(key: str) -> bool:
 
 
 def check_range(key: str, start: int, length: int | None) -> None:
-    """Raise `BadRequest` for a range no object can have: a length below 1, or one that cuts a suffix.
+    """Raise `BadRequest` for a range that HTTP cannot express (RFC 9110, 14.1.2).
 
-    HTTP (RFC 9110, 14.1.2) can express neither an empty range nor a range in the middle of an object counted
-    from its end, so no store accepts them.
+    `length` must be at least 1. A range that starts at an offset from the object's end (negative `start`) must reach
+    the end.
     """
     if length is None:
         return
@@ -216,9 +221,9 @@ def check_range(key: str, start: int, length: int | None) -> None:
 
 
 def resolve_range(key: str, start: int, length: int | None, size: int) -> tuple[int, int]:
-    """Return the first byte and the number of bytes of a range of an object of `size` bytes.
+    """Return the first byte and the number of bytes of a range in an object of `size` bytes.
 
-    `BadRequest` when the range holds no byte of the object, as an object store answers 416.
+    Raises `BadRequest` when the range holds no byte of the object, where an object store answers 416.
     """
     check_range(key, start, length)
     first = max(size + start, 0) if start < 0 else start

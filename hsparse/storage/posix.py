@@ -1,27 +1,29 @@
 """A store in a directory: one object is one file.
 
-This is how a put by rename (`hsparse.storage.filesystem.rename_put`) keeps the contract; puts through a
-write-ahead log (`hsparse.storage.wal`) keep it together with these rules:
+Puts by rename (`hsparse.storage.filesystem.rename_put`) fulfil the contract of `ObjectStore` by these rules. Puts
+through a write-ahead log (`hsparse.storage.wal`) follow them with additions of their own.
 
 *Atomic.* A put writes a temporary file (`.tmp-...`) beside its target and renames it. A reader opens the
 old file or the new one, never a torn one. A file that a logged put is writing in place is marked, and readers
-wait for it. Temporary files of killed processes are swept when a listing meets them, or by `sweep`.
+wait for it. Temporary files of killed processes are swept when a listing finds them, or by `sweep`.
 
 *Conditional.* Stat, compare and rename happen under an exclusive `flock` on one of 256 lock files, chosen
 by a hash of the key. A lock file is opened for each operation, so that `flock` excludes threads and
 processes alike. Only compare and rename are under the lock, never a write or an fsync of data.
 
-*Versioned.* An etag is made of one stat: modification time in nanoseconds, size, inode. Under the lock a
+*Versioned.* An etag consists of a file's modification time in nanoseconds, size and inode. Under the lock, a
 put sets a modification time strictly greater than that of the file it replaces. A delete stores the time of
-the removed file in the lock file, as a high-water mark that the next put must exceed: so this store never gives
-two states of a key one time. The size and the inode are there for other programs, HSDS for one, that write a
-file in place: the kernel then sets another time, and the etag changes with it.
+the removed file in the lock file, as a high-water mark that the next put must exceed. Two states of a key
+therefore never share a time. The size and the inode detect changes by other programs, such as HSDS, that write
+a file in place.
 
-*Durable.* A put answers after fsync of the file, then of its directory. New directories are durable with all
-directories above them first (`hsparse.storage.filesystem.root_directory`). When a store is opened, write-ahead
+*Durable.* A put returns after fsync of the file, then of its directory. New directories and all directories above
+them are made durable first (`hsparse.storage.filesystem.root_directory`). When a store is opened, write-ahead
 logs of dead processes are recovered.
 
-*Free space.* Puts leave some on the file system, so that what is stored can still be changed and deleted.
+*Free space.* Puts leave `reserve` bytes free on the file system, so that objects can still be changed and deleted:
+a deletion writes markers, notes and smaller records. Other programs may use up the reserve. Once the file system is
+nearly full, a file therefore occupies some blocks. It is truncated when a deletion needs room, and refilled later.
 """
 
 from __future__ import annotations
@@ -34,13 +36,15 @@ import stat
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from os.path import commonpath
 from pathlib import Path
 from typing import TypeVar
 
-from hsparse.compute import ShortCalls
-from hsparse.errors import NotFound, StoreFailed
+from hsparse.concurrency.short_calls import ShortCalls
+from hsparse.errors import NotFound, StoreFailed, StoreFull
 from hsparse.storage.filesystem.object_file import (
+    FILE_MODE,
     Condition,
     HalfWritten,
     Item,
@@ -71,7 +75,8 @@ from hsparse.storage.object_store import (
 from hsparse.storage.wal.file_deletion import delete_file, delete_files
 from hsparse.storage.wal.recovery import recover, repair, repairing
 from hsparse.storage.wal.unrecovered import check_recovered, logged_state
-from hsparse.storage.wal.wal_process import WalProcess, fits_a_packet
+from hsparse.storage.wal.wal_client import WalProcess
+from hsparse.storage.wal.wal_process import fits_a_packet
 
 PAGE_SIZE = 1000
 
@@ -79,55 +84,118 @@ R = TypeVar("R")
 
 
 SMALL = 64 * 1024
-"""Objects of fewer bytes, such as records, may use all of the reserve but a quarter: deleting puts notes."""
+"""Objects of fewer bytes, such as records, may use three quarters of the reserve."""
 PART = 20
-"""A reserve is at most this part of the file system."""
+"""The reserve is at most 1/20 of the file system."""
 SECONDS = 1.0
-"""How long what was free stands, less what was put since."""
+"""Seconds for which a measurement of the free space is used, less the puts since."""
 MIB = 1024 * 1024
+RESERVE_FILE = "reserve"
+"""Name of the file that occupies reserved blocks, in the store's internal directory."""
+MOST_KEPT = 8 * MIB
+NEARLY_FULL = 8
+"""The reserve file is created when less than this many times the reserve is free."""
+ROOM = 256 * 1024
+"""Bytes that must be free for a deletion; otherwise the reserve file is truncated by this much."""
+NOTES = "db/.deleting/"
+"""Prefix of the keys of deletion notes."""
+GROWTH = 256
+"""Bytes by which the state of a deletion may enlarge a record."""
 
 
 class FreeSpace:
-    """The free space of the file system that has the directory `path`, of which `reserve` bytes are kept free."""
+    """The free space of the file system of the directory `path`; puts keep `reserve` bytes of it free.
 
-    def __init__(self, path: str, reserve: int) -> None:
+    `internal` is the directory of the reserve file, which occupies blocks for deletions.
+    """
+
+    def __init__(self, path: str, reserve: int, internal: str = "") -> None:
         self._path = path
+        self._file = f"{internal or path}/{RESERVE_FILE}"
         self._reserve = self._wanted = reserve
         self._free = 0
+        self._block = 1
         self._seen_at = math.inf
 
     def is_outdated(self, now: float) -> bool:
-        """Say whether `look` should be called first; `now` is in seconds."""
+        """Tell whether `look` must be called before `take`; `now` is in seconds."""
         return bool(self._wanted) and not 0 <= now - self._seen_at < SECONDS
 
     def look(self, now: float) -> None:
-        """Ask the file system, which blocks."""
+        """Measure the free space, and fill the reserve file if the file system is nearly full; blocks the thread."""
         status = os.statvfs(self._path)
         self._reserve = min(self._wanted, status.f_blocks * status.f_frsize // PART)
-        self._free = status.f_bavail * status.f_frsize
+        self._free, self._block = status.f_bavail * status.f_frsize, status.f_frsize
+        if self._free < NEARLY_FULL * self._reserve:
+            self._hold()
         self._seen_at = now
 
-    def take(self, nbytes: int, store: str) -> None:
-        """Count a put of so many bytes; `StoreFailed` if it would leave less than the reserve."""
-        if not self._wanted:
+    def take(self, nbytes: int) -> bool:
+        """Count a put of `nbytes` bytes; return False if it would leave less than the reserve."""
+        taken = -(-nbytes // self._block) * self._block
+        if self._wanted and self._free - taken < self._reserve // (1 if nbytes >= SMALL else 4):
+            return False
+        self._free -= taken
+        return True
+
+    def full(self, store: str) -> StoreFull:
+        """Return the error of a put that has no room."""
+        return StoreFull(
+            f"The store {store!r} has {self._free // MIB} MiB free and keeps {self._reserve // MIB} MiB "
+            "(reserve_size), so that data can be deleted; free space on its file system. Nothing was stored."
+        )
+
+    def may_use_reserve(self, key: str, nbytes: int, before: int | None) -> bool:
+        """Tell whether a put may use the blocks of the reserve file, because it is part of a deletion.
+
+        Deletion notes may use all blocks. A replacement that is at most `GROWTH` larger than the object's `before`
+        bytes may use half of them; `before` is None for a new object.
+        """
+        if key.startswith(NOTES):
+            return True
+        half = self._held() >= self._target // 2 > 0
+        return before is not None and nbytes <= before + GROWTH and half
+
+    def make_room(self) -> None:
+        """Truncate the reserve file by `ROOM` if less than `ROOM` is free; blocks the thread."""
+        if not self._wanted or not (held := self._held()):
             return
-        keep = self._reserve if nbytes >= SMALL else self._reserve // 4
-        if self._free - nbytes < keep:
-            raise StoreFailed(
-                f"The store {store!r} has {self._free // MIB} MiB free and keeps {self._reserve // MIB} MiB "
-                "(reserve_size), so that data can be deleted; free space on its file system. Nothing was stored."
-            )
-        self._free -= nbytes
+        status = os.statvfs(self._path)
+        if status.f_bavail * status.f_frsize < ROOM:
+            os.truncate(self._file, max(held - ROOM, 0))
+
+    @property
+    def _target(self) -> int:
+        return min(self._reserve // 4, MOST_KEPT)
+
+    def _held(self) -> int:
+        try:
+            return os.stat(self._file).st_size  # noqa: PTH116 (as in all of the store)
+        except FileNotFoundError:
+            return 0
+
+    def _hold(self) -> None:
+        """Enlarge the reserve file to its target size, unless that leaves less than twice the reserve free."""
+        missing = self._target - self._held()
+        if missing <= 0 or self._free - missing < 2 * self._reserve:
+            return
+        with suppress(OSError):  # another program has taken the room
+            file = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            try:
+                os.posix_fallocate(file, 0, self._target)
+                self._free -= missing
+            finally:
+                os.close(file)
 
 
 class PosixStore:
     """An `ObjectStore` under the directory `root`, for any number of processes that share it.
 
     Each operation is offloaded once: to one of the store's `workers` threads or, for a put of a small object
-    with `wal`, to the process that puts through a write-ahead log. With `fsync=False` a put survives the end of
-    the process but not of the machine. A key cannot be an object and a directory of others at once: such a put
-    is a `Conflict`. A cancelled call may be applied all the same. Puts leave `reserve` bytes of the file system free.
-    With `read_only` it makes no file, lock or directory: it is for a `ReadOnlyStore`, and puts are not expected.
+    with `wal`, to the process that puts through a write-ahead log. With `fsync=False` a put survives a crash of the
+    process but not of the machine. A put raises `Conflict` if its key is the directory of other objects, or is below
+    an object. A cancelled call may still be applied. Puts leave `reserve` bytes of the file system free. With
+    `read_only` the store creates no file, lock or directory; wrap it in a `ReadOnlyStore`, which refuses puts.
     """
 
     def __init__(
@@ -160,7 +228,7 @@ class PosixStore:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="posix-store")
         self._gets: ShortCalls | None = None
         self._process = WalProcess(self._root, self.name) if wal else None
-        self._space = FreeSpace(str(root), reserve)
+        self._space = FreeSpace(str(root), 0 if read_only else reserve, self._root.internal)
 
     async def get(self, key: str) -> Stored:
         check_key(key)
@@ -190,11 +258,11 @@ class PosixStore:
 
     async def delete(self, key: str) -> None:
         check_key(key)
-        await self._offload(key, lambda: delete_file(self._root, key))
+        await self._free(key, lambda: delete_file(self._root, key))
 
     async def delete_if_match(self, key: str, etag: str) -> None:
         check_key(key)
-        await self._offload(key, lambda: delete_file(self._root, key, Condition.MATCH, etag))
+        await self._free(key, lambda: delete_file(self._root, key, Condition.MATCH, etag))
 
     async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
         for entry in entries:
@@ -202,7 +270,7 @@ class PosixStore:
         if not entries:
             return []
         among = commonpath([entry.key for entry in entries])
-        return await self._offload(among, lambda: delete_files(self._root, entries))
+        return await self._free(among, lambda: delete_files(self._root, entries))
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
@@ -217,7 +285,7 @@ class PosixStore:
             )
 
     async def sweep(self) -> int:
-        """Remove the temporary files of killed processes; return how many."""
+        """Remove the temporary files of killed processes; return their number."""
         return await self._offload("", lambda: sweep(self._root.path))
 
     async def presigned(self, key: str, seconds: int) -> str:
@@ -234,7 +302,9 @@ class PosixStore:
         now = self._root.now_ns() / 1e9
         if self._space.is_outdated(now):
             await self._offload(key, lambda: self._space.look(now))
-        self._space.take(memoryview(data).nbytes, self.name)
+        nbytes = memoryview(data).nbytes
+        if not self._space.take(nbytes):
+            await self._offload(key, lambda: self._free_room(key, nbytes, condition))
         if self._process is not None and fits_a_packet(etag, data):
             try:
                 return await self._process.put(key, condition, etag, data)
@@ -248,8 +318,17 @@ class PosixStore:
 
         return await self._offload(key, lambda: repairing(self._root, key, put))
 
+    async def _free(self, key: str, delete: Callable[[], R]) -> R:
+        """Call `delete` in a thread; on a full file system, first free blocks of the reserve file for its writes."""
+
+        def free() -> R:
+            self._space.make_room()
+            return delete()
+
+        return await self._offload(key, free)
+
     async def _offload(self, key: str, work: Callable[[], R]) -> R:
-        """Run `work` on `key` in a thread; raise its `OSError` as an error of the store."""
+        """Run `work` on `key` in a thread; translate its `OSError` into an error of the store."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except OSError as error:
@@ -258,7 +337,7 @@ class PosixStore:
     # --- in a thread ------------------------------------------------------------------------------
 
     def _read(self, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored:
-        """Read the range (first, count) that `resolve` returns for the file's size."""
+        """Read the range (first byte, count) that `resolve` returns for the file's size."""
         for _ in range(ATTEMPTS):
             try:
                 file = open_file(f"{self._root.path}/{key}")
@@ -279,15 +358,22 @@ class PosixStore:
             f"{key!r} changes faster than it can be read; stop the other program that writes it in place."
         )
 
+    def _free_room(self, key: str, nbytes: int, condition: Condition) -> None:
+        """Make room on a full file system for a put that is part of a deletion; raise `StoreFull` for other puts."""
+        found = file_status(f"{self._root.path}/{key}") if condition is Condition.MATCH else None
+        if not self._space.may_use_reserve(key, nbytes, None if found is None else found.st_size):
+            raise self._space.full(self.name)
+        self._space.make_room()
+
     def _check_there(self) -> None:
-        """Raise `StoreFailed` if the directory itself is gone, as one that is not mounted: nothing is absent there."""
+        """Raise `StoreFailed` if the root is gone, for example not mounted; its objects are then not `NotFound`."""
         if not os.path.isdir(self._root.path if self._read_only else self._root.internal):  # noqa: PTH112 (costs less)
             raise StoreFailed(
                 f"The directory {self._root.path!r} of the store {self.name!r} is gone or not mounted; bring it back."
             )
 
     def _read_once(self, file: int, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored | None:
-        """Read from an open file; None when it was written in place meanwhile."""
+        """Read from an open file; return None when the file was written in place meanwhile."""
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise self._absent(key)
@@ -301,14 +387,14 @@ class PosixStore:
         return Stored(data, file_etag(status), status.st_size)
 
     def _repair(self, key: str) -> tuple[Entry, bytes] | None:
-        """Wait until a half-written file is written, or repair it; if nothing may be written, return its state."""
+        """Wait for the writer of a half-written file, or repair the file; if read-only, return its logged state."""
         if self._read_only:
             return logged_state(self._root, key)
         repair(self._root, key)
         return None
 
     def _listed(self, items: Iterator[Item]) -> Iterator[Entry | str]:
-        """Yield the listed objects and prefixes; wait for, or repair, files that are half written."""
+        """Yield the listed objects and prefixes; wait for half-written files, or repair them."""
         self._check_there()
         for key, found in items:
             status = found

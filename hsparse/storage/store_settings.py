@@ -1,4 +1,4 @@
-"""Settings of a store: which one it is, and how it writes."""
+"""Settings of a store: where it is, and how it writes."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from hsparse.setting import MIB, setting
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The directory or the buckets that hold everything, and how puts are made there.
+    """The directory or the buckets that store everything, and how puts are made in them.
 
-    With a root, `bucket` names directories beside it, which are served as further buckets.
+    If `root` is set, `bucket` names directories beside it that are served as further buckets.
     """
 
     GROUP: ClassVar[str] = "Storage"
 
-    root: Path | None = setting(None, "directory to keep everything in (default: ./hsparse-data)")
+    root: Path | None = setting(None, "directory of the store (default: ./hsparse-data)")
     bucket: tuple[str, ...] = setting(
         (),
-        "bucket to keep everything in, instead of a directory: NAME of S3, az://CONTAINER, gs://NAME; several are "
-        "served, the first by default",
+        "bucket of the store, instead of a directory: NAME of S3, az://CONTAINER, gs://NAME; several may be given, "
+        "the first is the default",
     )
     s3_endpoint: str | None = setting(None, "URL of the S3 service, when it is not AWS")
     s3_region: str | None = setting(None, "region of the bucket")
-    unsigned: bool = setting(False, "send requests to the bucket without keys, as public ones are read")
+    unsigned: bool = setting(False, "send requests without keys, for public buckets")
     requester_pays: bool = setting(
-        False, "agree to pay for the requests to the bucket, where its owner asks for that"
+        False, "agree to pay for the requests to the bucket, if its owner requires that"
     )
     read_only: bool = setting(
-        False, "write nothing and lock nothing, and refuse changes; others may serve and write it meanwhile"
+        False, "write and lock nothing, and refuse changes; other servers may write to the store meanwhile"
     )
     single_writer: bool = setting(
-        False, "declare that nothing else writes the store, if it ignores conditional puts"
+        False, "declare that nothing else writes to the store, for one that ignores conditional puts"
     )
     fsync: bool = setting(True, "wait for the disk before answering a write (directories only)")
     reserve_size: int = setting(
@@ -44,5 +44,5 @@ class StoreSettings:
         is_size=True,
     )
     put_log: bool = setting(
-        True, "put small objects through a log, in a process of its own (directories only)"
+        True, "put small objects through a write-ahead log, in a separate process (directories only)"
     )

@@ -1,4 +1,4 @@
-"""Stripes in other buckets: the chunks of a dataset over several buckets or directories that one server has."""
+"""Stripes: the chunks of one dataset spread over several buckets or directories of a server."""
 
 from hsparse.extension import Extension
 from hsparse.optional_module import OptionalModule

@@ -1,4 +1,4 @@
-"""The stores of a server of several buckets, each of which keeps chunks in the others."""
+"""The stores of a server of several buckets, where each bucket may have chunks in the other buckets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from hsparse.stripes.store import StripedStore
 
 
 def joined(stores: Sequence[ObjectStore]) -> list[ObjectStore]:
-    """Return a store over each; closing it closes that one alone."""
+    """Return a striped store over each store; closing a striped store closes only the store below it."""
     buckets = {store.name: store for store in stores}
     return [StripedStore(store, buckets) for store in stores]

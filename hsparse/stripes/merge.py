@@ -1,16 +1,16 @@
-"""Listings in the order of keys, as one."""
+"""Merging of several listings into one listing in key order."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from operator import attrgetter
 
-from hsparse.compute import gather_all
+from hsparse.concurrency.gathering import gather_all
 from hsparse.storage.object_store import Entry, Page
 
 
 async def merged(streams: Sequence[AsyncIterator[Page]]) -> AsyncIterator[Page]:
-    """Yield the entries of listings without prefixes in the order of all keys; at most a page of each is in memory."""
+    """Yield the entries of listings without prefixes in key order; at most a page of each listing is in memory."""
     waiting: dict[int, list[Entry]] = {}
     asked = list(range(len(streams)))
     while True:

@@ -1,14 +1,14 @@
 """The store of a bucket whose datasets may have their chunks in other buckets.
 
-The key of such a chunk names its bucket (`hsparse.model.stripes`). So each object has one place, in which conditions
-and durability are those of any object, and none is looked for in two places.
+The key of such a chunk names its bucket (`hsparse.model.stripes`). Each object thus has a single place, where
+conditional puts and durability are as for any object, and is never searched for.
 
-A *marker* in the dataset's own bucket says in which places it has chunks:
+A *marker* in the dataset's own bucket names a place that has chunks of the dataset:
 
     db/<uuid1>/d/<uuid2>/.stripe/~/<place>/~
 
-It is put before the dataset's record, and sorts after the chunks of all stripes. A listing that meets it lists the
-place, too, and has the chunks in front of the marker. So a deletion that stops anywhere finds what is left.
+The marker is put before the dataset's record, and sorts after the chunks of all stripes. A listing that finds a marker
+also lists the marker's place, and yields its chunks before the marker. An interrupted deletion thus finds the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
 
-from hsparse.compute import gather_all
+from hsparse.concurrency.gathering import gather_all
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.errors import Misconfigured, StoreFailed
 from hsparse.model.ids import tree_of_key
@@ -39,20 +39,21 @@ END = "~"
 """The component of markers' keys that sorts after the numbers of all stripes."""
 MARKER = f"{STRIPE}{END}/"
 ALL = "db/"
-"""The prefix of a listing of all objects, as a sweep makes it."""
+"""The prefix of a listing of all objects, as made by a sweep."""
 PLACES = "db/.stripe-places/"
-"""Below it are the places that datasets have had chunks in: a sweep looks there for chunks that came too late."""
+"""The prefix of the places that have ever had chunks of datasets; a sweep looks there for chunks without a marker."""
 MOST_NOTED = 1000
 RECORD = "/.dataset.json"
 STRIPED_CLASS = json.dumps(STRIPED).encode()
 PART_OF_TIME = 0.9
-"""How much of the time that a request has left a bucket may take: what is left is for an error that names it."""
+"""The part of a request's remaining time that a bucket may take; the rest is for an error that names the bucket."""
 
 
 class StripedStore(DelegatingStore):
-    """An `ObjectStore` over that of a bucket, with what its datasets have in `buckets`, by their names.
+    """An `ObjectStore` over a bucket's store, with the chunks of its datasets in `buckets`, by name.
 
-    `features` are those of records that need these buckets. A listing with a delimiter is that of the bucket alone.
+    `features` has the features of records that need these buckets. A listing with a delimiter covers only the bucket
+    itself.
     """
 
     def __init__(self, store: ObjectStore, buckets: Mapping[str, ObjectStore]) -> None:
@@ -60,7 +61,7 @@ class StripedStore(DelegatingStore):
         self._buckets = buckets
         self.features = bucket_features(store.name, buckets.keys())
         self._noted: set[str] = set()
-        """Places that are noted to be used."""
+        """Places that are known to be listed below `PLACES`."""
 
     async def get(self, key: str) -> Stored:
         if not key.startswith(STRIPE, AT):
@@ -95,7 +96,7 @@ class StripedStore(DelegatingStore):
         await _in_time(store, key, store.delete_if_match(at, etag))
 
     async def delete_all(self, entries: Sequence[Entry]) -> builtins.list[bool]:
-        """See `ObjectStore`; markers go last, after all that they are for."""
+        """See `ObjectStore`; markers are deleted after the chunks in their places."""
         if not any(entry.key.startswith(STRIPE, AT) for entry in entries):
             return await self._store.delete_all(entries)
         deleted = [False] * len(entries)
@@ -106,7 +107,7 @@ class StripedStore(DelegatingStore):
     async def _delete_some(
         self, bucket: str, entries: Sequence[Entry], numbers: builtins.list[int], deleted: builtins.list[bool]
     ) -> None:
-        """Delete the entries of these numbers, all of one bucket; note of each whether it is gone."""
+        """Delete the entries with these indices, all of one bucket, and set in `deleted` which of them are gone."""
         places = [self._place(entries[number].key) for number in numbers]
         listed = [replace(entries[number], key=at) for number, (_, at) in zip(numbers, places, strict=True)]
         store = places[0][0]
@@ -118,8 +119,6 @@ class StripedStore(DelegatingStore):
         store, at = self._place(key)
         return await store.presigned(at, seconds)
 
-    # --- lists -------------------------------------------------------------------------------------------
-
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
@@ -130,7 +129,7 @@ class StripedStore(DelegatingStore):
         inside = prefix.startswith(STRIPE, AT)
         if delimiter or not inside:
             pages = self._store.list(prefix, delimiter=delimiter, start_after=start_after)
-        else:  # the markers begin otherwise
+        else:  # the keys of markers begin differently
             pages = self._store.list(prefix[:AT] + STRIPE, start_after=start_after)
         async for page in self._with_places(pages, start_after):
             if not inside or delimiter:
@@ -139,7 +138,7 @@ class StripedStore(DelegatingStore):
                 yield Page(some)
 
     async def _with_places(self, pages: AsyncIterator[Page], start_after: str) -> AsyncIterator[Page]:
-        """Yield the pages of the bucket with what the markers on them stand for."""
+        """Yield the pages of the bucket, with the chunks of the markers' places before the markers."""
         folder, markers = "", list[Entry]()
         async for page in pages:
             if page.prefixes:
@@ -159,7 +158,7 @@ class StripedStore(DelegatingStore):
                 yield one
 
     async def _chunks(self, folder: str, markers: Sequence[Entry], start_after: str) -> AsyncIterator[Page]:
-        """Yield the chunks in the places of a dataset whose stripes are in `folder`, then the markers."""
+        """Yield the chunks in all places of the dataset whose stripes are in `folder`, then the markers."""
         if not start_after.startswith(folder + END):
             places = [_marked(marker.key) for marker in markers]
             async for page in _together([self._chunks_in(folder, place, start_after) for place in places]):
@@ -167,7 +166,7 @@ class StripedStore(DelegatingStore):
         yield Page(tuple(markers))
 
     async def _chunks_in(self, folder: str, place: str, start_after: str) -> AsyncGenerator[Page, None]:
-        """Yield the chunks of a dataset that are in one place, by their keys here."""
+        """Yield the chunks of a dataset in one place, with their keys in this bucket."""
         store, first = self._place(f"{folder}0/{place}/0")
         root, after = first.removesuffix("0/0"), ""
         number, slash, name = start_after.removeprefix(folder).partition("/")
@@ -179,7 +178,7 @@ class StripedStore(DelegatingStore):
             yield _renamed(page, root, folder[:AT], place, start_after)
 
     async def _everything(self, start_after: str) -> AsyncIterator[Page]:
-        """Yield all objects of the bucket with all chunks in its places, also those of which no marker tells."""
+        """Yield all objects of the bucket and all chunks in its places, including chunks without a marker."""
         places = [
             entry.key.removeprefix(PLACES).removesuffix(f"/{END}")
             async for page in self._store.list(PLACES)
@@ -191,22 +190,20 @@ class StripedStore(DelegatingStore):
             yield page
 
     async def _all_in(self, place: str, start_after: str) -> AsyncGenerator[Page, None]:
-        """Yield the chunks of all datasets that are in one place, by their keys here."""
+        """Yield the chunks of all datasets in one place, with their keys in this bucket."""
         bucket, _, prefix = place.partition("/")
         root = f"{prefix}{'/' if prefix else ''}{PLACED}{self.name}/"
         async for page in self._buckets[bucket].list(root):
             yield _renamed(page, root, "", place, start_after)
 
-    # --- places ------------------------------------------------------------------------------------------
-
     def _place(self, key: str) -> tuple[ObjectStore, str]:
-        """Return the store that has an object, and its key there; `Misconfigured` for a bucket that is not served."""
+        """Return the store and the key of an object there; raise `Misconfigured` if its bucket is not served."""
         if not key.startswith(STRIPE, AT):
             return self._store, key
         if key.startswith(MARKER, AT):
             self._bucket(
                 bucket_of(_marked(key)), key
-            )  # nothing is lost track of in a bucket that is not here
+            )  # a place in a bucket that is not served must not be lost track of
             return self._store, key
         bucket, at = placed_key(self.name, key)
         return (self._store if at == key else self._bucket(bucket, key)), at
@@ -220,7 +217,7 @@ class StripedStore(DelegatingStore):
         return store
 
     async def _place_of_put(self, key: str, data: Buffer) -> tuple[ObjectStore, str]:
-        """Return `_place`; before the record of a dataset with chunks in other places their markers are put."""
+        """Return `_place(key)`; before the record of a striped dataset is put, put the markers of its places."""
         if key.startswith(RECORD, AT) and STRIPED_CLASS in (text := bytes(data)):
             layout = json.loads(text).get("layout", {})
             places = layout.get("stripes") if layout.get("class") == STRIPED else None
@@ -235,19 +232,19 @@ class StripedStore(DelegatingStore):
 
 
 def _folder(entry: Entry) -> str:
-    """Return the folder of a dataset's stripes if an entry is a marker, else nothing."""
+    """Return the folder of a dataset's stripes if an entry is a marker, otherwise an empty text."""
     return entry.key[:AT] + STRIPE if entry.key.startswith(MARKER, AT) else ""
 
 
 def _marked(key: str) -> str:
-    """Return the place that a marker is for."""
+    """Return the place that a marker names."""
     return key[AT + len(MARKER) :].removesuffix(f"/{END}")
 
 
 def _renamed(page: Page, root: str, dataset: str, place: str, start_after: str) -> Page:
-    """Return the chunks on a page of a place, which are below `root`, by the keys that they have here.
+    """Return the chunks on a page of a place, which are below `root`, with their keys in this bucket.
 
-    `dataset` is what these begin with; without it what is below `root` says that, too.
+    The keys begin with `dataset`; if that is empty, the keys below `root` name the dataset.
     """
     found = []
     for entry in page.entries:
@@ -266,7 +263,7 @@ async def _pages(pages: AsyncIterator[Page]) -> AsyncGenerator[Page, None]:
 
 
 async def _together(streams: Sequence[AsyncGenerator[Page, None]]) -> AsyncIterator[Page]:
-    """Yield listings as one, and close all of them at the end."""
+    """Yield several listings as one, and close all of them at the end."""
     async with AsyncExitStack() as stack:
         for stream in streams:
             await stack.enter_async_context(aclosing(stream))
@@ -275,7 +272,7 @@ async def _together(streams: Sequence[AsyncGenerator[Page, None]]) -> AsyncItera
 
 
 def _by_turns(entries: Sequence[Entry]) -> Iterator[dict[str, builtins.list[int]]]:
-    """Yield the numbers of entries by their buckets (nothing: the own one), the markers in a turn of their own."""
+    """Yield the indices of the entries by bucket (empty: this bucket), markers in a second batch."""
     for markers in (False, True):
         turn: dict[str, builtins.list[int]] = {}
         for number, entry in enumerate(entries):
@@ -286,7 +283,7 @@ def _by_turns(entries: Sequence[Entry]) -> Iterator[dict[str, builtins.list[int]
 
 
 async def _in_time(store: ObjectStore, key: str, answer: Awaitable[R]) -> R:
-    """Await the answer of a bucket; `StoreFailed` names it when it takes most of the time that the request has left."""
+    """Await the answer of a bucket; raise `StoreFailed`, which names it, after most of the request's remaining time."""
     left = seconds_left() if key.startswith(STRIPE, AT) else None
     if left is None:
         return await answer
@@ -302,4 +299,4 @@ async def _in_time(store: ObjectStore, key: str, answer: Awaitable[R]) -> R:
             ) from None
         raise
     finally:
-        del timeout  # an error has this frame, which would have its task, and so itself
+        del timeout  # breaks the cycle task -> error -> traceback -> this frame

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry, where the environment asks for them."""
+"""Export of OpenTelemetry spans, if the environment asks for it."""
 
 from hsparse.extension import Extension
 from hsparse.optional_module import OptionalModule

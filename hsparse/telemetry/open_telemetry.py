@@ -1,9 +1,7 @@
-"""Spans of OpenTelemetry: those of a node, exported as its environment says.
+"""OpenTelemetry spans of a node, exported as its environment configures.
 
-The packages are an extra, which only a node that exports spans imports. Spans have names, keys and sizes of what
-was done, and no headers, queries, bodies or messages of errors: clients put secrets there.
-
-The tracer of a node's process, if its environment asks for spans.
+OpenTelemetry's packages are an extra, and only a node that exports spans imports them. Spans contain names, keys and
+sizes, but no headers, queries, bodies or error messages, because clients may put secrets there.
 """
 
 from __future__ import annotations
@@ -40,38 +38,38 @@ EXPECTED = frozenset(
         ErrorKind.MOVED,
     }
 )
-"""Kinds of errors that are answers; a span that ends with another one has failed."""
+"""Error kinds that are normal answers; a span that ends with an error of another kind is marked as failed."""
 
 
 class OpenTelemetrySpan:
-    """A `Span` over one of OpenTelemetry's."""
+    """A `Span` that wraps an OpenTelemetry span."""
 
     def __init__(self, tracer: OpenTelemetryTracer, span: Any) -> None:
         self._tracer = tracer
         self._span = span
 
     def child(self, name: str, attributes: Mapping[str, Attribute]) -> OpenTelemetrySpan:
-        """See `Span`."""
+        """Begin a child of this span; see `Span`."""
         return self._tracer.begin_below(self._span, name, attributes)
 
     def set(self, attributes: Mapping[str, Attribute]) -> None:
-        """See `Span`."""
+        """Set attributes of the span; see `Span`."""
         self._span.set_attributes(attributes)
 
     def end(self, error: BaseException | str | None = None) -> None:
-        """See `Span`."""
+        """End the span, after recording the kind of `error` if given; see `Span`."""
         if error is not None:
             self._tracer.note_error(self._span, error)
         self._span.end()
 
     @property
     def headers(self) -> dict[str, str]:
-        """See `Span`."""
+        """The headers by which another process continues the trace below this span; see `Span`."""
         return self._tracer.headers(self._span)
 
 
 class OpenTelemetryTracer:
-    """A `Tracer` over a provider of OpenTelemetry's SDK."""
+    """A `Tracer` that uses a tracer provider of OpenTelemetry's SDK."""
 
     def __init__(self, provider: Any) -> None:
         self._trace = TRACE.load()
@@ -82,43 +80,43 @@ class OpenTelemetryTracer:
     def begin(
         self, name: str, headers: Mapping[str, str], attributes: Mapping[str, Attribute]
     ) -> OpenTelemetrySpan:
-        """See `Tracer`."""
+        """Begin a server span below the parent that `headers` name, if any; see `Tracer`."""
         carrier = {key.lower(): value for key, value in headers.items() if key.lower().startswith("trace")}
         context, kind = self._propagator.extract(carrier), self._trace.SpanKind.SERVER
         span = self._tracer.start_span(name, context=context, kind=kind, attributes=attributes)
         return OpenTelemetrySpan(self, span)
 
     def begin_below(self, parent: Any, name: str, attributes: Mapping[str, Attribute]) -> OpenTelemetrySpan:
-        """Begin a child of one of OpenTelemetry's spans."""
+        """Begin a child of the OpenTelemetry span `parent`."""
         context, kind = self._trace.set_span_in_context(parent), self._trace.SpanKind.CLIENT
         span = self._tracer.start_span(name, context=context, kind=kind, attributes=attributes)
         return OpenTelemetrySpan(self, span)
 
     def note_error(self, span: Any, error: BaseException | str) -> None:
-        """Note the kind of an error, never its message."""
+        """Record the kind of an error on a span, never its message."""
         kind = error if isinstance(error, str) else type(error).__name__
         span.set_attribute("error.type", error.kind.value if isinstance(error, HsparseError) else kind)
         if not isinstance(error, HsparseError) or error.kind not in EXPECTED:
             span.set_status(self._trace.StatusCode.ERROR)
 
     def headers(self, span: Any) -> dict[str, str]:
-        """Return the headers by which another process continues below a span."""
+        """Return the headers by which another process makes its spans children of this span."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier, context=self._trace.set_span_in_context(span))
         return carrier
 
     def close(self) -> None:
-        """Export what is left."""
+        """Export the remaining spans."""
         self._provider.shutdown()
 
 
 def make_tracer(service: str) -> OpenTelemetryTracer:
-    """Return a tracer whose spans go to OTLP over HTTP, as the variables `OTEL_...` say; `service` is its default name.
+    """Return a tracer that exports by OTLP over HTTP, as `OTEL_...` variables say; `service` is the default name.
 
-    `Misconfigured` if the extra is not installed.
+    Raises `Misconfigured` if the extra is not installed.
     """
     resources = RESOURCES.load()
-    named = resources.Resource.create()  # by OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+    named = resources.Resource.create()  # reads OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
     if str(named.attributes.get("service.name", "unknown_service")).startswith("unknown_service"):
         named = named.merge(resources.Resource({"service.name": service}))
     provider = SDK.load().TracerProvider(resource=named, shutdown_on_exit=False)
@@ -128,7 +126,7 @@ def make_tracer(service: str) -> OpenTelemetryTracer:
 
 @contextmanager
 def node_tracer(service: str) -> Iterator[Tracer | None]:
-    """Yield the tracer of a process, None if it exports no spans; what is left is exported at the end."""
+    """Yield the tracer of a process, None if it exports no spans; export the remaining spans at the end."""
     if not exports_spans():
         yield None
         return

@@ -1,7 +1,7 @@
-"""What every `DataNode` must do with chunks of elements, as tests over a fixture `node` on an empty store.
+"""Conformance tests of a `DataNode` for chunks of elements, over a fixture `node` on an empty store.
 
-A test module of an implementation imports all of these by `*`, beside those of the other conformance modules,
-and provides the fixture; none is to be overridden.
+A test module of an implementation provides the fixture and imports all tests of this and the other conformance
+modules by `*`. Tests must not be overridden.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ ROW = np.dtype([("a", ">i2"), ("s", "S3")])
 
 
 async def written(node: DataNode, about: ChunkSpec, scaled: tuple[int, ...]) -> NDArray[Any]:
-    """Write a block of compound elements into a chunk, and return the chunk as it then reads."""
+    """Write a block of compound elements into a chunk; return the expected values of the whole chunk."""
     model = np.full(DIMS, about.fill_value, ROW)
     part = ChunkSelection(scaled, SELECTIONS[1])
     values = np.zeros(SELECTIONS[1].shape, ROW)

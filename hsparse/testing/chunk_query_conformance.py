@@ -1,7 +1,7 @@
-"""What every `DataNode` must answer to queries about stored chunks, as tests over a fixture `node`.
+"""Conformance tests of a `DataNode` for queries about stored chunks, over a fixture `node`.
 
-A test module of an implementation imports all of these by `*`, beside those of
-`hsparse.testing.chunk_conformance`.
+A test module of an implementation imports all tests of this module and of
+`hsparse.testing.chunk_conformance` by `*`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BY_KEY = [(0, 1), (2, 0), (2, 10), (2, 9), (9, 12)]
 
 
 async def stored(node: DataNode, *, sparse: bool) -> ChunkSpec:
-    """Write one element into each of `STORED`; return the specification of the chunks."""
+    """Write one element into each chunk in `STORED`; return the specification of the chunks."""
     about = spec(sparse=sparse)
     first = Orthogonal.box(DIMS, (0, 0), (1, 2))
     parts = tuple(ChunkSelection(scaled, first) for scaled in STORED)
@@ -45,7 +45,7 @@ async def stored(node: DataNode, *, sparse: bool) -> ChunkSpec:
 
 
 async def listed_scaled(node: DataNode, about: ChunkSpec, message: ListChunks) -> list[tuple[int, ...]]:
-    """Return the coordinates of all pages."""
+    """Send a listing until its last page; return the scaled coordinates of all listed chunks."""
     found: list[tuple[int, ...]] = []
     while True:
         page = await node.send(replace(message, after=found[-1] if found else ()))

@@ -1,7 +1,7 @@
-"""What every `DataNode` must do with extents and appends, as tests over a fixture `node` on an empty store.
+"""Conformance tests of a `DataNode` for extents and appends, over a fixture `node` on an empty store.
 
-A test module of an implementation imports all of these by `*`, beside those of the other conformance modules,
-and provides the fixture; none is to be overridden.
+A test module of an implementation provides the fixture and imports all tests of this and the other conformance
+modules by `*`. Tests must not be overridden.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def test_a_change_of_the_extent_with_a_token_happens_once(node: DataNode) 
 
 
 async def appendable(node: DataNode, dims: list[int]) -> str:
-    """Create a dataset that can grow in dimension 0 without end, and in the others up to 10."""
+    """Create a dataset whose dimension 0 is unlimited and whose other dimensions can grow to 10; return its id."""
     maxdims = [0, *(10 for _ in dims[1:])]
     return await created(node, shape={"class": "H5S_SIMPLE", "dims": dims, "maxdims": maxdims})
 
@@ -75,7 +75,7 @@ async def extent_of(node: DataNode, id: str) -> list[int]:
 
 async def test_appends_become_visible_in_order(node: DataNode) -> None:
     id = await appendable(node, [4, 5])
-    for token, count in (("a", 2), ("b", 3), ("a", 2)):  # the last one again: a longer lease, no other part
+    for token, count in (("a", 2), ("b", 3), ("a", 2)):  # repeating "a" renews its lease and adds no part
         begun = (await change(node, BeginAppend(id, token, (count, 5), 0, 60.0))).unwrap()
     assert [part["token"] for part in begun["appends"]["parts"]] == ["a", "b"]
     waiting = (await change(node, EndAppend(id, "b"))).unwrap()
@@ -83,11 +83,11 @@ async def test_appends_become_visible_in_order(node: DataNode) -> None:
     assert await extent_of(node, id) == [4, 5]
     assert "appends" not in (await change(node, EndAppend(id, "a"))).unwrap()
     assert await extent_of(node, id) == [9, 5]
-    assert not (await change(node, EndAppend(id, "b"))).changed  # it is visible; said twice is said once
+    assert not (await change(node, EndAppend(id, "b"))).changed  # "b" is visible already: no change
 
 
 async def test_a_key_is_appended_once(node: DataNode) -> None:
-    """A part has the keys of several requests; another part with one of them is refused, as long as it is known."""
+    """A part has the keys of several requests; another part with one of its keys is refused while the key is known."""
     id = await appendable(node, [4, 5])
     first = BeginAppend(id, "a", (5, 5), 0, 60.0, (("k", 0, 2), ("l", 3, 2)))
     for _ in range(2):

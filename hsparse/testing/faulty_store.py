@@ -1,7 +1,4 @@
-"""Stores that fail: `FaultyStore` as a script says, `CrashingStore` as one process's store does when the process dies.
-
-`CrashingStore` is one process's view of a store that outlives it. At a `CrashPoint` a call fails, or the process ends.
-"""
+"""A store wrapper that injects failures by a script."""
 
 from __future__ import annotations
 
@@ -23,9 +20,9 @@ DELETES = ("delete", "delete_if_match")
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """What happens to the next `times` calls of `methods` on `key` (any, when None).
+    """A fault of the next `times` calls of `methods` on `key` (None: any key).
 
-    `entered` is set when a call meets the fault; a hanging call goes on after `release()`.
+    `entered` is set when a call meets the fault; a hanging call continues after `release()`.
     """
 
     methods: tuple[str, ...]
@@ -41,15 +38,15 @@ class Fault:
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def release(self) -> None:
-        """Let the calls that hang go on."""
+        """Let hanging calls continue."""
         self.released.set()
 
 
 class FaultyStore(StoreWrapper):
-    """Does what its script says, each line for so many calls, in the order of the script; then nothing.
+    """A store whose calls meet the faults of a script; each call meets the first matching fault that is not used up.
 
-    The methods that add a line take the method's name, or `gets`, `puts`, `deletes` or `all`, and a key or None for
-    any; they return the line, whose `entered` event tells that a call has met it.
+    The methods that add a fault take the name of a store method, or `gets`, `puts`, `deletes` or `all`, and a key
+    (None: any key). They return the fault, whose `entered` event is set when a call has met it.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -59,21 +56,21 @@ class FaultyStore(StoreWrapper):
     def fail_before(
         self, method: str, key: str | None = None, *, times: int = 1, error: HsparseError | None = None
     ) -> Fault:
-        """Fail without applying the call: a request that was lost."""
+        """Fail calls without applying them, as when a request is lost."""
         return self._add(Fault(_methods(method), key, times, before=error or _lost(method)))
 
     def fail_after(
         self, method: str, key: str | None = None, *, times: int = 1, error: HsparseError | None = None
     ) -> Fault:
-        """Apply the call, then fail: a reply that was lost."""
+        """Apply calls, then fail, as when a reply is lost."""
         return self._add(Fault(_methods(method), key, times, after=error or _lost(method)))
 
     def hang(self, method: str, key: str | None = None, *, times: int = 1, applied: bool = False) -> Fault:
-        """Hold the call until released: before it is applied, or when it is `applied`, before the reply."""
+        """Hold calls until released: before they are applied or, with `applied`, before they return."""
         return self._add(Fault(_methods(method), key, times, hang=not applied, hang_after=applied))
 
     def flip(self, key: str | None = None, *, offset: int = 0, mask: int = 1, times: int = 1) -> Fault:
-        """Flip the bits `mask` of the byte at `offset` (from the end, if negative) of the bytes that a get returns."""
+        """Flip the bits `mask` in the byte at `offset` (from the end, if negative) of the data that gets return."""
 
         def flipped(data: bytes) -> bytes:
             changed = bytearray(data)
@@ -83,15 +80,15 @@ class FaultyStore(StoreWrapper):
         return self._add(Fault(GETS, key, times, got=flipped))
 
     def truncate(self, key: str | None = None, *, keep: int, times: int = 1) -> Fault:
-        """Return only the first `keep` bytes from a get."""
+        """Cut the data that gets return to the first `keep` bytes."""
         return self._add(Fault(GETS, key, times, got=lambda data: data[:keep]))
 
     def tear(self, key: str | None = None, *, keep: int, times: int = 1) -> Fault:
-        """Store only the first `keep` bytes of a put, then fail: what no store may do, but a disk can."""
+        """Store only the first `keep` bytes of puts, then fail; no store may do this, but a disk can."""
         return self._add(Fault(PUTS, key, times, sent=lambda data: data[:keep], after=_lost("put")))
 
     def clear(self) -> None:
-        """Forget the script and release every call that hangs."""
+        """Clear the script and release all hanging calls."""
         for fault in self.script:
             fault.release()
         self.script.clear()
@@ -142,78 +139,3 @@ def _lost(method: str) -> StoreFailed:
 
 
 CHANGES = (*PUTS, *DELETES)
-
-
-@dataclass(frozen=True, slots=True)
-class CrashPoint:
-    """When it happens: at the call of `methods` after `skip` others; once that call is `applied`, or before.
-
-    A `fatal` one is the process's end: that call and all later ones are never answered. One that is not
-    fails that call.
-    """
-
-    skip: int
-    applied: bool
-    fatal: bool
-    methods: tuple[str, ...] = CHANGES
-
-
-class CrashingStore(StoreWrapper):
-    """One process's view of a store. `died` is set at its end; calls it had sent before are still applied.
-
-    `close` leaves the store open, for the process that comes after.
-    """
-
-    def __init__(self, store: ObjectStore) -> None:
-        super().__init__(store)
-        self.died = asyncio.Event()
-        self._crash_point: CrashPoint | None = None
-        self._skip = 0
-        self._sent: set[asyncio.Future[Any]] = set()
-
-    def arm(self, crash_point: CrashPoint | None) -> None:
-        """Let `crash_point` come, or none any more."""
-        self._crash_point = crash_point
-        self._skip = crash_point.skip if crash_point is not None else 0
-
-    async def settle(self) -> None:
-        """Wait until all sent calls are applied: no call of a dead process is applied after this."""
-        while self._sent:
-            await asyncio.wait(self._sent)
-
-    async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
-        await self._live()
-        crash_point = self._reach_crash_point(method)
-        if crash_point is None or crash_point.applied:
-            result = await asyncio.shield(self._send(call, data))
-            await self._live()
-            if crash_point is None:
-                return result
-        if crash_point.fatal:
-            self.died.set()
-            await self._live()
-        raise StoreFailed(f"A scripted fault met {method!r} of {key!r}.")
-
-    async def close(self) -> None:
-        """Leave the store open."""
-
-    def _reach_crash_point(self, method: str) -> CrashPoint | None:
-        crash_point = self._crash_point
-        if crash_point is None or method not in crash_point.methods:
-            return None
-        if self._skip:
-            self._skip -= 1
-            return None
-        self._crash_point = None
-        return crash_point
-
-    def _send(self, call: Callable[[Buffer], Awaitable[R]], data: Buffer) -> asyncio.Future[R]:
-        sent = asyncio.ensure_future(call(data))
-        self._sent.add(sent)
-        sent.add_done_callback(self._sent.discard)
-        return sent
-
-    async def _live(self) -> None:
-        """Return only while the process lives; in a dead process, wait until cancelled."""
-        if self.died.is_set():
-            await asyncio.get_running_loop().create_future()

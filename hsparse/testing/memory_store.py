@@ -1,4 +1,4 @@
-"""The reference store: everything in memory, nothing durable."""
+"""The reference implementation of a store: all objects are in memory, and none is durable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Object:
 
 
 class MemoryStore:
-    """An `ObjectStore` in a dict; its objects live as long as it does."""
+    """An `ObjectStore` in a dict; its objects are lost with it."""
 
     def __init__(
         self, name: str = "memory", *, clock: Clock | None = None, page_size: int = PAGE_SIZE
@@ -84,7 +84,7 @@ class MemoryStore:
         raise no_urls(self.name)
 
     async def close(self) -> None:
-        """Do nothing: the objects stay, so that a node can be restarted over the same store."""
+        """Do nothing; the objects stay, so that a node can be restarted over the same store."""
 
     def _find(self, key: str) -> _Object:
         found = self._objects.get(check_key(key))
@@ -100,7 +100,7 @@ class MemoryStore:
         return self._objects[key].etag
 
     def _page(self, prefix: str, delimiter: bool, start_after: str) -> tuple[Page, str | None]:
-        """Return the page after `start_after`, and the last name in it when more may follow."""
+        """Return the page after `start_after`, and its last name if more pages may follow, otherwise None."""
         entries: list[Entry] = []
         prefixes: list[str] = []
         last = start_after
@@ -115,7 +115,7 @@ class MemoryStore:
                 last, at = key, at + 1
                 continue
             last = key[: cut + 1]
-            if last > start_after:  # a common prefix is listed at its own place in the order
+            if last > start_after:  # a common prefix is ordered like a key
                 prefixes.append(last)
-            at = bisect_left(self._keys, key[:cut] + "0")  # "0" follows "/": past all that share it
+            at = bisect_left(self._keys, key[:cut] + "0")  # "0" follows "/": skips the common prefix
         return Page(tuple(entries), tuple(prefixes)), None

@@ -1,7 +1,7 @@
-"""What every `DataNode` must do with records, as tests over a fixture `node` on an empty store.
+"""Conformance tests of a `DataNode` for records, over a fixture `node` on an empty store.
 
-A test module of an implementation imports all of these by `*`, beside those of the other conformance modules,
-and provides the fixture; none is to be overridden.
+A test module of an implementation provides the fixture and imports all tests of this and the other conformance
+modules by `*`. Tests must not be overridden.
 """
 
 from __future__ import annotations

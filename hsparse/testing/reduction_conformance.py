@@ -1,7 +1,7 @@
-"""What every `DataNode` must answer to reductions, as tests over a fixture `node` on an empty store.
+"""Conformance tests of a `DataNode` for reductions, over a fixture `node` on an empty store.
 
-A test module of an implementation imports all of these by `*`, beside those of the other conformance modules,
-and provides the fixture; none is to be overridden.
+A test module of an implementation provides the fixture and imports all tests of this and the other conformance
+modules by `*`. Tests must not be overridden.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def message(
 
 
 async def filled(node: DataNode, about: ChunkSpec) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Write and erase elements in some of the chunks; return the values and which elements there are."""
+    """Write and erase elements in some of the chunks; return the values and the mask of defined elements."""
     rng = np.random.default_rng(3)
     values, there = np.zeros(EXTENT), np.zeros(EXTENT, np.bool_)
     some = Orthogonal(EXTENT, (Span.range(2, 12), Span.range(1, 15)))
@@ -67,7 +67,7 @@ async def filled(node: DataNode, about: ChunkSpec) -> tuple[NDArray[np.float64],
 
 
 def spread(found: Partials, places: int) -> Partials:
-    """Return partial results at all places of a result."""
+    """Scatter partial results into arrays with all `places` places of the result."""
     whole = Partials.empty(places, found.least.dtype, COLUMNS)
     whole.merge(found)
     return whole

@@ -1,7 +1,7 @@
-"""The trivially right model of a dataset: a dict of coordinates to values, and bounds.
+"""A simple reference model of a dataset: a dict from coordinates to values, and bounds.
 
-It knows nothing of chunks, selections or stores. Values are one element's bytes, so that NaN equals
-itself and -0.0 is not 0.0.
+The model has no chunks, selections or stores. A value is the element's bytes, so that NaN equals itself and -0.0
+differs from 0.0.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ Bounds: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def element_bytes(values: Values) -> list[bytes]:
-    """Return each element's bytes."""
+    """Return the bytes of each element."""
     if isinstance(values, VlenArray):
         return list(values)
     return [value.tobytes() for value in values.reshape(-1, 1)]
 
 
 class SparseModel:
-    """A dataset as HDF5 has it: an element is defined once written, until erased or shrunk away.
+    """A dataset with HDF5's semantics: a written element is defined until it is erased or the extent excludes it.
 
-    Of a dense dataset (`sparse=False`) the same holds, without queries for defined elements.
-    `fill` is one element's bytes, which must be given for a variable-length type. Coordinates are between `bounds`:
-    they begin at 0, or at `lower`.
+    A dense dataset (`sparse=False`) has no queries for defined elements. `fill` has the bytes of one element, zeros by
+    default; it is required for a variable-length type. The lower bounds of the coordinates are 0, or `lower`.
     """
 
     def __init__(
@@ -68,45 +67,45 @@ class SparseModel:
         return itertools.product(*itertools.starmap(range, self.bounds))
 
     def write(self, coords: Iterable[Coord], values: Values, *, drop_fill: bool = False) -> None:
-        """Define elements, H5Dwrite; of one given twice the last value wins.
+        """Define elements (H5Dwrite); the last value of a repeated coordinate wins.
 
-        `values` has one element a coordinate, or one for all. With `drop_fill` those equal to the fill
-        value are left as they are.
+        `values` has one element per coordinate, or one for all. With `drop_fill`, values equal to the fill value
+        are not written.
         """
         for coord, value in self._paired(coords, values):
             if not (drop_fill and value == self.fill):
                 self.elements[coord] = value
 
     def erase(self, coords: Iterable[Coord]) -> None:
-        """Make elements undefined, H5Derase."""
+        """Make elements undefined (H5Derase)."""
         for coord in coords:
             self.elements.pop(self._checked(coord), None)
 
     def resize(self, extent: Coord) -> None:
-        """Set the extent, H5Dset_extent; what falls outside is undefined should the dataset grow again."""
+        """Set the extent (H5Dset_extent); elements outside of it become undefined for good."""
         self.move(tuple((low, low + n) for (low, _), n in zip(self.bounds, extent, strict=True)))
 
     def move(self, bounds: Bounds) -> None:
-        """Set both bounds of each dimension; what falls outside is undefined from then on."""
+        """Set both bounds of each dimension; elements outside of them become undefined for good."""
         self.bounds = bounds
         self.elements = {coord: value for coord, value in self.elements.items() if self._inside(coord)}
 
     def defined(self, coords: Iterable[Coord] | None = None) -> list[Coord]:
-        """Return the defined elements, those among `coords` when given, in row-major order, each once."""
+        """Return the coordinates of defined elements (among `coords` if given), in row-major order, each once."""
         chosen = self.elements if coords is None else {coord for coord in coords if coord in self.elements}
         return sorted(chosen)
 
     def read(self, coords: Iterable[Coord] | None = None) -> NDArray[Any]:
-        """Return values `(n,)`, H5Dread: the fill value where undefined; all in row-major order by default."""
+        """Return the values `(n,)` at `coords` (H5Dread), by default all in row-major order; fill where undefined."""
         return np.frombuffer(self.packed(coords), np.uint8).view(self.dtype)
 
     def packed(self, coords: Iterable[Coord] | None = None) -> bytes:
-        """Return the same as the elements' bytes, one after the other."""
+        """Return the result of `read` as the concatenated bytes of the elements."""
         chosen = self.coords if coords is None else coords
         return b"".join(self.elements.get(coord, self.fill) for coord in chosen)
 
     def copy(self) -> SparseModel:
-        """Return an independent copy, to apply an operation to."""
+        """Return an independent copy."""
         other = SparseModel(self.extent, self.dtype, self.fill, sparse=self.sparse)
         other.bounds = self.bounds
         other.elements = dict(self.elements)

@@ -1,7 +1,7 @@
-"""What every `ObjectStore` must do, as tests over a fixture `store` that gives an empty one.
+"""Conformance tests of an `ObjectStore`, over a fixture `store` that provides an empty store.
 
-A test module of a store imports all of these by `*` and provides the fixture, whose store lists pages of at
-most `PAGE_SIZE` entries, to have several of them soon; none of the tests is to be overridden.
+A test module of a store imports all tests by `*` and provides the fixture. Its store lists pages of at most
+`PAGE_SIZE` entries, so that short listings have several pages. Tests must not be overridden.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from yarl import URL
 
 from hsparse.errors import BadRequest, NotFound, PreconditionFailed, Unsupported
-from hsparse.storage.conditional_put import probe
+from hsparse.storage.condition_probe import probe
 from hsparse.storage.object_store import Entry, ObjectStore
 
 PAGE_SIZE = 20
@@ -66,7 +66,7 @@ async def listed_keys(
 
 
 async def put_all(store: ObjectStore, keys: list[str]) -> None:
-    """Put every key, its own name being the data."""
+    """Put an object at each key, with the key as its data."""
     await asyncio.gather(*(store.put(key, key.encode()) for key in keys))
 
 
@@ -243,7 +243,7 @@ async def test_delete_if_match(store: ObjectStore) -> None:
     await store.delete_if_match("a/b", second)
     with pytest.raises(NotFound):
         await store.get("a/b")
-    await store.delete_if_match("a/b", second)  # gone is no error
+    await store.delete_if_match("a/b", second)  # a missing object is not an error
     third = await store.put_if_absent("a/b", b"third")
     with pytest.raises(PreconditionFailed, match="a/b"):
         await store.delete_if_match("a/b", second)
@@ -256,14 +256,14 @@ async def test_delete_all(store: ObjectStore) -> None:
     listed, _ = await listed_keys(store, "a/")
     await store.put("a/b/d", b"changed")
     await store.delete("a/e")
-    assert await store.delete_all(listed) == [True, False, True]  # gone is no error
+    assert await store.delete_all(listed) == [True, False, True]  # a missing object is not an error
     assert [entry.key for entry in (await listed_keys(store))[0]] == ["a/b/d", "f", "g"]
     assert await store.delete_all([]) == []
     rest, _ = await listed_keys(store)
     assert await store.delete_all([*rest, rest[0]]) == [True] * 4
     assert await listed_keys(store) == ([], [])
     await store.put_if_absent("a", b"now an object")
-    assert await store.delete_all(rest[:1]) == [True]  # "a/b/d" is below it
+    assert await store.delete_all(rest[:1]) == [True]  # "a/b/d", which is below the object "a"
     assert (await store.get("a")).data == b"now an object"
 
 
@@ -278,7 +278,7 @@ async def test_delete_all_refuses_bad_keys(store: ObjectStore) -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_no_update_is_lost_to_a_delete(store: ObjectStore, together: bool) -> None:
-    """Each object is either replaced, and stays, or deleted: never replaced and gone."""
+    """Concurrent replacements and deletes: an object whose replacement succeeded is never deleted."""
     etags = [await store.put(f"a/{number}", b"old") for number in range(8)]
     listed, _ = await listed_keys(store)
 

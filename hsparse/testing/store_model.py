@@ -1,4 +1,4 @@
-"""A store against a dict: moves drawn by hypothesis, and the check that makes them on both."""
+"""Stateful test of a store against a dict: moves drawn by hypothesis are applied to both and compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIXES = ("", "a", "b", "b/", "b/d", "b/d/", "c/c", "x")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A call: of `method` on `key`, with `data`, and for `..._if_match` the etag of put number `back` ago."""
+    """A call of `method` on `key` with `data`; `..._if_match` takes the etag of the key's put `back` puts ago."""
 
     method: str
     key: str
@@ -25,14 +25,14 @@ class Move:
 
 
 def moves() -> st.SearchStrategy[list[Move]]:
-    """Draw lists of moves on a few keys, so that they meet."""
+    """Return a strategy of lists of moves on a few keys, so that moves often have the same key."""
     methods = st.sampled_from((*CHANGES, "delete_all", "list", "list_delimiter"))
     move = st.builds(Move, methods, st.sampled_from(KEYS), st.binary(max_size=8), st.integers(0, 2))
     return st.lists(move, max_size=30)
 
 
 async def check_moves(store: ObjectStore, moves: list[Move]) -> None:
-    """Make `moves` on an empty store and on a dict, and assert that they agree after each."""
+    """Apply `moves` to an empty store and to a dict, and assert that both agree after each move."""
     model: dict[str, tuple[bytes, str]] = {}
     etags: dict[str, list[str]] = {}
     for move in moves:
@@ -57,7 +57,7 @@ async def check_moves(store: ObjectStore, moves: list[Move]) -> None:
 async def _check_put(
     store: ObjectStore, model: dict[str, tuple[bytes, str]], etags: list[str], move: Move
 ) -> None:
-    """Make a put; `etags` are all that the key ever had, the last one first."""
+    """Apply a put and check its outcome; `etags` are all etags the key has had, the latest first."""
     expected = etags[min(move.back, len(etags) - 1)]
     current = model.get(move.key)
     allowed = True
@@ -95,7 +95,7 @@ async def _check_delete_if_match(
 async def _check_delete_all(
     store: ObjectStore, model: dict[str, tuple[bytes, str]], etags: dict[str, list[str]], move: Move
 ) -> None:
-    """Delete some of the objects; of the key of the move an earlier state."""
+    """Delete some objects by their current etags, and the object of the move's key by an earlier etag."""
     entries = []
     for key in KEYS[len(move.data) :]:
         known = etags.get(key, ["0-0-0"])

@@ -1,4 +1,4 @@
-"""Wrappers of a store: the base that hands every call to one method, one that counts calls, one that adds latency."""
+"""Store wrappers: the base, which passes each call to one method, a call counter, and one that adds latency."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ METHODS = ("get", "get_range", "put", "put_if_absent", "put_if_match", "delete",
 
 
 class StoreWrapper:
-    """An `ObjectStore` that hands each call to `around`; one call a page for `list`, by its prefix.
+    """An `ObjectStore` that passes each call to `around`; `list` is one call per page, with the prefix as its key.
 
-    `data` is what a put is given, empty otherwise. `delete_all` is a `delete_if_match` of each object, so that
-    what a subclass does meets it between any two of them.
+    `data` is the data of a put, and empty for other methods. `delete_all` calls `delete_if_match` for each object, so
+    that a subclass can act between any two of them.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -27,7 +27,7 @@ class StoreWrapper:
         self.features: Collection[str] = getattr(store, "features", ())
 
     async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
-        """Await `call(data)`; subclasses do their work here."""
+        """Return `await call(data)`; subclasses override this."""
         return await call(data)
 
     async def get(self, key: str) -> Stored:
@@ -75,10 +75,10 @@ class StoreWrapper:
 
 
 class CountingStore(StoreWrapper):
-    """Counts calls, also those that fail, and bytes.
+    """Counts calls, including failed ones, and bytes.
 
-    `calls` is by method; `keys` by (method, key), a listing's key being its prefix. A listing counts one
-    call a page asked for, the empty answer that ends it too. `bytes_in` were put, `bytes_out` were got.
+    `calls` is by method, `keys` by (method, key); the key of a listing is its prefix. A listing counts one call per
+    requested page, including the empty page that ends it. `bytes_in` counts data of puts, `bytes_out` data of gets.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -90,16 +90,16 @@ class CountingStore(StoreWrapper):
 
     @property
     def gets(self) -> int:
-        """Return the reads of objects, whole or in part."""
+        """The number of reads of objects and of ranges."""
         return self.calls["get"] + self.calls["get_range"]
 
     @property
     def puts(self) -> int:
-        """Return the puts, with a condition or without."""
+        """The number of puts, conditional or not."""
         return self.calls["put"] + self.calls["put_if_absent"] + self.calls["put_if_match"]
 
     def reset(self) -> None:
-        """Count from zero again."""
+        """Set all counts to zero."""
         self.calls.clear()
         self.keys.clear()
         self.bytes_in = self.bytes_out = 0
@@ -115,9 +115,9 @@ class CountingStore(StoreWrapper):
 
 
 class SlowStore(StoreWrapper):
-    """Awaits `wait(method, key)` before every call, and after it too unless `after` is False.
+    """Awaits `wait(method, key)` before every call and, unless `after` is False, also after it.
 
-    `wait` may sleep, or wait for an event the test sets: latency under the test's control.
+    `wait` may sleep or wait for an event, so that the test controls the latency.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What every `DataNode` must do with chunks of variable-length types, as tests over a fixture `node`.
+"""Conformance tests of a `DataNode` for chunks of variable-length types, over a fixture `node`.
 
-A test module of an implementation imports all of these by `*`; none is to be overridden.
+A test module of an implementation imports all tests by `*`. Tests must not be overridden.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def about(
 
 
 def words(selection: Selection, mark: str) -> VlenArray:
-    """Return a word for each element, of 0 to 9 times the mark."""
+    """Return a word for each element of a selection; a word repeats `mark` 0 to 9 times."""
     return VlenArray.of([text(mark * (n % 10)) for n in range(selection.size)], selection.shape)
 
 
@@ -149,7 +149,7 @@ async def test_trimmed_words(node: DataNode) -> None:
 
 
 async def test_a_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:
-    """One element for all would make of 16 MiB a chunk of 320."""
+    """One element of 16 MiB, written to all places, would make a chunk of 320 MiB."""
     spec = about()
     part = ChunkSelection((0, 0), WANTED[0])
     with pytest.raises(TooLarge, match="chunk"):
@@ -159,7 +159,7 @@ async def test_a_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: bool) -> None:
-    """Also where a write covers the whole chunk, which is not loaded for it, and others are under way."""
+    """A refused write that covers the whole chunk, which is not loaded first, changes nothing beside other writes."""
     spec = about(sparse=sparse)
     part = ChunkSelection((0, 0), WANTED[0], full=True)
     values = words(WANTED[0], "x")
@@ -181,7 +181,7 @@ async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: boo
 async def places_and_words(
     node: DataNode, spec: ChunkSpec, selection: Selection = WANTED[0]
 ) -> dict[int, bytes]:
-    """Return the defined words, on which all messages about them must agree."""
+    """Return the defined words by offset in the chunk; assert that all messages about them agree."""
     parts = (ChunkSelection((0, 0), selection),)
     (found,) = await node.send(ReadDefined(spec, parts, limit=ROOM))
     (places,) = await node.send(ReadDefined(spec, parts, places_only=True))

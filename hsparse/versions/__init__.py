@@ -1,14 +1,14 @@
-"""Versions of domains: snapshots, which are read like domains, and what is done with them."""
+"""Versions of domains: snapshots, which are read like domains, and the commands that work with them."""
 
 from hsparse.extension import Command, Extension
 from hsparse.optional_module import OptionalModule
 
 HELPS = {
-    "snapshot": "keep domains as they are, and delete what was kept",
+    "snapshot": "take and delete snapshots of domains",
     "log": "list the snapshots of a domain",
-    "diff": "tell what is different between snapshots",
-    "restore": "bring a domain back to a snapshot",
-    "clone": "make a domain that begins as another one, without copying",
+    "diff": "list the differences between snapshots",
+    "restore": "restore a domain to a snapshot",
+    "clone": "create a domain that shares the data of another one until it changes",
 }
 EXTENSION = Extension(
     commands={name: Command("hsparse.versions.command", help=help) for name, help in HELPS.items()},

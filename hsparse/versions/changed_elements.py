@@ -1,14 +1,17 @@
-"""Which chunks of a dataset are different between two of its states, and in how many elements."""
+"""Which chunks of a dataset differ between two of its states, and in how many elements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute, gather_each
+from hsparse.compute import compute
+from hsparse.concurrency.gathering import gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.kinds.registry import kind_of
@@ -17,9 +20,18 @@ from hsparse.storage.object_store import Entry, ObjectStore
 from hsparse.wire.message import Record
 
 MOST_BYTES = 256 * 1024 * 1024
-"""Bytes of chunks, as they are stored, up to which elements are counted."""
+"""The most bytes of stored chunks whose elements are counted."""
+MOST_DECODED = 4 * 1024 * 1024 * 1024
+"""The most bytes of decoded dense chunks whose elements are counted; small stored chunks may decode to large ones."""
 NO_LIMIT = 2**62
 AT_ONCE = 4
+BLOCK = 1 << 20
+"""The number of elements that are compared at a time."""
+DENSE_COPIES = 3
+"""Memory for comparing two dense chunks, in multiples of a chunk's bytes; the chunk being decoded counts twice."""
+SPARSE_COPIES = 12
+"""The approximate memory for comparing sparse chunks, in multiples of the bytes of their elements and places."""
+Elements = tuple[NDArray[Any], NDArray[Any]]
 
 
 async def changed_chunks(
@@ -28,26 +40,42 @@ async def changed_chunks(
     chunks: Sequence[str],
     before: Mapping[str, Entry],
     after: Mapping[str, Entry],
+    memory: MemoryBudget,
 ) -> tuple[Sequence[str], int | None]:
-    """Return which of some chunks of a dataset are different, and in how many places: the value, or if there is one.
+    """Return the chunks that differ, and how many elements differ in value or are defined in one state only.
 
-    `before` and `after` are what chunks are read from. All of them, and None, for too many bytes; None places for
-    values of variable length.
+    `before` and `after` map chunks to the objects they are read from. If these have too many bytes in total, the result
+    is all `chunks` and None. The number is also None for variable-length values, and for chunks too large for `memory`.
     """
     stored = [one[rest] for one in (before, after) for rest in chunks if rest in one]
     if record["shape"]["class"] == "H5S_NULL" or sum(entry.size for entry in stored) > MOST_BYTES:
         return chunks, None
     spec = chunk_spec(record)
+    dense = 0 if spec.sparse or spec.is_vlen else prod(spec.dims) * spec.dtype.itemsize
+    if dense * len(stored) > MOST_DECODED:
+        return chunks, None
 
-    async def count(rest: str) -> int:
-        old, new = [await _data(store, one.get(rest)) for one in (before, after)]
-        if old == new or spec.is_vlen:
-            return int(old != new)
-        return await compute(len(old or b"") + len(new or b""), _different, spec, old, new)
+    async def count(rest: str) -> int | None:
+        entries = [one.get(rest) for one in (before, after)]
+        nbytes = sum(entry.size for entry in entries if entry is not None)
+        async with memory.hold(nbytes + DENSE_COPIES * dense):
+            old, new = [await _data(store, entry) for entry in entries]
+            if old == new or spec.is_vlen:
+                return int(old != new)
+            bounds = [0 if data is None else kind_of(spec).decode_bound(data) for data in (old, new)]
+            # Dense chunks are decoded one after the other.
+            bound = nbytes + (SPARSE_COPIES * sum(bounds) if spec.sparse else dense + max(bounds))
+            if bound > memory.limit:
+                return None
+            if not spec.sparse:
+                return await compute(2 * dense, _different_dense, spec, old, new)
+        async with memory.hold(bound):  # the decoded size is known now
+            return await compute(bound, _different_sparse, spec, old, new)
 
     counts = await gather_each(count, chunks, AT_ONCE)
-    different = [rest for rest, places in zip(chunks, counts, strict=True) if places]
-    return different, None if spec.is_vlen else sum(counts)
+    different = [rest for rest, places in zip(chunks, counts, strict=True) if places != 0]
+    known = [places for places in counts if places is not None]
+    return different, None if spec.is_vlen or len(known) < len(counts) else sum(known)
 
 
 async def _data(store: ObjectStore, entry: Entry | None) -> bytes | None:
@@ -59,30 +87,43 @@ async def _data(store: ObjectStore, entry: Entry | None) -> bytes | None:
         return None
 
 
-def _different(spec: ChunkSpec, old: bytes | None, new: bytes | None) -> int:
-    """Return in how many places two chunks are different; None is one that is not there."""
-    (places, values), (others, theirs) = _elements(spec, old), _elements(spec, new)
+def _different_dense(spec: ChunkSpec, old: bytes | None, new: bytes | None) -> int:
+    """Return in how many elements two dense chunks differ (None: a missing chunk)."""
+    one, other = [_dense(spec, data) for data in (old, new)]
+    count = prod(spec.dims)
+    fill = np.full(min(count, BLOCK), spec.fill_value, spec.dtype)
+    changed = 0
+    for first in range(0, count, BLOCK):
+        size = min(BLOCK, count - first)
+        parts = [fill[:size] if data is None else data[first : first + size] for data in (one, other)]
+        left, right = (np.ascontiguousarray(part).view(np.uint8).reshape(size, -1) for part in parts)
+        changed += int(np.count_nonzero((left != right).any(axis=1)))
+    return changed
+
+
+def _dense(spec: ChunkSpec, data: bytes | None) -> NDArray[Any] | None:
+    if data is None:
+        return None
+    kind = kind_of(spec)
+    read: Any = kind.read(kind.decode(data), Orthogonal.all(spec.dims), (), NO_LIMIT)
+    return np.asarray(read, spec.dtype).reshape(-1)
+
+
+def _different_sparse(spec: ChunkSpec, old: bytes | None, new: bytes | None) -> int:
+    """Return in how many elements two sparse chunks differ (None: a missing chunk)."""
+    (places, values), (others, theirs) = _defined(spec, old), _defined(spec, new)
     same, at, there = np.intersect1d(places, others, assume_unique=True, return_indices=True)
     changed = int(np.count_nonzero((values[at] != theirs[there]).any(axis=1)))
     return changed + len(places) + len(others) - 2 * len(same)
 
 
-def _elements(spec: ChunkSpec, data: bytes | None) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """Return the places of a chunk's elements, and the bytes of each: all of a dense one, or those that are defined."""
-    kind, whole, size = kind_of(spec), Orthogonal.all(spec.dims), spec.dtype.itemsize
-    if spec.sparse:
-        found = None
-        if data is not None:
-            found = kind.defined(kind.decode(data), whole, False, NO_LIMIT, True)
-        if found is None or isinstance(found, int):
-            return np.empty(0, np.uint32), np.empty((0, size), np.uint8)
-        places, values = found.offsets, found.values
-    else:
-        count = int(np.prod(spec.dims, dtype=np.int64))
-        values = np.full(count, spec.fill_value, spec.dtype)
-        if data is not None:
-            read: Any = kind.read(kind.decode(data), whole, (), NO_LIMIT)
-            values = np.asarray(read, spec.dtype)
-        places = np.arange(count, dtype=np.uint32)
-    assert isinstance(values, np.ndarray)
-    return places, np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(-1, size)
+def _defined(spec: ChunkSpec, data: bytes | None) -> Elements:
+    """Return the places of a sparse chunk's elements, and the bytes of each element."""
+    kind, size = kind_of(spec), spec.dtype.itemsize
+    found = None
+    if data is not None:
+        found = kind.defined(kind.decode(data), Orthogonal.all(spec.dims), False, NO_LIMIT, True)
+    if found is None or isinstance(found, int):
+        return np.empty(0, np.uint32), np.empty((0, size), np.uint8)
+    assert isinstance(found.values, np.ndarray)
+    return found.offsets, np.ascontiguousarray(found.values).reshape(-1).view(np.uint8).reshape(-1, size)

@@ -1,4 +1,4 @@
-"""Handlers of `/clones`: a domain of its own that shares what a snapshot has, until it is changed."""
+"""Handlers of `/clones`: domains that share the objects of a snapshot until they change them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from hsparse.sn.domains.domain_creation import acls_of_new, require_creation, re
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.records.domain_path import parsed_path
 from hsparse.sn.request import Request, respond
+from hsparse.versions.dependents import materialize
 from hsparse.versions.snapshot_path import parsed_snapshot
-from hsparse.versions.snapshot_requests import ask, find_snapshot, remove_snapshot, take_snapshot, tell
+from hsparse.versions.snapshot_requests import ask, find_snapshot, remove_snapshot, take_snapshot
 from hsparse.versions.version_keys import CLONE_MARK
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
 
 
 async def post_clone(request: Request) -> web.StreamResponse:
-    """Make a domain that has what a snapshot has; without one, what the domain has now."""
+    """Create a clone of a snapshot or, without a number, of the domain as it is now."""
     body = await read_json_object(request)
     request.found = await request.named_domain(Right.READ)
     target, number = _target(request, body), body.get("snapshot")
@@ -30,7 +31,7 @@ async def post_clone(request: Request) -> web.StreamResponse:
     source, head = request.domain.path, request.domain.root_group
     if "snapshot" in request.domain.record:
         if number is not None:
-            raise BadRequest(f"{source} is a snapshot already: leave snapshot out.")
+            raise BadRequest(f"{source} is a snapshot already: leave out the parameter snapshot.")
         number, head = request.domain.record["snapshot"], request.domain.record["head"]
         source = (parsed_snapshot(source) or (source, 0))[0]
     parent = await require_creation(request, target)
@@ -44,7 +45,7 @@ async def post_clone(request: Request) -> web.StreamResponse:
     taken = number is None
     if number is None:
         request.domain.require(principal, Right.UPDATE)
-        number = (await take_snapshot(request, head, f"for the clone {target}"))["snapshot"]
+        number = (await take_snapshot(request, head, "for a clone"))["snapshot"]
     await find_snapshot(request, head, number)
     clone = root_id(CLONE_MARK + request.service.clock.token(6))
     now = request.service.clock.now()
@@ -72,7 +73,7 @@ async def post_clone(request: Request) -> web.StreamResponse:
 async def create_clone(
     request: Request, source: str, head: str, number: int, target: str, record: Record
 ) -> None:
-    """Make the domain `target` of this record of a snapshot of `source`; if that fails, take back what was begun."""
+    """Create the domain `target` with `record` as a clone of a snapshot of `source`; undo all steps if one fails."""
     owners, clone = request.service.owners, record["root"]
     try:
         await ask(request, "clone", head, number=number, clone=clone, source=source, domain=target)
@@ -96,12 +97,9 @@ def _target(request: Request, body: Record) -> str:
 
 
 async def post_materialize(request: Request) -> web.StreamResponse:
-    """Give a clone all that it shares for itself: its snapshot is not needed any more."""
+    """Copy all objects that a clone shares, so that the clone no longer needs its snapshot."""
     root = request.domain.root_group
     if "snapshot" in request.domain.record:
         raise Forbidden(f"{request.domain.path} is a snapshot, which never changes: name a clone.")
-    done = await ask(request, "materialize", root)
-    if done["base"] is not None:
-        await tell(request, root, renews=True)
-        await ask(request, "part", root, base=done["base"])
-    return respond({"copied": done["copied"]})
+    await request.make_room((await ask(request, "materialized_bytes", root))["bytes"])
+    return respond({"copied": await materialize(request.service.owners, root)})

@@ -1,25 +1,26 @@
-"""Clones: domains whose objects are those of a snapshot until they are changed.
+"""Clones: domains that share the objects of a snapshot until they change them.
 
-    db/<u1>/.group.json                        what the clone is of; it needs a feature that no other server knows
-    db/<u1>/.clone/v1/own/objects/<rest>       the clone's own objects; an empty one was deleted
+    db/<u1>/.group.json                        the clone's description; it needs a feature that no other server has
+    db/<u1>/.clone/v1/own/objects/<rest>       the clone's own objects; an empty object stands for a deleted one
 
-An object of a snapshot never changes, so its etag here is always the same. A change of it is a put where there is no
-own object yet: one put decides, as for any other domain.
+An object of a snapshot never changes, so its etag in the clone is always the same. A change of it puts the clone's own
+object if there is none yet, so a single put decides, as in any other domain.
 """
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
-from hsparse.compute import gather_each
+from hsparse.concurrency.gathering import gather_each
 from hsparse.dn.deletions import DeletionNotes, DeletionState
 from hsparse.errors import BadRequest, NotFound, PreconditionFailed
 from hsparse.model.ids import domain_prefix, root_id, storage_key
@@ -38,10 +39,11 @@ from hsparse.versions.version_keys import (
     rest_of,
 )
 
+R = TypeVar("R")
 TREE = f"db/{CLONE_MARK.hex()}"
 OWN = ".clone/v1/own/objects/"
 CLONES = "clones"
-"""The read feature of a clone's root group."""
+"""The read feature that the root group of a clone requires."""
 MOST_KNOWN = 10_000
 AT_ONCE = 32
 PAGE = 1000
@@ -49,19 +51,19 @@ PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A clone: the root group's id, and what it shares; None once it has all for itself."""
+    """A clone: its root group, and the base that it shares, None once it has its own copies of all objects."""
 
     root: str
     base: Base | None
     source: str = ""
-    """The path of the domain that it is a clone of."""
+    """The path of the cloned domain."""
 
     def own_key(self, rest: str) -> str:
-        """Return the key of the clone's own object."""
+        """Return the key of one of the clone's own objects."""
         return f"{domain_prefix(self.root)}{OWN}{rest}"
 
     def encode(self, domain: str, created: float) -> bytes:
-        """Return the bytes of what says so in the store."""
+        """Return the JSON that the store keeps as the clone's root group; `domain` is the clone's path."""
         base = self.base and {"root": self.base.root, "token": self.base.token, "snapshot": self.base.number}
         return orjson.dumps(
             {
@@ -77,7 +79,7 @@ class Clone:
 
 
 class Snapshots(Protocol):
-    """Reads what clones share."""
+    """Reads the objects that clones share."""
 
     async def get(self, base: Base, key: str) -> Stored: ...
 
@@ -93,17 +95,15 @@ class CloneStore(DelegatingStore):
         super().__init__(store)
         self.plain = store
         self.snapshots: Snapshots
-        """Set by who reads snapshots over this store."""
-        self._known: OrderedDict[str, Clone | None] = OrderedDict()
+        """The reader of snapshots over this store, which sets itself here."""
+        self._known: BoundedCache[str, Clone | None] = BoundedCache.of_entries(MOST_KNOWN)
         self._forgotten = 0
         self._notes = DeletionNotes(store, clock)
         self.ended: Callable[[Clone], Awaitable[None]]
-        """Called once a clone's objects are deleted."""
-
-    # --- which clones there are -----------------------------------------------------------------------
+        """Called after a clone's objects are deleted."""
 
     async def clone_of(self, key: str) -> Clone | None:
-        """Return the clone that an object belongs to, None of any other domain, and for a key of the store below."""
+        """Return the clone that an object belongs to, or None in other domains and for keys of the store below."""
         if not key.startswith(TREE) or not is_object_key(key):
             return None
         if rest_of(key).startswith((HISTORY, NOTE, ".clone/")):
@@ -112,12 +112,12 @@ class CloneStore(DelegatingStore):
         while half not in self._known:
             forgotten = self._forgotten
             clone = await self.stored(root_id(bytes.fromhex(half.replace("-", ""))))
-            if forgotten == self._forgotten:  # else it may be what the store said before
+            if forgotten == self._forgotten:  # else the answer may be outdated
                 self.learn(half, clone)
         return self._known[half]
 
     async def stored(self, root: str) -> Clone | None:
-        """Return the clone of a root group's id as the store says, None if there is none."""
+        """Return the clone with this root group as stored, or None if there is none."""
         try:
             found: Any = orjson.loads((await self._store.get(storage_key(root))).data)
         except NotFound:
@@ -129,22 +129,18 @@ class CloneStore(DelegatingStore):
         return Clone(root, of, found.get("source", ""))
 
     def learn(self, half: str, clone: Clone | None) -> None:
-        """Know what has the ids with this half."""
-        self._known[half] = clone
-        if len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
+        """Remember which clone, or None, has the ids with this half."""
+        self._known.keep(half, clone)
 
     def forget(self, root: str) -> None:
-        """Ask the store again what a root group's id is."""
+        """Ask the store again whether a root group belongs to a clone."""
         self._forgotten += 1
-        self._known.pop(root[2:19], None)
+        self._known.forget(root[2:19])
 
     def forget_all(self) -> None:
-        """Ask the store again what each root group's id is."""
+        """Ask the store again about all root groups."""
         self._forgotten += 1
         self._known.clear()
-
-    # --- what is read ---------------------------------------------------------------------------------
 
     async def get(self, key: str) -> Stored:
         clone = await self.clone_of(key)
@@ -153,7 +149,7 @@ class CloneStore(DelegatingStore):
         own = await self._own(clone, rest_of(key))
         if own is None and _shares(clone, key):
             assert clone.base is not None
-            return await self.snapshots.get(clone.base, key)
+            return await _alone(self.snapshots.get(clone.base, key))
         return _there(own, key)
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
@@ -165,7 +161,7 @@ class CloneStore(DelegatingStore):
         except NotFound:
             if clone.base is None or not is_kept(rest_of(key)):
                 raise NotFound(f"There is no object {key}.") from None
-            return await self.snapshots.get_range(clone.base, key, start, length)
+            return await _alone(self.snapshots.get_range(clone.base, key, start, length))
         except BadRequest:
             _there(await self._own(clone, rest_of(key)), key)
             raise
@@ -179,7 +175,7 @@ class CloneStore(DelegatingStore):
                 yield page
             return
         shared: Sequence[Entry] = (
-            () if clone.base is None else await self.snapshots.entries(clone.base, prefix)
+            () if clone.base is None else await _alone(self.snapshots.entries(clone.base, prefix))
         )
         shared = shared[bisect_right(shared, start_after, key=lambda entry: entry.key) :]
         found = {entry.key: entry for entry in shared}
@@ -199,24 +195,22 @@ class CloneStore(DelegatingStore):
         return await self._store.presigned(key, seconds)
 
     async def _own(self, clone: Clone, rest: str) -> Stored | None:
-        """Return the clone's own object, which is empty if it was deleted; None without one."""
+        """Return the clone's own object, or None without one; an empty object means that it was deleted."""
         try:
             return await self._store.get(clone.own_key(rest))
         except NotFound:
             return None
 
     async def _is_shared(self, clone: Clone, key: str) -> bool:
-        """Say whether the snapshot has an object."""
+        """Return whether the snapshot has an object."""
         if not _shares(clone, key):
             return False
         assert clone.base is not None
         try:
-            await self.snapshots.get_range(clone.base, key, 0, 1)
+            await _alone(self.snapshots.get_range(clone.base, key, 0, 1))
         except NotFound:
             return False
         return True
-
-    # --- what is changed ------------------------------------------------------------------------------
 
     async def put(self, key: str, data: Buffer) -> str:
         clone = await self.clone_of(key)
@@ -294,9 +288,14 @@ class CloneStore(DelegatingStore):
         return list(await gather_each(delete, entries, AT_ONCE))
 
     async def _is_deleted(self, clone: Clone) -> bool:
-        """Say whether all of a clone is being deleted, for good: then it is deleted as it is stored."""
+        """Return whether the deletion of a clone is decided; all its stored objects are then deleted directly."""
         note = await self._notes.read(clone.root)
         return note is not None and note.state is DeletionState.DECIDED
+
+
+async def _alone(read: Coroutine[Any, Any, R]) -> R:
+    """Await a read in a separate task: a base may be a clone itself, and a long chain would exhaust the stack."""
+    return await asyncio.create_task(read)
 
 
 def _shares(clone: Clone, key: str) -> bool:

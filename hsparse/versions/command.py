@@ -1,4 +1,4 @@
-"""`hsparse snapshot`, `log`, `diff`, `restore`, `clone`: what a server does with the past of domains."""
+"""`hsparse snapshot`, `log`, `diff`, `restore`, `clone`: commands for snapshots and clones on a server."""
 
 from __future__ import annotations
 
@@ -19,46 +19,47 @@ Keep a domain as it is now, or delete snapshots that were taken.
   hsparse snapshot /home/ann/run.h5 -m 'before the filter'
   hsparse snapshot -d /home/ann/run.h5@2 /home/ann/run.h5@3
 
-Nothing is copied, whatever the size. The snapshot 3 of a domain is read at its path with @3: by ls, info, cp, export,
-map and du. It never changes; hsparse log lists them all.
+Nothing is copied, whatever the size. Snapshot 3 of a domain is read at the domain's path with @3: by ls, info, cp,
+export, map and du. A snapshot never changes; hsparse log lists all snapshots.
 """
 LOG = """\
-List the snapshots of a domain, the newest first: path, time, author, and the first line of the message. Of a
-clone it says of what, as long as it shares with that.
+List the snapshots of a domain, newest first: path, time, author, and the first line of the message. For a clone,
+also show the snapshot whose objects the clone shares.
 
   hsparse log /home/ann/run.h5
 """
 DIFF = """\
-List the objects that are different between two snapshots of a domain, or between one and the domain as it is now. Of
-a dataset it says in how many chunks, each that was written, and in how many elements, if these are not too many to
-look at. Without a number, the first one is the newest snapshot.
+List the objects that differ between two snapshots of a domain, or between a snapshot and the domain as it is now. For
+a dataset, show how many chunks differ and, if there are not too many to compare, how many elements. Without a number,
+the first snapshot is the newest one.
 
   hsparse diff /home/ann/run.h5
   hsparse diff /home/ann/run.h5@2
   hsparse diff /home/ann/run.h5@2 /home/ann/run.h5@3
 """
 RESTORE = """\
-Bring a domain back to what it was at a snapshot. What was changed since the newest snapshot is lost: take one before.
+Restore a domain to a snapshot. The server takes a snapshot of the present state first.
 
   hsparse snapshot /home/ann/run.h5
   hsparse restore /home/ann/run.h5@2
 
-Stopped in between, it goes on when it is run again.
+An interrupted restore continues when the command is run again.
 """
 CLONE = """\
-Make a domain that begins as another one, or as a snapshot of it, and is changed on its own.
+Create a domain that begins as a copy of another domain, or of a snapshot, and changes independently.
 
   hsparse clone /home/ann/run.h5@3 /home/ben/try.h5
   hsparse clone /home/ann/run.h5 /home/ben
   hsparse clone --materialize /home/ben/try.h5
 
-Nothing is copied: the clone reads what it has not changed from the snapshot, which stays as long as it does. Without a
-number, a snapshot is taken. --materialize copies what a clone still shares, so that it needs the snapshot no more.
+Nothing is copied: the clone reads unchanged objects from the snapshot, which stays while the clone needs it. Without a
+number, a snapshot is taken. --materialize copies the objects that a clone still shares, so that the clone no longer
+needs the snapshot.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of one of the commands; the parsed ones have `run`."""
+    """Add the arguments of one of the commands to its parser; the parsed arguments have `run`."""
     one = COMMANDS[command]
     one.add(parser)
     add_tree_arguments(parser, one.about, one.action)
@@ -66,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 def _add_snapshot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="DOMAIN", help="a domain; with -d a snapshot, DOMAIN@3")
-    parser.add_argument("-m", "--message", default="", metavar="TEXT", help="what log says of it")
+    parser.add_argument("-m", "--message", default="", metavar="TEXT", help="message that log shows")
     parser.add_argument("-d", "--delete", action="store_true", help="delete these snapshots")
 
 
@@ -74,7 +75,7 @@ def take_or_delete(args: argparse.Namespace, tree: ServerTree, output: Output) -
     """Take a snapshot of each domain, or delete each snapshot."""
     if args.delete:
         if args.message:
-            raise BadRequest("A snapshot that is deleted has no message; leave -m out.")
+            raise BadRequest("A deletion takes no message; leave -m out.")
         named = [(normal_path(text), *_snapshot(text)) for text in args.paths]
         for path, domain, number in named:
             tree.json("DELETE", f"/snapshots/{number}", domain)
@@ -91,7 +92,7 @@ def _add_domain(parser: argparse.ArgumentParser) -> None:
 
 
 def list_snapshots(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Write a line for each snapshot, the newest first."""
+    """Write a line for each snapshot, newest first."""
     domain = normal_path(args.domain)
     found = tree.json("GET", "/snapshots", domain)
     for one in reversed(found["snapshots"]):
@@ -102,7 +103,7 @@ def list_snapshots(args: argparse.Namespace, tree: ServerTree, output: Output) -
             words.append(f"(cloned: {', '.join(clones)})")
         output.write(" ".join(filter(None, words)), _shown(path, one) | {"clones": clones})
     if (base := found.get("base")) is not None:
-        path = snapshot_path(base["domain"], base["snapshot"])
+        path = snapshot_path(base["domain"] or "a domain that you may not read", base["snapshot"])
         output.write(f"{domain} is a clone of {path}", {"path": domain, "base": path})
 
 
@@ -112,11 +113,11 @@ def _add_diff(parser: argparse.ArgumentParser) -> None:
 
 
 def list_differences(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Write a line for each object that is different."""
+    """Write a line for each object that differs."""
     domain, number = _named(args.first)
     other, to = _named(args.second or domain)
     if other != domain:
-        raise BadRequest(f"{domain} and {other} are two domains: name snapshots of one.")
+        raise BadRequest(f"{domain} and {other} are two domains: name snapshots of one domain.")
     if number is None:
         if to is not None:
             raise BadRequest(f"Name the older one first: hsparse diff {snapshot_path(domain, to)} {domain}")
@@ -150,13 +151,13 @@ def _add_restore(parser: argparse.ArgumentParser) -> None:
 
 
 def restore_domain(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Bring a domain back to a snapshot."""
+    """Restore a domain to a snapshot."""
     domain, number = _snapshot(args.snapshot)
     done = tree.post(f"/snapshots/{number}/restore", {}, domain, repeated=True)
-    path = snapshot_path(domain, number)
+    path, kept = snapshot_path(domain, number), snapshot_path(domain, done["snapshot"])
     output.write(
-        f"restored {domain} from {path}: {done['changed']} objects",
-        {"action": "restored", "path": domain, "from": path, "changed": done["changed"]},
+        f"restored {domain} from {path}: {done['changed']} objects; {kept} is what it was before",
+        {"action": "restored", "path": domain, "from": path, "changed": done["changed"], "before": kept},
     )
 
 
@@ -167,9 +168,9 @@ def _add_clone(parser: argparse.ArgumentParser) -> None:
 
 
 def clone_domain(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Make a clone, or have one stand alone."""
+    """Create a clone, or materialize one."""
     if args.materialize == (args.target is not None):
-        raise BadRequest("Name a domain and the new path, or with --materialize a clone alone.")
+        raise BadRequest("Name a domain and the new path, or use --materialize with only a clone.")
     if args.materialize:
         clone = normal_path(args.source)
         copied = tree.post("/clones/materialize", {}, clone, repeated=True)["copied"]
@@ -186,13 +187,13 @@ def clone_domain(args: argparse.Namespace, tree: ServerTree, output: Output) -> 
 
 
 def _named(text: str) -> tuple[str, int | None]:
-    """Return the domain and the number that a path names, None for the domain as it is now."""
+    """Return the domain and the snapshot number in a path, None for the domain as it is now."""
     path = normal_path(text)
     return parsed_snapshot(path) or (path, None)
 
 
 def _snapshot(text: str) -> tuple[str, int]:
-    """Return the domain and the number in the path of a snapshot; `BadRequest` without a number."""
+    """Return the domain and the number in the path of a snapshot; raise `BadRequest` without a number."""
     domain, number = _named(text)
     if number is None:
         raise BadRequest(
@@ -207,7 +208,7 @@ def _shown(path: str, snapshot: Json) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class VersionCommand:
-    """A command: its help, what it does, and what adds its arguments."""
+    """A command: its help, its action, and the function that adds its arguments."""
 
     about: str
     action: Action

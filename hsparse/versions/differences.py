@@ -1,4 +1,4 @@
-"""What is different between two snapshots of a domain, or between one and the domain as it is now."""
+"""Differences between two snapshots of a domain, or between a snapshot and the domain as it is now."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Json = dict[str, Any]
 
 
 def differences(root: str, before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[Json]:
-    """Return what was created, deleted or changed, in order of the keys: objects, and chunks of datasets.
+    """Return the created, deleted and changed objects and chunks, in key order.
 
-    `before` and `after` are what objects are read from, by the rest of their keys: what is read from the same
-    object is the same. `root` is the root group.
+    `before` and `after` map keys, without the domain's prefix, to the objects that are read for them. The same object
+    in both means no change. `root` is the root group.
     """
     found: dict[str, Json] = {}
     for rest in sorted({*before, *after}):
@@ -36,7 +36,7 @@ def differences(root: str, before: Mapping[str, Entry], after: Mapping[str, Entr
 
 
 def _id(root: str, record: str) -> str:
-    """Return the id of an object by the rest of its record's key."""
+    """Return the id of an object, given its record's key without the domain's prefix."""
     folder = record.rpartition("/")[0]
     return f"{folder[0]}-{root[2:19]}-{folder[2:]}" if folder else root
 
@@ -46,7 +46,7 @@ def _change(was: bool, is_there: bool) -> str:
 
 
 def by_object(changes: list[Json]) -> dict[str, Json]:
-    """Return the changes by the objects' ids: what became of each, and how many chunks of it are different."""
+    """Return the changes by object id: the kind of change of each object, and how many of its chunks differ."""
     found: dict[str, Json] = {}
     for one in changes:
         known = found.setdefault(one["id"], {"id": one["id"], "change": "changed", "chunks": 0})

@@ -1,4 +1,4 @@
-"""Handlers of `/snapshots`: a domain's snapshots are taken, listed and deleted."""
+"""Handlers of `/snapshots` and `/changes`: take, list, compare, restore and delete snapshots of a domain."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.acl import Right
 from hsparse.model.ids import collection_of, moved_id
 from hsparse.sn.app import Parts
+from hsparse.sn.domains.domain_deletion import Dependents
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs
 from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
 from hsparse.versions.clone_handlers import post_clone, post_materialize
+from hsparse.versions.dependents import Clones
+from hsparse.versions.restoring import Step
 from hsparse.versions.snapshot_requests import ask, find_snapshot, remove_snapshot, take_snapshot, tell
 from hsparse.wire.message import Record
 
 MAX_CHANGES = 10_000
 LOOK = 1.0
-"""Seconds from one look for a new snapshot to the next."""
+"""Seconds between two checks for a new snapshot."""
 MAX_MESSAGE = 4096
-"""Characters of a snapshot's message."""
+"""The most characters of a snapshot's message."""
 
 
 async def post_snapshot(request: Request) -> web.StreamResponse:
@@ -37,8 +40,18 @@ async def post_snapshot(request: Request) -> web.StreamResponse:
 
 
 async def get_snapshots(request: Request) -> web.StreamResponse:
-    """List the domain's snapshots, the oldest first, and the clones that need one."""
-    found = await ask(request, "list", _head(request))
+    """List the domain's snapshots, oldest first, and the clones that need them; clones of others are only counted."""
+    root, clones = _head(request), request.service.component(Clones)
+    found, pins = await ask(request, "list", root), (await ask(request, "pins", root))["pins"]
+    named = await clones.allowed(pins, request.principal, Right.READ)
+    found["clones"] = [{name: pin[name] for name in ("domain", "snapshot")} for pin in named]
+    found["otherClones"] = len(pins) - len(named)
+    if (base := found["base"]) is not None and not await clones.allowed(
+        [base], request.principal, Right.READ
+    ):
+        base["domain"] = None
+    if base is not None:
+        del base["root"]
     return respond(found | {"hrefs": hrefs(request, self="/snapshots", home="/")})
 
 
@@ -48,24 +61,33 @@ async def get_snapshot(request: Request) -> web.StreamResponse:
 
 
 async def delete_snapshot(request: Request) -> web.StreamResponse:
-    """Delete a snapshot, and what is kept for it alone."""
-    await remove_snapshot(request, _head(request), _number(request))
+    """Delete a snapshot, and the copies that only this snapshot needs."""
+    root, number = _head(request), _number(request)
+    await request.service.component(Clones).release(root, request.principal, number)
+    await remove_snapshot(request, root, number)
     return respond({})
 
 
 async def post_restore(request: Request) -> web.StreamResponse:
-    """Bring the domain back to what it was at a snapshot."""
+    """Restore the domain to a snapshot, after taking a snapshot of its present state."""
     root, number = _head(request), _number(request)
+    for right in (Right.CREATE, Right.DELETE):  # a restore changes objects, attributes and links
+        request.domain.require(request.principal, right)
     await find_snapshot(request, root, number)
-    try:
-        reply = await ask(request, "restore", root, number=number)
-    finally:  # whatever was changed, by the store itself
-        await tell(request, root, renews=True)
-    return respond({"snapshot": number, "changed": reply["changed"]})
+    await request.make_room((await ask(request, "restored_bytes", root, number=number))["bytes"])
+    kept = (await take_snapshot(request, root, f"before snapshot {number} was restored"))["snapshot"]
+    changed = 0
+    for step in Step:
+        try:
+            reply = await ask(request, "restore", root, number=number, kept=kept, step=step.value)
+        finally:  # the store itself has changed objects
+            await tell(request, root, renews=True)
+        changed += reply["changed"]
+    return respond({"snapshot": kept, "restored": number, "changed": changed})
 
 
 async def get_diff(request: Request) -> web.StreamResponse:
-    """Say what is different between a snapshot and another one (`to`), or the domain as it is now."""
+    """Answer with the differences between a snapshot and another one (`to`), or the domain as it is now."""
     root, number, to = _head(request), _number(request), request.number("to")
     found = await ask(request, "diff", root, number=number, to=to)
     before = (await find_snapshot(request, root, number))["root"]
@@ -80,13 +102,13 @@ async def get_diff(request: Request) -> web.StreamResponse:
 
 
 async def get_changes(request: Request) -> web.StreamResponse:
-    """List what was changed between the snapshot `since`, 0 for the beginning, and the last one, in pages.
+    """List the changes between the snapshot `since` (0: the beginning) and the newest one, in pages.
 
-    `marker` is that of the page before. With `wait` an answer without changes waits so many seconds for a snapshot.
+    `marker` is that of the previous page. With `wait`, a reply without changes waits that many seconds for a snapshot.
     """
     root, since, until = _head(request), request.number("since"), 0
     if since is None:
-        raise BadRequest("since must be the number of a snapshot, or 0 for all there is.")
+        raise BadRequest("since must be the number of a snapshot, or 0 for all changes.")
     limit = request.number("limit") or MAX_CHANGES
     if limit > MAX_CHANGES:
         raise BadRequest(f"limit must be at most {MAX_CHANGES}.")
@@ -104,7 +126,7 @@ async def get_changes(request: Request) -> web.StreamResponse:
 
 
 async def _newest(request: Request, root: str, since: int, wait: int) -> int:
-    """Return the number of the last snapshot, once there is a later one than `since` or the time is over."""
+    """Return the number of the newest snapshot, after waiting up to `wait` seconds for one later than `since`."""
     clock = request.service.clock
     end = clock.monotonic() + wait
     while True:
@@ -123,7 +145,7 @@ async def _newest(request: Request, root: str, since: int, wait: int) -> int:
 
 
 async def _paths(request: Request, root: str, head: str) -> dict[str, str]:
-    """Return the first path to each object of a tree, by the ids that they have in the domain of `head`."""
+    """Return the first path to each object of a tree, by the objects' ids in the domain of `head`."""
     owners = request.service.owners
     found, groups = {moved_id(root, root, head): "/"}, {root: ""}
     while groups:
@@ -142,11 +164,9 @@ async def _paths(request: Request, root: str, head: str) -> dict[str, str]:
 
 
 def _head(request: Request) -> str:
-    """Return the root group's id of the request's domain; `Forbidden` of a snapshot."""
+    """Return the root group's id of the request's domain; raise `Forbidden` for a snapshot."""
     if "snapshot" in request.domain.record:
-        raise Forbidden(
-            f"{request.domain.path} is a snapshot, which has none of its own: name the domain itself."
-        )
+        raise Forbidden(f"{request.domain.path} is a snapshot, and has no snapshots: name the domain itself.")
     return request.domain.root_group
 
 
@@ -174,5 +194,5 @@ ROUTES = (
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return the routes of snapshots."""
-    return Parts(ROUTES)
+    """Return the routes of snapshots and clones, and the component that knows the clones."""
+    return Parts(ROUTES, provides={Dependents: Clones})

@@ -1,18 +1,18 @@
-"""What a change of a domain's objects stores before: the object as it was, once in each epoch.
+"""Preservation of a domain's objects: before an object changes, it is copied, once in each epoch.
 
 The epoch of a domain is the number of its last snapshot. Two nodes may preserve the same object: the first copy stays,
-and each is stored before the change that it is for. What is there when a copy is made was there since the snapshot, as
-all changes since have made a copy first.
+and each node has stored a copy before its change. The object that a node copies has not changed since the snapshot,
+because an earlier change would have made a copy.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.errors import Gone, NotFound, PreconditionFailed
 from hsparse.model.ids import domain_prefix
 from hsparse.storage.object_store import ObjectStore
@@ -22,21 +22,21 @@ from hsparse.versions.version_note import VersionNote
 
 Expected = Callable[[str | None], bool]
 MOST_KNOWN = 100_000
-"""Objects of a domain that are known to be preserved; another one is preserved in vain once more."""
+"""The most objects of a domain that are remembered as preserved; a forgotten object is preserved once more."""
 MOST_EXTENTS = 32
-"""Snapshots whose extents are looked at to spare a new chunk its mark."""
+"""With more snapshots, each new chunk gets a mark, without a check whether a snapshot's extent has the chunk."""
 
 
 class Preserved:
-    """What is preserved of a domain, in the epoch of its note; without snapshots nothing is."""
+    """The preserved objects of a domain, in the epoch of its note; without snapshots no object is preserved."""
 
     def __init__(
         self, note: VersionNote | None, store: ObjectStore, below: ObjectStore, trees: SnapshotTrees
     ) -> None:
-        """Read from `store`, where objects may be those of a base; store copies in `below`."""
+        """Read from `store`, in which objects may come from a base, and store copies in `below`."""
         self.note = note
         self._store, self._below, self._trees = store, below, trees
-        self._done: OrderedDict[str, None] = OrderedDict()
+        self._done: BoundedCache[str, None] = BoundedCache.of_entries(MOST_KNOWN)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._bases: tuple[Base, ...] = ()
         if note is not None:
@@ -45,9 +45,9 @@ class Preserved:
     async def keep(
         self, rest: str, is_expected: Expected = lambda etag: True, *, remote: bool = False
     ) -> None:
-        """Preserve an object that is about to be changed or, `remote`, that another node may change.
+        """Preserve an object that is about to be changed or, with `remote`, that another node may change.
 
-        `PreconditionFailed` unless its etag, None of one that is not there, is as expected: then it is not changed.
+        `PreconditionFailed` is raised if `is_expected` refuses the object's etag (None: no object).
         """
         if not self._bases or rest in self._done or not is_kept(rest):
             return
@@ -56,9 +56,7 @@ class Preserved:
                 return
             if await self._shown(rest):
                 await self._copy(rest, is_expected, remote)
-            self._done[rest] = None
-            if len(self._done) > MOST_KNOWN:
-                self._done.popitem(last=False)
+            self._done.keep(rest, None)
 
     async def _copy(self, rest: str, is_expected: Expected, remote: bool) -> None:
         assert self.note is not None
@@ -70,15 +68,15 @@ class Preserved:
         if not is_expected(etag):
             raise PreconditionFailed(f"{key} was changed by another node.")
         if remote and await self._trees.copy_of(self._bases[-1], rest) is not None:
-            return  # a node that was told of a later snapshot may have changed what was read here
+            return  # a node that knows a later snapshot may have changed the object that was read
         prefix = history_prefix(self.note.root, self.note.token)
-        with suppress(PreconditionFailed):  # preserved before
+        with suppress(PreconditionFailed):  # another node has preserved it
             await self._below.put_if_absent(copy_key(prefix, rest, self.note.epoch), data)
 
     async def _shown(self, rest: str) -> bool:
-        """Say whether any snapshot may show an object: a chunk outside the extent is never asked for.
+        """Return whether any snapshot may show an object; a chunk outside the extent is never read.
 
-        The dataset's record is preserved first, so that its extent at the last snapshot stays what it is.
+        The dataset's record is preserved first, so that its extent at the last snapshot cannot change.
         """
         chunk = chunk_of(rest)
         if chunk is None:
@@ -90,7 +88,7 @@ class Preserved:
             self._trees.learn(base)
             try:
                 extent = await self._trees.extent(base, chunk[0])
-            except Gone:  # it is ending: this node reads it no more, but others may
+            except Gone:  # the snapshot is ending: other nodes may still read it
                 return True
             if extent is not None and extent.has(chunk[1]):
                 return True
@@ -98,15 +96,15 @@ class Preserved:
 
 
 class DomainVersions:
-    """The `Preserved` of each domain, by the half that its ids share; the note is read when it is first asked for."""
+    """The `Preserved` of each domain, by root group; a domain's note is read on first use."""
 
     def __init__(self, read: Callable[[str], Awaitable[Preserved]], most: int = 10_000) -> None:
-        self._read, self._most = read, most
-        self._known: OrderedDict[str, Preserved] = OrderedDict()
+        self._read = read
+        self._known: BoundedCache[str, Preserved] = BoundedCache.of_entries(most)
         self._renewals = 0
 
     async def of(self, root: str, *, confirm: bool = False) -> Preserved:
-        """Return that of a domain; with `confirm` its note is read again."""
+        """Return the `Preserved` of a domain; with `confirm` its note is read again."""
         known = self._known.get(root)
         while known is None or confirm:
             renewals = self._renewals
@@ -121,20 +119,18 @@ class DomainVersions:
         return known
 
     def learn(self, root: str, known: Preserved) -> None:
-        """Know what is preserved of a domain."""
-        self._known[root] = known
-        if len(self._known) > self._most:
-            self._known.popitem(last=False)
+        """Remember the `Preserved` of a domain."""
+        self._known.keep(root, known)
 
     async def renew(self, root: str) -> Preserved:
-        """Read the note of a domain: what is being read of notes by now may be older, and is not used."""
+        """Read the note of a domain again; reads of notes that have already begun are not used."""
         self.forget(root)
         return await self.of(root)
 
     def forget(self, root: str | None = None) -> None:
-        """Know nothing of a domain any more, or of any."""
+        """Forget a domain, or all domains."""
         self._renewals += 1
         if root is None:
             self._known.clear()
         else:
-            self._known.pop(root, None)
+            self._known.forget(root)

@@ -1,60 +1,119 @@
-"""A domain takes the state that it had at a snapshot, object by object: changes like any others, which may be resumed.
+"""Restore of a domain to a snapshot, object by object: by ordinary changes, which may be resumed.
 
-Chunks come first, then the records that show them, then what was not there is deleted: nobody is shown elements that
-are not there yet. A dataset's record gets a newer generation, so that what was planned for the extent before is
-refused. What its chunks have outside the extent is erased before it grows: beside a snapshot it may have grown, and
-a chunk may be newer than the record.
+Chunks are put first, then the records that show them. Then objects that did not exist are deleted, records before
+chunks. Readers thus never see elements that are not there yet, or not any more. All nodes confirm their cached objects
+after each step. A restore keeps objects that were created after it began. It does replace or delete chunks that changed
+after it began, because other elements of such a chunk are older.
+
+A dataset's record gets a newer generation, so that operations planned for the previous extent are refused. Elements
+outside the restored extent are erased before it grows, because a chunk may be newer than the record.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+from enum import StrEnum
 from typing import Any
 
 import orjson
 
-from hsparse.compute import gather_each
-from hsparse.dn.cache import load_state
+from hsparse.concurrency.gathering import gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cached_object import Base as Needed
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.record_form import is_record
 from hsparse.dn.record_objects import RecordObjects, RecordValue
+from hsparse.dn.stored_form import load_state
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.model.dataset_state import abandon_appends, generation, trimmed
 from hsparse.model.ids import domain_prefix, is_delta_key
+from hsparse.sn.request import OBJECT_BYTES
 from hsparse.storage.object_store import Entry
+from hsparse.versions.moved_ids import moved
 from hsparse.versions.snapshot_trees import Base
 from hsparse.versions.store import PreservingStore
-from hsparse.versions.version_keys import moved
+from hsparse.versions.version_keys import chunk_of
 from hsparse.wire.message import Record
 
 AT_ONCE = 32
 ATTEMPTS = 16
 
 
+class Step(StrEnum):
+    """The steps of a restore, in the order in which they are carried out."""
+
+    PUT = "put"
+    RECORDS = "records"
+    """Delete the records of objects that did not exist at the snapshot."""
+    CHUNKS = "chunks"
+
+
 class Restoring:
-    """Brings the domain of a store back to what it was at a snapshot."""
+    """Restores a domain to the snapshot `base`; `kept` is the snapshot taken before the restore."""
 
-    def __init__(self, store: PreservingStore, base: Base) -> None:
-        self._store, self._base = store, base
+    def __init__(self, store: PreservingStore, base: Base, kept: Base, memory: MemoryBudget) -> None:
+        self._store, self._base, self._kept = store, base, kept
+        self._memory = memory
         self.changed = 0
-        """How many objects were changed."""
+        """The number of objects that were changed."""
 
-    async def run(self) -> None:
-        """Change all that is not as it was."""
+    async def run(self, step: Step) -> None:
+        """Restore the objects that the step is about and that differ from the snapshot."""
+        if step is Step.PUT:
+            chunks, records = await self._different()
+            await gather_each(self._put_chunk, chunks.items(), AT_ONCE)
+            await gather_each(self._put_record, records, AT_ONCE)
+            return
+        gone = [one for one in await self._gone() if bool(record_of(one)) == (step is Step.RECORDS)]
+        await gather_each(self._delete, gone, AT_ONCE)
+
+    async def nbytes(self) -> int:
+        """Return about how many bytes a restore adds: the objects it puts, and copies of any it replaces or deletes."""
+        chunks, records = await self._different()
+        now = await self._store.trees.head_sources(self._base.root)
+        before = await self._store.trees.sources(self._base)
+        put = [one[rest] for one in (before, now) for rest in (*chunks, *records) if rest in one]
+        put += [now[rest] for rest in await self._unshown(now, before)]
+        return sum(max(entry.size, OBJECT_BYTES) for entry in put)
+
+    async def _different(self) -> tuple[dict[str, int], list[str]]:
+        """Return the chunks that differ, each with the bytes of memory to restore it, and the records that differ."""
         trees = self._store.trees
         before = await trees.sources(self._base)
         now = await trees.head_sources(self._base.root)
         other = [rest for rest, entry in before.items() if not _same(entry, now.get(rest))]
         records = {record_of(rest) for rest in other} - {""}
-        chunks = [rest for rest in other if not record_of(rest) and await trees.had(self._base, rest)]
-        gone = [rest for rest in now if rest not in before or not await trees.had(self._base, rest)]
-        await gather_each(self._put_chunk, chunks, AT_ONCE)
-        await gather_each(self._put_record, sorted(records & before.keys()), AT_ONCE)
-        await gather_each(self._delete, [rest for rest in gone if not is_delta_key(rest)], AT_ONCE)
+        chunks = {
+            rest: before[rest].size + 2 * (now[rest].size if rest in now else 0)  # it is preserved
+            for rest in other
+            if not record_of(rest) and await trees.had(self._base, rest)
+        }
+        return chunks, sorted(records & before.keys())
 
-    async def _put_chunk(self, rest: str) -> None:
+    async def _gone(self) -> list[str]:
+        """Return the objects to delete: all that the snapshot does not show, except any created during the restore."""
+        trees = self._store.trees
+        before = await trees.sources(self._base)
+        known = before.keys() | (await trees.sources(self._kept)).keys()
+        now = await trees.head_sources(self._base.root)
+        # New chunks are included, because a shrink that should have erased them may have seen the earlier extent.
+        there = [rest for rest in now if (chunk_of(rest) or (rest,))[0] in known]
+        gone = await self._unshown(there, before)
+        return [rest for rest in gone if not is_delta_key(rest)]
+
+    async def _unshown(self, there: Iterable[str], before: Container[str]) -> list[str]:
+        """Return the objects in `there` that the snapshot does not show."""
+        had = self._store.trees.had
+        return [rest for rest in there if rest not in before or not await had(self._base, rest)]
+
+    async def _put_chunk(self, chunk: tuple[str, int]) -> None:
+        rest, nbytes = chunk
+        async with self._memory.hold(nbytes):
+            there = domain_prefix(self._base.tree) + rest
+            await self._put_bytes(rest, (await self._store.trees.get(self._base, there)).data)
+
+    async def _put_bytes(self, rest: str, data: bytes) -> None:
         store, key = self._store, domain_prefix(self._base.root) + rest
-        data = (await store.trees.get(self._base, domain_prefix(self._base.tree) + rest)).data
         for _ in range(ATTEMPTS):
             try:
                 try:
@@ -69,7 +128,7 @@ class Restoring:
                 continue
             self.changed += 1
             return
-        raise PreconditionFailed(f"{key} is changed all the time; restore again.")
+        raise PreconditionFailed(f"Other writers keep changing {key}; restore again.")
 
     async def _put_record(self, rest: str) -> None:
         store, base = self._store, self._base
@@ -109,7 +168,7 @@ class Restoring:
 
 
 def record_of(rest: str) -> str:
-    """Return the rest of the key of the record that an object is one of; empty for a chunk."""
+    """Return the key, without the domain's prefix, of the record that an object is part of; empty for a chunk."""
     if is_delta_key(rest):
         folder = rest.partition(".record/")[0]
         kind = {"g": "group", "d": "dataset", "t": "datatype"}[folder[0]] if folder else "group"
@@ -122,7 +181,7 @@ def _same(entry: Entry, now: Entry | None) -> bool:
 
 
 def _newer(record: Record, now: Record, time: float) -> Record:
-    """Return a record as it was, for a dataset that has changed since."""
+    """Return a dataset's restored record, with a generation newer than both records have."""
     if not record.get("shape", {}).get("maxdims"):
         return record
     last = max(generation(record), generation(now))

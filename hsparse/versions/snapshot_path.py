@@ -8,11 +8,11 @@ _SNAPSHOT = re.compile(r"(.+)@([1-9][0-9]{0,8})")
 
 
 def snapshot_path(path: str, number: int) -> str:
-    """Return the path of the domain that a snapshot is read as."""
+    """Return the path at which a snapshot of a domain is read."""
     return f"{path}@{number}"
 
 
 def parsed_snapshot(path: str) -> tuple[str, int] | None:
-    """Return the domain's path and the number in the path of a snapshot, None for any other path."""
+    """Return the domain's path and the number in the path of a snapshot, or None for any other path."""
     match = _SNAPSHOT.fullmatch(path)
     return None if match is None else (match[1], int(match[2]))

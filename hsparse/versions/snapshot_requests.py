@@ -1,4 +1,4 @@
-"""What handlers ask the data nodes about the snapshots of a domain."""
+"""Requests of handlers to the data nodes about the snapshots of a domain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hsparse.wire.record_message import AskStore, Forget
 
 
 async def take_snapshot(request: Request, root: str, message: str) -> Record:
-    """Take a snapshot of the domain of `root`, and return it. A number whose path another domain has is passed over."""
+    """Take and return a snapshot of the domain of `root`; a number whose path another domain has is skipped."""
     while True:
         begun = await ask(request, "begin", root, author=request.principal.name, message=message)
         tree = begun["root"]
@@ -30,9 +30,9 @@ async def take_snapshot(request: Request, root: str, message: str) -> Record:
 
 
 async def remove_snapshot(request: Request, root: str, number: int) -> None:
-    """Delete a snapshot of the domain of `root`, and what is kept for it alone."""
+    """Delete a snapshot of the domain of `root`, and the copies that only this snapshot needs."""
     gone = await ask(request, "remove", root, number=number)
-    await tell(request, root)  # until all were told, each preserves what others read of it
+    await tell(request, root)  # until all nodes know, each preserves what others may read of the snapshot
     await request.service.owners.ask_all(Forget(gone["root"]))
     await ask(request, "abandon", root, tree=gone["root"])
     await tell(request, root)
@@ -48,7 +48,7 @@ async def _is_taken(request: Request, path: str) -> bool:
 
 
 async def find_snapshot(request: Request, root: str, number: int) -> Record:
-    """Return a snapshot of the domain of `root`; `NotFound` names those there are."""
+    """Return a snapshot of the domain of `root`; the message of `NotFound` lists the existing ones."""
     snapshots: list[Record] = (await ask(request, "list", root))["snapshots"]
     for one in snapshots:
         if one["snapshot"] == number:
@@ -58,14 +58,14 @@ async def find_snapshot(request: Request, root: str, number: int) -> Record:
 
 
 async def ask(request: Request, what: str, root: str, **arguments: Any) -> Record:
-    """Have a data node answer what is asked about the snapshots of a domain."""
+    """Ask any data node a question about the snapshots of a domain."""
     return await request.service.owners.ask_any(AskStore(f"versions.{what}", {"root": root, **arguments}))
 
 
 async def tell(request: Request, root: str, *, renews: bool = False) -> None:
-    """Have every data node know the snapshots of a domain, once its changes of before have ended.
+    """Make every data node read the snapshots of a domain again, after the domain's earlier changes have ended.
 
-    It confirms what it knows of the domain's objects if `renews` says that the store has changed them.
+    With `renews` the nodes confirm their cached objects of the domain, because the store itself has changed them.
     """
     told = AskStore("versions.tell", {"root": root}, settles=root, renews=renews)
     await request.service.owners.ask_all(told)

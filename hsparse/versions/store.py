@@ -1,7 +1,7 @@
-"""A store with the snapshots of its domains: changes preserve what was there, and snapshots are read like domains.
+"""A store with snapshots of its domains: changes preserve the previous state, and snapshots are read like domains.
 
-Until a store has its first snapshot it costs one look at the store's schema, at the first change. A process that has
-the store for itself is then out of the way: its methods are those of the store below.
+Until a store has its first snapshot, this costs one read of the store's schema, at the first change. In a process that
+owns its store alone, the methods of this store are then replaced by the methods of the store below.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 import orjson
 
 from hsparse.clock import Clock
-from hsparse.compute import gather_each
+from hsparse.concurrency.gathering import gather_each
 from hsparse.dn.deletions import DeletionNotes, DeletionState
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.record_form import RecordCodec
@@ -35,6 +35,7 @@ from hsparse.versions.preserving import DomainVersions, Preserved
 from hsparse.versions.snapshot_path import snapshot_path
 from hsparse.versions.snapshot_trees import Base, SnapshotTrees, was_deleted
 from hsparse.versions.version_keys import (
+    HISTORY,
     NOTE,
     TREE,
     base_key,
@@ -46,16 +47,16 @@ from hsparse.versions.version_note import read_note
 
 R = TypeVar("R")
 LOOK = 0.05
-"""Seconds from one look at the lease to the next while the store has not answered a change."""
+"""Seconds between two checks of the lease while the store has not answered a change."""
 AT_ONCE = 32
-"""Objects that are preserved at a time."""
+"""How many objects are preserved concurrently."""
 PAGE = 1000
 METHODS = ("get", "get_range", "put", "put_if_absent", "put_if_match", "delete", "delete_if_match")
 ROOT_GROUP = ".group.json"
 
 
 class PreservingStore(DelegatingStore):
-    """An `ObjectStore` over another one, with the snapshots of its domains."""
+    """An `ObjectStore` over another one, with snapshots of its domains."""
 
     def __init__(self, store: ObjectStore, ownership: Ownership, clock: Clock) -> None:
         super().__init__(store)
@@ -63,19 +64,17 @@ class PreservingStore(DelegatingStore):
         self.clock = clock
         self.ownership = ownership
         self.used: bool | None = None
-        """Whether the store has snapshots; None where that is not known."""
+        """Whether the store has snapshots, or None if that is unknown."""
         self.trees = self.below.snapshots = SnapshotTrees(self, clock, self._may_be_untold)
         self.versions = DomainVersions(self._preserved)
         self.notes = DeletionNotes(store, clock)
         self.began: Callable[[], None] = lambda: None
-        """Called once there are any."""
+        """Called when the store begins to have snapshots."""
         self._era: object = None
         self._confirmed = False
 
-    # --- whether there are any ------------------------------------------------------------------------
-
     async def is_used(self, *, confirm: bool = False) -> bool:
-        """Say whether any domain of the store may have snapshots."""
+        """Return whether any domain of the store may have snapshots."""
         self._notice_era()
         confirm = confirm or not self._confirmed
         if self.used or (self.used is False and not confirm):
@@ -96,7 +95,7 @@ class PreservingStore(DelegatingStore):
         return bool(self.used)
 
     def _notice_era(self) -> None:
-        """Know nothing of snapshots and clones in another era: this node may not have been told of some."""
+        """Forget all snapshots and clones in a new era, because this node may have missed some."""
         if (era := self.ownership.era) != self._era:
             self._era, self._confirmed = era, False
             self.versions.forget()
@@ -104,11 +103,11 @@ class PreservingStore(DelegatingStore):
             self.below.forget_all()
 
     def _may_be_untold(self) -> bool:
-        """Say whether a snapshot may be deleted without this node being told before."""
+        """Return whether a snapshot may be deleted without this node being told first."""
         return not (self.ownership.hears_all and self.ownership.may_change(self.ownership.term))
 
     def begin_use(self) -> None:
-        """Preserve what is changed from now on: a domain has snapshots, or is to have the first one."""
+        """Begin to preserve objects before changes, because a domain has, or is about to have, a snapshot."""
         self.used = True
         self.began()
         for name in METHODS:
@@ -120,8 +119,6 @@ class PreservingStore(DelegatingStore):
 
     async def _preserved(self, root: str) -> Preserved:
         return Preserved(await read_note(self.below, root), self, self.below, self.trees)
-
-    # --- what is read ---------------------------------------------------------------------------------
 
     async def get(self, key: str) -> Stored:
         self._notice_era()
@@ -161,11 +158,11 @@ class PreservingStore(DelegatingStore):
         return await self.below.presigned(key, seconds)
 
     async def _base(self, key: str) -> Base | None:
-        """Return what the tree of a key shows, None for a key of the store below."""
+        """Return the base of the tree that a key belongs to, or None for a key of the store below."""
         return await self.trees.base_of(key) if key.startswith(TREE) and is_object_key(key) else None
 
     async def _base_read(self, key: str) -> Base | None:
-        """Do as `_base`; `Gone` for what was in a deleted snapshot, which would be read as never written."""
+        """Return `_base(key)`; raise `Gone` for objects of a deleted snapshot, which would read as never written."""
         base = await self._base(key)
         if base is None and key.startswith(TREE) and is_object_key(key):
             root = storage_key(root_of(key))
@@ -174,9 +171,9 @@ class PreservingStore(DelegatingStore):
         return base
 
     async def _snapshot_domain(self, key: str) -> Stored | None:
-        """Return the record of the domain that a snapshot is read as, with the rights of its domain now.
+        """Return the record of the domain as which a snapshot is read, with the present rights of the original domain.
 
-        None for any other key, also of a domain that is called so.
+        The result is None for any other key, including a domain whose path looks like a snapshot's.
         """
         named = snapshot_of_key(key)
         if named is None or await current_etag(self.below, key) is not None:
@@ -193,13 +190,11 @@ class PreservingStore(DelegatingStore):
         record |= {"before": heads_of(record), "root": snapshot.root, "head": root}
         record |= {"lastModified": snapshot.time, "snapshot": number}
         record.pop("secondNames", None)
-        if "firstName" in record:  # whose rights count, too
+        if "firstName" in record:  # the first name's rights count, too
             first = record["firstName"]
             record["firstName"] = first | {"path": snapshot_path(first["path"], number)}
         data = RecordCodec(key).encode(record)
         return Stored(data, f"{stored.etag} {snapshot.root}", len(data))
-
-    # --- what is changed ------------------------------------------------------------------------------
 
     async def put(self, key: str, data: Buffer) -> str:
         return await self._carry_out(key, lambda etag: True, lambda: self.below.put(key, data))
@@ -222,7 +217,7 @@ class PreservingStore(DelegatingStore):
         )
 
     async def delete(self, key: str) -> None:
-        if await self._base(key) is None:  # there is nothing of a snapshot that a server deletes unasked
+        if await self._base(key) is None:  # unconditional deletions never concern objects of a snapshot
             await self._carry_out(key, lambda etag: True, lambda: self.below.delete(key))
 
     async def delete_if_match(self, key: str, etag: str) -> None:
@@ -248,15 +243,15 @@ class PreservingStore(DelegatingStore):
     async def _before_deletion(self, root: str, entries: builtins.list[Entry]) -> set[str]:
         """Preserve listed objects of a domain; return the keys of those that have changed.
 
-        Where the domain is deleted, nothing is preserved: its snapshots go, too. The note is read again, as another
-        node may have been told of a snapshot before this one.
+        If the domain is deleted, its objects are not preserved, because its snapshots are deleted as well. The note is
+        read again, because another node may have been told of a snapshot before this one.
         """
         known = await self.versions.of(root, confirm=True)
         if known.note is None:
             return set()
         deletion = await self.notes.read(root)
         if deletion is not None and deletion.state is DeletionState.DECIDED:
-            if any(rest_of(entry.key) == NOTE for entry in entries):
+            if any(rest_of(entry.key).startswith((HISTORY, NOTE)) for entry in entries):  # the first page
                 for snapshot in known.note.snapshots:
                     await self.below.delete(base_key(snapshot.root))
             return set()
@@ -274,7 +269,7 @@ class PreservingStore(DelegatingStore):
     async def _carry_out(
         self, key: str, is_expected: Callable[[str | None], bool], change: Callable[[], Awaitable[R]]
     ) -> R:
-        """Change an object, but preserve it first; `Forbidden` for one of a snapshot."""
+        """Preserve an object and then change it; raise `Forbidden` for an object of a snapshot."""
         await self._refuse(key)
         if not is_object_key(key):
             return await change()
@@ -285,9 +280,9 @@ class PreservingStore(DelegatingStore):
         return await (change() if self.ownership.always else self._in_term(term, key, change()))
 
     async def _in_term(self, term: int, key: str, change: Awaitable[R]) -> R:
-        """Await a change as long as this node has its lease: after that it is told of no snapshot any more.
+        """Await a change while this node has its lease; without a lease, the node is told of no snapshot.
 
-        The store below may send it again and again, or wait for a connection. `Unanswered` if it is given up.
+        The store below may retry the change or wait for a connection. `Unanswered` is raised if the change is given up.
         """
         task = asyncio.ensure_future(change)
         try:
@@ -298,13 +293,13 @@ class PreservingStore(DelegatingStore):
             return task.result()
         finally:
             task.cancel()
-            del task  # an error has this frame, and would have itself
+            del task  # breaks the cycle task -> error -> traceback -> this frame
 
     async def _refuse(self, key: str) -> None:
         deleted = id_of_deletion_key(key)
         base = await self._base(key if deleted is None else storage_key(deleted))
-        if base is not None and "/.map/" in key:  # what is known of chunks is kept in memory alone
-            raise PreconditionFailed(f"{key} is not kept.")
+        if base is not None and "/.map/" in key:  # the chunk map of a snapshot is kept in memory only
+            raise PreconditionFailed(f"{key} is not stored: it belongs to a snapshot.")
         if base is not None:
             raise never_changes(base.number)
         named = snapshot_of_key(key)
@@ -318,7 +313,7 @@ class PreservingStore(DelegatingStore):
             return False
 
     async def _check_deletable(self, root: str) -> None:
-        """Take the note of a domain's deletion back if a clone needs a snapshot of it; `Conflict` then."""
+        """Remove the note of a domain's deletion and raise `Conflict` if a clone needs a snapshot of the domain."""
         note = await read_note(self.below, root) if await self.is_used() else None
         if note is not None:
             try:
@@ -343,7 +338,7 @@ def root_of(key: str) -> str:
 
 
 def _with_prefixes(entries: Sequence[Entry], prefix: str, start_after: str) -> Page:
-    """Return a listing with what is below a folder as the folder alone."""
+    """Return a page of entries in which the entries below a folder are replaced by the folder."""
     there: list[Entry] = []
     folders: dict[str, None] = {}
     for entry in entries:

@@ -1,4 +1,4 @@
-"""The note of a domain's snapshots: one object, changed by conditional puts alone."""
+"""The note of a domain's snapshots: one object, changed only by conditional puts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hsparse.storage.object_store import ObjectStore
 from hsparse.versions.version_keys import note_key, tree_root
 
 UNSEALED = 600.0
-"""Seconds after which a snapshot that was not finished counts as given up."""
+"""Seconds after which an unsealed snapshot counts as given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """A snapshot; `root` is the root group's id in its tree. It can be read once it is `sealed`, until it is `ending`.
 
-    What an ending one shows is kept until no node reads it any more.
+    The objects that an ending snapshot shows are kept until no node reads it any more.
     """
 
     number: int
@@ -31,14 +31,14 @@ class Snapshot:
     ending: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return what clients are told."""
+        """Return the snapshot's JSON for clients."""
         shown = {"snapshot": self.number, "time": self.time, "author": self.author}
         return {**shown, "message": self.message, "root": self.root}
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A clone, by its path, that needs a snapshot."""
+    """A clone that needs a snapshot; `domain` is the clone's path."""
 
     domain: str
     root: str
@@ -47,10 +47,10 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class VersionNote:
-    """The snapshots of the domain of `root`; `epoch` is the number of the last one that was ever begun.
+    """The snapshots of the domain of `root`; `epoch` is the number of the last snapshot that was ever begun.
 
-    `token` names the series: once all snapshots are gone a new one begins, with 1. `etag` is that of the stored note,
-    empty for one that is not stored.
+    `token` names the series: after all snapshots are deleted, a new series begins with number 1. `etag` is that of the
+    stored note, empty for a note that is not stored.
     """
 
     root: str
@@ -61,7 +61,7 @@ class VersionNote:
     etag: str = ""
 
     def find(self, number: int) -> Snapshot:
-        """Return a snapshot that can be read; `NotFound` if there is none."""
+        """Return a snapshot that can be read; raise `NotFound` if there is none with this number."""
         for one in self.snapshots:
             if one.number == number and one.sealed:
                 return one
@@ -69,17 +69,17 @@ class VersionNote:
         raise NotFound(f"There is no snapshot {number}; there are {known}.")
 
     def begun(self, time: float, author: str, message: str) -> VersionNote:
-        """Return the note with one more snapshot, which is not sealed; those that were given up are gone."""
+        """Return the note with a new, unsealed snapshot and without the snapshots that were given up."""
         number = self.epoch + 1
         new = Snapshot(number, tree_root(self.root, self.token, number), time, author, message)
         kept = tuple(one for one in self.snapshots if one.sealed or time - one.time < UNSEALED)
         return replace(self, epoch=number, snapshots=(*kept, new))
 
     def sealed(self, tree: str, time: float) -> VersionNote:
-        """Return the note with a snapshot, told by its root, that can be read; `Conflict` if it was given up."""
+        """Return the note with the snapshot of root `tree` sealed; raise `Conflict` if it was given up or deleted."""
         if all(one.root != tree or one.ending for one in self.snapshots):
             raise Conflict(
-                "The snapshot took too long, and was given up, or it was deleted; take another one."
+                "The snapshot took too long and was given up, or it was deleted; take another one."
             )
         changed = (
             replace(one, sealed=True, time=time) if one.root == tree else one for one in self.snapshots
@@ -87,12 +87,12 @@ class VersionNote:
         return replace(self, snapshots=tuple(changed))
 
     def abandoned(self, tree: str) -> VersionNote:
-        """Return the note without a snapshot, told by its root, that is not sealed."""
+        """Return the note without the snapshot of the root `tree`, unless that is sealed."""
         kept = tuple(one for one in self.snapshots if one.root != tree or one.sealed)
         return replace(self, snapshots=kept)
 
     def ended(self, number: int, time: float) -> VersionNote:
-        """Return the note with a snapshot that is ending; `NotFound`, or `Conflict` if a clone needs it."""
+        """Return the note with a snapshot marked as ending; raise `NotFound`, or `Conflict` if a clone needs it."""
         if any(one.number == number and one.ending for one in self.snapshots):
             return self
         gone = self.find(number)
@@ -101,7 +101,7 @@ class VersionNote:
         return replace(self, snapshots=tuple(ending if one is gone else one for one in self.snapshots))
 
     def pinned(self, pin: Pin) -> VersionNote:
-        """Return the note with a clone of a snapshot; `NotFound` if there is no such snapshot."""
+        """Return the note with a clone of a snapshot added; raise `NotFound` if there is no such snapshot."""
         self.find(pin.snapshot)
         return self if pin in self.pins else replace(self, pins=(*self.pins, pin))
 
@@ -110,16 +110,16 @@ class VersionNote:
         return replace(self, pins=tuple(pin for pin in self.pins if pin.root != root))
 
     def check_unpinned(self, number: int | None = None) -> None:
-        """Raise `Conflict` if a clone needs a snapshot; without a number, any of them."""
+        """Raise `Conflict` if a clone needs the snapshot or, without a number, any snapshot."""
         for pin in self.pins:
             if number in (None, pin.snapshot):
                 raise Conflict(
-                    f"The clone {pin.domain} needs snapshot {pin.snapshot}: delete the clone first, or have it copy "
-                    "what it shares by hsparse clone --materialize."
+                    f"A clone needs snapshot {pin.snapshot}: delete the clone first, or copy its shared objects by "
+                    "hsparse clone --materialize. If the clone was created a moment ago, try again."
                 )
 
     def encode(self) -> bytes:
-        """Return the note's bytes."""
+        """Return the note's JSON."""
         return orjson.dumps(
             {
                 "root": self.root,
@@ -132,7 +132,7 @@ class VersionNote:
 
 
 async def read_note(store: ObjectStore, root: str) -> VersionNote | None:
-    """Return the note of a root group's domain, None without one; `Corrupt`."""
+    """Return the note of a root group's domain, or None without one; raise `Corrupt` if it is damaged."""
     key = note_key(root)
     try:
         stored = await store.get(key)
@@ -150,12 +150,12 @@ async def read_note(store: ObjectStore, root: str) -> VersionNote | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(
-            f"The object {key} has no snapshots in it: {error!r}; restore it from a copy."
+            f"The object {key} is not a valid note of snapshots: {error!r}; restore it from a copy."
         ) from error
 
 
 async def put_note(store: ObjectStore, note: VersionNote) -> VersionNote | None:
-    """Store a changed note in place of the one it was made of; None if that is not there any more."""
+    """Store a changed note in place of the note it was derived from; return None if that is not stored any more."""
     key = note_key(note.root)
     try:
         if note.etag:

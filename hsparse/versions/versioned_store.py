@@ -1,38 +1,43 @@
-"""What a service node asks the store about snapshots: to begin one, to tell of it, to seal it, to let go of one.
+"""The store's answers to a service node about snapshots and clones: take, seal, remove, restore and compare them.
 
 A snapshot is begun in the note of its domain, by a conditional put. Every data node is told, and answers once its
-changes of before have ended; all later ones preserve what was there. Then the snapshot is sealed: it can be read. That
-waits for a few seconds after the members have changed: one that was evicted is told nothing, but has no lease either.
+earlier changes have ended; all later changes preserve the objects. Then the snapshot is sealed and can be read. After a
+change of members, sealing waits a few seconds for late changes of evicted members, which were not told.
 
-One that is deleted leaves the note first, every data node is told, and what no other one needs is deleted. Who was
-paused meanwhile deletes nothing: the note must be the one that was read.
+A snapshot is removed from the note first. Every data node is told, and then the copies that no other snapshot needs are
+deleted. A node that was paused meanwhile deletes nothing, because the note must be the one that it read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeAlias
 
 import orjson
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
 from hsparse.cluster.membership_object import KEY as MEMBERS
-from hsparse.compute import gather_each
-from hsparse.dn.cache import load_state
+from hsparse.concurrency.gathering import gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.record_objects import RecordObjects
+from hsparse.dn.stored_form import load_state
 from hsparse.errors import Busy, Conflict, HsparseError, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.ids import domain_prefix, storage_key
 from hsparse.model.schema import SCHEMA_KEY, VERSIONS, Schema, parse_schema
+from hsparse.sn.request import OBJECT_BYTES
 from hsparse.storage.object_store import Entry, ObjectStore
 from hsparse.versions.changed_elements import changed_chunks
 from hsparse.versions.clone_store import Clone
 from hsparse.versions.differences import by_object, differences
-from hsparse.versions.restoring import Restoring, record_of
+from hsparse.versions.restoring import Restoring, Step, record_of
 from hsparse.versions.snapshot_trees import Base
 from hsparse.versions.store import AT_ONCE, PreservingStore, root_of
 from hsparse.versions.version_keys import (
@@ -50,24 +55,35 @@ from hsparse.versions.version_note import Pin, VersionNote, put_note, read_note
 Json: TypeAlias = dict[str, Any]
 ATTEMPTS = 16
 LATE = 3.0
-"""Seconds until a change is stored, or never will be, that was sent to the store and given up by its sender."""
+"""Seconds within which a change that its sender has given up reaches the store, or never does."""
 TOKEN_BYTES = 8
+COPY_MEMORY = 512 * 1024 * 1024
+"""Memory, in bytes, for chunks that are copied or compared concurrently."""
+COPY_SECONDS = 3600.0
+"""The most seconds that one of many copies waits for memory."""
 MOST_FOUND = 100_000
-"""Changes between snapshots that are remembered, those of the last two that were asked for in any case."""
+"""The most changes between snapshots that are remembered; the last comparison is always remembered."""
 
 
 class VersionedStore(PreservingStore):
-    """A `PreservingStore` that takes snapshots, and lets go of them."""
+    """A `PreservingStore` that takes, removes, clones, restores and compares snapshots."""
 
-    def __init__(self, store: ObjectStore, ownership: Ownership, clock: Clock) -> None:
+    def __init__(
+        self, store: ObjectStore, ownership: Ownership, clock: Clock, memory: int = COPY_MEMORY
+    ) -> None:
         super().__init__(store, ownership, clock)
+        self.memory = MemoryBudget(memory, COPY_SECONDS)
+        """The memory budget for copies and comparisons of chunks."""
         self.below.ended = self._unpin
-        self._found: dict[tuple[str, ...], list[Json]] = {}
-        """What is different between snapshots, which never changes."""
+        self._found: BoundedCache[tuple[str, ...], list[Json]] = BoundedCache(
+            MOST_FOUND, sys.maxsize, entry_size=0
+        )
+        """The changes between snapshots, by the compared snapshots; they never change."""
 
     async def answer(self, question: str, arguments: Json) -> Json:
         answers: dict[str, Callable[..., Awaitable[Json]]] = {
             "versions.list": self._list,
+            "versions.pins": self._pins,
             "versions.begin": self._begin,
             "versions.tell": self._tell,
             "versions.seal": self._seal,
@@ -78,7 +94,9 @@ class VersionedStore(PreservingStore):
             "versions.unclone": self._unclone,
             "versions.materialize": self._materialize,
             "versions.part": self._part,
+            "versions.materialized_bytes": self._materialized_bytes,
             "versions.restore": self._restore,
+            "versions.restored_bytes": self._restored_bytes,
             "versions.changes": self._changes,
             "versions.diff": self._diff,
             "sweep": self._sweep,
@@ -91,20 +109,22 @@ class VersionedStore(PreservingStore):
         base = clone and clone.base
         return {
             "snapshots": [one.to_json() for one in note.snapshots if one.sealed] if note else [],
-            "clones": [{"domain": pin.domain, "snapshot": pin.snapshot} for pin in note.pins] if note else [],
-            "base": clone and base and {"domain": clone.source, "snapshot": base.number},
+            "base": clone and base and {"domain": clone.source, "snapshot": base.number, "root": base.root},
         }
+
+    async def _pins(self, root: str) -> Json:
+        """Return the clones that need a snapshot of a domain."""
+        note = await read_note(self.below, root) if await self.is_used() else None
+        return {"pins": [asdict(pin) for pin in note.pins] if note else []}
 
     async def _as_clone(self, root: str) -> Clone | None:
         return await self.below.clone_of(storage_key(root))
 
-    # --- taking one -----------------------------------------------------------------------------------
-
     async def _begin(self, root: str, author: str, message: str) -> Json:
-        """Begin a snapshot of a domain; what one that was given up has left goes."""
+        """Begin a snapshot of a domain, and remove the traces of snapshots that were given up."""
         if not self.ownership.hears_all:
             raise Unsupported(
-                "Several servers write to this store and do not hear each other: snapshots need one server, or a "
+                "Several servers write to this store without telling each other: snapshots need one server, or a "
                 "cluster of data nodes."
             )
         await self._declare()
@@ -121,12 +141,12 @@ class VersionedStore(PreservingStore):
                 return new.to_json()
             if (
                 not note.etag
-            ):  # of a series that there is not; in any other the number is another snapshot's now
+            ):  # the new series was not stored; in a stored one, the number is another snapshot's
                 await self.below.delete(base_key(new.root))
-        raise Busy("Other snapshots of this domain are taken all the time; try again.")
+        raise Busy("Other requests keep changing the snapshots of this domain; try again.")
 
     async def _declare(self) -> None:
-        """Have the store say that it has snapshots, so that no older version changes a domain of it."""
+        """Add the feature to the store's schema, so that no older version of hsparse changes a domain."""
         while not await self.is_used():
             try:
                 stored = await self.below.get(SCHEMA_KEY)
@@ -146,7 +166,7 @@ class VersionedStore(PreservingStore):
             self.begin_use()
 
     async def _tell(self, root: str) -> Json:
-        """Know the snapshots of a domain as they are now; nobody reads one that is ending when this returns."""
+        """Read the snapshots of a domain again; on return, this node reads no snapshot that is ending."""
         self.begin_use()
         self.below.forget(root)
         known = await self.versions.renew(root)
@@ -156,30 +176,28 @@ class VersionedStore(PreservingStore):
         return {}
 
     async def _seal(self, root: str, tree: str) -> Json:
-        """Let a snapshot be read; it is told by its root, as a late message may find another one of its number."""
+        """Allow reads of a snapshot; `tree` names it, because a late message may find another one with its number."""
         await self._await_late_changes()
         time = self.clock.now()
         note = await self._change(root, lambda note: note.sealed(tree, time))
         return next(one.to_json() for one in note.snapshots if one.root == tree)
 
     async def _await_late_changes(self) -> None:
-        """Wait until what a node sent that was evicted lately has reached the store: it was told of no snapshot."""
+        """Wait until changes of a recently evicted node, which was not told of the snapshot, have reached the store."""
         if not self.ownership.always:
             async for page in self.below.list(MEMBERS):
                 for entry in page.entries:
                     await asyncio.sleep(min(LATE, LATE - (self.clock.now() - entry.modified)))
 
     async def _abandon(self, root: str, tree: str) -> Json:
-        """Give a snapshot up that was not sealed, or is ending; one that was sealed stays, also if nobody was told."""
+        """Give up a snapshot that is not sealed or is ending; a sealed one stays, even if no node was told of it."""
         note = await self._change(root, lambda note: note.abandoned(tree))
         if all(one.root != tree for one in note.snapshots):
             await self.below.delete(base_key(tree))
         return {}
 
-    # --- letting go of one ----------------------------------------------------------------------------
-
     async def _remove(self, root: str, number: int) -> Json:
-        """Have a snapshot be read no more; once all nodes were told it is given up, and what it needed is collected."""
+        """Mark a snapshot as ending. Once all nodes know, the caller gives it up and collects its copies."""
         time = self.clock.now()
         note = await self._change(root, lambda note: note.ended(number, time))
         gone = next(one for one in note.snapshots if one.number == number)
@@ -187,14 +205,14 @@ class VersionedStore(PreservingStore):
         return {"root": gone.root}
 
     async def _collect(self, root: str) -> Json:
-        """Delete what no snapshot of a domain needs; return how many objects that were."""
+        """Delete the copies that no snapshot of a domain needs; return the number of deleted objects."""
         note = await read_note(self.below, root)
         if note is None:
             return {"deleted": 0}
         count = 0
         async for entries in self._needless(note):
             if await self._etag(root) != note.etag:
-                break  # who changed the note collects, too, or needs what is there
+                break  # the node that changed the note collects as well, or needs these copies
             count += sum(await self.below.delete_all(entries))
         if not note.snapshots and not note.pins:
             try:
@@ -205,7 +223,7 @@ class VersionedStore(PreservingStore):
         return {"deleted": count}
 
     async def _needless(self, note: VersionNote) -> AsyncIterator[list[Entry]]:
-        """Yield pages of what is kept and no snapshot shows: none is between a copy and the one before it."""
+        """Yield pages of copies that no snapshot shows: no snapshot is between such a copy and the one before it."""
         live = [one.number for one in note.snapshots]
         if not live:
             async for page in self.below.list(domain_prefix(note.root) + HISTORY):
@@ -223,10 +241,12 @@ class VersionedStore(PreservingStore):
                     needless.append(entry)
             yield needless
 
-    # --- clones ---------------------------------------------------------------------------------------
-
     async def _clone(self, root: str, number: int, clone: str, source: str, domain: str) -> Json:
-        """Pin a snapshot, and have a root group that shares what it has; `Conflict` if the domain is being deleted."""
+        """Pin a snapshot and store a clone's root group; raise `Conflict` if the domain is being deleted."""
+        shared = await self._as_clone(root)
+        if shared is not None and shared.base is not None and not await self._has_own(shared):
+            # An unchanged clone shows what its base shows, so clone its base: chains of clones do not grow.
+            root, number, source = shared.base.root, shared.base.number, shared.source
         pin = Pin(domain, clone, number)
         note = await self._change(root, lambda note: note.pinned(pin))
         base = Base(root, note.token, number, clone)
@@ -234,29 +254,39 @@ class VersionedStore(PreservingStore):
             await self._change(root, lambda note: note.unpinned(clone))
             raise Conflict(f"{source} is being deleted: it cannot be cloned.")
         new = Clone(clone, base, source)
-        with suppress(PreconditionFailed):  # its message was sent before
+        with suppress(PreconditionFailed):  # the message was sent before
             await self.below.plain.put_if_absent(storage_key(clone), new.encode(domain, self.clock.now()))
         return {}
 
     async def _unclone(self, root: str, clone: str) -> Json:
-        """Take a clone back that no domain has."""
+        """Undo the creation of a clone that no domain has."""
+        made = await self.below.stored(clone)
+        if made is not None and made.base is not None:
+            root = made.base.root
         await self.below.plain.delete(storage_key(clone))
         self.below.forget(clone)
         await self._change(root, lambda note: note.unpinned(clone))
         return {}
 
+    async def _has_own(self, clone: Clone) -> bool:
+        """Return whether a clone has changed any object."""
+        async for page in self.below.plain.list(clone.own_key("")):
+            if page.entries:
+                return True
+        return False
+
     async def _unpin(self, clone: Clone) -> None:
-        """Let go of the snapshot that a clone needed."""
+        """Release the snapshot that a clone needed."""
         if clone.base is not None:
             await self._release(clone.base.root, clone.root)
 
     async def _release(self, root: str, clone: str) -> None:
-        """Let a clone need no snapshot of a domain, if that is still there."""
+        """Remove a clone from the note of a domain, if the domain still has a note."""
         with suppress(NotFound):
             await self._change(root, lambda note: note.unpinned(clone))
 
     async def _materialize(self, root: str) -> Json:
-        """Give a clone objects of its own in place of those that it shares; return how many, and its base."""
+        """Copy the objects that a clone shares into the clone; return the number of copies and the base's root."""
         clone = await self._as_clone(root)
         if clone is None or clone.base is None:
             return {"copied": 0, "base": None}
@@ -265,47 +295,69 @@ class VersionedStore(PreservingStore):
 
         async def copy(entry: Entry) -> None:
             nonlocal copied
-            with suppress(PreconditionFailed):  # it has one, or has deleted it
+            async with self.memory.hold(entry.size):
                 data = (await self.trees.get(base, entry.key)).data
-                await below.plain.put_if_absent(clone.own_key(rest_of(entry.key)), data)
-                copied += 1
+                with suppress(PreconditionFailed):  # the clone has changed or deleted the object meanwhile
+                    await below.plain.put_if_absent(clone.own_key(rest_of(entry.key)), data)
+                    copied += 1
 
-        await gather_each(copy, await self.trees.entries(base, domain_prefix(root)), AT_ONCE)
+        await gather_each(copy, await self._shared(clone), AT_ONCE)
         stored = await below.plain.get(storage_key(root))
         found = orjson.loads(stored.data) | {"base": None}
-        with suppress(PreconditionFailed):  # another request for the same has put it
+        with suppress(PreconditionFailed):  # another request has materialized the clone
             await below.plain.put_if_match(storage_key(root), orjson.dumps(found), stored.etag)
         return {"copied": copied, "base": base.root}
 
+    async def _materialized_bytes(self, root: str) -> Json:
+        """Return how many more bytes a clone takes once it is materialized."""
+        clone = await self._as_clone(root)
+        shared = [] if clone is None else await self._shared(clone)
+        return {"bytes": sum(max(entry.size, OBJECT_BYTES) for entry in shared)}
+
+    async def _shared(self, clone: Clone) -> list[Entry]:
+        """Return the objects that a clone shares, which it has neither changed nor deleted."""
+        if clone.base is None:
+            return []
+        own = clone.own_key("")
+        known = {
+            entry.key.removeprefix(own) async for page in self.below.plain.list(own) for entry in page.entries
+        }
+        entries = await self.trees.entries(clone.base, domain_prefix(clone.root))
+        return [entry for entry in entries if rest_of(entry.key) not in known]
+
     async def _part(self, root: str, base: str) -> Json:
-        """Let go of the snapshot that a clone needed until all nodes were told that it has all for itself."""
+        """Release the snapshot of a materialized clone, after all nodes were told that the clone shares no object."""
         own = Clone(root, None).own_key("")
         async for page in self.below.plain.list(own):
             await self.below.plain.delete_all([entry for entry in page.entries if not entry.size])
         await self._release(base, root)
         return {}
 
-    # --- what there was -------------------------------------------------------------------------------
+    async def _restore(self, root: str, number: int, kept: int, step: str) -> Json:
+        """Carry out one step of restoring a domain to a snapshot; return the number of changed objects.
 
-    async def _restore(self, root: str, number: int) -> Json:
-        """Bring a domain back to what it was at a snapshot; return how many objects were changed.
-
-        `NotFound` if the snapshot is deleted meanwhile: then what it had was not there for all of them.
+        `kept` is the snapshot taken before. `NotFound` is raised if one is deleted meanwhile: its objects may be gone.
         """
-        restoring = Restoring(self, base := await self._base_at(root, number))
+        base, before = await self._base_at(root, number), await self._base_at(root, kept)
+        restoring = Restoring(self, base, before, self.memory)
         try:
-            await restoring.run()
+            await restoring.run(Step(step))
         except HsparseError:
-            await asyncio.sleep(LATE)  # who owns what is still being stored is told after that
+            await asyncio.sleep(LATE)  # the error makes all nodes confirm; late changes must be stored before
             raise
-        if await self._base_at(root, number) != base:
+        if (await self._base_at(root, number), await self._base_at(root, kept)) != (base, before):
             raise NotFound(f"The snapshot {number} was deleted meanwhile.")
         return {"changed": restoring.changed}
 
-    async def _diff(self, root: str, number: int, to: int | None) -> Json:
-        """Return what became of each object between a snapshot and another one, or now; see `by_object`.
+    async def _restored_bytes(self, root: str, number: int) -> Json:
+        """Return about how many bytes a restore adds to a domain."""
+        base = await self._base_at(root, number)
+        return {"bytes": await Restoring(self, base, base, self.memory).nbytes()}
 
-        Datasets have the number of `elements` that are different, too, None where they are not counted.
+    async def _diff(self, root: str, number: int, to: int | None) -> Json:
+        """Return the change of each object between a snapshot and another one (None: now); see `by_object`.
+
+        Datasets also have the number of `elements` that differ, None if they are not counted.
         """
         before, after = await self._sources(root, number), await self._sources(root, to)
         changes = await self._compared(root, before, after)
@@ -319,15 +371,15 @@ class VersionedStore(PreservingStore):
             record, known = await self._dataset(id, number, to, after), rest_of(storage_key(id))
             was = await self._dataset(id, number, to, {}) if known in before else record
             if record is None or was is None or was.get("created") != record.get("created"):
-                continue  # another dataset of its id, with other chunks
-            different, elements[id] = await changed_chunks(self, record, rests, before, after)
-            if known in before and known in after:  # what was written back is no change
+                continue  # a new dataset with the same id, whose chunks are all new
+            different, elements[id] = await changed_chunks(self, record, rests, before, after, self.memory)
+            if known in before and known in after:  # a chunk that was written back is no change
                 same |= set(rests).difference(different)
         found = by_object([one for one in changes if one["marker"] not in same])
         return {id: one | {"elements": elements.get(id)} for id, one in found.items()}
 
     async def _dataset(self, id: str, number: int, to: int | None, after: dict[str, Entry]) -> Json | None:
-        """Return the record of a dataset as it is after the changes, or was before if it is deleted."""
+        """Return the record of a dataset after the changes or, if it is deleted, before them."""
         key = storage_key(id)
         if rest_of(key) not in after:
             tree = (await self._base_at(root_of(key), number)).tree
@@ -344,15 +396,14 @@ class VersionedStore(PreservingStore):
         return {"changes": page, "marker": page[-1]["marker"] if first + limit < len(found) else None}
 
     async def _differences(self, root: str, number: int, to: int) -> list[Json]:
-        """Return all changes between two snapshots, 0 for when there was nothing; they are remembered."""
+        """Return all changes between two snapshots (0: the empty domain); the changes are remembered."""
         bases = [await self._base_at(root, one) for one in (number, to) if one]
         between = (root, *(base.tree for base in bases))
-        if between not in self._found:
+        if (found := self._found.use(between)) is None:
             before, after = await self._sources(root, number), await self._sources(root, to)
-            self._found[between] = await self._compared(root, before, after)
-            while len(self._found) > 1 and sum(map(len, self._found.values())) > MOST_FOUND:
-                del self._found[next(iter(self._found))]
-        return self._found[between]
+            found = await self._compared(root, before, after)
+            self._found.keep(between, found, len(found))
+        return found
 
     async def _compared(self, root: str, before: dict[str, Entry], after: dict[str, Entry]) -> list[Json]:
         for rest in before.keys() & after.keys():
@@ -361,13 +412,13 @@ class VersionedStore(PreservingStore):
         return differences(root, before, after)
 
     async def _sources(self, root: str, number: int | None) -> dict[str, Entry]:
-        """Return what each object is read from at a snapshot; None for now, 0 for when there was nothing."""
+        """Return the object that is read for each object at a snapshot (None: now, 0: the empty domain)."""
         if number is None:
             return await self.trees.head_sources(root)
         return await self._shown(await self._base_at(root, number)) if number else {}
 
     async def _is_same(self, old: Entry, new: Entry) -> bool:
-        """Say whether a record that is read from two objects is the same: it is copied before a chunk is made, too."""
+        """Return whether a record is equal in two objects; a record is also copied when only a chunk has changed."""
         if old.size != new.size or (old.key, old.etag) == (new.key, new.etag):
             return old.size == new.size
         with suppress(NotFound):
@@ -386,10 +437,8 @@ class VersionedStore(PreservingStore):
         self.trees.learn(base)
         return base
 
-    # --- what was left over ---------------------------------------------------------------------------
-
     async def _sweep(self, min_age: float, dry_run: bool) -> Json:
-        """Delete what is older than `min_age` seconds and nothing needs; return objects and bytes by root group."""
+        """Delete unneeded objects older than `min_age` seconds; return the objects and bytes by root group or key."""
         before = self.clock.now() - min_age
         found: dict[str, list[Entry]] = {}
         notes: dict[str, VersionNote | None] = {}
@@ -417,7 +466,7 @@ class VersionedStore(PreservingStore):
         return {name: [len(some), sum(entry.size for entry in some)] for name, some in found.items()}
 
     async def _settled(self, note: VersionNote, before: float) -> VersionNote | None:
-        """Give up old snapshots that were never sealed, and collect what those that are gone have left."""
+        """Give up old unsealed snapshots, remove pins of lost clones, and collect unneeded copies; return the note."""
         for one in note.snapshots:
             if not one.sealed and one.time <= before:
                 await self._abandon(note.root, one.root)
@@ -429,7 +478,7 @@ class VersionedStore(PreservingStore):
         return await read_note(self.below, note.root)
 
     async def _shows_snapshot(self, key: str) -> bool:
-        """Say whether a tree's snapshot is in the note of its domain."""
+        """Return whether a tree's snapshot is in the note of its domain."""
         try:
             found = orjson.loads((await self.below.get(key)).data)
         except NotFound:
@@ -438,7 +487,7 @@ class VersionedStore(PreservingStore):
         return note is not None and key in [base_key(one.root) for one in note.snapshots]
 
     async def _change(self, root: str, change: Callable[[VersionNote], VersionNote]) -> VersionNote:
-        """Change the note of a domain, and return the new one; `NotFound` if there is none."""
+        """Change the note of a domain and return the new note; raise `NotFound` if there is none."""
         for _ in range(ATTEMPTS):
             note = await read_note(self.below, root)
             if note is None:
@@ -446,7 +495,7 @@ class VersionedStore(PreservingStore):
             changed = await put_note(self.below, change(note))
             if changed is not None:
                 return changed
-        raise Busy("Other snapshots of this domain are taken all the time; try again.")
+        raise Busy("Other requests keep changing the snapshots of this domain; try again.")
 
     async def _etag(self, root: str) -> str:
         note = await read_note(self.below, root)

@@ -1,4 +1,4 @@
-"""What a data node has instead of its store and its ownership, so that domains have snapshots."""
+"""The store and the ownership that a data node uses instead of its own, so that domains have snapshots."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from hsparse.config import Settings
 from hsparse.dn.membership.ownership import Ownership, PartlyTrusted, SoleOwnership
 from hsparse.storage.object_store import ObjectStore
 from hsparse.versions.snapshot_path import parsed_snapshot
-from hsparse.versions.versioned_store import VersionedStore
+from hsparse.versions.versioned_store import COPY_MEMORY, VersionedStore
 
 
 class SoleVersions(SoleOwnership):
-    """The ownership of a process that has its store for itself: `always` until there are snapshots."""
+    """The ownership of a process that owns its store alone: `always` until the store has snapshots."""
 
     def trusts(self, name: str) -> bool:
         return is_no_snapshot(name)
 
 
 def is_no_snapshot(name: str) -> bool:
-    """Say whether a name is not the path of the domain that a snapshot is read as: its rights are another domain's."""
+    """Return whether a name is not a snapshot's path; the rights of a snapshot's path depend on another domain."""
     return "@" not in name or not name.startswith("/") or parsed_snapshot(name) is None
 
 
 def wrapped(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
     """Return the store and the ownership of a data node whose domains have snapshots."""
-    return with_versions(store, ownership, SystemClock())
+    return with_versions(store, ownership, SystemClock(), settings.data.chunk_bytes())
 
 
-def with_versions(store: ObjectStore, ownership: Ownership, clock: Clock) -> tuple[VersionedStore, Ownership]:
-    """Return a store with snapshots, and the ownership of who has it."""
-    versioned = VersionedStore(store, ownership, clock)
+def with_versions(
+    store: ObjectStore, ownership: Ownership, clock: Clock, memory: int = COPY_MEMORY
+) -> tuple[VersionedStore, Ownership]:
+    """Return a store with snapshots, which uses at most `memory` bytes for copies, and the data node's ownership."""
+    versioned = VersionedStore(store, ownership, clock, memory)
     if not ownership.always:
         return versioned, PartlyTrusted(ownership, is_no_snapshot)
     alone = SoleVersions()

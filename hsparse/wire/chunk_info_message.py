@@ -1,7 +1,4 @@
-"""Messages about stored chunks: which there are, and their encoded bytes.
-
-Messages about chunks of file-backed datasets.
-"""
+"""Messages about stored chunks, which list them and carry their encoded bytes, and about file-backed chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.file_backed import ChunkPieces
 from hsparse.format.plan.chunk_plan import ChunkSelection
@@ -22,9 +19,9 @@ from hsparse.wire.message import Message, ReadMessage
 
 @dataclass(frozen=True, slots=True)
 class ChunkPage:
-    """A page of a listing; `marker` is the chunk after which the next page begins, empty at the end.
+    """A page of a listing; `marker` is the chunk after which the next page begins, empty on the last page.
 
-    A page has fewer rows than the limit, even none, where chunks were deleted while it was made.
+    A page may have fewer rows than the limit, even none, if chunks were deleted while it was made.
     """
 
     rows: ChunkRows
@@ -33,12 +30,12 @@ class ChunkPage:
 
 @dataclass(frozen=True, slots=True)
 class ListChunks(ReadMessage[ChunkPage]):
-    """List the stored chunks inside `extent` that `selection` intersects; without it all.
+    """List the stored chunks inside `extent` that `selection` intersects, or all of them without a selection.
 
-    They come in the order of their keys or, with `by_coords`, in row-major order of their coordinates: the chunks after
-    `after` (empty: from the first), without the first `skip`, at most `limit`. Any data node answers; the owner of
-    the dataset's chunk map has it in its cache. With a `version`, that of the chunks at all data nodes before this was
-    sent, the node may answer what it has listed in the same version, and list all chunks to remember them.
+    The order is that of the keys or, with `by_coords`, the row-major order of coordinates. A page begins after the
+    chunk `after` (empty: at the first chunk), leaves out `skip` rows, and has at most `limit` rows. Any data node
+    answers; the owner of the dataset's chunk map has the map in its cache. `version` is that of the chunks at all data
+    nodes before the message; given one, a node may remember the listing and answer from it again.
     """
 
     spec: ChunkSpec
@@ -53,9 +50,9 @@ class ListChunks(ReadMessage[ChunkPage]):
 
 @dataclass(frozen=True, slots=True)
 class CountChunks(ReadMessage[int]):
-    """Count the stored chunks inside `extent` that `selection` intersects; without it all.
+    """Count the stored chunks inside `extent` that `selection` intersects, or all of them without a selection.
 
-    `version` is as that of `ListChunks`.
+    `version` is as in `ListChunks`.
     """
 
     spec: ChunkSpec
@@ -66,7 +63,7 @@ class CountChunks(ReadMessage[int]):
 
 @dataclass(frozen=True, slots=True)
 class FindChunk(ReadMessage[ChunkRows]):
-    """Return the row of one chunk; no row where it is not stored."""
+    """Return the row of one chunk, or no row if the chunk is not stored."""
 
     spec: ChunkSpec
     scaled: tuple[int, ...]
@@ -74,7 +71,7 @@ class FindChunk(ReadMessage[ChunkRows]):
 
 @dataclass(frozen=True, slots=True)
 class GetChunkVersion(Message[str]):
-    """Return the version of a dataset's chunks at this node: another one after each change that the node has made.
+    """Return the version of a dataset's chunks at this node, which differs after each change that the node makes.
 
     No two nodes, and no two runs of a node, have the same version. The versions of all nodes together tell whether any
     chunk has changed.
@@ -84,10 +81,29 @@ class GetChunkVersion(Message[str]):
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkChanges:
+    """A version of a dataset's chunks, and the keys that were put since an earlier one (None: unknown)."""
+
+    version: str
+    changed: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GetChunkChanges(Message[ChunkChanges]):
+    """Return the version of a dataset's chunks at this node, and the keys that the node has put since earlier versions.
+
+    `since` are earlier versions, of any nodes. The node starts to note keys, as senders are expected to ask again.
+    """
+
+    dataset: str
+    since: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SignKeys(ReadMessage[tuple[str, ...]]):
     """Return a presigned URL of each object, valid for `seconds`; any data node answers.
 
-    `Unsupported` where the store has no URLs.
+    `Unsupported` is raised if the store has no URLs.
     """
 
     keys: tuple[str, ...]
@@ -96,7 +112,7 @@ class SignKeys(ReadMessage[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class DirectChunk:
-    """A chunk's encoded bytes, `data: (n,) uint8`, without a footer, and its one row."""
+    """The encoded bytes of a chunk without its footer, `data: (n,) uint8`, and the chunk's row."""
 
     data: NDArray[np.uint8]
     row: ChunkRows
@@ -104,7 +120,7 @@ class DirectChunk:
 
 @dataclass(frozen=True, slots=True)
 class ReadDirect(ReadMessage[DirectChunk | None]):
-    """Read a chunk's encoded bytes; None where it is not stored."""
+    """Read a chunk's encoded bytes; the reply is None if the chunk is not stored."""
 
     spec: ChunkSpec
     scaled: tuple[int, ...]
@@ -112,10 +128,10 @@ class ReadDirect(ReadMessage[DirectChunk | None]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadObjectBytes(ReadMessage[tuple[NDArray[np.uint8] | None, ...]]):
-    """Read the whole objects of chunks: for each its bytes, `(n,) uint8`, None unless it has the etag.
+    """Read the whole objects of chunks: for each its bytes, `(n,) uint8`, or None unless the object has the etag.
 
-    `scaled: (n, rank) uint64`; `sizes: (n,) uint64` are the bytes of each chunk, without its footer: no object of more
-    bytes is read. The caller limits their sum.
+    `scaled: (n, rank) uint64` are the chunks. `sizes: (n,) uint64` limits the bytes of each object without its footer;
+    a larger object is not read. The caller limits the sum of the sizes.
     """
 
     spec: ChunkSpec
@@ -128,9 +144,9 @@ class ReadObjectBytes(ReadMessage[tuple[NDArray[np.uint8] | None, ...]]):
 class WriteDirect(Message[None]):
     """Store a chunk's encoded bytes, `data: (n,) uint8`; durable when answered.
 
-    `sections: (k, 3) uint64` are as in `ChunkRows`: of a dense chunk one, whose unfiltered size is ignored.
-    `BadRequest` says why the bytes are not a chunk inside `extent`; then nothing is changed. A dense chunk whose filter
-    mask is not 0 is encoded again through the whole pipeline: its object has no place for a mask.
+    `sections: (k, 3) uint64` is as in `ChunkRows`; a dense chunk has one section, whose unfiltered size is ignored.
+    `BadRequest` is raised, and nothing changes, if the bytes are not a chunk inside `extent`. A dense chunk with a
+    filter mask other than 0 is encoded again with all filters, because its object has no room for a mask.
     """
 
     spec: ChunkSpec
@@ -142,11 +158,11 @@ class WriteDirect(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class ReadFileBacked(ReadMessage[tuple[NDArray[Any] | None, ...]]):
-    """Read values of chunks that are assembled of pieces of files; answered as `ReadChunks`.
+    """Read values of chunks that are assembled from pieces of files; the reply is as to `ReadChunks`.
 
-    `pieces.chunk` numbers the `selections`, `pieces.file` the `files`. `piece` are a piece's dimensions; empty: a
-    piece is unfiltered and has the first elements of its chunk. `Conflict` names a file that is missing, was changed
-    since the dataset was created, or is too short.
+    `pieces.chunk` are indices of `selections`, `pieces.file` of `files`. `piece` has the dimensions of a piece; if it
+    is empty, a piece is unfiltered and has the first elements of its chunk. `Conflict` names a file that is missing,
+    too short, or changed since the dataset was created.
     """
 
     spec: ChunkSpec
@@ -158,9 +174,9 @@ class ReadFileBacked(ReadMessage[tuple[NDArray[Any] | None, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadPiece(ReadMessage[NDArray[np.uint8]]):
-    """Read `size` bytes of a file from `offset`, (size,) uint8, as they are; raises what `ReadFileBacked` does.
+    """Read `size` bytes of a file from `offset`, unchanged, as `(size,) uint8`; raises as `ReadFileBacked`.
 
-    With `exact` the file must still have its etag: `Moved` where its head is the same but its etag is not.
+    With `exact` the file must still have its etag: `Moved` is raised if only its head is the same.
     """
 
     file: BackingFile
@@ -171,6 +187,6 @@ class ReadPiece(ReadMessage[NDArray[np.uint8]]):
 
 @dataclass(frozen=True, slots=True)
 class InspectFile(ReadMessage[BackingFile]):
-    """Return the state of a file that is to back a dataset; `NotFound` when there is none. Any data node answers."""
+    """Return the state of a file that is to back a dataset; `NotFound` if it is missing. Any data node answers."""
 
     uri: str

@@ -1,4 +1,4 @@
-"""Messages about the elements of chunks, by chunk selections, each in its chunk's own coordinates."""
+"""Messages about the elements of chunks, selected by chunk selections in each chunk's own coordinates."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hsparse.model.json_values import Values
 from hsparse.wire.message import Message, ReadMessage
 
 NO_LIMIT = 2**63 - 1
-"""A limit in bytes that no answer reaches."""
+"""A limit in bytes that no reply reaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadChunks(ReadMessage[tuple[Any, ...]]):
-    """Read values: for each chunk selection `Values` of its shape, None where all is fill value.
+    """Read values: for each chunk selection `Values` of its shape, or None if all are the fill value.
 
-    With `fields` the elements have those alone, packed, in that order. Where values of variable length would have more
-    than `limit` bytes together, some answers are a number of bytes instead, 0 where the chunk was not read any more:
-    ask for these again, in pages.
+    With `fields` the elements have only these fields, packed, in that order. If variable-length values would exceed
+    `limit` bytes in total, the reply has a number of bytes in place of some values, 0 for a chunk that was not read.
+    The sender must read these selections again, in smaller parts.
     """
 
     spec: ChunkSpec
@@ -37,9 +37,9 @@ class ReadChunks(ReadMessage[tuple[Any, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadDefined(ReadMessage[tuple[Any, ...]]):
-    """Read `DefinedElements` of sparse chunks inside each chunk selection, None where there are none.
+    """Read the `DefinedElements` of sparse chunks inside each chunk selection, or None if a selection has none.
 
-    With `places_only` without their values. `limit` is as for `ReadChunks` and includes the offsets; a single element
+    With `places_only` the values are left out. `limit` is as in `ReadChunks` and includes the offsets; a single element
     of a single chunk selection has no limit.
     """
 
@@ -59,11 +59,11 @@ class CountDefined(ReadMessage[tuple[int, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ReduceChunks(ReadMessage[Partials]):
-    """Reduce the elements inside the chunk selections, of sparse chunks the defined ones, each chunk at one time.
+    """Reduce the selected elements of chunks (of sparse chunks the defined ones); each chunk is read in one state.
 
-    The chunk selections are orthogonal, each index once. `origins: (k, rank)` int64 is where each begins in the whole
-    selection, `codes` the groups of positions along the grouped axis from `first_code` on. The reply is about the
-    places of the whole result. A dense chunk that was never written has no elements.
+    Chunk selections are orthogonal and have each index once. `origins: (k, rank) int64` is the position of each in the
+    whole selection. `codes` has the groups of the positions along the grouped axis from `first_code` on. The reply has
+    the places of the whole selection's result. A dense chunk that was never written has no elements.
     """
 
     spec: ChunkSpec
@@ -76,12 +76,12 @@ class ReduceChunks(ReadMessage[Partials]):
 
 @dataclass(frozen=True, slots=True)
 class WriteChunks(Message[None]):
-    """Write values, one array a chunk selection; durable when answered.
+    """Write values, one array per chunk selection; durable when answered.
 
-    An array has the chunk selection's shape, or one element for all. Of a point given twice the last value wins. With
-    `drop_fill` (sparse only) elements equal to the fill value are left as they are. With `fields` the values have
-    those alone, packed, in that order, and the other fields stay, those of the fill value where nothing was written.
-    Of chunks that begin outside `grown_from`, the extent before an append, there is most likely no object yet.
+    An array has the chunk selection's shape, or one element for all. If a point is given twice, the last value wins.
+    With `drop_fill` (sparse only), values equal to the fill value are not written. With `fields`, the values have only
+    these fields, packed, in that order; other fields are unchanged, or get the fill value in new elements. Chunks that
+    begin outside `grown_from`, the extent before an append, most likely have no object yet.
     """
 
     spec: ChunkSpec
@@ -94,13 +94,13 @@ class WriteChunks(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
-    """Find the elements that answer a query, see `format.query`; None where a chunk was never written.
+    """Find the elements that match a query (`format.query`); the reply for a chunk that was never written is None.
 
-    The selections have each element once, in row-major order. With `limit` a chunk selection has at most so many
-    answers, the first ones; `in_order` says that the selections' elements follow one another, so that those after the
-    ones that have `limit` answers together may be answered as having none. With `order_by`, see `Ordering`, the
-    first ones are those in that order; they are answered in row-major order all the same. `fields` are as for
-    `ReadChunks`; with `places_only` the values are empty.
+    The selections have each element once, in row-major order. `limit` is the most matches of a chunk selection, the
+    first ones. With `in_order`, the selections' elements follow one another; once `limit` matches are found, later
+    selections may be answered as having none. With `order_by`, see `Ordering`, the first matches are the first in that
+    order; the reply is still in row-major order. `fields` is as in `ReadChunks`; with `places_only` the values are
+    empty.
     """
 
     spec: ChunkSpec
@@ -115,10 +115,10 @@ class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class UpdateElements(Message[tuple[FoundElements, ...]]):
-    """Set the elements that answer a query when the change is applied; durable when answered.
+    """Set the elements that match a query when the change is applied; durable when answered.
 
-    `value` is one element of `fields` alone, packed, or without them a whole one. The reply has the changed elements
-    with their new values. A chunk's change is atomic. Selections are as for `FindElements`.
+    `value` is one packed element of only the `fields`, or a whole element without `fields`. The reply has the changed
+    elements with their new values. A chunk's change is atomic. Selections are as in `FindElements`.
     """
 
     spec: ChunkSpec
@@ -140,12 +140,12 @@ class EraseChunks(Message[None]):
 class TrimChunks(Message[None]):
     """Make elements outside `extent` undefined, or the fill value if dense, in the chunks at `scaled`.
 
-    Those before `first` in any dimension are outside, too: the lower bound of a signed dataset. The coordinates of
-    chunks below its base are negative.
+    Elements before `first` in any dimension, the lower bound of a signed dataset, are outside as well. The coordinates
+    of chunks below the dataset's base are negative.
 
-    From then on the data node refuses a stale plan, as `Moved`: chunk operations planned for an older generation of
-    the dataset than `spec.generation`. So it does after any chunk message of a newer generation. It answers when the
-    operations that it had accepted are durable. Without chunks the message is a fence alone.
+    From then on the data node refuses stale plans with `Moved`: chunk operations planned for an older generation of the
+    dataset than `spec.generation`. (Every chunk message of a newer generation has this effect.) The node answers when
+    the operations that it had accepted are durable. Without chunks the message is only a fence.
     """
 
     spec: ChunkSpec
@@ -156,10 +156,10 @@ class TrimChunks(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class FenceDeleted(Message[None]):
-    """Refuse, as `Gone`, chunk operations of a deleted dataset from now on.
+    """Refuse, as `Gone`, all further chunk operations of a deleted dataset, or of all datasets of a deleted root group.
 
-    The data node answers when the operations that it had accepted are durable: then the chunks can be deleted, and
-    none is written afterwards.
+    The data node answers when the operations that it had accepted are durable: then the chunks can be deleted, and no
+    chunk is written afterwards.
     """
 
-    dataset: str
+    id: str

@@ -1,11 +1,11 @@
-"""Messages and replies <-> bytes: a msgpack header, then the arrays' own bytes, not copied.
+"""Encoding of messages and replies: a msgpack header, then the arrays' own bytes, not copied.
 
-A frame is `header length: u32 little-endian | header | buffers`. In the header a dataclass is a map with
-its name under `!`, an array `[dtype, shape, nbytes]` in an extension of type 1 that stands for the next
-buffer (each begins at a multiple of 8 bytes from the frame's start), a record JSON in an extension of
-type 2. Arrays of compound types travel as opaque elements: both sides know the datatype.
+A frame is `header length: u32 little-endian | header | buffers`. In the header, a dataclass is a map with its name
+under `!`. An array is an extension of type 1, `[dtype, shape, nbytes]`, which stands for the next buffer; each buffer
+begins at a multiple of 8 bytes from the frame's start. A record is JSON in an extension of type 2. Arrays of compound
+types travel as opaque elements, because both sides know the datatype.
 
-Writer and reader are strict: only what the contract has, in one version. A node that is sent another one refuses it.
+Writer and reader are strict: they accept only the contract in its one version. A node refuses other versions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hsparse.wire import message as membership_message
 from hsparse.wire.message import Record
 
 VERSION = 1
-"""The version of the messages. It is raised when a kind or a field of a release changes, or one is new."""
+"""The version of the messages, raised when a released message or field changes, or when one is added."""
 
 MODULES = (
     message,
@@ -61,14 +61,14 @@ PARTS = (
     Reduction,
     Partials,
 )
-"""What messages are made of, beside the dataclasses of their own modules."""
+"""The dataclasses in messages that are defined outside the messages' own modules."""
 
 
 def check_version(version: int, own: int = VERSION) -> None:
     """Raise `Outdated` if a sender speaks another version than this node's `own`."""
     if version != own:
         raise Outdated(
-            f"The sender speaks version {version} of the messages, this node {own}: install one hsparse on all nodes."
+            f"The sender speaks version {version} of the messages, this node {own}: install one version on all nodes."
         )
 
 
@@ -83,7 +83,7 @@ def _all_kinds() -> dict[str, type]:
 
 
 KINDS = _all_kinds()
-"""The dataclasses that travel between nodes, by their names."""
+"""The dataclasses that travel between nodes, by name."""
 
 
 ARRAY = 1
@@ -92,7 +92,7 @@ ALIGN = 8
 
 
 def encode_frame(value: Any) -> list[bytes | memoryview]:
-    """Return a frame as buffers to send in this order; those of arrays are views of the arrays' memory."""
+    """Return a frame as buffers to send in this order; the arrays' buffers are views of the arrays' memory."""
     writer = _Writer()
     header = msgpack.packb(value, default=writer.pack, strict_types=True)
     head = len(header).to_bytes(4, "little") + header
@@ -100,7 +100,7 @@ def encode_frame(value: Any) -> list[bytes | memoryview]:
 
 
 def decode_frame(data: bytes | memoryview) -> Any:
-    """Return the value of a frame, arrays as read-only views of `data`; `BadRequest` if it is not a frame."""
+    """Return the value of a frame, with arrays as read-only views of `data`; `BadRequest` if it is no frame."""
     view = memoryview(data)
     try:
         length = int.from_bytes(view[:4], "little")
@@ -116,7 +116,7 @@ def decode_frame(data: bytes | memoryview) -> Any:
 
 
 class _Writer:
-    """Packs what msgpack does not know; `buffers` are those of the arrays, in order."""
+    """Packs the values that msgpack does not know; `buffers` are the arrays' buffers, in order."""
 
     def __init__(self) -> None:
         self.buffers: list[memoryview | bytes] = []
@@ -140,7 +140,7 @@ class _Writer:
 
 
 class _Reader:
-    """Reads the extensions of a header: the frame's buffers in the order in which the header names them, and JSON."""
+    """Reads the extensions of a header: the next buffer of the frame for each array, and JSON for each record."""
 
     def __init__(self, view: memoryview, at: int) -> None:
         self._view = view
@@ -196,7 +196,7 @@ _RECORDS: dict[type, frozenset[str]] = {}
 
 
 def _converters(cls: type) -> dict[str, Callable[[Any], Any]]:
-    """Return the function that restores each field's value, by its name: tuples are lists on the wire."""
+    """Return, by field name, the function that restores a field's value, since tuples are lists on the wire."""
     if cls not in _CONVERTERS:
         hints = typing.get_type_hints(cls)
         _CONVERTERS[cls] = {field.name: _converter(hints[field.name]) for field in dataclasses.fields(cls)}
@@ -222,7 +222,7 @@ def _same(value: Any) -> Any:
 
 
 def _records(cls: type) -> frozenset[str]:
-    """Return the fields that travel as JSON: records, and values inside records."""
+    """Return the fields that travel as JSON: records, maps of records, and values of any type."""
     if cls not in _RECORDS:
         hints = typing.get_type_hints(cls)
         _RECORDS[cls] = frozenset(

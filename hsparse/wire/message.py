@@ -1,9 +1,9 @@
 """The contract between service nodes and data nodes: typed messages, and the protocol that carries them.
 
-A message is a frozen dataclass whose generic parameter is the type of its reply. `DataNode` has two
-equal implementations: the data node's own service, called directly, and a client of it over HTTP.
+A message is a frozen dataclass whose generic parameter is the type of its reply. `DataNode` has two equivalent
+implementations: the data node's own service, called directly, and a client of the service over HTTP.
 
-Messages of the members of a cluster: an envelope that names the membership, and those by which one is adopted.
+The messages between members of a cluster are an envelope that names the membership, and messages that adopt one.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ R = TypeVar("R", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Message(Generic[R]):
-    """Base of all messages; `R` is what the data node answers."""
+    """Base of all messages; `R` is the type of the data node's reply."""
 
     @property
     def only_reads(self) -> bool:
-        """Whether any data node can answer it, from the store."""
+        """Whether the message only reads, so that any data node can answer it from the store."""
         return False
 
     def as_repeated(self) -> Self:
-        """Return the message to send when it is not known whether it was carried out."""
+        """Return the message to send again when it is unknown whether this one was carried out."""
         return self
 
 
@@ -43,12 +43,12 @@ class ReadMessage(Message[R]):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as it travels: the kind and the sentence."""
+    """An error on the wire: its kind and its message."""
 
     kind: str
     message: str
     retry_after: float = 0.0
-    """Seconds, of a `Busy`."""
+    """Seconds after which to retry; only `Busy` has them."""
 
     @classmethod
     def of(cls, error: HsparseError) -> Failure:
@@ -57,7 +57,7 @@ class Failure:
     def error(self) -> HsparseError:
         try:
             error = ERRORS[ErrorKind(self.kind)](self.message)
-        except ValueError:  # a newer node's kind: keep its sentence
+        except ValueError:  # the kind is a newer node's: keep the message
             return HsparseError(self.message)
         if isinstance(error, Busy) and self.retry_after:
             error.retry_after = self.retry_after
@@ -66,7 +66,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """The state of a data node, and its counters."""
+    """The state of a data node and its counters."""
 
     id: str
     state: str
@@ -74,7 +74,7 @@ class NodeInfo:
     bucket: str
     counters: dict[str, int] = field(default_factory=dict)
     buckets: tuple[str, ...] = ()
-    """All buckets of the node, the first one included."""
+    """All buckets of the node, including the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class GetInfo(Message[NodeInfo]):
 
 @dataclass(frozen=True, slots=True)
 class InBucket(Message[R]):
-    """A message about another bucket than the data node's first; `NotFound` for one that it does not have."""
+    """A message about another bucket than the data node's first; raises `NotFound` if the node does not serve it."""
 
     bucket: str
     message: Message[R]
@@ -98,31 +98,31 @@ class InBucket(Message[R]):
 
 
 class DataNode(Protocol):
-    """A data node in this process or another one: it owns objects and chunks, and answers messages about them."""
+    """A data node, in this process or another, that owns objects and chunks and answers messages about them."""
 
     async def send(self, message: Message[R], /) -> R:
-        """Carry out the message and return its reply; raises the `HsparseError` it failed with."""
+        """Carry out the message and return its reply; raise the `HsparseError` with which it failed."""
         ...
 
     async def close(self) -> None:
-        """Release connections or, for a local data node, drain and stop."""
+        """Release the connections or, for a local data node, complete its changes and stop."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Routed(Message[R]):
-    """A message to the member `to`, the owner of what it is about in the membership of `epoch`.
+    """A message to the member `to`, which owns the message's objects in the membership of `epoch`.
 
-    `Misdirected` in a later epoch, or at another member: addresses are used again. With `instead_of` it is for that
-    member, which does not answer its sender. What only reads is answered from the store. Anything else is passed on if
-    the member answers the receiver; else the receiver evicts it, and answers `Misdirected`.
+    `Misdirected` is raised in a later epoch, or by another member, since addresses are used again. With `instead_of`,
+    the message is for that member, which does not answer the sender. The receiver answers a read from the store. It
+    passes on a change if the member answers it; otherwise it evicts the member and raises `Misdirected`.
 
     `key` is the idempotency key of a change in its epoch, `attempt` how often it was sent before. A node that has
-    carried it out answers with its reply, also in a later epoch. An attempt that arrives after a later one is
-    `Misdirected`: its sender may have been answered.
+    carried out the change replies as before, also in a later epoch. An attempt that arrives after a later one is
+    `Misdirected`, because its sender may have an answer already.
 
-    `first_epoch` is that in which a change was sent first that may have been carried out since, `seconds` how long ago
-    its sender was asked for it, or less.
+    `first_epoch` is the epoch in which the change was first sent, if it may have been carried out since. `seconds` is a
+    lower bound of the time since the sender's client requested it.
     """
 
     to: str
@@ -139,8 +139,8 @@ class Routed(Message[R]):
 class AdoptMembership(Message[int]):
     """Have the member `to` adopt the membership of `epoch`, or a later one, from the store; the reply is its epoch.
 
-    The reply is 0 while changes that the member accepted in earlier epochs are running. `Unanswered` at another member,
-    and without a lease.
+    The reply is 0 while changes that the member accepted in earlier epochs are running. `Unanswered` is raised by
+    another member, and by a member without a lease.
     """
 
     to: str
@@ -149,9 +149,9 @@ class AdoptMembership(Message[int]):
 
 @dataclass(frozen=True, slots=True)
 class CheckMember(Message[bool]):
-    """Find out whether a member answers the receiver, which evicts it if not.
+    """Find out whether a member answers the receiver, which evicts the member if not.
 
-    The reply is whether it answers; `Misdirected` when it is no member of `epoch` any more.
+    The reply is whether the member answers. `Misdirected` is raised if it is not a member of `epoch` any more.
     """
 
     epoch: int
@@ -159,7 +159,7 @@ class CheckMember(Message[bool]):
 
 
 def message_name(message: Any) -> str:
-    """Return the type of a message, without its envelopes."""
+    """Return the name of a message's type, without its envelopes."""
     while isinstance(message, Routed | InBucket):
         message = message.message
     return type(message).__name__

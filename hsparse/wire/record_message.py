@@ -1,6 +1,6 @@
 """Messages about records: reading, changing, listing and deleting them.
 
-Ids are object ids (`g-...`, `d-...`, `t-...`), domain paths (`/home/user/file.h5`), or those of summaries (`s-...`) and
+Ids are object ids (`g-...`, `d-...`, `t-...`), domain paths (`/home/user/file.h5`), and ids of summaries (`s-...`) and
 jobs (`j-...`): all objects of the store that are JSON records.
 """
 
@@ -14,11 +14,11 @@ from hsparse.wire.message import Failure, Message, ReadMessage, Record
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome for one id or change: `failure`, or success.
+    """The outcome for one id or change: a `failure`, or success.
 
-    `changed` is False where the object already was as requested; `created` is True where the change created an object,
-    attribute or link. `record` is the object's record after the change (always given by `ReadObjects`, and not
-    after a change of links or attributes).
+    `changed` is False if the object already was as requested; `created` is True if the change created an object,
+    attribute or link. `record` is the object's record after the change; `ReadObjects` always returns it, and changes of
+    links or attributes never do.
     """
 
     record: Record | None = None
@@ -27,7 +27,7 @@ class Outcome:
     failure: Failure | None = None
 
     def unwrap(self) -> Record:
-        """Return the record; raise the failure."""
+        """Return the record, or raise the failure."""
         if self.failure is not None:
             raise self.failure.error()
         return self.record or {}
@@ -35,9 +35,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ReadObjects(ReadMessage[tuple[Outcome, ...]]):
-    """Read records; one outcome an id, in order. Callers must not modify a record they are given.
+    """Read records; one outcome per id, in order. Callers must not modify the records.
 
-    Records that the reply has no room for fail as `TooLarge`, never the first one.
+    A record that has no room in the reply fails as `TooLarge`; the first record always has room.
     """
 
     ids: tuple[str, ...]
@@ -45,7 +45,7 @@ class ReadObjects(ReadMessage[tuple[Outcome, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class CreateObject:
-    """Store a new record; `Conflict` when the id exists."""
+    """Store a new record; raise `Conflict` if the id exists."""
 
     id: str
     record: Record
@@ -53,7 +53,7 @@ class CreateObject:
 
 @dataclass(frozen=True, slots=True)
 class PutRecord:
-    """Store a record, with or without one there: it is derived from other objects."""
+    """Store a record that is derived from other objects, replacing any record with its id."""
 
     id: str
     record: Record
@@ -61,9 +61,9 @@ class PutRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Remove the record; `NotFound` or `Gone` when there is none.
+    """Remove a record; raise `NotFound` or `Gone` if there is none.
 
-    With `expect`, fields of a record and their values, None for what is missing, another record counts as none.
+    `expect` has fields and their values, None for a missing field; a record that differs counts as missing.
     """
 
     id: str
@@ -74,8 +74,8 @@ class DeleteObject:
 class PutAttributes:
     """Set attributes, all or none.
 
-    Each value is `{"type":..., "shape":..., "value":...}`; the data node adds `created` where it is not given.
-    One that exists with another content is a `Conflict` unless `replace`: then it keeps its `created`, and so its
+    Each value is `{"type":..., "shape":..., "value":...}`; the data node adds `created` if it is missing. An attribute
+    that exists with other content is a `Conflict` unless `replace` is set; then it keeps its `created`, and thereby its
     place in creation order.
     """
 
@@ -88,7 +88,7 @@ class PutAttributes:
 class DeleteAttributes:
     """Remove attributes, all or none; `NotFound` or `Gone` names the first missing one.
 
-    With `skip_missing` such names are passed over.
+    With `skip_missing`, missing names are ignored.
     """
 
     id: str
@@ -98,12 +98,11 @@ class DeleteAttributes:
 
 @dataclass(frozen=True, slots=True)
 class PutLinks:
-    """Set a group's links, all or none; one that exists with another target is a `Conflict`.
+    """Set a group's links, all or none; a link that exists with another target is a `Conflict`.
 
-    Each value is `{"class": "H5L_TYPE_HARD", "id":...}`, `{"class": "H5L_TYPE_SOFT", "h5path":...}` or
-    `{"class": "H5L_TYPE_EXTERNAL", "h5path":..., "h5domain":...}`; the data node adds `created`
-    where it is not given. The links in `removed` are removed by the same change, and one of them that is set again may
-    have another target; those that are not there are passed over.
+    Each value is `{"class": "H5L_TYPE_HARD", "id":...}`, `{"class": "H5L_TYPE_SOFT", "h5path":...}` or `{"class":
+    "H5L_TYPE_EXTERNAL", "h5path":..., "h5domain":...}`; the data node adds `created` if it is missing. The same change
+    removes the links in `removed`. A removed link may be set again with another target; missing ones are ignored.
     """
 
     id: str
@@ -115,7 +114,7 @@ class PutLinks:
 class DeleteLinks:
     """Remove links, all or none; `NotFound` or `Gone` names the first missing one.
 
-    With `skip_missing` such names are passed over.
+    With `skip_missing`, missing names are ignored.
     """
 
     id: str
@@ -125,11 +124,11 @@ class DeleteLinks:
 
 @dataclass(frozen=True, slots=True)
 class PutAcl:
-    """Set rights in a domain's ACL: `rights` is merged over what the user has there; None removes the entry.
+    """Set rights in a domain's ACL: `rights` is merged into the user's entry, or removes it if None.
 
-    `origin`, bucket and path of the domain, is kept in the entry as `domain`, also where another domain inherits it.
-    `Conflict` if not all fields of `expect` are in the record, or all entries of `expect_acls` in its ACL, as they are
-    there: what was seen of the record when the change was allowed. None is the value of what is missing.
+    `origin`, the bucket and path of the domain, is kept in the entry as `domain`, also if another domain inherits it.
+    `expect` (fields of the record) and `expect_acls` (entries of its ACL) were read when the change was allowed (None:
+    missing). `Conflict` is raised if the record differs from them.
     """
 
     id: str
@@ -142,9 +141,9 @@ class PutAcl:
 
 @dataclass(frozen=True, slots=True)
 class PutQuota:
-    """Set fields of a folder's quota, which is in its record; None removes a field.
+    """Set fields of a folder's quota, which is in its record; the value None removes a field.
 
-    `bytes` is the quota, `used` what the domains below the folder took by a count, `counted` when that count began.
+    `bytes` is the quota, `used` the counted size of the domains below the folder, `counted` the time that count began.
     """
 
     id: str
@@ -152,14 +151,14 @@ class PutQuota:
 
 
 MAX_SECOND_NAMES = 100
-"""The most second names that a domain has."""
+"""The most second names of a domain."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddSecondName:
-    """Note in a domain's `secondNames` that the user `by` gives its objects the second name `path`.
+    """Add the second name `path`, given by the user `by`, to a domain's `secondNames`.
 
-    `TooLarge` beyond `MAX_SECOND_NAMES`.
+    `TooLarge` is raised beyond `MAX_SECOND_NAMES`.
     """
 
     id: str
@@ -169,7 +168,7 @@ class AddSecondName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetSecondName:
-    """Remove the second name `path` from a domain's `secondNames`, if it is there."""
+    """Remove the second name `path` from a domain's `secondNames` if it is there."""
 
     id: str
     path: str
@@ -177,9 +176,9 @@ class ForgetSecondName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFirstName:
-    """Make a second name of the domain that was at `path`, since `created`, a name of its own; else change nothing.
+    """Make this domain independent of the domain at `path`, created at `created`, if it is that domain's second name.
 
-    With `release` it becomes one as soon as that domain is not there any more: `released` in its `firstName`.
+    With `release` it becomes independent once the other domain is gone; until then its `firstName` has `released`.
     """
 
     id: str
@@ -192,13 +191,14 @@ class ForgetFirstName:
 class SetExtent:
     """Set a dataset's extent to `dims`.
 
-    With `extend_dim >= 0`, `dims` has one number: by how much that dimension grows when the change is applied. With
-    `expect` it is a `Conflict` if that is not the extent. `Moved` while the dataset is appended to. A shrink leaves
-    `trim` in the record until `EndTrim`: elements outside must be erased before any dimension grows again (`Conflict`
-    until then). A change with a `token` is made once, however often it is sent: the record remembers the last tokens.
+    With `extend_dim >= 0`, `dims` has one number: how much that dimension grows when the change is applied. `expect` is
+    the extent that the dataset must have (`Conflict` otherwise). `Moved` is raised while the dataset is appended to. A
+    shrink leaves `trim` in the record until `EndTrim`, because the elements outside must be erased before a dimension
+    grows again (`Conflict` until then). A change with a `token` is applied once: the record remembers the last tokens.
 
-    Of a signed dataset: with `below` the dimension grows at its lower end; `lower` are new lower bounds, where without
-    `dims` the upper ones stay; with `expect_lower` it is a `Conflict` if these are not the lower bounds.
+    A signed dataset has further options. With `below` the dimension grows at its lower end. `lower` sets the lower
+    bounds; the upper bounds stay if `dims` is empty. `expect_lower` are the lower bounds that the dataset must have
+    (`Conflict` otherwise). `minlower` sets limits of the lower bounds, with `Conflict` if a limit is above its bound.
     """
 
     id: str
@@ -209,13 +209,14 @@ class SetExtent:
     below: bool = False
     lower: tuple[int, ...] = ()
     expect_lower: tuple[int, ...] = ()
+    minlower: tuple[int | str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EndTrim:
-    """Note that everything outside the extent of generation `generation` has been erased.
+    """Record that all elements outside the extent of `generation` have been erased.
 
-    A new generation begins: a late `TrimChunks` of the old one is refused by nodes that have seen the new one.
+    A new generation begins: nodes that have seen it refuse a late `TrimChunks` of the old one.
     """
 
     id: str
@@ -224,18 +225,18 @@ class EndTrim:
 
 @dataclass(frozen=True, slots=True)
 class BeginAppend:
-    """Reserve the end of dimension `dim` for elements of the shape `slab`; the extent stays as it is.
+    """Reserve the end of dimension `dim` for elements of the shape `slab`; the extent does not change yet.
 
-    They are written after all parts in the record's `appends`, of which this becomes the last, until its `token` is
-    given to `EndAppend`. The same change again gives the part `lease` more seconds from then. `Moved` if the dataset
-    is being shrunk, has other lengths than `slab` beside `dim`, is appended to along another dimension, or has
-    dropped the part.
+    The reserved part becomes the last in the record's `appends`, behind the earlier parts, until `EndAppend` ends it by
+    its `token`. Repeating the change extends the part's lease to `lease` seconds from
+    then. `Moved` is raised if the dataset is being shrunk, has other lengths than `slab` beside `dim`, is being
+    appended to along another dimension, or has dropped the part.
 
-    `keys` are those of the requests whose elements these are: key, first place in the slab, count. Once the part is
-    visible they are remembered. `Moved` if one of them is that of another part, or of what was appended before.
+    `keys` identify the requests that the elements come from: key, first position in the slab, and count. They are
+    remembered once the part is visible. `Moved` is raised if a key belongs to another part or to earlier appends.
 
-    With `below` it is the lower end of a signed dataset that is reserved. `lower` are its lower bounds as the slab
-    assumes them, that along `dim` excepted: `Moved` if they are others.
+    With `below`, the lower end of a signed dataset is reserved. `lower` are the lower bounds that the slab assumes,
+    except along `dim`; `Moved` is raised if the dataset has others.
     """
 
     id: str
@@ -250,9 +251,9 @@ class BeginAppend:
 
 @dataclass(frozen=True, slots=True)
 class EndAppend:
-    """Note that a part is written. It is visible once its token is no longer in the record's `appends`.
+    """Record that a part is written. It is visible once its token is no longer in the record's `appends`.
 
-    It may be said again. `Moved` if the part was dropped.
+    The change may be repeated. `Moved` is raised if the part was dropped.
     """
 
     id: str
@@ -261,9 +262,9 @@ class EndAppend:
 
 @dataclass(frozen=True, slots=True)
 class AbandonAppends:
-    """Drop all parts that are appended, to be erased as what a shrink cuts off, if the part of `token` is there.
+    """Drop all parts that are being appended if the part of `token` is among them; a trim then erases their elements.
 
-    Without a token, drop them if there are any, with `expired` only if a part has had no `BeginAppend` for its lease.
+    Without a token, drop all parts; with `expired`, only if a part has had no `BeginAppend` during its lease.
     """
 
     id: str
@@ -272,13 +273,13 @@ class AbandonAppends:
 
 
 def is_expected(expect: Record | None, record: Record) -> bool:
-    """Say whether a record has all fields of `expect`, None for one that is missing; without `expect` it has."""
+    """Return whether a record has all fields of `expect` (None: the field is missing); True without `expect`."""
     return expect is None or all(record.get(name) == value for name, value in expect.items())
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateJob:
-    """Set fields of a job's record, and the time of its heartbeat (`lastModified`); `Conflict` when the job has ended.
+    """Set fields of a job's record and its heartbeat (`lastModified`); raise `Conflict` if the job has ended.
 
     A job has ended once its record has `ended`.
     """
@@ -311,10 +312,10 @@ RecordChange: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ChangeObjects(Message[tuple[Outcome, ...]]):
-    """Apply changes, each atomically; one outcome a change, in order.
+    """Apply changes, each atomically; one outcome per change, in order.
 
-    With `repeated` they may have been applied before: it is a success to create what is there with the same content,
-    and to delete what is not there. Such a deletion is not `changed`: others may have deleted the object.
+    With `repeated`, the changes may have been applied before: creating an object that exists with the same content, and
+    deleting a missing object, succeed. This deletion is not `changed`, since others may have deleted the object.
     """
 
     changes: tuple[RecordChange, ...]
@@ -326,7 +327,7 @@ class ChangeObjects(Message[tuple[Outcome, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Keys in order with their sizes in bytes and times in seconds; `more` when there are more than the limit."""
+    """Keys in order, with sizes in bytes and times in seconds; `more` is True if there are more than the limit."""
 
     keys: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -347,15 +348,15 @@ class ListKeys(ReadMessage[Listing]):
 
 @dataclass(frozen=True, slots=True)
 class BeginDeletion(Message[str]):
-    """Note in the store that a deletion begins: of the domain at `domain`, by its root id, or of a dataset, by its id.
+    """Store a note that a deletion begins: of the domain at `domain`, by its root id, or of a dataset, by its id.
 
-    To be answered before the first object is deleted: whoever finds the note can finish the deletion. The reply says
-    which root group it is about, for `DeleteTree`: empty if there is none, and for a dataset. Any data node answers.
+    The note must be stored before the first object is deleted, so that any node can finish the deletion. The reply
+    identifies the root group for `DeleteTree`; it is empty if there is none, and for a dataset. Any data node answers.
 
-    Sent again with that reply in `decided`, once the domain's record is gone, it notes that nothing takes the deletion
-    back: then the objects will be deleted, also if no `DeleteTree` comes.
+    After the domain's record is deleted, the message is sent again with that reply in `decided`. The note then says
+    that the deletion is final: the objects will be deleted, even if no `DeleteTree` is sent.
 
-    `token` is in a note that this message stores, until another deletion of the same objects counts on the note, too.
+    `token` is kept in the note that this message stores, until another deletion of the same objects relies on the note.
     """
 
     id: str
@@ -366,9 +367,9 @@ class BeginDeletion(Message[str]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawDeletion(Message[None]):
-    """Withdraw the note that `BeginDeletion` stored with this `token`: the domain's record was not deleted.
+    """Withdraw the note that `BeginDeletion` stored with this `token`, because the domain's record was not deleted.
 
-    A note that another deletion counts on, and one that is decided, stay. Any data node answers.
+    A note that another deletion relies on, and a decided one, stay. Any data node answers.
     """
 
     id: str
@@ -377,10 +378,10 @@ class WithdrawDeletion(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTree(Message[int]):
-    """Delete every object of a domain, by its root id, or every chunk of a dataset, by its id; the note of it last.
+    """Delete every object of a domain, by its root id, or every chunk of a dataset, by its id, and then the note.
 
-    `born` is the reply to `BeginDeletion`: a root group that was created since is left alone with its objects.
-    Without it, whatever is there is deleted. The reply is how many objects there were. Any data node answers.
+    `born` is the reply to `BeginDeletion`: a root group that was created later is kept with its objects. Without
+    `born`, all objects are deleted. The reply is the number of objects. Any data node answers.
     """
 
     id: str
@@ -389,14 +390,18 @@ class DeleteTree(Message[int]):
 
 @dataclass(frozen=True, slots=True)
 class Forget(Message[None]):
-    """Drop the cached objects of a domain or, given a dataset's id, the dataset's cached chunks."""
+    """Drop the cached objects of a domain or, given a dataset's id, the dataset's cached chunks.
+
+    With `renewed` the root group belongs to a new domain, so `FenceDeleted` does not refuse its chunks any more.
+    """
 
     id: str
+    renewed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedLately(Message[bool]):
-    """Say whether this node changed objects of the domain of `root` in the last `seconds`; values do not count."""
+    """Return whether this node changed objects of the domain of `root` in the last `seconds`; values do not count."""
 
     root: str
     seconds: float
@@ -404,17 +409,17 @@ class ChangedLately(Message[bool]):
 
 @dataclass(frozen=True, slots=True)
 class SettleChanges(Message[None]):
-    """Let the changes of a domain's objects so far not count as recent any more."""
+    """Stop counting the earlier changes of a domain's objects as recent."""
 
     root: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskStore(Message[Record]):
-    """Ask an extension's store, by the service of the same extension; any data node answers.
+    """Send a question of an extension to the same extension's store; any data node answers.
 
-    With `settles`, a root group's id, the reply comes once the changes of its domain's objects of before have ended.
-    With `renews` this node confirms all that it knows of them: the store has changed them itself.
+    With `settles`, a root group's id, the reply waits until earlier changes of the domain's objects have ended. With
+    `renews` this node confirms its cached objects of the domain, because the store itself changes them.
     """
 
     question: str

@@ -1,10 +1,9 @@
 """`DataNode` over HTTP: a message is a POST to the data node's one path.
 
-The contract over HTTP: the path and the headers of messages between nodes, and the status of each error kind.
+The constants are the contract over HTTP: the path, the headers, and the status of each error kind. Service nodes send
+clients the same statuses.
 
-The statuses are those of service nodes for clients too.
-
-Connections to the members of a cluster, by their ids: made when they are used, closed when a member is gone.
+`MemberConnections` connects to the members of a cluster by id, on first use, and disconnects from former members.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from hsparse.wire.message import DataNode, Failure, Message, message_name
 
 PATH = "/messages"
 VERSION_HEADER = "X-Hsparse-Version"
-"""The version of the messages that the sender of one speaks."""
+"""The version of the messages that the sender speaks."""
 TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
 REQUEST_HEADER = "X-Hsparse-Request"
-"""The id of the client's request that a message is sent for, for the data node's log."""
+"""The id of the client's request that caused the message, for the data node's log."""
 USER_HEADER = "X-Hsparse-User"
-"""Whom the work counts for when users have turns, percent-encoded."""
+"""The user that fair queues charge for the work, percent-encoded."""
 TIMEOUT_HEADER = "X-Hsparse-Timeout"
-"""The seconds that the client's request has left: clocks are not compared."""
+"""The seconds that the client's request has left; a relative time, because clocks are not compared."""
 FRAME_TYPE = "application/vnd.hsparse.frame"
 
 
@@ -47,6 +46,7 @@ STATUS: dict[ErrorKind, int] = {
     ErrorKind.PRECONDITION_FAILED: 412,
     ErrorKind.CORRUPT: 500,
     ErrorKind.STORE_FAILED: 500,
+    ErrorKind.STORE_FULL: 507,
     ErrorKind.MISCONFIGURED: 500,
     ErrorKind.INTERNAL: 500,
     ErrorKind.UNSUPPORTED: 400,
@@ -56,19 +56,21 @@ STATUS: dict[ErrorKind, int] = {
     ErrorKind.OUTDATED: 501,
     ErrorKind.OVER_QUOTA: 413,
     ErrorKind.OUT_OF_RANGE: 400,
+    ErrorKind.DAMAGED_FILE: 422,
+    ErrorKind.LEFT_OUT: 422,
 }
 
 
 R = TypeVar("R")
 
 DEADLINE = 120.0
-"""Seconds that a message may take."""
+"""The most seconds that a message may take."""
 CONNECT = 1.0
-"""Seconds in which a data node that is there accepts a connection."""
+"""Seconds within which a running data node accepts a connection."""
 
 
 class RemoteNode:
-    """The data node at `url`, with pooled connections. `token` is the nodes' secret, `version` that of the messages."""
+    """The data node at `url`, over pooled connections. `token` is the nodes' secret, `version` that of the messages."""
 
     def __init__(self, url: str, token: str, version: int = VERSION) -> None:
         self.url = url.rstrip("/")
@@ -79,10 +81,10 @@ class RemoteNode:
         )
 
     async def send(self, message: Message[R], /) -> R:
-        """Send the message, see `DataNode`; `Unanswered` when the node cannot be reached or fails to answer.
+        """Send the message, see `DataNode`; raise `Unanswered` if the node cannot be reached or fails to answer.
 
-        A message is never sent twice here: after a lost reply it is not known whether it was carried out. `Outdated`
-        from a node of another version.
+        A message is never sent twice here, because after a lost reply it is unknown whether it was carried out.
+        `Outdated` is raised by a node of another version.
         """
         pieces = encode_frame(message)
         length = sum(len(piece) for piece in pieces)
@@ -100,7 +102,7 @@ class RemoteNode:
     async def _traced_post(
         self, message: Message[Any], pieces: list[bytes | memoryview], headers: dict[str, str]
     ) -> tuple[int, Any]:
-        """Return status and reply of the node that is sent a message, counted in the current trace."""
+        """Post a message, counted in the current trace; return the status and the reply."""
         trace = current_trace()
         if trace is None:
             return await self._post(pieces, headers, DEADLINE)
@@ -121,12 +123,12 @@ class RemoteNode:
             data=_each(pieces),
             headers=headers,
             timeout=timeout,
-            allow_redirects=False,  # another host would be sent the token
+            allow_redirects=False,  # the other host would receive the token
         ) as response:
             if 300 <= response.status < 400:
                 raise Unanswered(
-                    f"The data node at {self.url} did not answer: a redirect ({response.status}) came from there. Give "
-                    "it an address by --advertise at which nothing else answers."
+                    f"The data node at {self.url} did not answer: it sent a redirect ({response.status}). Give "
+                    "the node an address by --advertise at which nothing else answers."
                 )
             return response.status, decode_frame(memoryview(await response.read()))
 
@@ -141,11 +143,11 @@ async def _each(pieces: list[bytes | memoryview]) -> AsyncIterator[bytes | memor
 
 
 Connect: TypeAlias = Callable[[str], DataNode]
-"""Connects to the node at a URL."""
+"""A function that connects to the node at a URL."""
 
 
 class MemberConnections:
-    """Connections to the members of the newest membership, made by `connect` from their URLs."""
+    """Connections to the members of the newest membership, which `connect` makes from their URLs."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -153,14 +155,14 @@ class MemberConnections:
         self._nodes: dict[str, DataNode] = {}
 
     async def follow(self, urls: Mapping[str, str]) -> None:
-        """Let the members be those with `urls`, by their ids; close the connections to others."""
+        """Set the members to those with `urls`, by id, and close the connections to others."""
         self._urls = urls
         gone = [self._nodes.pop(id) for id in self._nodes.keys() - urls.keys()]
-        for node in gone:  # which takes a moment, and others may call this meanwhile
+        for node in gone:  # closing takes a moment, in which others may call this
             await node.close()
 
     async def send(self, id: str, message: Message[R]) -> R:
-        """Send a message to a member; `Misdirected` for a node that is none any more, `Unanswered` without a reply."""
+        """Send a message to a member; `Misdirected` if it is no member any more, `Unanswered` without a reply."""
         node = self._nodes.get(id)
         if node is None:
             if id not in self._urls:
@@ -169,5 +171,5 @@ class MemberConnections:
         return await node.send(message)
 
     async def close(self) -> None:
-        """Close all connections; later messages make none."""
+        """Close all connections; later messages raise `Misdirected`."""
         await self.follow({})

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
 from tests.campaign.load import HEAD_END, LOST, http_request
 from tests.support.rest_client import RemoteRest
+from tests.support.server_process import ServerProcess, server_process
 
 USER = "mallory"
 DOMAIN = f"/home/{USER}/attack.h5"
 ROWS, COLUMNS = 1024, 4096
 STEPS = 200
 """Soft links, each to the next one."""
+NO_CONTENT = 204
 BINARY = "application/octet-stream"
 DATASETS = {
     "dense": {"type": "H5T_IEEE_F64LE", "shape": [ROWS, COLUMNS]},
@@ -55,11 +60,12 @@ class Target:
     url: str
     root: str
     datasets: dict[str, str]
+    domain: str = DOMAIN
 
     def path(self, path: str, **arguments: str) -> str:
         """Return a path with arguments, in which `{name}` is the id of a dataset or of the root."""
         text = path.format(root=self.root, **self.datasets)
-        every = {"domain": DOMAIN, **arguments}
+        every = {"domain": self.domain, **arguments}
         return f"{text}?" + "&".join(f"{key}={quote(value, safe='')}" for key, value in every.items())
 
     def request(
@@ -119,7 +125,8 @@ class Target:
             async with asyncio.timeout(patience):
                 writer.write(request)
                 head = await reader.readuntil(HEAD_END)
-                while not writer.is_closing() and await reader.read(1 << 20):
+                has_body = not request.startswith(b"HEAD") and int(head[9:12]) != NO_CONTENT
+                while has_body and not writer.is_closing() and await reader.read(1 << 20):
                     if b"onnection: close" not in head:
                         break
                 return int(head[9:12])
@@ -129,11 +136,29 @@ class Target:
             writer.transport.abort()
 
 
-async def prepared(url: str, authorization: str) -> Target:
-    """Return the server as a target, after the hostile user has made a domain and its datasets."""
+@contextmanager
+def attacked_server(path: Path, *flags: str) -> Iterator[ServerProcess]:
+    """Run a server with two users, whose passwords are their names; its files and its log are below `path`."""
+    passwords, hashes = PasswordFile(path / "passwords"), PasswordHash()
+    for user in ("ann", USER):
+        passwords.put(User(user, hashes.hash(user)))
+    (path / "store").mkdir()
+    own = ("--root", str(path / "store"), "--password-file", str(path / "passwords"), "--no-fsync")
+    with server_process(*own, *flags, log=path / "log") as running:
+        yield running
+        assert running.stop() == 0
+
+
+def authorization(user: str) -> str:
+    """Return the header by which a user signs in."""
+    return http_request("GET", "/", user=user).decode().split("\r\n")[2].removeprefix("Authorization: ")
+
+
+async def prepared(url: str, domain: str = DOMAIN) -> Target:
+    """Return the server as a target, after the hostile user has made a domain, its datasets and soft links."""
     rest = RemoteRest(url)
-    rest.domain = DOMAIN
-    head = {"headers": {"Authorization": authorization}}
+    rest.domain = domain
+    head = {"headers": {"Authorization": authorization(USER)}}
     root = (await rest("PUT", "/", {}, **head))["root"]
     ids = {}
     for name, body in DATASETS.items():
@@ -143,7 +168,4 @@ async def prepared(url: str, authorization: str) -> Target:
     links = {f"step{number}": {"h5path": f"/step{number + 1}"} for number in range(STEPS)}
     assert (await rest("PUT", f"/groups/{root}/links", {"links": links}, **head)).status == 201
     await rest.close()
-    target = Target(url, root, ids)
-    values = target.request("PUT", "/datasets/{dense}/value", bytes(8 * ROWS * COLUMNS), BINARY)
-    assert await target.exchange(values, 60) == 200
-    return target
+    return Target(url, root, ids, domain)

@@ -70,7 +70,8 @@ def _watch(url: str, processes: tuple[int, ...], connection: Connection) -> None
     client = HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     seconds, unanswered, memory = [], 0, memory_of(processes)
     connection.send(None)
-    while not connection.poll(EVERY):
+    ended = False
+    while not ended:
         began = time.perf_counter()
         try:
             client.request("GET", "/about")
@@ -82,5 +83,6 @@ def _watch(url: str, processes: tuple[int, ...], connection: Connection) -> None
             unanswered += 1
             client.close()
         memory = max(memory, memory_of(processes))
+        ended = connection.poll(EVERY)
     client.close()
     connection.send(Witnessed(tuple(seconds), unanswered, memory))

@@ -19,6 +19,8 @@ from tests.support.rest_client import RemoteRest, Reply
 
 PERIOD = 0.25
 """Seconds between two looks."""
+READY_SECONDS = 30.0
+"""The most seconds until a service node is ready: it looks for data nodes once a second."""
 
 
 class LoadBalancer:
@@ -28,6 +30,8 @@ class LoadBalancer:
         self._urls = urls
         self._domain = domain
         self._rests: dict[str, RemoteRest] = {}
+        self.found = asyncio.Event()
+        """Set once a node is ready."""
         self._ready: list[str] = []
         self._turns = itertools.count()
         self.refused = 0
@@ -57,6 +61,8 @@ class LoadBalancer:
                 self._rests[url].domain = self._domain
         found = await asyncio.gather(*(self._is_ready(url) for url in urls))
         self._ready = [url for url, ready in zip(urls, found, strict=True) if ready]
+        if self._ready:
+            self.found.set()
 
     async def _is_ready(self, url: str) -> bool:
         try:
@@ -68,8 +74,8 @@ class LoadBalancer:
     async def go_on(self) -> None:
         """Look again and again."""
         while True:
-            await asyncio.sleep(PERIOD)
             await self.look()
+            await asyncio.sleep(PERIOD)
 
     async def close(self) -> None:
         for rest in self._rests.values():
@@ -80,9 +86,10 @@ class LoadBalancer:
 async def load_balancer(urls: Callable[[], list[str]], domain: str) -> AsyncIterator[LoadBalancer]:
     """Hold a load balancer that looks at its nodes while the context lasts."""
     made = LoadBalancer(urls, domain)
-    await made.look()
     looking = asyncio.create_task(made.go_on())
     try:
+        async with asyncio.timeout(READY_SECONDS):
+            await made.found.wait()
         yield made
     finally:
         looking.cancel()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
 from tests.campaign.load import LOST, SERVICE_UNAVAILABLE, Load, Outcomes, http_request
 from tests.support.rest_client import RemoteRest
 from tests.support.server_process import ServerProcess, server_process

@@ -75,7 +75,7 @@ def test_the_command_as_it_is_typed(tmp_path: Path, flags: tuple[str, ...]) -> N
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
-        assert said.startswith(f"hsparse serves {tmp_path} on http://127.0.0.1:")
+        assert said.startswith(f"hsparse serves a new store at {tmp_path} on http://127.0.0.1:")
         assert said.endswith(" (Ctrl-C stops)\n")
         assert ask(said.split(" on ")[1].split()[0] + "/about")[1]["state"] == "READY"
         process.send_signal(signal.SIGINT)
@@ -273,7 +273,7 @@ def test_what_is_not_http_is_refused_in_json_and_not_logged(tmp_path: Path) -> N
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.split()[1] == b"400"
     assert json.loads(body)["error"]["kind"] == "bad_request"
-    assert "refused what is not HTTP" in log.read_text()
+    assert "refused an invalid HTTP request" in log.read_text()
     assert "sesame" not in log.read_text()
 
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from hsparse.cli import serve
+from hsparse.cli.node_process import listening
+from hsparse.clock import SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.config import job_environment, load_settings
-from hsparse.errors import Misconfigured
+from hsparse.errors import Misconfigured, Unanswered
 from hsparse.hdf5.jobs.handlers import loopback
+from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.posix import PosixStore
+from hsparse.testing.memory_store import MemoryStore
+from hsparse.wire.record_message import ReadObjects
+from hsparse.wire.remote_node import RemoteNode
 from tests.cli.test_serve import ask
 from tests.support.server_process import start_command
 
@@ -57,14 +65,45 @@ async def test_a_server_waits_for_members_of_another_token_that_were_killed(
     other = Misconfigured("Another token.")
     found: list[Misconfigured | None] = [other, other, None, other]
     owners, stop = Owners(FixedNodes({}, lambda: found.pop(0))), asyncio.Event()
-    await serve._ready(owners, 0.0, stop)
+    await serve.wait_until_ready(owners, 0.0, stop)
     assert found == [other]
     found += [other] * 5
-    await serve._ready(owners, 0.0, stop)
+    await serve.wait_until_ready(owners, 0.0, stop)
     assert found == [other], "they are alive"
     stop.set()
-    await serve._ready(owners, 3600.0, stop)
+    await serve.wait_until_ready(owners, 3600.0, stop)
     assert found == []
+
+
+async def test_without_data_nodes_it_is_not_ready_and_says_so_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first requests wait for a data node that starts; once there has been none for a while none waits."""
+    monkeypatch.setattr(cluster_nodes, "NOBODY", 0.0)
+    clock = SystemClock()
+    stored = MembershipObject(MemoryStore(), "token")
+    nodes = cluster_nodes.ClusterNodes(stored, clock, lambda url: RemoteNode(url, "token"))
+    owners = Owners(nodes)
+    error = await owners.readiness_error()
+    assert error is not None
+    assert "start `hsparse dn`" in error.message
+    with pytest.raises(Unanswered, match="There is no data node"):
+        await owners.ask_owner("g-1", ReadObjects(("g-1",)))
+    await stored.join("dn-a", "http://127.0.0.1:1")
+    monkeypatch.setattr(cluster_nodes, "LOOK", 0.0)
+    nodes._next_look = 0.0
+    assert await owners.readiness_error() is None
+    await nodes.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [("no-such-host.invalid", "choose a --host"), ("192.0.2.1", "choose a --host"), ("127.0.0.1", "--port")],
+)
+async def test_an_address_that_cannot_be_listened_on(host: str, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = load_settings(host=host, port=taken.getsockname()[1])
+        with pytest.raises(Misconfigured, match=said):
+            async with listening(web.AppRunner(web.Application()), settings):
+                pass
 
 
 async def join(root: Path, token: str) -> None:

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import getpass
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from argon2 import PasswordHasher
 
 from hsparse.cli import accounts
 from hsparse.cli.main import parse_arguments
-from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
+from hsparse.sn.auth.password_file import PasswordFile
+from hsparse.sn.auth.password_hash import PasswordHash
+
+HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"
 
 
 @pytest.fixture(autouse=True)
@@ -213,3 +217,51 @@ def test_without_default_the_file_must_be_named(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         invoke("list")
     assert "--password-file" in capsys.readouterr().err
+
+
+def test_users_of_hsds_are_added_with_hashes(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "passwd.txt"
+    theirs.write_bytes(
+        b"\xef\xbb\xbf# HSDS password file\r\nadmin:admin\r\ntest_user1:pa:ss\r\n\r\nben:x\r\n"
+    )
+    assert invoke("import", str(theirs), "--admin", "ben", "--password-file", str(path)) == 0
+    assert capsys.readouterr().out.startswith("Added 3 users; admins: admin, ben.")
+    users = PasswordFile(path).users()
+    assert {name: user.admin for name, user in users.items()} == {
+        "admin": True,
+        "test_user1": False,
+        "ben": True,
+    }
+    assert verifies(path, "test_user1", "pa:ss")
+    assert "pa:ss" not in path.read_text()
+    before = path.read_bytes()
+    assert invoke("import", str(theirs), "--password-file", str(path)) == 2
+    assert "There is a user 'admin'" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ann:a\nben\n", "Line 2 of .* is not name:password"),
+        ("ann:\n", "Line 1 of .* is not name:password"),
+        ("ann:a\nann:b\n", "Line 2 of .* names ann a second time"),
+        ("a b:c\n", "a b"),
+        (f"ann:{HASH}:user:\n", "Line 1 of .* is not name:password"),
+        ("ann:secret\x01\n", "control characters"),
+        ("\udcff:a", "cannot be read as text"),
+        (None, "cannot be read as text"),
+    ],
+)
+def test_a_file_of_hsds_that_is_wrong_adds_nobody(
+    text: str | None, told: str, path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = tmp_path / "passwd.txt"
+    if text is not None:
+        theirs.write_bytes(text.encode(errors="surrogateescape"))
+    assert invoke("import", str(theirs), "--password-file", str(path)) == 2
+    assert re.search(told, said := capsys.readouterr().err)
+    assert "secret" not in said
+    assert not path.exists()

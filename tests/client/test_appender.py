@@ -270,5 +270,5 @@ def test_a_dataset_that_does_not_grow(connection: Connection) -> None:
         appender.append([1, 2, 3])
     with pytest.raises(IndexError):
         x.appender(axis=3)
-    with pytest.raises(ValueError, match="waits"):
+    with pytest.raises(ValueError, match="max_delay"):
         x.appender(max_delay=-1)

@@ -7,14 +7,16 @@ import pytest
 from argon2 import PasswordHasher
 
 from hsparse.cli.embedded_server import embedded_server
+from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from hsparse.client.errors import Unreachable
+from hsparse.client.errors import GatewayFailed, OtherServer, Unreachable
 from hsparse.config import load_settings
 from hsparse.errors import (
     BadRequest,
     Busy,
     Conflict,
     Corrupt,
+    Forbidden,
     HsparseError,
     NotFound,
     RateLimited,
@@ -83,7 +85,7 @@ def test_a_token_goes_with_every_request() -> None:
 
 @pytest.mark.parametrize("options", [{"user": "ann"}, {"token": "a\nb"}, {"token": "schlüssel"}])
 def test_a_token_stands_alone_and_is_not_repeated(options: dict[str, str]) -> None:
-    with pytest.raises(BadRequest, match="stands alone") as caught:
+    with pytest.raises(BadRequest, match="without user") as caught:
         Connection("http://127.0.0.1:1", **{"token": "sesame", **options})  # type: ignore[arg-type]
     assert "sesame" not in caught.value.message
 
@@ -168,6 +170,53 @@ def test_a_server_that_is_not_there() -> None:
         connection.json("GET", "/")
 
 
+REDIRECT = b"HTTP/1.1 301 Moved Permanently\r\nLocation: %b\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"\x15\x03\x01\x00\x02\x02\x46", "answers with TLS: write https://."),
+        (HANG_UP, "as a server that expects https:// does"),
+        (
+            answer(b"plain HTTP request was sent to HTTPS port", "400 Bad Request", "text/html"),
+            "write https://.",
+        ),
+        (
+            REDIRECT % b"https://127.0.0.1:8443/a",
+            "to https://127.0.0.1:8443, .* write https://127.0.0.1:8443/sub.",
+        ),
+        (REDIRECT % b"/oauth2/start", "to /oauth2/start, .* not of a page to sign in at"),
+        (answer(b"", "414 URI Too Long", "text/html"), "the length of a URL"),
+        (answer(b"", "431 Too Large", "text/html"), "its limit on headers"),
+        (
+            answer(b"<h1>Request Header Or Cookie Too Large</h1>", "400 Bad Request", "text/html"),
+            "its limit on headers",
+        ),
+    ],
+)
+def test_what_answers_in_place_of_a_server_is_named_with_the_remedy(raw: bytes, words: str) -> None:
+    with (
+        scripted_server([raw]) as script,
+        Connection(f"{script.url}/sub") as connection,
+        pytest.raises(HsparseError, match=words),
+    ):
+        connection.json("GET", "/")
+
+
+def test_a_url_of_another_protocol_or_path(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with_tls = url.replace("http:", "https:")
+    for wrong, words in (
+        (with_tls, f"{with_tls} answers without TLS: write http://"),
+        (f"{url}/sub", f"{url}/sub does not have its resources below /sub: leave /sub out of the URL"),
+    ):
+        with Connection(wrong) as connection, pytest.raises(OtherServer, match=words):
+            connection.json("GET", "/", domain="/home")
+        assert main(["ls", "/home", "--endpoint", wrong]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"hsparse: {words}"), said
+
+
 def test_a_body_refused_before_it_is_sent_whole(tmp_path: Path) -> None:
     settings = load_settings(
         root=tmp_path, port=0, fsync=False, max_request_size=MIB, max_write_size=32 * MIB
@@ -184,12 +233,24 @@ def test_a_body_refused_before_it_is_sent_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "error"),
     [
-        (answer(b"<p>nowhere</p>", "404 Not Found", "text/html"), NotFound),
+        (answer(b"404: Not Found", "404 Not Found", "text/plain"), NotFound),
+        (answer(b"<p>nowhere</p>", "404 Not Found", "text/html"), OtherServer),
+        (answer(b'{"message": "no Route matched"}', "404 Not Found"), HsparseError),
+        (answer(b"default backend - 404", "404 Not Found", "text/plain"), HsparseError),
+        (answer(b"<p>sign in</p>", "401 Unauthorized", "text/html"), Unauthenticated),
+        (answer(b"<p>no</p>", "403 Forbidden", "text/html"), Forbidden),
+        (answer(b"<p>slow down</p>", "429 Too Many Requests", "text/html"), RateLimited),
+        (answer(b"<p>too large</p>", "413 Content Too Large", "text/html"), TooLarge),
+        (answer(b"<p>oops</p>", "500 Internal Server Error", "text/html"), GatewayFailed),
+        (answer(b"500: Internal Server Error", "500 Internal Server Error", "text/plain"), HsparseError),
+        (answer(b"<p>gateway</p>", "502 Bad Gateway", "text/html"), GatewayFailed),
+        (answer(b"", "520 ", "text/html"), GatewayFailed),
         (answer(b"", "503 Service Unavailable"), Busy),
         (answer(b'{"error": "text"}', "400 Bad Request"), BadRequest),
         (answer(b'{"error": {"kind": "corrupt", "message": "it is"}}', "500 Oops"), Corrupt),
         (answer(b'{"error": {"kind": "newer", "message": "it is"}}', "409 Conflict"), Conflict),
-        (answer(b"", "302 Found"), HsparseError),
+        (answer(b"", "302 Found"), OtherServer),
+        (answer(b"to an HTTPS port", "400 Bad Request", "text/html"), OtherServer),
     ],
 )
 def test_errors_of_other_servers(raw: bytes, error: type[HsparseError]) -> None:
@@ -210,7 +271,7 @@ def test_errors_of_other_servers(raw: bytes, error: type[HsparseError]) -> None:
             answer(b'{"error": {"kind": "not_found", "message": "/a is not there."}}', "404 No"),
             "/a is not there.",
         ),
-        (answer(b"x", "206 Partial Content"), "HEAD /a was answered with 404 Gone Away."),
+        (answer(b"404: not there", "404 Gone Away"), "GET /a was answered with 404 Gone Away."),
     ],
 )
 def test_a_head_that_fails_is_asked_for_the_reason(second: bytes, sentence: str) -> None:
@@ -222,7 +283,7 @@ def test_a_head_that_fails_is_asked_for_the_reason(second: bytes, sentence: str)
     assert script.requests == ["HEAD /a?layout=stock", "GET /a?layout=stock"]
 
 
-@pytest.mark.parametrize("body", [b"<p>hello</p>", b"[1]", b'"text"', b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"<p>hello</p>", b"[1]", b'"text"', b"\xff"])
 def test_an_answer_that_is_no_object(body: bytes) -> None:
     with (
         scripted_server([answer(body)]) as script,
@@ -232,10 +293,18 @@ def test_an_answer_that_is_no_object(body: bytes) -> None:
         connection.json("GET", "/a")
 
 
-@pytest.mark.parametrize("body", [b"", b"null", b"{}"])
+@pytest.mark.parametrize("body", [b"null", b"{}"])
 def test_an_empty_answer_is_an_empty_object(body: bytes) -> None:
     with scripted_server([answer(body)]) as script, Connection(script.url) as connection:
         assert connection.json("DELETE", "/a") == {}
+
+
+def test_nothing_is_no_answer_but_to_a_flush() -> None:
+    nothing = b"HTTP/1.1 204 No Content\r\n\r\n"
+    with scripted_server([nothing, nothing]) as script, Connection(script.url) as connection:
+        assert connection.json("PUT", "/", {"flush": 1}) == {}
+        with pytest.raises(HsparseError, match="with 204 and no JSON object"):
+            connection.json("PUT", "/datasets/d-1/value", b"0000")
 
 
 def test_json_is_not_taken_for_bytes() -> None:
@@ -257,6 +326,7 @@ def test_json_is_not_taken_for_bytes() -> None:
         ("bad_request", "400 Bad Request", ValueError),
         ("too_large", "413 Content Too Large", MemoryError),
         ("over_quota", "413 Content Too Large", OSError),
+        ("store_full", "507 Insufficient Storage", OSError),
         ("unsupported", "400 Bad Request", NotImplementedError),
     ],
 )
@@ -273,7 +343,8 @@ def test_errors_are_pythons_too(kind: str, status: str, python: type[Exception])
             pass
     assert isinstance(caught.value, HsparseError)
     assert (caught.value.kind, caught.value.request_id, str(caught.value)) == (kind, "r-1", "It is so.")
-    assert kind != "over_quota" or caught.value.errno == errno.EDQUOT
+    codes = {"over_quota": errno.EDQUOT, "store_full": errno.ENOSPC}
+    assert kind not in codes or getattr(caught.value, "errno", None) == codes[kind]
 
 
 def test_a_url_with_a_password_is_refused_and_not_repeated() -> None:

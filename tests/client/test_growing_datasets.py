@@ -13,6 +13,7 @@ import sparse
 import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.errors import Conflict, HsparseError
 
 
 @pytest.mark.parametrize("way", ["sparse", "dense"])
@@ -57,6 +58,27 @@ def growing(connection: Connection, way: str) -> tuple[Any, Any]:
         assert isinstance(opened, hsparse.File)
         found.append(opened["x"])
     return found[0], found[1]
+
+
+@pytest.mark.parametrize("way", ["sparse", "dense"])
+def test_a_resize_shrinks_as_in_h5py_but_not_what_the_caller_does_not_know(
+    connection: Connection, way: str
+) -> None:
+    seen, other = growing(connection, way)
+    other[...] = np.ones((4, 3))
+    with pytest.raises(HsparseError, match="leave erase=False out"):
+        seen.resize((2, 3), erase=False)
+    seen.resize((2, 3))
+    seen.resize(4, axis=0)
+    assert np.asarray(seen.to_numpy(np.s_[:, 0])).tolist() == [1, 1, 0, 0]
+    other.resize(9, axis=0)
+    with pytest.raises(HsparseError, match="other clients have extended it"):
+        seen.resize((6, 3))  # which grows, as far as the caller knows
+    assert other.refresh() == (9, 3)
+    other.extend(1)
+    with pytest.raises(Conflict):
+        seen.resize((2, 3))  # of nine rows, as the caller knows by now
+    assert other.refresh() == (10, 3)
 
 
 def test_rows_are_followed(connection: Connection) -> None:

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 import hsparse
 from hsparse.client.connection import Connection
-from hsparse.client.object_records import MOST
+from hsparse.client.tree_text import MOST
 from hsparse.errors import NotFound
 
 NUMBERS = count()

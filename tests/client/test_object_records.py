@@ -133,7 +133,7 @@ def test_every_link_leads_where_h5py_follows_it(linked: File, judge: h5py.File) 
         ("nofile", r"leads to /.*\.d/none\.h5"),
         ("nopath", "'no' on the path '/no'"),
         ("none", "'/no/where'"),
-        ("round", "circle"),
+        ("round", "cycle"),
         ("missing", r"There is no object /missing in /[^ ]*main.h5\.$"),
     ):
         with pytest.raises(KeyError) as failure:
@@ -231,7 +231,9 @@ def test_who_may_not_read_the_other_domain_gets_none_of_it(tmp_path: Path) -> No
 
 
 def test_xarray_has_linked_variables(linked: File) -> None:
-    with xarray.open_dataset(linked, engine="hsparse") as data:
+    with pytest.warns(UserWarning, match="is left out: it is a link to an object that does not exist"):
+        opened = xarray.open_dataset(linked, engine="hsparse")
+    with opened as data:
         assert {"d", "soft", "chain", "relative", "through", "e", "again", "self"} == set(data)
         assert data["soft"].values.tolist() == [1, 2, 3]
         assert data["e"].values.tolist() == [5, 6]
@@ -275,6 +277,6 @@ def test_linked_elements_are_those_of_read_h5ad(
     domain["uns"]["gone"] = hsparse.SoftLink("/uns/none")  # type: ignore[index]
     found = domain.to_anndata(lazy=lazy)
     expected = anndata.read_h5ad(file)
-    assert set(expected.layers) == {"counts"}
+    assert set(expected.layers) - {None} == {"counts"}
     assert_equal(found.to_memory() if lazy else found, expected)
     assert domain.query("n > 1", layer="counts").to_anndata().X.sum() == 3

@@ -41,7 +41,7 @@ def test_a_dense_dataset(file: File, dtype: str) -> None:
     assert found["count"].tolist() == [[3]] * 5
     with pytest.raises(BadRequest):
         x.reduce("sum", axis=0, select=([0, 1], [0, 1], 0))
-    with pytest.raises(ValueError, match="Name an axis"):
+    with pytest.raises(ValueError, match="name an axis"):
         x.reduce("sum", axis=())
 
 

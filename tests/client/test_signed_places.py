@@ -372,9 +372,24 @@ def test_what_counts_rows_from_0_refuses_it(file: hsparse.File) -> None:
     dataset = create(file, "sparse")
     with pytest.raises(InvalidValue, match=r"/X counts from \(-5, -1\), Batches from 0"):
         hsparse.Batches(dataset)
-    pytest.importorskip("polars", reason="polars is not installed")
-    with pytest.raises(InvalidValue, match=r"/X counts from \(-5, -1\), a scan from 0"):
-        hsparse.scan(dataset)
+
+
+def test_the_limits_of_lower_bounds_are_set_later(file: hsparse.File) -> None:
+    dataset, same = create(file, "sparse"), file["X"]
+    with pytest.raises(Conflict, match="minlower is -4"):
+        dataset.resize(minlower=(-4, -1))
+    dataset.resize((12, 5), minlower=(-5, None))
+    assert (dataset.minlower, dataset.shape) == ((-5, None), (12, 5))
+    with pytest.raises(Conflict, match="at least -5, not -6"):
+        same.extend(1, side="lower")
+    same.resize(minlower=(-6, -1))
+    assert (same.extend(1, side="lower"), same.shape, same.minlower) == (slice(-6, -5), (13, 5), (-6, -1))
+    dataset.refresh()
+    assert dataset.minlower == (-6, -1)
+    with pytest.raises(InvalidValue, match="needs a shape or"):
+        dataset.resize()
+    with pytest.raises(InvalidValue, match="no lower bound, so it has no minlower"):
+        file.create_sparse("Y", (3,), "i4", maxshape=(None,)).resize(minlower=-5)
 
 
 def test_a_pickle_and_a_batch_keep_the_bounds(file: hsparse.File) -> None:

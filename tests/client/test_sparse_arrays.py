@@ -274,7 +274,7 @@ def test_an_error_in_a_block_is_raised(http_access: DatasetAccess) -> None:
     dataset = http_access.create((4, 4), "i4", (2, 2), maxshape=(None, 4))
     rows = dataset.iter_rows(2)
     assert next(rows).shape == (2, 4)
-    with pytest.raises(InvalidValue, match="blocks of 1 or more"):
+    with pytest.raises(InvalidValue, match="a count of 1 or more"):
         dataset.iter_rows(0)
 
 
@@ -307,7 +307,7 @@ def test_reductions_of_nothing(http_access: DatasetAccess) -> None:
     with pytest.raises(InvalidValue, match="not both"):
         dataset.count("[0:1,:]", axis=1)
     text = http_access.create((3, 3), "S2", (2, 3))
-    with pytest.raises(WrongType, match=r"have no sum; take them by to_numpy\(\)"):
+    with pytest.raises(WrongType, match=r"have no sum; read them with to_numpy\(\)"):
         text.sum()
     assert text.count(axis=0).tolist() == [0, 0, 0]
 

@@ -221,7 +221,7 @@ def test_types_are_cast_as_numpy_does_by_the_same_kind(connection: Connection) -
 
 def test_another_fill_value_is_refused(http_access: DatasetAccess) -> None:
     dataset = http_access.create(SHAPE, "f4", (2, 2), fillvalue=np.nan)
-    with pytest.raises(InvalidValue, match=r"do not store is 0\.0, what the dataset does not store nan"):
+    with pytest.raises(InvalidValue, match=r"the fill value 0\.0, but the dataset has nan"):
         dataset[...] = sp.csr_array(np.eye(3, 4))
     values = sparse.COO(np.array([[0, 2], [1, 3]]), np.array([1.0, 2.0]), shape=SHAPE, fill_value=np.nan)
     dataset[...] = values
@@ -268,7 +268,7 @@ def test_append_says_what_is_missing(http_access: DatasetAccess) -> None:
     dataset = http_access.create(SHAPE, "i4", (2, 2), maxshape=(None, 4))
     with pytest.raises(InvalidValue, match=r"append\(coords, values, count=...\)"):
         dataset.append([[0, 0]], [1])
-    with pytest.raises(InvalidValue, match="an array says by its shape"):
+    with pytest.raises(InvalidValue, match="its shape gives the count"):
         dataset.append(np.zeros((1, 4), int), count=1)
 
 

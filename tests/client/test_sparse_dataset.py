@@ -293,8 +293,8 @@ def test_a_resize_that_erases_is_told_so(dataset: SparseDataset) -> None:
     other = SparseDataset.open(dataset.connection, dataset.id)
     other.resize((SIDE + 4, SIDE))
     for shape in [(SIDE, SIDE + 4), (SIDE + 4, 3), (SIDE + 3, SIDE)]:
-        with pytest.raises(BadRequest, match=r"erases what lies beyond in dimension \d; give erase=True"):
-            dataset.resize(shape)
+        with pytest.raises(BadRequest, match=r"would erase elements in dimension \d; leave erase=False out"):
+            dataset.resize(shape, erase=False)
     assert dataset.refresh() == (SIDE + 4, SIDE)
     dataset.resize((3, 20), erase=True)
     assert dataset.shape == other.refresh() == (3, 20)
@@ -310,7 +310,7 @@ def test_a_resize_sends_no_request_that_shrinks_and_what_it_has_seen() -> None:
     ):
         dataset = SparseDataset(connection, record((2, 8)))
         with pytest.raises(
-            BadRequest, match=r"from \[4, 8\] to \[3, 9\] erases what lies beyond in dimension 0"
+            BadRequest, match=r"from \[4, 8\] to \[3, 9\] would erase elements in dimension 0"
         ):
             dataset.resize((3, 9))
         dataset.resize((4, 9))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hsparse.cluster.lease_object import Membership, rendezvous_owner
+from hsparse.cluster.membership import Membership, rendezvous_owner
 
 NAMES = [f"db/1/d/2/{i}" for i in range(200)]
 

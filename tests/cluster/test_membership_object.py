@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from hsparse.cluster.lease_object import Membership
+from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import KEY, VERSION, MembershipObject
 from hsparse.errors import Corrupt, Misconfigured, PreconditionFailed
 from hsparse.model.schema import FIRST_SCHEMA, Schema

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import LeaseObjects, Membership
+from hsparse.cluster.lease_object import LeaseObjects
+from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import KEY, MembershipObject, rebuild_membership
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.memory_store import MemoryStore

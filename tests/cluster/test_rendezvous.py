@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hsparse.cluster.lease_object import Membership
+from hsparse.cluster.membership import Membership
 
 NAMES = [f"db/1/d/2/{i}_{i * 7}" for i in range(3000)]
 

@@ -135,11 +135,15 @@ def test_a_turn_that_comes_after_the_deadline_is_refused_at_once() -> None:
         with pytest.raises(Busy, match="its time is over"):
             await admission.enter("b", before - 1)
         assert loop.time() == before
+        patient = asyncio.create_task(admission.enter("a", before + 0.1, patient=True))
         other = asyncio.create_task(admission.enter("b", before + 0.1))
         await asyncio.sleep(0)
         places.pop().leave()
         places.pop().leave()
         (await other).leave()
+        with pytest.raises(Busy, match="its time is over"):
+            await patient
+        assert loop.time() == before + 0.1
         for task in waiting:
             task.cancel()
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from hsparse.clock import Clock, ManualClock
 from hsparse.concurrency.collector import (
     SERVER_THRESHOLDS,
+    WHOLE_EVERY,
     collect_seldom,
     paused_collector,
 )
@@ -58,9 +62,42 @@ def test_a_pause_that_ends_before_another_does_not_end_it() -> None:
 
 
 def test_a_server_has_thresholds_of_its_own() -> None:
-    before = gc.get_threshold()
-    try:
-        collect_seldom()
+    with server_collector(ManualClock()):
         assert gc.get_threshold() == SERVER_THRESHOLDS
+
+
+class Cycle:
+    """An object that only the collector frees."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_objects_that_stay_are_looked_through_once_until_it_is_time_again() -> None:
+    clock = ManualClock()
+    with server_collector(clock):
+        stays, later = Cycle(), Cycle()
+        gone, known = weakref.ref(later), [Cycle() for _ in range(100)]
+        gc.collect()
+        assert not {id(one) for one in (stays, later, *known)} & {id(one) for one in gc.get_objects()}
+        at_once = weakref.ref(new := Cycle())
+        del later, new
+        gc.collect()
+        assert at_once() is None
+        assert gone() is not None
+        clock.time += WHOLE_EVERY + 1
+        gc.collect()
+        assert gone() is None
+
+
+@contextmanager
+def server_collector(clock: Clock) -> Iterator[None]:
+    """Have the collector run as in a server for the context."""
+    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
+    try:
+        collect_seldom(clock.monotonic)
+        yield
     finally:
-        gc.set_threshold(*before)
+        gc.set_threshold(*thresholds)
+        gc.callbacks[:] = callbacks
+        gc.unfreeze()

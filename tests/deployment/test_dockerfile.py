@@ -7,6 +7,7 @@ machine's Python in the place of the base image's.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -47,6 +48,16 @@ def test_the_image_is_not_root() -> None:
     added = " ".join(step.rest for step in stages()[-1] if step.instruction == "RUN")
     assert f"--gid {group} " in added
     assert f"--uid {user} " in added
+
+
+def test_folders_are_bound_and_never_a_file_alone() -> None:
+    made = " ".join(step.rest for step in stages()[-1] if step.instruction == "RUN").split()
+    commands = (PROJECT / "docs" / "deploy.md").read_text()
+    bound = re.findall(r"(?:-v|--volume) \S+?:(/[^\s:]+)", commands)
+    assert bound
+    assert set(bound) <= set(made), "the image has no such folder"
+    mounts = [mount for one in WORKLOADS for mount in container(one).get("volumeMounts", [])]
+    assert not any("subPath" in mount for mount in mounts)
 
 
 def test_what_is_copied_is_in_the_context() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from hsparse.dn.cache import Cache, SingleObject
+from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.record_form import OVERHEAD, memory_of_json
 from hsparse.dn.record_objects import RecordValue, WholeRecord
+from hsparse.dn.stored_form import SingleObject
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.memory_store import MemoryStore
 

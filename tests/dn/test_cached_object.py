@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from hsparse.dn.cache import SingleObject
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
 from hsparse.dn.membership.ownership import NoOwnership
+from hsparse.dn.stored_form import SingleObject
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.faulty_store import FaultyStore

@@ -15,7 +15,7 @@ from hsparse.dn import chunk_index
 from hsparse.dn.chunk_index import MIN_NEW_ROWS
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
-from hsparse.errors import Corrupt, StoreFailed
+from hsparse.errors import Corrupt, Gone, StoreFailed
 from hsparse.format import chunk_map
 from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.plan.chunk_plan import ChunkSelection
@@ -278,7 +278,8 @@ async def test_a_map_is_not_put_behind_a_deletion(
     held.release()
     await bury
     await node.send(DeleteTree(DATASET))
-    await query
+    with pytest.raises(Gone):
+        await query
     assert [page async for page in store.list("db/")] == []
 
 

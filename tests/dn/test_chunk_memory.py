@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.cache import SMALL, SMALL_VALUE
+from hsparse.dn.cache import SMALL
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
+from hsparse.dn.stored_form import SMALL_VALUE
 from hsparse.errors import HsparseError, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter

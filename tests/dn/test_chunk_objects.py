@@ -12,7 +12,8 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base
 from hsparse.dn.chunks import ChunkObjects
-from hsparse.dn.records import Fences, HsdsSummaries
+from hsparse.dn.fences import Fences
+from hsparse.dn.records import HsdsSummaries
 from hsparse.dn.redo_log import RedoLog
 from hsparse.errors import Gone, Moved
 from hsparse.format.chunk_spec import ChunkSpec

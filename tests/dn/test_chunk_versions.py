@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock, SystemClock
-from hsparse.dn.traced_store import DOUBT, ChunkVersions, TracedStore
+from hsparse.dn.traced_store import DOUBT, MAX_CHANGED, ChunkVersions, TracedStore
 from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.stripes import Stripes
@@ -88,3 +90,54 @@ async def test_no_version_stands_while_a_change_may_still_be_carried_out() -> No
     assert versions.of(OTHER) == other
     clock.time += DOUBT + 1
     assert versions.of(ONE) == versions.of(ONE)
+
+
+KEYS = [chunk_key(ONE, (number,)) for number in range(4)]
+STEPS = st.lists(st.sampled_from([*range(4), "delete", "reset", "ask", "flood"]), max_size=40)
+
+
+@given(STEPS)
+def test_keys_that_were_put_since_a_version_are_told_or_unknown(steps: list[int | str]) -> None:
+    versions = ChunkVersions(SystemClock())
+    asked: list[tuple[str, set[str] | None]] = []
+    for step in steps:
+        if isinstance(step, int):
+            versions.note([KEYS[step]])
+            put = {KEYS[step]}
+        elif step == "delete":
+            versions.note([KEYS[0]])
+            versions.unwatch([KEYS[0]])
+            put = None
+        elif step == "reset":
+            versions.reset()
+            put = None
+        elif step == "flood":
+            versions.note(chunk_key(ONE, (9, number)) for number in range(MAX_CHANGED + 1))
+            put = None
+        else:
+            for version, since in asked:
+                told = versions.changed(ONE, ["other-7", version])
+                assert (None if told is None else set(told)) == since
+            asked.append((versions.of(ONE), set()))
+            versions.changed(ONE, [])
+            continue
+        asked = [(version, None if since is None or put is None else since | put) for version, since in asked]
+
+
+async def test_keys_are_unknown_while_a_change_may_still_be_carried_out() -> None:
+    clock = ManualClock()
+    versions = ChunkVersions(clock)
+    faulty = FaultyStore(MemoryStore())
+    store = TracedStore(faulty, versions=versions)
+    versions.changed(ONE, [])
+    seen = versions.of(ONE)
+    faulty.fail_before("put")
+    with pytest.raises(StoreFailed):
+        await store.put(KEYS[0], b"1")
+    assert versions.changed(ONE, [seen]) is None
+    clock.time += DOUBT + 1
+    seen = versions.of(ONE)
+    await store.put(KEYS[1], b"1")
+    assert versions.changed(ONE, [seen]) == (KEYS[1],)
+    await store.delete(KEYS[1])
+    assert versions.changed(ONE, [seen]) is None

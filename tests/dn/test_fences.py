@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from hsparse.dn.fences import Fences
 from hsparse.dn.record_changes import DeletedNames
-from hsparse.dn.records import Fences
 from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.chunk_spec import ChunkSpec
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace
-from hsparse.dn.cache import SingleObject
 from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.stored_form import SingleObject
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore, SlowStore
 from tests.dn.test_cached_object import KEY, TextCodec, add

@@ -159,7 +159,10 @@ async def test_changes_wait_where_reads_are_refused(node: Node) -> None:
     with pytest.raises(Busy) as refused:
         await node.send(READ, "c")
     assert refused.value.retry_after > 10
+    waiting = node.admission.waiting
     change = asyncio.create_task(node.send(ChangeObjects((CreateObject("g-2", {"id": "g-2"}),)), "c"))
+    while node.admission.waiting == waiting and not change.done():  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0)
     node.store.gate.set()
     await asyncio.gather(held, other, change)
 

@@ -54,6 +54,7 @@ async def world() -> AsyncIterator[tuple[RestClient, DataService, MemoryStore]]:
     await node.close()
 
 
+@pytest.mark.endurance
 async def test_a_damaged_record_is_never_a_defect(world: tuple[RestClient, DataService, MemoryStore]) -> None:
     rest, node, store = world
     ids = await private_domain(rest)

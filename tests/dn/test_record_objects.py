@@ -19,8 +19,9 @@ from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, ErrorKind
 from hsparse.model.ids import delta_key, is_delta_key, storage_key
 from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.crashing_store import CrashingStore, CrashPoint
 from hsparse.testing.extent_conformance import *  # noqa: F403
-from hsparse.testing.faulty_store import CHANGES, CrashingStore, CrashPoint, FaultyStore
+from hsparse.testing.faulty_store import CHANGES, FaultyStore
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.record_conformance import *  # noqa: F403
 from hsparse.testing.store_wrapper import METHODS, CountingStore

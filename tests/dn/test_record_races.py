@@ -255,7 +255,7 @@ async def run(seed: int, faults: float) -> None:
 @pytest.mark.parametrize("faults", [0.0, 0.15], ids=["no faults", "faults"])
 async def test_what_nodes_answer_at_once_is_linearizable(faults: float) -> None:
     first = random.randrange(10**6)
-    for seed in range(first, first + repeats(1500, short=60)):
+    for seed in range(first, first + repeats(1500, short=30)):
         await run(seed, faults)
 
 

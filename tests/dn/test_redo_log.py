@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hsparse.clock import ManualClock
 from hsparse.dn import redo_log
 from hsparse.dn.cached_object import Encoded
-from hsparse.dn.membership.ownership import Accepted, MemberOwnership, Resent
+from hsparse.dn.membership.member_ownership import Accepted, MemberOwnership, Resent
 from hsparse.dn.redo_log import WINDOW, Change, RedoLog
 
 Chunk = dict[int, int]

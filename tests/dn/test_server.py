@@ -1,6 +1,10 @@
-"""A data node over HTTP: who may send it messages, and in which version."""
+"""A data node over HTTP: who may send it messages, in which version, and what one that hangs up costs."""
 
 from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -88,3 +92,49 @@ async def test_a_redirect_is_not_followed() -> None:
                 await remote.send(GetInfo())
         await remote.close()
     assert not asked
+
+
+class LargeReplies:
+    """A node that answers any message with more than a connection takes at once."""
+
+    async def send(self, message: Any) -> Any:
+        return [bytes(1 << 20)] * 64
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("sent", ["half of the message", "all of it"])
+async def test_a_sender_that_hangs_up_is_no_defect(sent: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As each service node does to the messages for a client that gives up."""
+    frame = b"".join(bytes(piece) for piece in encode_frame(GetInfo()))
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nHost: node\r\nContent-Length: {len(frame)}\r\nExpect: 100-continue\r\n"
+        f"{TOKEN_HEADER}: secret\r\n{VERSION_HEADER}: {VERSION}\r\n\r\n"
+    )
+    ended: asyncio.Future[web.StreamResponse] = asyncio.get_running_loop().create_future()
+
+    @web.middleware
+    async def note(request: web.Request, handler: Any) -> web.StreamResponse:
+        try:
+            ended.set_result(await handler(request))
+        except Exception as error:  # noqa: BLE001 - raised below
+            ended.set_exception(error)
+        return await ended
+
+    app = create_node_app(LargeReplies(), "secret")
+    app.middlewares.append(note)
+    runner = web.AppRunner(app, access_log=None)  # a test server cancels its handlers
+    await runner.setup()
+    with caplog.at_level(logging.INFO):
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        reader, writer = await asyncio.open_connection(*runner.addresses[0])
+        writer.write(head.encode())
+        await reader.readuntil(b"100 Continue\r\n\r\n")  # it is being carried out
+        writer.write(frame if sent == "all of it" else frame[: len(frame) // 2])
+        if sent == "all of it":
+            await reader.readuntil(b"200 OK\r\n")
+        writer.transport.abort()
+        await ended  # and it raises nothing, which aiohttp would log
+    await runner.cleanup()
+    assert not caplog.records

@@ -204,7 +204,7 @@ async def test_objects_stay_while_their_own_domain_names_no_root(
     world.pass_days()
     await node.sweep(dry_run=True)
     found = await node.sweep()
-    assert found == [Finding(Waste.UNREADABLE, A)] or f"The objects of {root} stay" in caplog.text
+    assert found == [Finding(Waste.UNREADABLE, A)] or f"The objects of {root} are kept" in caplog.text
     assert await world.is_whole(root)
     assert deletion_key(root) not in await world.keys()
 

@@ -119,6 +119,11 @@ SERVED = (
         "A virtual dataset has the values of its sources, chunked and compressed",
     ),
     Known(
+        FILES,
+        r"newest bounds: /view@hsparse_virtual: added",
+        "What a virtual dataset has beside its mappings is in an attribute",
+    ),
+    Known(
         (*FILES, "client", "h5pyd"),
         r"NeXus: a scan: /entry/events(: members|/counts(\.defined)?: added)",
         "Events of NeXus have their counts beside them, a sparse dataset",

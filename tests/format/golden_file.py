@@ -14,11 +14,11 @@ from hsparse.format.structured.container import Section
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
 from hsparse.hdf5.format.file_fields import run_reads
-from hsparse.hdf5.format.messages.layout_message import StructuredLayout, decode_structured_layout
 from hsparse.hdf5.format.messages.object_messages import (
     decode_section_pipelines,
     is_section_pipelines,
 )
+from hsparse.hdf5.format.messages.structured_layout import StructuredLayout, decode_structured_layout
 from tests.format.hdf5.host_file import fetch_from, messages
 
 Pipelines = tuple[tuple[Filter, ...], ...]

@@ -17,7 +17,7 @@ from nanoarrow import ipc
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.arrow_stream import MAX_FIELDS, read_batches, stream_batches
-from hsparse.format.chunk_map import MAX_NAME
+from hsparse.format.flat_buffer import MAX_NAME
 from hsparse.sn.values.media.arrow import PART, ArrowWriter, batch_parts, read_arrow
 
 I4 = np.dtype("<i4")

@@ -17,7 +17,7 @@ from hsparse.format.codec_library import StandardCodecs, codecs, fletcher32_swap
 from hsparse.format.fields import packed_type, parse_fields
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters
-from hsparse.format.query import Ordering
+from hsparse.format.ordering import Ordering
 
 
 @given(st.data())

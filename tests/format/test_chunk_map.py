@@ -13,22 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.chunk_map import (
-    HEAD,
-    MAGIC,
-    ChunkMap,
-    ChunkRows,
-    based,
-    decode_map,
-    digests,
-    encode_map,
-    row_names,
-)
+from hsparse.format.chunk_map import HEAD, MAGIC, ChunkMap, based, decode_map, digests, encode_map, row_names
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import (
     NANS,
     extremes_of,
     is_known,
     partials_of,
+    statistic_columns,
     statistics_bytes,
     unknown_statistics,
 )
@@ -221,7 +213,7 @@ def random_values(kind: str, seed: int, count: int) -> NDArray:
 def test_statistics_of_a_stored_chunk_are_those_of_its_values(kind: str, seed: int, count: int) -> None:
     values = random_values(kind, seed, count)
     chunk = SparseChunk(DIMS, np.arange(count, dtype=np.uint32), values)
-    data = encode_sparse(chunk, PLAIN, statistics=True)
+    data = encode_sparse(chunk, PLAIN, columns=statistic_columns(chunk.values.dtype))
     footer = read_footer(data[-MAX_FOOTER:], len(data))
     words = np.frombuffer(footer.statistics, "<u8").reshape(1, 5)
     rest = values[~np.isnan(values.astype(float))]
@@ -242,10 +234,10 @@ def test_a_reader_of_the_first_version_says_that_it_is_too_old() -> None:
     """Without statistics a chunk has the bytes that version 1 had; with them its footer says version 2."""
     chunk = SparseChunk(DIMS, np.arange(3, dtype=np.uint32), np.arange(3.0))
     assert encode_sparse(chunk, PLAIN)[-5] == 1
-    data = bytearray(encode_sparse(chunk, PLAIN, statistics=True))
+    data = bytearray(encode_sparse(chunk, PLAIN, columns=statistic_columns(chunk.values.dtype)))
     assert data[-5] == 2
     newer = data[:-5] + bytes([3]) + data[-4:]
-    with pytest.raises(Unsupported, match="which here reads version 2"):
+    with pytest.raises(Unsupported, match="which reads versions up to 2"):
         read_resealed(newer)
 
 
@@ -261,7 +253,9 @@ def read_resealed(data: bytearray) -> None:
 def test_reductions_of_chunks_by_their_statistics(kind: str, seed: int, sizes: list[int]) -> None:
     parts = [random_values(kind, seed + i, size) for i, size in enumerate(sizes)]
     columns = ("greatest", "least", "total")
-    words = np.stack([np.frombuffer(statistics_bytes(part, part.dtype), "<u8") for part in parts])
+    words = np.stack(
+        [np.frombuffer(statistics_bytes(part, statistic_columns(part.dtype)), "<u8") for part in parts]
+    )
     found = partials_of(words, np.array(sizes, np.uint64), parts[0].dtype, columns).folded()
     whole = np.concatenate(parts)
     wanted = Partials.of(np.zeros(len(whole), np.int64), whole, 1, columns)
@@ -310,7 +304,9 @@ def test_chunks_that_a_query_leaves_out_have_nothing(
             part[rng.random(size) < 0.3] = np.nan
         parts.append(part.astype(kind))
     dtype = np.dtype(kind)
-    words = np.stack([np.frombuffer(statistics_bytes(part, dtype), "<u8") for part in parts])
+    words = np.stack(
+        [np.frombuffer(statistics_bytes(part, statistic_columns(dtype)), "<u8") for part in parts]
+    )
     bound = bind_query(query.format(op=op, a=a, b=b), dtype)
     ranges = {"_": Ranges(*extremes_of(words, dtype), words[:, NANS] > 0)}
     possible = bound.may_find(ranges, len(parts))

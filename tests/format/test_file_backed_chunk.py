@@ -16,15 +16,14 @@ from hsparse.errors import Corrupt
 from hsparse.format.file_backed import (
     ChunkPieces,
     coalesce_ranges,
-    decode_piece,
     mask_of,
     max_piece_size,
-    pipeline_of,
     place_piece,
     place_start,
 )
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import undo_filters
+from hsparse.format.piece_decoding import decode_piece, pipeline_of
 from tests.format.filters.filter_cases import CASES, pipeline
 
 SHAPE = (30, 20)

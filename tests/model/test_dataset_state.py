@@ -38,7 +38,7 @@ HOUR = 3600.0
 MOST = 5
 """The most elements along the second dimension."""
 LEAST = -6
-"""The least lower bound of the second dimension."""
+"""The least lower bound of the second dimension, at first."""
 
 
 def dataset(*extent: int, maxdims: tuple[int, ...] = (0,)) -> Record:
@@ -61,6 +61,8 @@ class Model:
 
     extent: Extent = (4, 3)
     lower: Extent = (0, 0)
+    least: int = LEAST
+    """The least lower bound of the second dimension."""
     generation: int = 0
     trimmed: bool = False
     dim: int = 0
@@ -91,7 +93,7 @@ class Model:
             return
         if min(after) < 0:
             raise BadRequest("beyond the upper bound")
-        if lower[1] < LEAST:
+        if lower[1] < self.least:
             raise Conflict("least")
         if after[1] > MOST:
             raise Conflict("limit")
@@ -106,6 +108,16 @@ class Model:
         if outside - before:
             self._trim()
         self.extent, self.lower = after, lower
+
+    def set_least(self, least: int, token: str) -> None:
+        if token in self.made:
+            return
+        down = sum(part.count for part in self.parts if part.below and self.dim == 1)
+        if least > self.lower[1] - down:
+            raise Conflict("above the bound")
+        if least != self.least:
+            self.made[token] = (self.extent, self.extent, self.lower, self.lower)
+        self.least = least
 
     def end_trim(self, of_generation: int) -> None:
         if self.trimmed and of_generation == self.generation:
@@ -125,7 +137,7 @@ class Model:
             raise Moved("another extent")
         end = self.extent[dim] + sum(one.count for one in self.parts) + part.count
         down = sum(one.count for one in (*self.parts, part) if one.below)
-        if dim == 1 and (end > MOST or self.lower[1] - down < LEAST):
+        if dim == 1 and (end > MOST or self.lower[1] - down < self.least):
             raise Conflict("limit")
         self.dim = dim
         self.parts.append(part)
@@ -245,6 +257,15 @@ class DatasetState(RuleBasedStateMachine):
             lambda: self.model.set_extent((lengths[0], lengths[1]), token, (lower[0], lower[1])),
         )
 
+    @rule(least=st.integers(-9, 3), token=TOKENS.map("m{}".format))
+    def limit(self, least: int, token: str) -> None:
+        if not self.signed:
+            return
+        self.both(
+            lambda record: set_extent(record, (), token=token, minlower=("H5S_UNLIMITED", least)),
+            lambda: self.model.set_least(least, token),
+        )
+
     @rule(behind=st.sampled_from([0, 0, 0, 1, 2]))
     def erased(self, behind: int) -> None:
         of_generation = self.model.generation - behind
@@ -360,7 +381,7 @@ class SignedDatasetState(DatasetState):
 
 TestDatasetState = DatasetState.TestCase
 TestSignedDatasetState = SignedDatasetState.TestCase
-TestDatasetState.settings = settings(max_examples=200, stateful_step_count=50)
+TestDatasetState.settings = settings(max_examples=repeats(200, short=60), stateful_step_count=50)
 TestSignedDatasetState.settings = settings(max_examples=repeats(400, short=40), stateful_step_count=50)
 
 

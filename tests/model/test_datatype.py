@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.model.attribute import has_floats, name_non_finite, restore_non_finite
+from hsparse.model.attribute import name_non_finite
+from hsparse.model.attribute_json import has_floats, restore_non_finite
 from hsparse.model.dataspace import MAX_RANK
 from hsparse.model.datatype import MAX_TEXT, parse_requested_type, parse_type, type_json
 from hsparse.model.element import Fixed, Region, VlenSequence, VlenString, element_of

@@ -15,7 +15,6 @@ from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.file_backed import (
     GROUP_BYTES,
-    MAX_ENTRIES,
     MAX_PIECES,
     MAX_URI,
     SLAB_BYTES,
@@ -27,6 +26,7 @@ from hsparse.model.file_backed import (
     piece_dims,
     slab_dims,
 )
+from hsparse.model.file_backed_layout import MAX_ENTRIES
 from hsparse.model.layout import chunk_dims, layout_json, parse_layout
 
 MIN, MAX = 1 << 20, 1 << 22

@@ -17,7 +17,7 @@ from hsparse.model import json_values
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed
 from hsparse.model.json_values import JsonSize, from_json, item_count, json_size, list_count, to_json
-from hsparse.model.short_text import ENTRY_SIZE, LENGTH, TextCache, short_repr
+from hsparse.model.short_text import LENGTH, short_repr
 from tests.model.type_strategies import BOOLEAN, ITEMS, nested, text, values_of
 from tests.support.characters import CHARACTERS
 
@@ -256,35 +256,3 @@ def test_of_a_long_value_the_beginning(value: Any) -> None:
 def test_a_long_list_is_not_looked_through() -> None:
     short_repr(Watched(range(100_000)))
     assert Watched.looked < 100
-
-
-CALLS = st.lists(st.tuples(st.integers(0, 12), st.booleans()))
-
-
-@given(CALLS, st.integers(1, 6))
-def test_results_are_right_and_texts_bounded(calls: list[tuple[int, bool]], entries: int) -> None:
-    made = []
-
-    def double(text: str, reverse: bool) -> str:
-        made.append(text)
-        return (text * 2)[::-1] if reverse else text * 2
-
-    limit = entries * (ENTRY_SIZE + 8)
-    cache = TextCache(double, limit, largest=8)
-    for length, reverse in calls:
-        text = "ab" * length
-        assert cache(text, reverse) == double(text, reverse)
-        made.pop()
-        assert cache.size <= limit
-        before = len(made)
-        cache(text, reverse)
-        assert (len(made) == before) == (len(text) <= 8), "the latest is remembered, unless it is long"
-    assert len(cache) <= entries
-
-
-def test_an_error_is_not_remembered() -> None:
-    cache = TextCache(int, 10 * ENTRY_SIZE, largest=10)
-    for _ in range(2):
-        with pytest.raises(ValueError, match="x"):
-            cache("x")
-    assert (len(cache), cache.size) == (0, 0)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
-from hsparse.dn.membership.ownership import KeyedChanges
+from hsparse.dn.membership.keyed_changes import KeyedChanges
 from hsparse.dn.redo_log import RedoLog
+from hsparse.model.ids import is_delta_key
+from hsparse.versions.restoring import Restoring
 from tests.simulation.clients import MOST_WRITES
 from tests.simulation.linearizability import DELETIONS
 from tests.simulation.nemesis import (
@@ -95,6 +97,14 @@ class ShownSeed(KeptSeed):
     options: dict[str, Any] = field(default_factory=dict)
 
 
+async def _gone_of_kept(restoring: Any) -> list[str]:
+    """Return what a restore deletes where chunks that were made since it began stay."""
+    trees = restoring._store.trees
+    kept = await trees.sources(restoring._kept)
+    gone = await restoring._unshown(kept, await trees.sources(restoring._base))
+    return [rest for rest in gone if not is_delta_key(rest)]
+
+
 WRITES: dict[str, Any] = {"operations": 40, "most": 6, "mix": MOST_WRITES}
 SHOWN = (
     ShownSeed(
@@ -121,5 +131,14 @@ SHOWN = (
         name="insert",
         defective=lambda log, change: [],
         options={**WRITES, "repeats": DELETIONS},
+    ),
+    ShownSeed(
+        113,
+        ALL,
+        "a restore brought back what a shrink beside it had not erased yet",
+        owner=Restoring,
+        name="_gone",
+        defective=_gone_of_kept,
+        options={"operations": 30, "clients": 4, "versions": True, "signed": True},
     ),
 )

@@ -14,10 +14,10 @@ import pytest
 
 from hsparse.cluster.lease_object import ClockReading
 from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.membership import ownership as replaced_messages
+from hsparse.dn.membership import keyed_changes
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
-from hsparse.dn.membership.ownership import MemberOwnership
+from hsparse.dn.membership.member_ownership import MemberOwnership
 from hsparse.model import dataset_state
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values import append
@@ -129,7 +129,7 @@ def test_clocks_that_go_slower_than_others_wait() -> None:
 
 def test_an_extension_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset_state, "extents_of_change", lambda record, token: None)
-    monkeypatch.setattr(replaced_messages, "MAX_REPLIES", 0)
+    monkeypatch.setattr(keyed_changes, "REPLY_BYTES", 0)
     assert "do not lead" in found(range(9, 200), (bad_network,), operations=40, most=6)
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from hsparse.errors import Gone, NotFound
+from hsparse.model.acl import Principal
 from hsparse.model.dataset_state import is_trimmed
 from hsparse.model.ids import moved_id, root_id
 from hsparse.sn.domains.domain_deletion import DomainDeletions
@@ -22,6 +23,10 @@ from tests.simulation.service_operations import ServiceOperations
 
 PATH = "/home/past"
 """The domain that has snapshots."""
+
+
+async def _make_room(nbytes: int) -> None:
+    """Without quotas there is room."""
 
 
 class VersionedOperations(ServiceOperations):
@@ -66,7 +71,8 @@ class VersionedOperations(ServiceOperations):
     async def own_all(self, path: str) -> None:
         """Have a clone copy what it shares."""
         domain = Domain(path, await self.owners.record(path))
-        await post_materialize(cast(Request, SimpleNamespace(service=self._service, domain=domain)))
+        asked = SimpleNamespace(service=self._service, domain=domain, make_room=_make_room)
+        await post_materialize(cast(Request, asked))
 
     async def resize(self, id: str, extent: int) -> None:
         """Set the extent, and erase what a shrink leaves outside, also one of before that was not finished."""
@@ -87,15 +93,17 @@ class VersionedOperations(ServiceOperations):
 
     @property
     def _service(self) -> SimpleNamespace:
-        return SimpleNamespace(owners=self.owners, clock=self._clock)
+        service = SimpleNamespace(owners=self.owners, clock=self._clock)
+        service.component = lambda kind: kind.of(service)
+        return service
 
     async def _asked(self, number: int = 0) -> Request:
         domain = Domain(PATH, await self.owners.record(PATH))
-        service = SimpleNamespace(owners=self.owners, clock=self._clock)
         asked = SimpleNamespace(
-            service=service,
-            principal=SimpleNamespace(name="ann"),
+            service=self._service,
+            principal=Principal("ann", admin=True),
             domain=domain,
+            make_room=_make_room,
             params={"number": str(number)},
         )
         return cast(Request, asked)

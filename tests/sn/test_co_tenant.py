@@ -120,11 +120,11 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
         "PUT /attributes/{name}/value": [{"value": "x"}],
         "PUT /datasets/{id}/value": [values, values | {"append": 4}, {"points": [0], "value": ["x"]}],
         "POST /datasets/{id}/value": [{"select": "[0:4]"}, {"points": [0, 1]}],
-        "POST /datasets/values": [{"dset_ids": [ids.datasets]}, {"datasets": [ids.datasets]}],
+        "POST /datasets/values": [{"reads": [{"ids": [ids.datasets], "sparse": sparse}]} for sparse in (True, False)],
         "POST /datasets/{id}/defined": [{"select": "[0:4]"}],
         "POST /datasets/{id}/erase": [{"select": "[0:4]"}, {"points": [0]}],
         "POST /datasets/{id}/reduce": [{"op": "count"}, {"op": "count", "by": ids.datasets}],
-        "POST /datasets/{id}/chunks/values": [{"chunks": [[0]]}],
+        "POST /datasets/{id}/chunks/values": [{"chunks": ["0"], "etags": ["e"], "sizes": [32]}],
         "PUT /datasets/{id}/chunks/{chunk}/value": [b"x" * 32],
         "POST /jobs": [
             {"kind": "export", "domain": PRIVATE, "target": f"{PLACE}out.h5"},

@@ -63,8 +63,24 @@ HOSTILE = {
     "a length that is none": b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
     "a header too long": f"GET / HTTP/1.1\r\nHost: x\r\nA: {SECRET}{'a' * MAX_HEADER}\r\n\r\n".encode(),
     "a target too long": f"GET /?{SECRET}{'a' * MAX_HEADER} HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+    "a credential too long": (
+        f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}{'a' * MAX_HEADER}\r\n\r\n".encode()
+    ),
+    "too many headers": b"GET / HTTP/1.1\r\nHost: x\r\n" + b"B: c\r\n" * 128 + b"\r\n",
+    "no host": f"GET / HTTP/1.1\r\nA: {SECRET}\r\n\r\n".encode(),
     "a version that is none": f"GET / HTTP/9.9{SECRET}\r\nHost: x\r\n\r\n".encode(),
 }
+
+
+TOLD = {
+    "tls": "without TLS",
+    "a header too long": "A header, name and value, has more than 32768 bytes",
+    "a target too long": "The request line has more than 16384 bytes",
+    "a credential too long": "The header Authorization has more than 32768 bytes",
+    "too many headers": "at most 128 headers",
+    "no host": "Missing 'Host' header",
+}
+"""What sentences say of what is wrong."""
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -76,6 +92,7 @@ async def test_what_is_not_http_is_a_bad_request(
     assert status == 400
     assert body["error"]["kind"] == "bad_request"
     assert body["error"]["message"].endswith((".", "?"))
+    assert TOLD.get(name, "") in body["error"]["message"]
     assert SECRET not in caplog.text
     assert SECRET not in json.dumps(body)
 

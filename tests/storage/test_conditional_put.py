@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed, Unsupported
-from hsparse.storage.conditional_put import SingleWriter, probe
+from hsparse.storage.condition_probe import probe
+from hsparse.storage.conditional_put import SingleWriter
 from hsparse.storage.object_store import Buffer, ObjectStore, Page
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.faulty_store import FaultyStore

@@ -19,7 +19,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound, PreconditionFailed, StoreFailed
+from hsparse.errors import (
+    BadRequest,
+    Conflict,
+    Misconfigured,
+    NotFound,
+    PreconditionFailed,
+    StoreFailed,
+    StoreFull,
+)
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
 from hsparse.storage.object_store import Entry
@@ -246,10 +254,16 @@ async def test_directories_left_empty_are_pruned(store: PosixStore, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("code", "remedy"), [(errno.ENOSPC, "free space"), (errno.EIO, "check the disk"), (errno.ENODEV, "log")]
+    ("code", "remedy", "kind"),
+    [
+        (errno.ENOSPC, "free space", StoreFull),
+        (errno.EDQUOT, "raise the quota", StoreFull),
+        (errno.EIO, "check the disk", StoreFailed),
+        (errno.ENODEV, "log", StoreFailed),
+    ],
 )
 async def test_a_failing_disk(
-    store: PosixStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, remedy: str
+    store: PosixStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, remedy: str, kind: type
 ) -> None:
     etag = await store.put("a/b", b"data")
 
@@ -259,8 +273,9 @@ async def test_a_failing_disk(
     for call in ("write", "fsync", "rename"):
         with monkeypatch.context() as patch:
             patch.setattr(os, call, fail)
-            with pytest.raises(StoreFailed, match=f"'a/b'.*{remedy}"):
+            with pytest.raises(StoreFailed, match=f"'a/b'.*{remedy}") as caught:
                 await store.put("a/b", b"more")
+        assert type(caught.value) is kind
         assert (await store.get("a/b")).etag == etag
         assert [path.name for path in (tmp_path / "root" / "a").iterdir()] == ["b"]
     with monkeypatch.context() as patch:

@@ -121,7 +121,7 @@ def test_what_only_a_log_has_is_not_passed_over(
     cut_off(WalWriter(root, "store"), path / "a")
     before = directory_state(path)
     monkeypatch.setattr(unrecovered, "PAUSE", 0.0)
-    with pytest.raises(Misconfigured, match="'a', are in a write-ahead log alone"):
+    with pytest.raises(Misconfigured, match="'a', are only in its write-ahead log"):
         PosixStore(path, read_only=True)
     assert directory_state(path) == before
     PosixStore(path)

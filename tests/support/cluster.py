@@ -18,7 +18,7 @@ from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.faulty_store import CrashingStore
+from hsparse.testing.crashing_store import CrashingStore
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.codec import VERSION, check_version
 from hsparse.wire.message import Message

@@ -32,7 +32,8 @@ from hsparse.sn.policies.access import Access
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.route import Route
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.faulty_store import CHANGES, CrashingStore, CrashPoint
+from hsparse.testing.crashing_store import CrashingStore, CrashPoint
+from hsparse.testing.faulty_store import CHANGES
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import METHODS
 from hsparse.wire.chunk_message import WriteChunks

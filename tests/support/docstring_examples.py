@@ -78,6 +78,7 @@ class Sample:
         self._root = place / "data"
         self._root.mkdir()
         self._store = hsparse.open("/", root=self._root)
+        len(hsparse.open("/home/admin", root=self._root))  # makes the home, which examples list
         len(self._store)  # opens the store, which stays open for all examples
         self._run: tuple[hsparse.File, hsparse.SparseDataset, Any] | None = None
 

@@ -121,6 +121,7 @@ class RestClient:
         settings: ServiceSettings | None = None,
         log: Callable[[Metrics], RequestLog] | None = None,
     ) -> None:
+        self.nodes = node if isinstance(node, dict) else {"dn-001": node}
         self.service = named_service(node, clock, *users, settings=settings)
         app = create_app(self.service, log=None if log is None else log(self.service.metrics), parts=PARTS)
         self._client = TestClient(AppServer(app))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hsparse.format.selections.encoded_selection import decode_first
 from hsparse.format.selections.points import Points
-from hsparse.format.selections.select_syntax import parse_selection_json
+from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.format.selections.signed_extent import SignedExtent
 from hsparse.format.structured.region import (
     decode_region,

@@ -11,7 +11,7 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SOLE, Ownership, SoleOwnership
 from hsparse.dn.service import DataService
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.faulty_store import CrashingStore, CrashPoint
+from hsparse.testing.crashing_store import CrashingStore, CrashPoint
 from tests.support.driver import Driver, NotDone
 
 OpenDriver = Callable[..., Awaitable[Driver]]
@@ -84,5 +84,6 @@ class RestartableNode:
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in others:
                 task.cancel()
-            await asyncio.wait(others)
+            # A task loses a cancellation to a timeout of its own that passes in the same step: it is sent again.
+            await asyncio.wait(others, timeout=1)
         await self.stop()

@@ -74,22 +74,27 @@ class _OneAtATime:
     def __call__(self, environ: dict[str, Any]) -> Answer:
         started: list[Any] = []
         with self._lock:
-            if not _source_matches(environ):
-                body = b"<Error><Code>PreconditionFailed</Code><Message>copy source</Message></Error>"
-                return "412 Precondition Failed", [("Content-Type", "application/xml")], body
+            if (refused := _refused_source(environ)) is not None:
+                status, code = refused
+                body = f"<Error><Code>{code}</Code><Message>copy source</Message></Error>".encode()
+                return status, [("Content-Type", "application/xml")], body
             body = b"".join(self._app(environ, lambda *start: started.extend(start)))
         return started[0], started[1], body
 
 
-def _source_matches(environ: dict[str, Any]) -> bool:
-    """Say whether the object that a request copies, if it does, has the etag that it is to have."""
+def _refused_source(environ: dict[str, Any]) -> tuple[str, str] | None:
+    """Return status and code of S3's answer to a copy of what is not there or has another etag, None for others."""
     wanted = environ.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH")
     if wanted is None:
-        return True
+        return None
     bucket, _, key = unquote(environ["HTTP_X_AMZ_COPY_SOURCE"]).lstrip("/").partition("/")
     found = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets.get(bucket)
-    source = None if found is None else found.keys.get(key)
-    return source is None or source.etag == wanted  # what is not there is refused by moto
+    if found is None:
+        return None  # moto refuses that itself
+    source = found.keys.get(key)
+    if source is None:  # moto's answer has no code
+        return "404 Not Found", "NoSuchKey"
+    return None if source.etag == wanted else ("412 Precondition Failed", "PreconditionFailed")
 
 
 @contextmanager

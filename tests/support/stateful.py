@@ -21,7 +21,8 @@ from hsparse.model.datatype import parse_type
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.faulty_store import CHANGES, CrashPoint
+from hsparse.testing.crashing_store import CrashPoint
+from hsparse.testing.faulty_store import CHANGES
 from hsparse.testing.sparse_model import SparseModel
 from tests.support.dataset_subject import (
     KINDS,

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from hsparse.errors import Busy, NotFound, StoreFailed
-from hsparse.testing.faulty_store import CrashingStore, CrashPoint, FaultyStore
+from hsparse.testing.crashing_store import CrashingStore, CrashPoint
+from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.memory_store import MemoryStore
 
 

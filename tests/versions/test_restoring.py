@@ -12,6 +12,7 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import StoreFailed
 from hsparse.model.ids import chunk_of_key
 from hsparse.versions import handlers, versioned_store
+from hsparse.versions.restoring import Restoring, Step
 from hsparse.versions.versioned_store import VersionedStore
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
@@ -50,6 +51,31 @@ async def test_a_domain_is_brought_back(past: Versioned, layout: dict[str, Any])
     assert (await past.done("POST", "/snapshots/2/restore", {}))["changed"] == 0
 
 
+@pytest.mark.parametrize("layout", [DENSE, SPARSE], ids=["dense", "sparse"])
+@pytest.mark.parametrize("step", list(Step))
+async def test_a_write_beside_a_restore_brings_no_other_element_back(
+    past: Versioned, monkeypatch: pytest.MonkeyPatch, step: Step, layout: dict[str, Any]
+) -> None:
+    """Chunks that were not there, and were written to meanwhile, go; what was created meanwhile stays."""
+    id = await past.create("kept", 8, layout)
+    await past.snapshot()
+    await past.write(id, 0, range(1, 7))
+    run, created = Restoring.run, []
+
+    async def beside(restoring: Restoring, now: Step) -> None:
+        if now is step:
+            await past.write(id, 7, [9])
+            body = {"type": "H5T_STD_I32LE", "shape": [4]}
+            created.append((await past.done("POST", "/datasets", body))["id"])
+            await past.done("PUT", f"/datasets/{created[0]}/value", {"value": [1, 2, 3, 4]})
+        await run(restoring, now)
+
+    monkeypatch.setattr(Restoring, "run", beside)
+    await past.done("POST", "/snapshots/1/restore", {})
+    assert (await past.read(id))[:7] == [0] * 7
+    assert await past.read(created[0]) == [1, 2, 3, 4]
+
+
 async def test_a_dataset_comes_back_in_place_of_another_one_of_its_id(past: Versioned) -> None:
     id = await past.create("kept", 30, DENSE)
     await past.write(id, 0, range(30))
@@ -86,14 +112,24 @@ async def test_the_root_group_comes_back_whose_changes_are_beside_it(past: Versi
 async def test_what_was_restored_is_read_though_a_node_could_not_read_the_note(
     past: Versioned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(store: VersionedStore, root: str) -> None:
+    tell, restore = VersionedStore._tell, VersionedStore._restore
+
+    async def fail(store: VersionedStore, root: str) -> dict[str, Any]:
+        if not restored:
+            return await tell(store, root)
         raise StoreFailed("The store answered 503.")
 
+    async def note(store: VersionedStore, **arguments: Any) -> dict[str, Any]:
+        restored.append(True)
+        return await restore(store, **arguments)
+
+    restored = list[bool]()
     id = await past.create("kept", 10, DENSE)
     await past.write(id, 0, range(10))
     await past.snapshot()
     await past.write(id, 0, [9])
     monkeypatch.setattr(VersionedStore, "_tell", fail)
+    monkeypatch.setattr(VersionedStore, "_restore", note)
     assert (await past.rest("POST", "/snapshots/1/restore", {})).status >= 500
     assert await past.read(id) == list(range(10))
 

@@ -10,10 +10,11 @@ import pytest
 
 from hsparse.cli.data_node import extended
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import rendezvous_owner
+from hsparse.cluster.membership import rendezvous_owner
 from hsparse.config import load_settings
 from hsparse.dn.deletions import Deletions
-from hsparse.dn.membership.ownership import MemberOwnership, Ownership
+from hsparse.dn.membership.member_ownership import MemberOwnership
+from hsparse.dn.membership.ownership import Ownership
 from hsparse.errors import Conflict, Gone, NotFound, StoreFailed, Unanswered
 from hsparse.model.ids import new_root_id, storage_key
 from hsparse.storage.object_store import ObjectStore

@@ -140,7 +140,8 @@ class World:
 
     async def adopt(self) -> None:
         """Take as the model's what a move that was cut short has made of what it was to change, and of nothing else."""
-        self.head = await self.changed(DOMAIN, self.head)
+        before = self.head
+        self.head = await self.changed(DOMAIN, before)
         listed = (await self.server.done("GET", "/snapshots"))["snapshots"]
         numbers = {one["snapshot"] for one in listed}
         for clone in list(self.clones):
@@ -149,7 +150,7 @@ class World:
                 self.clones[clone] = await self.changed(clone, self.clones[clone])
             else:
                 del self.clones[clone]
-        self.snapshots = {n: self.snapshots.get(n, self.head) for n in numbers}
+        self.snapshots = {n: self.snapshots.get(n, before) for n in numbers}
         self.snapshots = {n: deepcopy(content) for n, content in self.snapshots.items()}
         for number, content in self.snapshots.items():
             await self.check(f"{DOMAIN}@{number}", content)
@@ -352,7 +353,8 @@ class World:
     async def restore(self) -> None:
         if self.snapshots:
             number, self.changes = self.random.choice(list(self.snapshots)), (DOMAIN, "")
-            await self.server.done("POST", f"/snapshots/{number}/restore", door=self.door)
+            done = await self.server.done("POST", f"/snapshots/{number}/restore", door=self.door)
+            self.snapshots[done["snapshot"]] = self.head
             self.head = deepcopy(self.snapshots[number])
 
     async def restart(self) -> None:

@@ -97,6 +97,13 @@ def go(page: Page, **address: str) -> None:
         page.evaluate("fragment => { location.hash = fragment; }", fragment)
 
 
+def to_the_end(page: Page) -> None:
+    """Scroll a folder to the end of what is read of it, by the keyboard."""
+    expect(page.get_by_role("status").filter(has_text=" of ")).to_be_visible()
+    page.get_by_role("group", name="Domains").focus()
+    page.keyboard.press("End")
+
+
 def settled(page: Page, text: str) -> None:
     """Wait until the remark that has `text` says that nothing is on its way."""
     expect(page.locator('[role=status][data-loading="false"]').filter(has_text=text)).to_be_visible()

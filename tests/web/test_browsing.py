@@ -20,7 +20,7 @@ from hsparse.cli.main import parse_arguments
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.config import load_settings
-from tests.web.conftest import CELLS, go, open_page, settled
+from tests.web.conftest import CELLS, go, open_page, settled, to_the_end
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -113,9 +113,74 @@ def test_a_large_folder_is_searched_by_the_server_and_read_on(page: Page) -> Non
     search.fill("nee-[1")
     expect(page.get_by_role("link", name="Nee-[1.h5")).to_be_visible()
     search.fill("")
-    page.get_by_role("button", name="Load more").click()
+    to_the_end(page)
+    expect(page.get_by_role("status").filter(has_text="1,001 of 1,001")).not_to_contain_text("or more")
+    to_the_end(page)
     expect(page.get_by_role("link", name="o.h5", exact=True)).to_be_visible()
-    expect(page.get_by_role("button", name="Load more")).to_have_count(0)
+
+
+LONG = 5000
+
+
+def answer_long_folder(route: Route) -> None:
+    """Answer with a page of a folder of `LONG` domains, of which the last is the newest."""
+    query = parse_qs(urlsplit(route.request.url).query)
+    first = int(query["Marker"][0][-4:]) + 1 if "Marker" in query else 0
+    rows = range(first, min(first + int(query["Limit"][0]), LONG))
+    domains = [{"name": f"/home/admin/n{row:04}", "class": "domain", "lastModified": row} for row in rows]
+    route.fulfill(json={"domains": domains})
+
+
+def test_each_entry_of_a_long_folder_is_reached_by_keyboard_and_few_rows_are_drawn(page: Page) -> None:
+    page.route("**/domains?*admin*", answer_long_folder)
+    go(page, domain="/home/admin")
+    table = page.get_by_role("group", name="Domains")
+    read = page.get_by_role("status").filter(has_text=" of ")
+    expect(read).to_contain_text("1,000 of 1,000 or more")
+    while "or more" in read.inner_text():  # the next pages are read as the end comes near
+        to_the_end(page)
+    expect(read).to_contain_text("5,000 of 5,000")
+    to_the_end(page)
+    expect(page.get_by_role("link", name="n4999")).to_be_in_viewport()
+    page.keyboard.press("Home")
+    expect(page.get_by_role("link", name="n0000")).to_be_in_viewport()
+    seen = set()
+    for row in (*range(120), LONG - 1, LONG - 2):
+        if row == 0:
+            page.get_by_role("link", name="n0000").focus()
+        else:
+            page.keyboard.press({LONG - 1: "End", LONG - 2: "ArrowUp"}.get(row, "ArrowDown"))
+        focused = page.get_by_role("link", name=f"n{row:04}")
+        expect(focused).to_be_focused()
+        expect(focused).to_be_in_viewport()
+        seen.add(focused.locator("xpath=ancestor::tr").get_attribute("aria-rowindex"))
+    assert seen == {str(row + 2) for row in (*range(120), LONG - 1, LONG - 2)}
+    assert table.locator("tr").count() < 400
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/#domain=/home/admin/n4998")
+
+
+def test_another_order_than_by_name_is_of_all_entries(page: Page) -> None:
+    page.route("**/domains?*admin*", answer_long_folder)
+    go(page, domain="/home/admin")
+    for _ in range(2):
+        page.get_by_role("button", name="Changed").click()
+    first = page.get_by_role("group", name="Domains").locator("tbody tr").first
+    expect(first).to_contain_text("n4999")
+
+
+def test_all_members_of_a_group_are_listed(page: Page) -> None:
+    """The tree has the first of them, and says so."""
+    names = [f"m{row:04}" for row in range(LONG)]
+    links = {name: {"class": "H5L_TYPE_HARD", "id": "g-1"} for name in names}
+    objects = {"g-0": {"id": "g-0", "links": links}, "g-1": {"id": "g-1", "links": {}}}
+    domain = {"root": "g-0", "class": "domain", "owner": "admin", "created": 0, "lastModified": 0}
+    page.route("**/?domain=**", lambda route: route.fulfill(json=domain | {"domain_objs": objects}))
+    go(page, domain="/home/admin/web-members.h5")
+    members = page.get_by_role("group", name="Members")
+    members.get_by_role("link", name="m0000").focus()
+    page.keyboard.press("End")
+    expect(members.get_by_role("link", name="m4999")).to_be_focused()
 
 
 def test_who_leaves_a_folder_waits_for_its_rest_no_more(page: Page) -> None:
@@ -132,12 +197,11 @@ def test_who_leaves_a_folder_waits_for_its_rest_no_more(page: Page) -> None:
     page.clock.install()
     page.route("**/domains?*admin*", answer)
     go(page, domain="/home/admin")
-    more = page.get_by_role("button", name="Load more")
-    more.click()
+    to_the_end(page)
     expect(page.get_by_role("alert")).to_contain_text("This page asks again")
     with page.expect_request("**/domains?*Marker*"):
         page.clock.run_for(2000)
-    more.click()
+    page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("alert")).to_contain_text("This page asks again")
     asked.clear()
     with page.expect_request("**/domains?*Marker*"):

@@ -1,4 +1,4 @@
-"""AnnData, with the matrix left in the file: HDF5 by `backed="r"`, Zarr by `sparse_dataset` and `read_lazy`."""
+"""Readers by AnnData that leave the matrix in the file: HDF5 by `backed="r"`, Zarr by `sparse_dataset`, `read_lazy`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class H5adReader:
 
 
 class GzipReader(H5adReader):
-    """The same file compressed, as most that are published are."""
+    """The same file with gzip, like most published files."""
 
     @staticmethod
     def prepare(source: str, target: str) -> None:

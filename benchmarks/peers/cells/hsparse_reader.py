@@ -1,20 +1,20 @@
-"""hsparse's client: over HTTP, straight from the server's directory, or embedded, as `hsparse.open` is told."""
+"""Reader by hsparse's client: over HTTP, directly from the server's directory, or embedded, as the options choose."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import scipy.sparse  # noqa: F401 - before the clock starts, as the readers of other libraries do with theirs
+import scipy.sparse  # noqa: F401 - imported before the clock starts, as in the other readers
 
 import hsparse
 from benchmarks.peers.cells.reader import Rows
 
 
 class HsparseReader:
-    """Two domains that `hsparse import` made of `cells.h5ad`: `training` has chunks of whole rows.
+    """Two domains that `hsparse import` created from `cells.h5ad`; `training` has chunks of whole rows.
 
-    `options` are those of `hsparse.open`.
+    `options` are passed to `hsparse.open`.
     """
 
     def __init__(self, path: str, *, training: str, **options: Any) -> None:

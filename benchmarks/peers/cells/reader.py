@@ -1,7 +1,6 @@
-"""What a library does in the workload `cells`: one class each, in a process of the library's own environment.
+"""The protocol of the readers in the workload `cells`: one class per library, run in the library's own environment.
 
-The modules of this folder are run by those environments, which have numpy, scipy and the library, not this project's
-dependencies.
+These environments have numpy, scipy and the library, but not this project's dependencies.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ Rows = NDArray[np.int64]
 
 
 class CellReader(Protocol):
-    """An opened matrix with its table of cells. A method that the library has no way for is absent (`None`).
+    """An opened matrix with its table of cells. A method that the library cannot support is None.
 
-    Sparse results are scipy's, in any format.
+    Sparse results are scipy matrices, in any format.
     """
 
     @staticmethod
@@ -27,7 +26,7 @@ class CellReader(Protocol):
         ...
 
     def batches(self, size: int, seed: int) -> Iterator[tuple[Rows, Any]]:
-        """Yield the rows of the matrix in random batches, each row once: their numbers and a CSR."""
+        """Yield random batches that contain each row once, as the numbers of the rows and a CSR matrix."""
         ...
 
     def genes(self, genes: Sequence[int]) -> Any:

@@ -1,4 +1,4 @@
-"""scDataset over a backed AnnData file: random batches, and nothing else."""
+"""Reader by scDataset over a backed AnnData file, for random batches only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch.utils.data import DataLoader
 from benchmarks.peers.cells.reader import Rows
 
 BLOCK, FETCH = 16, 4
-"""Rows of a block, and batches fetched at a time: both are in the range its documentation names.
+"""Rows of a block, and batches fetched at a time; both are in the range that scDataset's documentation names.
 
-Of blocks of 16 and 64 and factors of 1, 4 and 16 these gave the most cells a second.
+Blocks of 16 and 64 rows and factors of 1, 4 and 16 were tried; these values gave the most cells per second.
 """
 
 
 class ScDatasetReader:
-    """Blocks of rows in random order, and rows in random order inside what is fetched at a time."""
+    """Reads blocks of rows in random order; the rows that are fetched together are shuffled."""
 
     genes = everything = chosen = None
 

@@ -1,4 +1,4 @@
-"""TileDB-SOMA: an experiment and its axis queries; random batches by tiledbsoma_ml."""
+"""Reader by TileDB-SOMA: an experiment and its axis queries; random batches by tiledbsoma_ml."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SomaReader:
                 yield obs["row"].to_numpy(), counts
 
     def genes(self, genes: Sequence[int]) -> Any:
-        """Read the columns as a table, which takes less time than `to_anndata`."""
+        """Read the columns as a table, which is faster than `to_anndata`."""
         columns = np.array(genes)
         found = self._matrix.read((slice(None), columns)).tables().concat()
         place = np.searchsorted(columns, found["soma_dim_1"].to_numpy())
@@ -53,7 +53,7 @@ class SomaReader:
         ).tocsc()
 
     def everything(self) -> Any:
-        """Read all as one table, which takes less time than `to_anndata` and `blockwise`."""
+        """Read all elements as one table, which is faster than `to_anndata` and `blockwise`."""
         found = self._matrix.read().tables().concat()
         places = (found["soma_dim_0"].to_numpy(), found["soma_dim_1"].to_numpy())
         return csr_matrix((found["soma_data"].to_numpy(), places), self._matrix.shape)

@@ -1,9 +1,9 @@
 """One turn of one library in the workload `cells`: `python -m benchmarks.peers.cells.turn JOB`.
 
-JOB is JSON: `reader` (a name of `READERS`), `path` (what the reader opens, with `options`), `files` (read once before,
-so that the page cache has them), `size`, `seed`, `seconds` (after which no batch is begun), `n_genes` (a file),
-`genes`, `cell_type` and `above`. Times and answers go to standard output as one line of JSON. With `prepare` in place
-of `size` and the rest, the reader's own form of that file is written.
+JOB is JSON: `reader` (a name in `READERS`), `path` (opened by the reader with `options`), `files` (read once before, so
+that the page cache has them), `size`, `seed`, `seconds` (after which no batch is begun), `n_genes` (a file), `genes`,
+`cell_type` and `above`. Times and answers go to standard output as one line of JSON. With `prepare` instead of `size`
+and the later keys, the file `prepare` is converted to the reader's own form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READERS = {
     "scdataset": ("scdataset_reader", "ScDatasetReader"),
 }
 STRETCHES = 100
-"""Parts of the matrix, each of consecutive rows, among which a batch's rows are counted."""
+"""Number of stretches of consecutive rows into which the matrix is divided, to measure how random a batch is."""
 PIECE = 1 << 22
 Json = dict[str, Any]
 
@@ -43,28 +43,28 @@ def warm(path: Path) -> None:
 
 
 def high_mark() -> int:
-    """Return the most bytes that this process ever held."""
+    """Return the peak resident memory of this process in bytes."""
     status = Path("/proc/self/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024
 
 
 def entropy(rows: NDArray[Any], count: int) -> float:
-    """Return the entropy, in bits, of the stretches of a matrix of `count` rows that the rows of a batch are in."""
+    """Return the entropy in bits of the distribution of a batch's rows over the stretches of `count` rows."""
     share = np.bincount(rows * STRETCHES // count) / len(rows)
     share = share[share > 0]
     return float(-(share * np.log2(share)).sum())
 
 
 def shuffle_quality(batches: list[NDArray[Any]], count: int) -> float:
-    """Return the mean entropy of batches, as a part of that of batches drawn at random."""
+    """Return the mean entropy of batches, relative to the entropy of batches drawn at random."""
     rng = np.random.default_rng(0)
     drawn = [entropy(rng.choice(count, len(rows), replace=False), count) for rows in batches]
     return sum(entropy(rows, count) for rows in batches) / sum(drawn)
 
 
 def read_batches(reader: Any, job: Json) -> Json:
-    """Read all rows once, or as many batches as begin in time; the high mark is of the process until then."""
+    """Read all rows once, or the batches that begin in time; return the time, memory, correctness and randomness."""
     seen: list[tuple[NDArray[Any], NDArray[Any]]] = []
     began = time.perf_counter()
     batches: Iterator[tuple[NDArray[Any], Any]] = reader.batches(job["size"], job["seed"])
@@ -101,7 +101,7 @@ def timed(read: Callable[[], Any]) -> Json:
 
 
 def turn(job: Json) -> Json:
-    """Return all figures that the reader has a way for."""
+    """Return all figures that the reader supports."""
     module, name = READERS[job["reader"]]
     kind = getattr(importlib.import_module(f"benchmarks.peers.cells.{module}"), name)
     if "prepare" in job:
@@ -112,7 +112,7 @@ def turn(job: Json) -> Json:
     reader = kind(job["path"], **job.get("options", {}))
     answers = {"batches": read_batches(reader, job)}
     if reader.genes is not None:
-        reader.genes([0])  # what a first read prepares is not counted
+        reader.genes([0])  # preparations of the first read are not counted
         answers["genes"] = timed(lambda: reader.genes(job["genes"]))
         reader.chosen(job["cell_type"], job["above"])
         answers["chosen"] = timed(lambda: reader.chosen(job["cell_type"], job["above"]))

@@ -1,4 +1,4 @@
-"""`hsparse du`: how many bytes domains and folders take in the store."""
+"""`hsparse du`: prints the size of domains and folders in the store."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree, require_place,
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 
 ABOUT = """\
-Print how many bytes domains and folders take in the store, a folder after all that is in it.
+Print the bytes of domains and folders in the store, each folder after its content.
 
   hsparse du -H /home/ann
   hsparse du -s '/home/*'
 
-Domains that you may not read are not counted.
+A served file counts as its size on disk. Domains that you may not read are not counted.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `du`; the parsed ones have `run`."""
+    """Add the arguments of `du`, and set `run` in the parsed arguments."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help=f"a domain or a folder; {PATTERN_HELP}")
     parser.add_argument("-H", "--human", action="store_true", help="print bytes in KiB, MiB and so on")
     parser.add_argument(
-        "-s", "--summarize", action="store_true", help="print one line for each PATH, not what is below"
+        "-s", "--summarize", action="store_true", help="print one line for each PATH, without its content"
     )
     add_tree_arguments(parser, ABOUT, print_usage)
 
 
 def print_usage(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Print a line for each path, and for what is below it."""
+    """Print a line for each path and for everything below it."""
 
     def usage(entry: Entry, depth: int) -> int:
         if entry.kind is Kind.FOLDER:
-            members = tree.members(entry, verbose=True)
+            members = tree.members(entry, verbose=True, size_only=True)
             nbytes = sum(usage(member, depth + 1) for member in members)
         else:
             nbytes = int(entry.record.get("total_size") or 0)
@@ -44,6 +44,6 @@ def print_usage(args: argparse.Namespace, tree: ServerTree, output: Output) -> N
     for text in args.paths:
         for entry in map(require_place, tree.expand(text)):
             if entry.kind is Kind.DOMAIN:
-                record = tree.json("GET", "/", entry.path, verbose=1)
+                record = tree.json("GET", "/", entry.path, verbose=1, size_only=1)
                 entry = Entry(entry.path, entry.kind, record, entry.domain)
             usage(entry, 0)

@@ -1,4 +1,4 @@
-"""`hsparse info`: what a server, a folder, a domain or an object is."""
+"""`hsparse info`: describes a server, a folder, a domain or an object."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_argumen
 from hsparse.client.connection import Json
 
 ABOUT = f"""\
-Tell what a path names: a folder, a domain, or an object in a domain. Without a path, tell of the server.
+Describe what a path names: a folder, a domain, or an object in a domain. Without a path, describe the server.
 
   hsparse info
   hsparse info -H /home/ann/run1.h5
   hsparse info --json /home/ann/run1.h5/frames
 
-Of a dataset it tells type, shape, chunks, filters, the bytes that are stored and, if it is sparse, how many elements
-are defined. In a path, {PATTERN_HELP}.
+For a dataset it prints type, shape, chunks, filters, stored bytes and, if it is sparse, the number of defined elements.
+In a path, {PATTERN_HELP}.
 """
 SPARSE = "H5D_SPARSE_DATA"
 TIMES = ("created", "modified", "started")
@@ -34,14 +34,14 @@ SIZES = ("bytes", "metadata_bytes", "chunk_bytes")
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `info`; the parsed ones have `run`."""
+    """Add the arguments of `info`, and set `run` in the parsed arguments."""
     parser.add_argument("paths", nargs="*", metavar="PATH", help="default: the server")
     parser.add_argument("-H", "--human", action="store_true", help="bytes in KiB, MiB and so on")
     add_tree_arguments(parser, ABOUT, describe_paths)
 
 
 def describe_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Write the facts about each path, for people one a line and an empty line between paths."""
+    """Write the facts about each path; as text, one per line, with an empty line between paths."""
     found = (_facts(tree, entry) for path in args.paths for entry in tree.expand(path))
     for count, facts in enumerate(found if args.paths else [server_facts(tree)]):
         if count and not output.is_json:
@@ -113,7 +113,7 @@ def dataset_facts(record: Json, defined: int | None) -> Json:
 
 
 def _defined(tree: ServerTree, entry: Entry, record: Json) -> int | None:
-    """Return how many elements of a sparse dataset are defined, None for a dense one."""
+    """Return the number of defined elements of a sparse dataset, or None for a dense one."""
     if SPARSE not in ((record.get("layout") or {}).get("flags") or ()):
         return None
     answer = tree.json("GET", f"/datasets/{entry.id}/defined", entry.domain, count_only=True)
@@ -126,7 +126,7 @@ def _dated(record: Json) -> Json:
 
 
 def facts_text(facts: Json, *, human: bool) -> str:
-    """Return facts as lines, those that are not known left out."""
+    """Return facts as lines, without unknown ones."""
     known = {name: value for name, value in facts.items() if value is not None}
     width = max(map(len, known)) + 1
     return "\n".join(

@@ -1,4 +1,4 @@
-"""`hsparse ls`: list folders, domains, and the objects in domains."""
+"""`hsparse ls`: lists folders, domains, and the objects in domains."""
 
 from __future__ import annotations
 
@@ -18,33 +18,36 @@ from hsparse.cli.tree.server_tree import (
 )
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 from hsparse.client.connection import Json
-from hsparse.errors import Forbidden, NotFound
+from hsparse.errors import BadRequest, Conflict, Corrupt, Forbidden, Gone, NotFound, StoreFailed, Unsupported
 
 ABOUT = f"""\
-List what is in a folder, in a domain or in a group, by name; a pattern lists what matches it.
+List the content of a folder, a domain or a group, by name; a pattern lists its matches.
 
   hsparse ls /home/ann
   hsparse ls -lH '/home/ann/run*.h5'
   hsparse ls -r /home/ann/run1.h5
   hsparse ls /home/ann/run1.h5/frames
 
-With -r everything below is listed too, of a folder all folders and domains, of a domain or group all objects.
+With -r everything below is listed too: for a folder all folders and domains, for a domain or group all objects.
 In a path, {PATTERN_HELP}.
 """
+UNLISTED = (NotFound, Gone, Forbidden, Conflict, BadRequest, Unsupported, Corrupt, StoreFailed)
+"""Errors of one entry, after which the listing continues and ends with the status `WARNED`."""
 LONG_TYPE = 40
-"""Characters from which on a compound is listed by the number of its fields."""
+"""A compound type with a longer text is listed by the number of its fields."""
 PLACE_KEYS = ("owner", "created", "lastModified", "total_size", "num_objects")
 OBJECT_KEYS = ("created", "lastModified", "type", "shape", "linkCount", "attributeCount", "missing")
-"""What `--json` with `-l` prints of folders and domains, and of objects."""
+"""The keys that `--json` with `-l` prints of folders and domains, and of objects."""
 MISSING_OBJECT: Json = {"missing": True}
+UNREADABLE_OBJECT: Json = {}
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `ls`; the parsed ones have `run`."""
+    """Add the arguments of `ls`, and set `run` in the parsed arguments."""
     parser.add_argument("paths", nargs="*", default=["/"], metavar="PATH", help="default: the top level")
-    parser.add_argument("-r", "--recursive", action="store_true", help="list everything below, too")
+    parser.add_argument("-r", "--recursive", action="store_true", help="also list everything below")
     parser.add_argument(
-        "-l", "--long", action="store_true", help="with owner, bytes and time, or with type and shape"
+        "-l", "--long", action="store_true", help="show owner, bytes and time, or for objects type and shape"
     )
     parser.add_argument("-H", "--human", action="store_true", help="bytes in KiB, MiB and so on")
     add_tree_arguments(parser, ABOUT, list_paths)
@@ -52,26 +55,28 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 def list_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
     """Write a line for each entry."""
-    walk = Walk(tree, output, recursive=args.recursive, verbose=args.long)
+    walk = Walk(tree, output, recursive=args.recursive, verbose=args.long, size_only=not args.json)
     for path in args.paths:
         for entry in walk.listed(path):
-            shown = _with_record(tree, entry) if args.long and entry.id is not None else entry
+            shown = _with_record(tree, output, entry) if args.long and entry.id is not None else entry
             text = _long_text(shown, human=args.human) if args.long else shown.display_path
             output.write(text, entry_json(shown, long=args.long))
 
 
 class Walk:
-    """A walk over entries, each before what is below it; `verbose`: domains have statistics."""
+    """A walk that yields each entry before its members; `verbose` and `size_only` are as in `ServerTree.members`."""
 
-    def __init__(self, tree: ServerTree, output: Output, *, recursive: bool, verbose: bool) -> None:
+    def __init__(
+        self, tree: ServerTree, output: Output, *, recursive: bool, verbose: bool, size_only: bool = False
+    ) -> None:
         self._tree = tree
         self._output = output
         self._recursive = recursive
-        self._verbose = verbose
+        self._verbose, self._size_only = verbose, size_only
         self._visited: set[str | None] = set()
 
     def listed(self, path: str) -> Iterator[Entry]:
-        """Yield the members of what is at a path, or what matches a pattern, and with `recursive` what is below."""
+        """Yield the members at a path, or the matches of a pattern, and with `recursive` everything below."""
         has_pattern = PATTERN.search(path) is not None
         for found in self._tree.expand(path):
             self._visited = {found.id, found.record.get("root")}
@@ -84,13 +89,13 @@ class Walk:
                 yield from self._members(found)
 
     def _members(self, entry: Entry) -> Iterator[Entry]:
-        for member in self._tree.members(entry, verbose=self._verbose):
+        for member in self._tree.members(entry, verbose=self._verbose, size_only=self._size_only):
             yield member
             if self._recursive:
                 yield from self._below(member)
 
     def _below(self, entry: Entry, *, inside: bool = False) -> Iterator[Entry]:
-        """Yield what is below a folder or group, each group once, and what is in a domain if `inside`."""
+        """Yield the entries below a folder or group, each group once; enter a domain only if `inside`."""
         if entry.kind is Kind.DOMAIN and not inside:
             return
         if entry.kind is Kind.GROUP:
@@ -99,28 +104,31 @@ class Walk:
             self._visited.add(entry.id)
         try:
             yield from self._members(entry)
-        except (NotFound, Forbidden) as error:  # the listing goes on with what is beside it
+        except UNLISTED as error:
             self._output.warn(f"{entry.display_path}: {error.message}")
 
     def _with_statistics(self, entry: Entry) -> Entry:
         if entry.kind is not Kind.DOMAIN or not self._verbose:
             return entry
-        return Entry(
-            entry.path, entry.kind, self._tree.json("GET", "/", entry.path, verbose=True), entry.domain
-        )
+        size_only = self._size_only or None
+        record = self._tree.json("GET", "/", entry.path, verbose=True, size_only=size_only)
+        return Entry(entry.path, entry.kind, record, entry.domain)
 
 
-def _with_record(tree: ServerTree, entry: Entry) -> Entry:
-    """Return an object with its JSON in place of its link's."""
+def _with_record(tree: ServerTree, output: Output, entry: Entry) -> Entry:
+    """Return an object's entry with the object's JSON in place of its link's."""
     try:
         record = tree.record(entry)
     except NotFound:
         record = MISSING_OBJECT
+    except UNLISTED as error:
+        output.warn(f"{entry.display_path}: {error.message}")
+        record = UNREADABLE_OBJECT
     return Entry(entry.path, entry.kind, record, entry.domain, entry.id)
 
 
 def entry_json(entry: Entry, *, long: bool) -> Json:
-    """Return an entry for programs."""
+    """Return an entry as JSON for programs; `long` adds the keys of `-l`."""
     item: Json = {"path": entry.path, "class": entry.kind.value}
     if entry.id is not None:
         item["id"] = entry.id
@@ -145,6 +153,8 @@ def _details(entry: Entry) -> str:
     record = entry.record
     if record is MISSING_OBJECT:
         return "deleted"
+    if record is UNREADABLE_OBJECT:
+        return "unreadable"
     if entry.kind is Kind.GROUP:
         return f"{record['linkCount']} links"
     if entry.kind is Kind.DATASET:

@@ -1,4 +1,4 @@
-"""`hsparse mkdir`: create folders."""
+"""`hsparse mkdir`: creates folders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hsparse.cli.tree.tree_command import Output, add_tree_arguments
 from hsparse.errors import Conflict
 
 ABOUT = """\
-Create folders. Every user has /home/NAME without creating it.
+Create folders. The folder /home/NAME of each user exists already.
 
   hsparse mkdir /home/ann/runs
   hsparse mkdir -p /home/ann/2026/november
@@ -17,13 +17,13 @@ Create folders. Every user has /home/NAME without creating it.
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `mkdir`; the parsed ones have `run`."""
+    """Add the arguments of `mkdir`, and set `run` in the parsed arguments."""
     parser.add_argument("paths", nargs="+", metavar="FOLDER")
     parser.add_argument(
         "-p",
         "--parents",
         action="store_true",
-        help="create missing folders above, and accept one that exists",
+        help="create missing parent folders, and accept a folder that exists",
     )
     add_tree_arguments(parser, ABOUT, make_folders)
 
@@ -39,13 +39,13 @@ def make_folders(args: argparse.Namespace, tree: ServerTree, output: Output) -> 
 
 
 def make_folder(tree: ServerTree, output: Output, path: str, owner: str | None = None) -> None:
-    """Create a folder; `Conflict` if there is anything, `NotFound` without its parent folder."""
+    """Create a folder; raise `Conflict` if the path exists, `NotFound` without a parent folder."""
     tree.create(path, {"folder": 1} | ({} if owner is None else {"owner": owner}))
     output.report("created", f"{path}/")
 
 
 def make_with_parents(tree: ServerTree, output: Output, path: str) -> None:
-    """Create a folder and the missing ones above it; `Conflict` if a domain is in the way."""
+    """Create a folder and missing parents; raise `Conflict` if a domain is in the way."""
     found = tree.exists(path)
     if found is None:
         parent = path.rpartition("/")[0]
@@ -53,7 +53,7 @@ def make_with_parents(tree: ServerTree, output: Output, path: str) -> None:
             make_with_parents(tree, output, parent)
         try:
             make_folder(tree, output, path)
-        except Conflict:  # created by someone else meanwhile
+        except Conflict:  # created concurrently by another client
             found = tree.exists(path)
     if found is not None and found.kind is not Kind.FOLDER:
         raise Conflict(f"{path} is a domain, and no folder can have its name.")

@@ -1,6 +1,6 @@
-"""`hsparse mv`: move domains and folders.
+"""`hsparse mv`: moves domains and folders.
 
-A domain is moved without copying: its objects get a second name, then lose the first. They always have one.
+A domain moves without copying: its objects get a second name, then lose the first, so they always have a name.
 """
 
 from __future__ import annotations
@@ -26,23 +26,21 @@ Move domains and folders, with their access control lists. Nothing is copied, wh
   hsparse mv /home/ann/run1.h5 /home/ann/first.h5
   hsparse mv '/home/ann/run*.h5' /home/ann/runs
 
-It needs all rights in what is moved. When it is stopped nothing is lost, but a domain may have both names: then run the
-same command again, and delete neither name by rm, which deletes the objects. An admin keeps the owner; for others the
-mover becomes the owner. In a path, {PATTERN_HELP}.
+A move needs all rights on the domain or folder. If a move is interrupted, nothing is lost, but a domain may have both
+names: run the same command again, and do not use rm on either name, because it deletes the objects. If an admin moves,
+the owner stays; otherwise the user who moves becomes the owner. In a path, {PATTERN_HELP}.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `mv`; the parsed ones have `run`."""
+    """Add the arguments of `mv`, and set `run` in the parsed arguments."""
     add_target_arguments(parser)
     add_tree_arguments(parser, ABOUT, move_paths)
 
 
 def move_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
     """Move each source to its new path."""
-    mover = Mover(tree, output)
-    for entry, path in pairs(args, tree):
-        mover.move(entry, path)
+    Mover(tree, output).move(list(pairs(args, tree)))
 
 
 class Mover:
@@ -53,30 +51,34 @@ class Mover:
         self._output = output
         self._is_admin = bool(tree.json("GET", "/about").get("isadmin"))
 
-    def move(self, entry: Entry, path: str) -> None:
-        """Move a domain, or a folder with all that is in it; `Conflict` if there is anything at `path`."""
-        if entry.kind is Kind.FOLDER:
-            self._move_folder(entry, path)
-        else:
-            self._move_domain(entry, path)
+    def move(self, pairs: list[tuple[Entry, str]]) -> None:
+        """Move domains, and folders with everything in them, to new paths; raise `Conflict` if a path exists."""
+        domains = [pair for pair in pairs if pair[0].kind is not Kind.FOLDER]
+        for source, path in self._tree.each(domains, self._move_domain):
+            self._output.report("moved", source, to=path)
+        for entry, path in pairs:
+            if entry.kind is Kind.FOLDER:
+                self._move_folder(entry, path)
 
     def _move_folder(self, entry: Entry, path: str) -> None:
         require_free(self._tree, path)
         make_folder(self._tree, self._output, path, self._owner(entry))
         try:
             self._copy_acls(entry.path, path)
-            for member in self._tree.members(entry):
-                self.move(member, f"{path}/{member.name}")
+            self.move([(member, f"{path}/{member.name}") for member in self._tree.members(entry)])
         except HsparseError as error:
             raise type(error)(
                 f"{error.message} What was not moved is in {entry.path}; go on by hsparse mv '{entry.path}/*' {path}"
             ) from error
-        remove(self._tree, self._output, entry)
+        remove(self._tree, entry)
+        self._output.report("removed", entry.display_path)
 
-    def _move_domain(self, entry: Entry, path: str) -> None:
+    def _move_domain(self, pair: tuple[Entry, str]) -> tuple[str, str]:
+        """Move one domain; return its old path and its new one."""
+        entry, path = pair
         root = entry.record["root"]
         found = self._tree.exists(path)
-        if found is None or found.record.get("root") != root:  # else this move was stopped before
+        if found is None or found.record.get("root") != root:  # else an earlier move was interrupted
             require_free(self._tree, path)
             owner = self._owner(entry)
             self._tree.create(
@@ -93,16 +95,16 @@ class Mover:
             raise Conflict(
                 f"{entry.path} was deleted or moved by someone else meanwhile; see what {path} is before using it."
             ) from error
-        self._output.report("moved", entry.path, to=path)
+        return entry.path, path
 
     def _owner(self, entry: Entry) -> str | None:
-        """Return the owner to name in the request, None for the caller: only an admin can name another one."""
+        """Return the owner to name in the request, or None for the caller: only an admin can name another user."""
         return entry.record.get("owner") if self._is_admin else None
 
     def _copy_acls(self, source: str, target: str) -> None:
-        """Give the target the entries of the source's ACL, beside those it has from its folder."""
+        """Add the entries of the source's ACL to the target, which keeps entries inherited from its folder."""
         for acl in self._tree.json("GET", "/acls", source)["acls"]:
             user = acl["userName"]
-            # Beside the rights an ACL has its user, and the domain in which it was set.
+            # An ACL record also has the user and the domain in which it was set.
             rights = {name: right for name, right in acl.items() if isinstance(right, bool)}
             self._tree.put(f"/acls/{user}", rights, target)

@@ -1,9 +1,12 @@
-"""`hsparse rm`: delete domains and folders."""
+"""`hsparse rm`: deletes domains and folders."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from itertools import groupby
 
 from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree, require_place
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
@@ -11,7 +14,7 @@ from hsparse.errors import Conflict, NotFound
 
 ABOUT = f"""\
 Delete domains with all their objects, and empty folders; with -r folders with all that is in them.
-It does not ask, and nothing brings back what was deleted. Each path is printed once it is gone.
+The command does not ask first, and a deletion cannot be undone. Each path is printed once it is deleted.
 
   hsparse rm /home/ann/old.h5
   hsparse rm '/home/ann/tmp*.h5'
@@ -21,11 +24,11 @@ In a path, {PATTERN_HELP}.
 """
 
 LONGEST_WAIT = 5
-"""Seconds."""
+"""The time, in seconds, that a delete waits for its objects to be deleted."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `rm`; the parsed ones have `run`."""
+    """Add the arguments of `rm`, and set `run` in the parsed arguments."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a domain or a folder")
     parser.add_argument(
         "-r", "--recursive", action="store_true", help="delete folders with all that is in them"
@@ -34,49 +37,52 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def remove_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Delete what the paths name, all of which must exist before anything is deleted."""
+    """Delete the named entries; nothing is deleted unless all of them exist."""
     entries = [require_place(entry) for path in args.paths for entry in tree.expand(path)]
-    for entry in entries:
-        if args.recursive:
-            remove_all(tree, output, entry)
+    if args.recursive:
+        remove_all(tree, output, entries)
+        return
+    for entry in tree.each(entries, partial(remove, tree)):
+        _report(output, entry)
+
+
+def remove_all(tree: ServerTree, output: Output, entries: list[Entry]) -> None:
+    """Delete domains, then folders, deepest first; domains with clones among the entries follow their clones."""
+    domains, folders = tree.below(entries)
+    while domains:
+        refused = list(_refused(tree, output, domains))
+        if len(refused) == len(domains):
+            remove(tree, domains[0])  # raises the error with the reason
+        domains = refused
+    for _, level in groupby(folders, lambda entry: entry.path.count("/")):
+        for entry in tree.each(level, partial(remove, tree)):
+            _report(output, entry)
+
+
+def _refused(tree: ServerTree, output: Output, domains: list[Entry]) -> Iterator[Entry]:
+    """Delete domains, and yield those that other domains depend on."""
+
+    def attempt(entry: Entry) -> tuple[Entry, bool]:
+        try:
+            remove(tree, entry, wait=LONGEST_WAIT)
+        except Conflict:
+            return entry, False
+        return entry, True
+
+    for entry, is_gone in tree.each(domains, attempt):
+        if is_gone:
+            _report(output, entry)
         else:
-            remove(tree, output, entry)
+            yield entry
 
 
-def remove_all(tree: ServerTree, output: Output, entry: Entry) -> None:
-    """Delete a domain, or a folder after all that is in it; domains whose clones are in it, too, come after these."""
-    left = _refused_below(tree, output, entry)
-    while left:
-        refused = [one for one in left if _is_refused(tree, output, one)]
-        if len(refused) == len(left):
-            remove(tree, output, left[0])  # which says why
-        left = refused
+def remove(tree: ServerTree, entry: Entry, wait: int = 0) -> Entry:
+    """Delete a domain or an empty folder, if it still exists, and return it; raise `Conflict` if it is not empty.
 
-
-def _refused_below(tree: ServerTree, output: Output, entry: Entry) -> list[Entry]:
-    """Delete what can be, and return what is left: members before their folder."""
-    left: list[Entry] = []
-    if entry.kind is Kind.FOLDER:
-        for member in tree.members(entry):
-            left += _refused_below(tree, output, member)
-    return [*left, entry] if left or _is_refused(tree, output, entry) else []
-
-
-def _is_refused(tree: ServerTree, output: Output, entry: Entry) -> bool:
-    try:
-        remove(tree, output, entry, wait=LONGEST_WAIT)
-    except Conflict:
-        return True
-    return False
-
-
-def remove(tree: ServerTree, output: Output, entry: Entry, wait: int = 0) -> None:
-    """Delete a domain or an empty folder; `Conflict` for one that is not empty. One that is gone is none of it.
-
-    The deletion of a clone's objects, after which its source may go, is waited for so many seconds.
+    The server waits up to `wait` seconds until a clone's objects are deleted, after which its source can be deleted.
     """
     try:
-        with suppress(NotFound):  # of a request that was repeated after a lost answer, or by someone else
+        with suppress(NotFound):  # deleted by a request whose answer was lost, or by another client
             tree.json("DELETE", "/", entry.path, wait=wait)
     except Conflict as error:
         if entry.kind is not Kind.FOLDER:
@@ -84,4 +90,8 @@ def remove(tree: ServerTree, output: Output, entry: Entry, wait: int = 0) -> Non
         raise Conflict(
             f"The folder {entry.path} is not empty: delete what is in it first, or all of it by hsparse rm -r."
         ) from error
+    return entry
+
+
+def _report(output: Output, entry: Entry) -> None:
     output.report("removed", entry.display_path)

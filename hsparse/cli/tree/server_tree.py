@@ -1,35 +1,42 @@
 """The tree of a server: folders, the domains in them, and the objects in domains, found by paths and patterns.
 
-A path goes on inside a domain: `/home/ann/run.h5/frames` is the object `/frames` of the domain `/home/ann/run.h5`.
-
-How sizes, times, types and shapes are printed for people.
+A path continues inside a domain: `/home/ann/run.h5/frames` is the object `/frames` of the domain `/home/ann/run.h5`.
+The module also formats sizes, times, types and shapes for people.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.http.address import check_domain
-from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.client.http.retry import Retry
+from hsparse.client.http.retrying_client import PATIENCE, TRIES, RetryingClient
 from hsparse.errors import BadRequest, Forbidden, HsparseError, NotFound
 
 PROTOCOL = "hdf5:/"
 PATTERN = re.compile(r"[*?[]")
 PAGE = 1000
-"""The most members of a folder in an answer."""
+"""The maximum number of members of a folder in an answer."""
 LINKS_PAGE = 5000
-"""The most links of a group in an answer."""
+"""The maximum number of links of a group in an answer."""
+CONCURRENCY = 16
+"""The number of domains that a command changes concurrently."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Kind(StrEnum):
-    """What a path names. Links are those that lead to another path."""
+    """The kind of the entry at a path; the two kinds of links lead to another path."""
 
     FOLDER = "folder"
     DOMAIN = "domain"
@@ -49,9 +56,9 @@ LINKS = {"H5L_TYPE_SOFT": Kind.SOFT_LINK, "H5L_TYPE_EXTERNAL": Kind.EXTERNAL_LIN
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is at a path: its kind, and the server's JSON of it, for a link and for an object in a listing the link's.
+    """The entry at a path: its kind and JSON from the server, which is a link's JSON for links and in listings.
 
-    `domain` is the path of the domain that it is or is in, None for a folder; `id` that of an object.
+    `domain` is the path of the domain that the entry is or is in, None for a folder; `id` is an object's id.
     """
 
     path: str
@@ -62,39 +69,68 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The last component of the path, of a snapshot that of its domain's."""
+        """The last component of the path; for a snapshot, the domain's name without the number."""
         name = self.path.rpartition("/")[2]
         return name.rpartition("@")[0] if "snapshot" in self.record else name
 
     @property
     def display_path(self) -> str:
-        """The path, with a slash behind that of a folder."""
+        """The path, with a slash at the end of a folder's."""
         return f"{self.path.rstrip('/')}/" if self.kind is Kind.FOLDER else self.path
 
 
 class ServerTree:
-    """The tree of a server, with the rights of a credential; `connect` opens a connection for a domain or none."""
+    """The tree of a server, seen with one credential; `connect` opens a connection to a domain or to none."""
 
-    def __init__(self, connect: Callable[[str | None], Connection]) -> None:
+    def __init__(self, connect: Callable[..., Connection]) -> None:
         self.connect = connect
         self._server = RetryingClient(lambda: connect(None))
+        self._threads = ThreadPoolExecutor(CONCURRENCY, "tree")
 
     def close(self) -> None:
-        """Close all connections."""
+        """End all requests, and close all connections."""
+        self._server.stop()
+        self._threads.shutdown(cancel_futures=True)
         self._server.close()
 
+    def each(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
+        """Yield `work(item)` for each item, in order, `CONCURRENCY` at a time; `work` must not call this method.
+
+        After an error no more work starts; the results of work already started are yielded before the error is raised.
+        """
+        begun: deque[Future[Result]] = deque()
+        failure: BaseException | None = None
+        rest = iter(items)
+        while True:
+            if failure is None:
+                more = islice(rest, CONCURRENCY - len(begun))
+                begun.extend(self._threads.submit(work, item) for item in more)
+            if not begun:
+                break
+            done = begun.popleft()
+            error = done.exception()
+            if error is None:
+                yield done.result()
+            failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def patient(self, domain: str) -> Connection:
+        """Open a connection to a domain or folder that retries requests itself where that is safe."""
+        return self.connect(domain, retry=Retry(TRIES, PATIENCE))
+
     def json(self, method: str, path: str, domain: str | None = None, **params: Any) -> Json:
-        """Send a request that may be repeated after a lost answer, about a domain or folder."""
+        """Send a request about a domain or folder that may be repeated after a lost answer."""
         return self._server.json(method, path, domain=domain, **params)
 
     def create(self, domain: str, body: Json) -> Json:
-        """Create a domain or folder. It is not repeated after a lost answer, or it would be refused then."""
+        """Create a domain or folder; not repeated after a lost answer, because the repeat would be refused."""
         return self._server.ask(lambda one: one.json("PUT", "/", body, domain=domain), idempotent=False)
 
     def delete_name(self, domain: str, other: str) -> None:
-        """Delete a domain, not its objects, which also the domain `other` has.
+        """Delete a domain but keep its objects, which the domain `other` also has.
 
-        Not repeated, so that `NotFound` says that others did it.
+        The request is not repeated, so that `NotFound` means that another client deleted the domain.
         """
         self._server.ask(
             lambda one: one.json("DELETE", "/", domain=domain, keep_root=True, linked_domain=other),
@@ -106,11 +142,11 @@ class ServerTree:
         return self._server.json("PUT", path, body, domain=domain)
 
     def post(self, path: str, body: Json, domain: str, *, repeated: bool = False) -> Json:
-        """Send a POST about a domain; it is `repeated` after a lost answer if that changes nothing more."""
+        """Send a POST about a domain; `repeated` allows a repeat after a lost answer."""
         return self._server.ask(lambda one: one.json("POST", path, body, domain=domain), idempotent=repeated)
 
     def find(self, text: str) -> Entry:
-        """Return what is at a path; `NotFound` without anything."""
+        """Return the entry at a path; raise `NotFound` if there is none."""
         path = normal_path(text)
         if path == "/":
             return Entry(path, Kind.FOLDER, {"class": Kind.FOLDER.value})
@@ -131,20 +167,20 @@ class ServerTree:
         raise failure if isinstance(failure, BadRequest) else _missing(path) from failure
 
     def find_place(self, text: str) -> Entry:
-        """Return the folder or domain at a path; `NotFound` without one, `BadRequest` for an object."""
+        """Return the folder or domain at a path; raise `NotFound` if there is none, `BadRequest` for an object."""
         return require_place(self.find(text))
 
     def exists(self, text: str) -> Entry | None:
-        """Return what `find_place` does, None without anything."""
+        """Return the folder or domain at a path, or None if there is none."""
         try:
             return self.find_place(text)
         except NotFound:
             return None
 
     def expand(self, text: str) -> Iterator[Entry]:
-        """Yield what is at a path, or all that matches a pattern: `*`, `?` and `[a-z]` in any component.
+        """Yield the entry at a path, or all matches of a pattern: `*`, `?` and `[a-z]` in any component.
 
-        `NotFound` if nothing does.
+        Raises `NotFound` if nothing matches.
         """
         path = normal_path(text)
         if not PATTERN.search(path):
@@ -159,17 +195,33 @@ class ServerTree:
         yield entry
         yield from matches
 
-    def members(self, entry: Entry, pattern: str | None = None, *, verbose: bool = False) -> Iterator[Entry]:
-        """Yield the members of a folder, domain or group by name, those that match a pattern.
+    def members(
+        self, entry: Entry, pattern: str | None = None, *, verbose: bool = False, size_only: bool = False
+    ) -> Iterator[Entry]:
+        """Yield the members of a folder, domain or group by name, all or those that match a pattern.
 
-        `verbose` adds statistics to the JSON of domains.
+        `verbose` adds statistics to the JSON of domains; with `size_only`, served files get only their size.
         """
         if entry.kind is Kind.FOLDER:
-            return self._places(entry, pattern, verbose)
+            return self._places(entry, pattern, verbose, size_only)
         return self._objects(entry, pattern) if entry.kind in CONTAINERS else iter(())
 
+    def below(self, entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
+        """Return the domains and the folders among the entries and below them, the deepest folders first."""
+        domains, folders = [], []
+        waiting = list(entries)
+        while waiting:
+            entry = waiting.pop()
+            if entry.kind is Kind.FOLDER:
+                folders.append(entry)
+                waiting += self.members(entry)
+            else:
+                domains.append(entry)
+        folders.sort(key=lambda entry: (-entry.path.count("/"), entry.path))
+        return sorted(domains, key=lambda entry: entry.path), folders
+
     def record(self, entry: Entry, **params: Any) -> Json:
-        """Return the server's JSON of an object; `NotFound` if a link leads to none."""
+        """Return the server's JSON of an object; raise `NotFound` if it was deleted."""
         return self.json("GET", f"/{COLLECTIONS[entry.kind]}/{entry.id}", entry.domain, **params)
 
     def _object(self, path: str, place: str, inside: str) -> Entry:
@@ -192,7 +244,7 @@ class ServerTree:
                 yield member
 
     def _behind(self, entry: Entry) -> Entry:
-        """Return what a link leads to, at the link's path; a link that leads to nothing itself."""
+        """Return the entry that a link leads to, at the link's path, or the link itself if it is dangling."""
         if entry.kind not in LINKS.values():
             return entry
         with suppress(NotFound, Forbidden):
@@ -205,7 +257,7 @@ class ServerTree:
         except NotFound:
             return
 
-    def _places(self, folder: Entry, pattern: str | None, verbose: bool) -> Iterator[Entry]:
+    def _places(self, folder: Entry, pattern: str | None, verbose: bool, size_only: bool) -> Iterator[Entry]:
         marker = None
         while True:
             page = self.json(
@@ -216,6 +268,7 @@ class ServerTree:
                 Marker=marker,
                 pattern=pattern,
                 verbose=verbose or None,
+                size_only=(verbose and size_only) or None,
             )["domains"]
             for record in page:
                 yield _place(record["name"], record)
@@ -245,7 +298,7 @@ class ServerTree:
 
 
 def normal_path(text: str) -> str:
-    """Return an absolute path without `hdf5:/` in front and slashes at the end; `BadRequest` for other text."""
+    """Return an absolute path without a leading `hdf5:/` and trailing slashes; raise `BadRequest` for other text."""
     if text.startswith(PROTOCOL):
         text = "/" + text.removeprefix(PROTOCOL).lstrip("/")
     check_domain(text)
@@ -253,7 +306,7 @@ def normal_path(text: str) -> str:
 
 
 def require_place(entry: Entry) -> Entry:
-    """Return an entry that is a folder or a domain; `BadRequest` for an object."""
+    """Return an entry that is a folder or a domain; raise `BadRequest` for an object."""
     if entry.kind not in (Kind.FOLDER, Kind.DOMAIN):
         raise BadRequest(
             f"{entry.path} is a {entry.kind.value} in the domain {entry.domain}; name a folder or a domain."
@@ -277,7 +330,7 @@ ANY_LENGTH = "H5T_VARIABLE"
 
 
 def size_text(nbytes: int, *, human: bool) -> str:
-    """Return a number of bytes, with `human` in the largest unit of which there is at least one."""
+    """Return a number of bytes; with `human`, in the largest unit whose value is at least one."""
     if not human:
         return str(nbytes)
     value, unit = float(nbytes), 0
@@ -292,7 +345,7 @@ def time_text(seconds: float) -> str:
 
 
 def shape_text(shape: Json) -> str:
-    """Return a dataspace as h5ls shows it: `{3, 10/Inf}` may grow without bound in its second dimension."""
+    """Return a dataspace as h5ls shows it: in `{3, 10/Inf}` the second dimension is unlimited."""
     dims, limits = shape.get("dims"), shape.get("maxdims")
     if shape["class"] != "H5S_SIMPLE" or dims is None:
         return "{null}" if shape["class"] == "H5S_NULL" else "{scalar}"
@@ -304,7 +357,7 @@ def shape_text(shape: Json) -> str:
 
 
 def type_text(item: Any) -> str:
-    """Return a type in short: a predefined name, or a class with what it is made of."""
+    """Return a short form of a type: a predefined name, or a class with its components."""
     if not isinstance(item, dict):
         return str(item)
     kind, base = item["class"], item.get("base")
@@ -325,7 +378,7 @@ def type_text(item: Any) -> str:
 
 
 def filters_text(filters: list[Any]) -> str:
-    """Return filters in the order of the pipeline, with their level, and the section of a chunk that one is for."""
+    """Return filters in pipeline order, each with its level and the section of a chunk that it applies to."""
     return ", ".join(map(_filter_text, filters))
 
 

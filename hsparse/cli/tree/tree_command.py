@@ -1,6 +1,6 @@
-"""What the commands about the tree of a server have in common: flags, the tree, lines of output, and an end.
+"""Common parts of the commands on a server's tree: flags, the tree, output lines, and exit status.
 
-Where `hsparse cp` and `hsparse mv` put what they copy or move.
+`pairs` resolves the sources and targets of `hsparse cp` and `hsparse mv`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,29 @@ from hsparse.client.connection import Json
 from hsparse.errors import BadRequest, Conflict
 
 INTERRUPTED = 130
+WARNED = 1
+"""The status of a command that warned about entries it skipped, and continued."""
 PATTERN_HELP = "`*`, `?` and `[a-z]` match names; quote them, or the shell looks for files"
 
 
 class Output:
-    """Lines on standard output, flushed one by one: text for people, or with `is_json` an object for programs."""
+    """Lines on standard output, each flushed: text for people, or with `is_json` an object for programs."""
 
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
+        self.has_warned = False
 
     def write(self, text: str, item: Json) -> None:
         """Write one line."""
         print(json.dumps(item) if self.is_json else terminal_text(text, sys.stdout), flush=True)
 
     def warn(self, text: str) -> None:
-        """Write a sentence to standard error."""
+        """Write a sentence to standard error; the command ends with the status `WARNED`."""
+        self.has_warned = True
         print(f"hsparse: {terminal_text(text, sys.stderr)}", file=sys.stderr, flush=True)
 
     def report(self, action: str, path: str, **more: str) -> None:
-        """Write what was done: `removed /home/ann/old.h5`, or `{"action": "removed", "path": ...}`."""
+        """Report an action: `removed /home/ann/old.h5`, or `{"action": "removed", "path": ...}`."""
         tail = "".join(f" {name} {value}" for name, value in more.items())
         self.write(f"{action} {path}{tail}", {"action": action, "path": path, **more})
 
@@ -49,7 +53,7 @@ Action: TypeAlias = Callable[[argparse.Namespace, ServerTree, Output], None]
 def add_tree_arguments(
     parser: argparse.ArgumentParser, about: str, action: Action, *, piped: bool = False
 ) -> None:
-    """Add what all these commands have; the parsed arguments have `run`. `piped` is for those that servers start."""
+    """Add the common arguments, and set `run`. `piped` is for commands that servers start as jobs."""
     parser.description = about
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="print a JSON object on each line, for programs")
@@ -59,19 +63,19 @@ def add_tree_arguments(
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; raise the error that stops it."""
-    tree = ServerTree(domain_connector(args))
+    tree, output = ServerTree(domain_connector(args)), Output(is_json=args.json)
     try:
         with interruptible():
-            args.action(args, tree, Output(is_json=args.json))
+            args.action(args, tree, output)
     except KeyboardInterrupt:
         print("Stopped.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads has enough, as `head`; Python would complain of the rest when it ends.
+        # The reader, such as `head`, has enough; Python would report the unwritten rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         tree.close()
-    return 0
+    return WARNED if output.has_warned else 0
 
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,15 +85,15 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exact",
         action="store_true",
-        help="SOURCE is a path and no pattern, TARGET the new path and no folder to put it in",
+        help="take SOURCE as a path, not a pattern, and TARGET as the new path, not a folder to put it in",
     )
 
 
 def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[Entry, str]]:
-    """Yield each source and its new path: in the target if that is a folder, else the target itself.
+    """Yield each source and its new path: inside the target if that is a folder, else the target itself.
 
-    All sources are found first. `BadRequest` for a folder that would get into itself, and for several sources
-    without a folder to put them in.
+    All sources are found first. Raises `BadRequest` for a folder that would move into itself, and for several sources
+    without a target folder.
     """
     find = (lambda text: (tree.find(text),)) if args.exact else tree.expand
     entries = [require_place(entry) for text in args.sources for entry in find(text)]
@@ -99,7 +103,7 @@ def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[Entry, s
     several = len(args.sources) > 1 or (not args.exact and any(map(PATTERN.search, args.sources)))
     if not into and (several or args.target.endswith("/")):
         raise BadRequest(
-            f"There is no folder {target} to put these in; create it first: hsparse mkdir {target}"
+            f"There is no folder {target} to put these in; create it first: hsparse mkdir -p {target}"
         )
     for entry in entries:
         path = f"{target.rstrip('/')}/{entry.name}" if into else target
@@ -109,6 +113,6 @@ def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[Entry, s
 
 
 def require_free(tree: ServerTree, path: str) -> None:
-    """Raise `Conflict` if there is a domain or a folder."""
+    """Raise `Conflict` if the path has a domain or a folder."""
     if tree.exists(path) is not None:
         raise Conflict(f"{path} exists already; choose another name, or delete it first: hsparse rm {path}")

@@ -1,24 +1,26 @@
-"""What answers say: the JSON object, and the error, as the client has them."""
+"""Parsing of answers: JSON objects, binary pieces, and the errors of the client."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
-from hsparse.client.errors import BY_KIND
+from hsparse.client.errors import BY_KIND, GatewayFailed, OtherServer
 from hsparse.client.progress import Answer, receive_into
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
 RECEIVED = range(1 << 16, 1 << 28)
-"""Bytes of a piece for which memory is taken before it comes: no more than an answer should say of itself."""
+"""Sizes, in bytes, of pieces whose memory is allocated in advance; an answer may declare a larger size."""
 SHARED = 1 << 24
 ALIGNED = 64
-"""Pieces begin at multiples of it, so that columns in them are aligned."""
+"""Pieces begin at multiples of this offset, so that columns in them are aligned."""
 
 BY_STATUS: dict[int, ErrorKind] = {
     400: ErrorKind.BAD_REQUEST,
@@ -30,36 +32,69 @@ BY_STATUS: dict[int, ErrorKind] = {
     410: ErrorKind.GONE,
     412: ErrorKind.PRECONDITION_FAILED,
     413: ErrorKind.TOO_LARGE,
+    414: ErrorKind.TOO_LARGE,
     429: ErrorKind.RATE_LIMITED,
+    431: ErrorKind.TOO_LARGE,
     503: ErrorKind.BUSY,
+    507: ErrorKind.STORE_FULL,
 }
-"""What a status means when its body is not this server's: a proxy's, or another implementation's."""
+"""The error kind of each status of other HDF REST servers; a proxy's status counts only if in `OF_ANY`."""
+OF_ANY = {
+    401: "sign in as it asks, or give the URL of the server itself",
+    403: "ask who runs it for access, or give the URL of the server itself",
+    407: "give its credential by proxy= or HTTPS_PROXY",
+    413: "raise its limit on the size of a request",
+    414: "raise its limit on the length of a URL, or select less at a time",
+    429: "ask again later",
+    431: "raise its limit on headers, or use a token with fewer groups",
+    503: "ask again later",
+    507: "make room there",
+}
+"""Statuses with the same meaning from any sender, and the remedy for those that a proxy sends."""
+NO_TLS_REASONS = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "UNKNOWN_PROTOCOL",
+    "PACKET_LENGTH_TOO_LONG",
+)
+"""Values of `ssl.SSLError.reason` for an answer that is not TLS."""
+TLS_ALERT = "\x15\x03"
+"""The first bytes of an answer in TLS (RFC 8446, 5.1), as `http.client` quotes them in its error."""
+NO_RESOURCE = "There is no resource "
+"""The first words of the error for a path without a route."""
+MISSING = (404, 410)
+NO_GATEWAY = (501, 503, 505, 507)
+"""The 5xx statuses that do not mean that a proxy lost the request."""
 
 
-def json_object(url: str, request: str, data: bytes) -> dict[str, Any]:
-    """Return the JSON object that a server answered a request with, `{}` for an empty answer."""
+def json_object(url: str, request: str, data: bytes, status: int = 200) -> dict[str, Any]:
+    """Return the JSON object that a server answered a request with; `{}` for null.
+
+    Raises `OtherServer` for any other answer, because the sender may not have carried out the request.
+    """
     try:
-        value = json.loads(data or b"{}")
+        value = json.loads(data)
     except ValueError:
         value = data
     if not isinstance(value, dict | None):
-        raise HsparseError(
-            f"{url} answered {request} with no JSON object; see that it is an HDF REST server."
+        raise OtherServer(
+            f"{url} answered {request} with {status} and no JSON object; see that it is an HDF REST server, and that "
+            "no proxy answers in its place."
         )
     return value or {}
 
 
 def receive(answer: Answer, data: memoryview) -> None:
-    """Receive the next bytes of an answer in `data`; `IncompleteRead` if it ends before."""
+    """Fill `data` with the next bytes of an answer; raise `IncompleteRead` if the answer ends early."""
     count = receive_into(answer, data)
     if count < len(data):
         raise http.client.IncompleteRead(bytes(data[:count]), len(data) - count)
 
 
 def taking(answer: Answer) -> Callable[[int], Buffer]:
-    """Return what takes the next n bytes of an answer, fewer only at the end: long ones stay where they are received.
+    """Return a function that takes the next n bytes of an answer (fewer only at the end), long pieces without a copy.
 
-    All but the first share arrays of `SHARED` bytes, for which numpy asks for huge pages: these come sooner.
+    All pieces but the first share arrays of `SHARED` bytes, for which numpy requests huge pages, which are faster.
     """
     room: memoryview | None = None
 
@@ -79,25 +114,99 @@ def taking(answer: Answer) -> Callable[[int], Buffer]:
 
 
 def check_type(url: str, request: str, response: http.client.HTTPResponse, accept: str) -> None:
-    """Raise `HsparseError` for an answer of another media type."""
+    """Raise `OtherServer` for an answer of another media type."""
     found = response.headers.get_content_type()
     if found != accept:
-        raise HsparseError(
-            f"{url} answered {request} as {found}, not {accept}; see that it is a server with sparse datasets."
+        raise OtherServer(
+            f"{url} answered {request} with {response.status} as {found}, not {accept}; see that it is a server with "
+            "sparse datasets, and that no proxy answers in its place."
         )
 
 
-def answered_error(request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
-    """Return the error in an answer: the kind and sentence of its body or, without these, its status."""
-    try:
-        failure = json.loads(body)["error"]
-        error = BY_KIND[ErrorKind(failure["kind"])](str(failure["message"]))
-    except (ValueError, KeyError, TypeError):
-        kind = BY_STATUS.get(response.status, ErrorKind.INTERNAL)
-        error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
+def answered_error(url: str, request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
+    """Return the error of an answer: kind and message of its body or, without these, the meaning of its status.
+
+    Only an HDF REST server can say that something is missing: a proxy's 404 does not become `NotFound`.
+    """
+    error = _named_error(body) or _error_of_status(url, request, response, body)
+    prefix = urlsplit(url).path.rstrip("/")
+    if prefix and error.message.startswith(f"{NO_RESOURCE}{prefix}/"):
+        error = OtherServer(
+            f"{url} does not have its resources below {prefix}: leave {prefix} out of the URL, or have the proxy cut "
+            "it off before it passes requests on."
+        )
     error.request_id = response.headers.get("X-Request-ID")
     error.status = response.status
     wait = response.headers.get("Retry-After", "")
     if isinstance(error, RateLimited | Busy) and wait.isascii() and wait.isdigit():
         error.retry_after = float(wait[:9])
     return error
+
+
+def _named_error(body: bytes) -> HsparseError | None:
+    try:
+        failure = json.loads(body)["error"]
+        return BY_KIND[ErrorKind(failure["kind"])](str(failure["message"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _error_of_status(url: str, request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
+    status = response.status
+    said = f"{request} was answered with {status} {response.reason}"
+    if status < 400:
+        return _redirected(url, said, response.headers.get("Location", ""))
+    if status >= 500 and status not in NO_GATEWAY and not body.startswith(b"500:"):
+        return GatewayFailed(f"{said} by a proxy in front of {url}: {_remedy(request)}")
+    if status in BY_STATUS and _is_of_rest_server(response, body):
+        return BY_KIND[BY_STATUS[status]](f"{said}.")
+    elsewhere = f"{said} by a proxy in front of {url}, or by another server in its place"
+    if status == 400 and b"header or cookie too large" in body.lower():  # nginx
+        status = 431
+    if status in OF_ANY:
+        error = BY_KIND[BY_STATUS[status]](f"{elsewhere}: {OF_ANY[status]}.")
+        error.is_of_proxy = True
+        return error
+    if status == 400 and b"https" in body.lower():
+        return OtherServer(f"{said}: {url} expects TLS there; write https://.")
+    return OtherServer(
+        f"{elsewhere}: check that the URL is the server's, with the path prefix that a proxy adds, as in "
+        "endpoint='http://host/path'."
+    )
+
+
+def _redirected(url: str, said: str, location: str) -> HsparseError:
+    """Return the error for a redirect, which is not followed, because its target would get the credential."""
+    try:
+        parts = urlsplit(location)
+        target = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else parts.path
+    except ValueError:
+        target = ""
+    own = urlsplit(url)
+    remedy = "give the URL of the server itself, not of a page to sign in at"
+    if target.startswith("https://") and own.scheme == "http" and parts.hostname == own.hostname:
+        remedy = f"write {target}{own.path}"
+    return OtherServer(f"{said} by {url}, to {target or 'nowhere'}, which is not followed: {remedy}.")
+
+
+def other_protocol(url: str, error: Exception) -> OtherServer | None:
+    """Return the error for an answer in TLS where HTTP was expected, or the reverse; for other errors None."""
+    if isinstance(error, ssl.SSLError) and error.reason in NO_TLS_REASONS:
+        return OtherServer(f"{url} answers without TLS: write http://, or the port that has TLS.")
+    if isinstance(error, http.client.BadStatusLine) and str(error).startswith(TLS_ALERT):
+        return OtherServer(f"{url} answers with TLS: write https://.")
+    return None
+
+
+def _is_of_rest_server(response: http.client.HTTPResponse, body: bytes) -> bool:
+    """Return whether an error without a kind comes from HSDS, which answers in text, or another REST API server."""
+    is_text = body.startswith(f"{response.status}: ".encode())
+    return is_text or (
+        response.status not in MISSING and response.headers.get_content_type() == "application/json"
+    )
+
+
+def _remedy(request: str) -> str:
+    if request.startswith(("GET ", "HEAD ")):
+        return "ask again later."
+    return "it may or may not have been done; look before sending it again."

@@ -1,4 +1,4 @@
-"""The span of a request, where the application traces with OpenTelemetry: the server's spans are below it."""
+"""The span of a request, if the application traces with OpenTelemetry; the server's spans are its children."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CONTEXT = OptionalModule("opentelemetry.trace.propagation.tracecontext", "otel")
 
 @contextmanager
 def client_span(method: str, path: str, headers: MutableMapping[str, str]) -> Iterator[Any]:
-    """Begin a span of the application's tracer provider, and name it in the request's headers (W3C Trace Context).
+    """Start a span of the application's tracer provider, and inject it into the request's headers (W3C Trace Context).
 
-    Yields the span, None if the application does not trace: one that does has imported OpenTelemetry. It is not made
-    the current span, as answers may be read in another thread. It has no query and no header of the request.
+    Yields the span, or None if the application does not trace (has not imported OpenTelemetry). The span does not
+    become current, because the answer may be read in another thread. Its attributes leave out query and headers.
     """
     trace = sys.modules.get(TRACE)
     if trace is None:
@@ -42,6 +42,6 @@ def client_span(method: str, path: str, headers: MutableMapping[str, str]) -> It
 
 
 def note_status(span: Any, status: int) -> None:
-    """Note the status of an answer in a span of `client_span`."""
+    """Set the status of an answer on a span from `client_span`."""
     if span is not None:
         span.set_attribute("http.response.status_code", status)

@@ -1,7 +1,7 @@
-"""HTTP connections to one server that threads share: each exchange has one for itself, idle ones are kept.
+"""HTTP connections to one server, pooled between threads: each exchange has one to itself, and idle ones are kept.
 
-A fork copies the sockets of a process, and two processes that read from one connection get each other's answers. So the
-child closes its copies, those of exchanges under way too; it opens connections of its own.
+A fork copies the sockets of a process, and two processes that read from one connection would get each other's answers.
+The child therefore closes its copies, busy ones included, and opens its own connections.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet, finalize
@@ -22,38 +22,51 @@ from hsparse.client.http.route import proxy_for, trusted_authorities
 from hsparse.format.buffer import Buffer
 
 BROKEN = (OSError, http.client.HTTPException)
-"""What a connection raises that breaks."""
+"""The errors of a broken connection."""
 MAX_IDLE = 16
-"""Idle connections that are kept; more are open only while as many threads have exchanges under way."""
+"""The maximum number of idle connections kept; busy ones are not limited."""
 
 JOINED = 128 << 10
-"""Bytes of the largest body that is copied behind its head: a chunk of a matrix is one, and arrives at once."""
+"""The largest body, in bytes, that is sent in one packet with its head; a chunk of a matrix fits."""
 
 
 class OwnAnswer(http.client.HTTPResponse):
-    """An answer that is read by the process that asked for it; a forked one gets `OSError`, also for buffered bytes."""
+    """An answer that only the process that sent the request can read; a forked child gets `OSError`."""
 
     def begin(self) -> None:
         self._process = os.getpid()
         super().begin()
 
     def read(self, amt: int | None = None) -> bytes:
-        if self._process != os.getpid():
-            raise OSError("another process asked for this answer")
-        return super().read(amt)
+        self._check_process()
+        data = super().read(amt)
+        if amt is not None and len(data) < amt:
+            self._check_whole(data)
+        return data
 
     def readinto(self, b: Any) -> int:
+        self._check_process()
+        count = super().readinto(b)
+        if not count and len(b):
+            self._check_whole(b"")
+        return count
+
+    def _check_process(self) -> None:
         if self._process != os.getpid():
-            raise OSError("another process asked for this answer")
-        return super().readinto(b)
+            raise OSError("this answer belongs to another process")
+
+    def _check_whole(self, data: bytes) -> None:
+        """Raise `IncompleteRead` if an answer ends before its declared length, which `http.client` ignores."""
+        if self.length and self._method != "HEAD":  # type: ignore[attr-defined]
+            raise http.client.IncompleteRead(data, self.length)
 
 
 class JoiningConnection(http.client.HTTPConnection):
-    """Sends a small body with its head, as one packet: a server need not wake up twice."""
+    """A connection that sends a small body in one packet with its head, so that the server wakes up only once."""
 
     _body = b""
     origin = ""
-    """What a target begins with that a proxy is asked for."""
+    """The prefix of request targets sent to a proxy; "" without one."""
     proxy_headers: Mapping[str, str] = {}
 
     def putrequest(self, method: str, url: str, *flags: Any, **named: Any) -> None:
@@ -73,14 +86,14 @@ class JoiningConnection(http.client.HTTPConnection):
 
 
 class JoiningTlsConnection(JoiningConnection, http.client.HTTPSConnection):
-    """The same over TLS."""
+    """A `JoiningConnection` over TLS."""
 
 
 class ConnectionPool:
-    """Connections to `host` and `port`, None for the scheme's; `timeout` is in seconds without a byte.
+    """Connections to `host` and `port` (None: the scheme's); `timeout` is in seconds without a byte.
 
-    `proxy` and `ca_file` are as in `proxy_for` and `trusted_authorities`.
-    All methods are for any thread. `take` or `open` a connection, do one exchange, and `give_back` or `drop` it.
+    `proxy` and `ca_file` are as in `proxy_for` and `trusted_authorities`. All methods are thread-safe. `take` or `open`
+    a connection, do one exchange, and `give_back` or `drop` it.
     """
 
     def __init__(
@@ -100,18 +113,18 @@ class ConnectionPool:
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
         self._busy: dict[http.client.HTTPConnection, tuple[socket.socket, int]] = {}
-        """Exchanges under way: the socket, which a connection itself forgets when the server ends it, and the epoch."""
+        """The socket and epoch of each busy connection; a connection forgets its socket when the server closes it."""
         self._epoch = 0
-        """How often the pool was closed."""
+        """The number of times that the pool was closed; connections of earlier epochs are not kept."""
         _POOLS.add(self)
-        # A client that nobody closed: sockets last no longer than what uses them. Not `__del__`: in a cycle of
-        # references those of the sockets may be called first.
+        # Closes the idle sockets of a pool that nobody closed. Not `__del__`: in a reference cycle, the sockets' own
+        # finalizers may run first.
         finalize(self, _close_all, self._idle).atexit = False
 
     def take(self) -> tuple[http.client.HTTPConnection, bool]:
-        """Return a connection for one exchange, and whether it was kept: the server may close that at any time.
+        """Return a connection for one exchange and whether it was kept; the server may close a kept one at any time.
 
-        Kept ones that the server has closed are dropped. Raises `OSError` if a new one cannot be opened.
+        Kept connections that the server has closed are dropped. Raises `OSError` if a new one cannot be opened.
         """
         while True:
             with self._lock:
@@ -125,7 +138,7 @@ class ConnectionPool:
         return self.open(), False
 
     def open(self) -> http.client.HTTPConnection:
-        """Return a new connection for one exchange; raises `OSError`."""
+        """Return a new connection for one exchange; raise `OSError` if it cannot be opened."""
         connection = self._new()
         try:
             connection.connect()
@@ -145,16 +158,16 @@ class ConnectionPool:
         data: Buffer | None,
         headers: Mapping[str, str],
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request over a connection of `take`; return its answer, read whole, and keep the connection.
+        """Send a request over a connection from `take`, read the whole answer, and keep the connection.
 
-        A GET is sent again over a new one if a kept one turns out to be closed. Raises what is in `BROKEN`.
+        If a kept connection turns out to be closed, a GET is sent again over a new one. Raises the errors in `BROKEN`.
         """
         try:
-            # A server that refuses a body early answers and closes the connection: the answer has the reason.
+            # A server that rejects a body early answers and closes the connection; the answer has the reason.
             with suppress(BrokenPipeError):
                 connection.request(method, target, data, headers)
-            response = connection.getresponse()
-            answer = response.read()
+            with closing(connection.getresponse()) as response:
+                answer = response.read()
         except BaseException as error:
             self.drop(connection)
             is_repeated = kept and method == "GET" and isinstance(error, BROKEN)
@@ -165,9 +178,9 @@ class ConnectionPool:
         return response, answer
 
     def give_back(self, connection: http.client.HTTPConnection) -> None:
-        """Keep a connection after an exchange that ended well, its answer read whole, or close it.
+        """Keep a connection whose exchange succeeded, with the answer read whole, or close it.
 
-        It is closed if the server closes it, if enough are kept, and if the pool was closed since it was taken.
+        It is closed if the server closes it, if enough are kept, or if the pool was closed since it was taken.
         """
         with self._lock:
             _, epoch = self._busy.pop(connection, (None, None))
@@ -178,13 +191,13 @@ class ConnectionPool:
             connection.close()
 
     def drop(self, connection: http.client.HTTPConnection) -> None:
-        """Close a connection: the rest of its exchange must not be read as the answer to another request."""
+        """Close a connection, so that the rest of its exchange is not read as the answer to another request."""
         with self._lock:
             self._busy.pop(connection, None)
         connection.close()
 
     def close(self) -> None:
-        """Close the idle connections now, and those under way when their exchange ends."""
+        """Close the idle connections now, and busy ones when their exchange ends."""
         with self._lock:
             idle = self._idle.copy()
             self._idle.clear()
@@ -192,14 +205,14 @@ class ConnectionPool:
         _close_all(idle)
 
     def forget_parent(self) -> None:
-        """Close this process's copies of the sockets of the process it was forked from; its exchanges go on there."""
-        self._lock = threading.Lock()  # another thread of the parent may have locked it
+        """Close this process's copies of its parent's sockets after a fork; the parent's exchanges continue."""
+        self._lock = threading.Lock()  # another thread of the parent may have held it
         copies = [*(connection.sock for connection in self._idle), *(sock for sock, _ in self._busy.values())]
         self._idle.clear()
         self._busy = {}
         for copy in copies:
             with suppress(OSError):
-                # Not `copy.close()`: that waits for readers, and takes locks of threads that are only in the parent.
+                # Not `copy.close()`, which waits for readers and takes locks of threads that exist only in the parent.
                 os.close(copy.detach())
 
     def _new(self) -> http.client.HTTPConnection:
@@ -226,7 +239,7 @@ def _close_all(connections: list[http.client.HTTPConnection]) -> None:
 
 
 _POOLS: WeakSet[ConnectionPool] = WeakSet()
-"""All pools of the process: a fork concerns each."""
+"""All pools of the process; a fork affects each of them."""
 
 
 def _forget_parents() -> None:
@@ -239,12 +252,12 @@ if sys.platform != "win32":
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Say whether an idle socket can be read: the server has closed it, or sends what nobody asked for.
+    """Return whether an idle socket is readable: the server has closed it, or has sent unrequested data.
 
-    So a request that must not be repeated does not fail on an idle connection.
+    Without this check, requests that must not be repeated would fail on closed connections.
     """
     if not hasattr(select, "poll"):
         return bool(select.select([sock], [], [], 0)[0])
-    poll = select.poll()  # of a process with many files, too; a selector takes ten times as long
+    poll = select.poll()  # also above 1024 files; 10 times as fast as a selector
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))

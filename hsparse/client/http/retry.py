@@ -1,32 +1,59 @@
-"""When a request is repeated: the one rule, for a `Connection` and for the commands."""
+"""The rules by which requests are retried, for a `Connection` and for the commands."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from hsparse.client.errors import Unreachable
+from hsparse.client.errors import GatewayFailed, Unreachable
 from hsparse.clock import Clock, SystemClock, jitter
-from hsparse.errors import Busy, HsparseError, RateLimited, Unanswered
+from hsparse.errors import Busy, Conflict, Gone, HsparseError, NotFound, RateLimited, Unanswered, reword
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-"""Seconds between two attempts."""
+"""The shortest and longest pause between two attempts, in seconds."""
 READING = ("GET", "HEAD")
 IDEMPOTENT = (*READING, "PUT", "DELETE")
-"""RFC 9110, 9.2.2."""
-REPEATED = (Busy, RateLimited, Unreachable, Unanswered)
+"""The idempotent methods, RFC 9110, 9.2.2."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """`tries` are the attempts of a request that gets no answer, `patience` the seconds for a busy server.
+class Rule:
+    """How a request that failed with an error is retried, if `allowed`.
 
-    Both count from the first failure. `sleep` takes seconds; a test gives another one, and a clock.
+    `waits`: retries continue for `Retry.patience` seconds. `tries` is the number of retries in units of `Retry.tries -
+    1`, or None for no limit.
+    """
+
+    allowed: Callable[[Repeatable], bool]
+    waits: bool
+    tries: int | None
+
+
+LOST = Rule(lambda request: request.lost, waits=False, tries=1)
+RULES: dict[type[HsparseError], Rule] = {
+    RateLimited: Rule(lambda request: True, waits=True, tries=None),  # 429: nothing was done
+    Busy: Rule(lambda request: request.busy, waits=True, tries=None),  # 503: maybe passed on by a proxy
+    GatewayFailed: Rule(lambda request: request.busy, waits=True, tries=2),  # 500, 502, 504, 520 and so on
+    Unreachable: LOST,  # no answer, or an incomplete one
+    Unanswered: LOST,  # 503 of a service node that got no answer
+}
+"""The rules by error class; the first one that matches an error applies."""
+REPEATED = tuple(RULES)
+SETTLED = (Conflict, NotFound, Gone)
+"""Errors of a repeated change that an earlier attempt may already have made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The limits of retries: `tries` attempts of a request without an answer, `patience` seconds for a busy server.
+
+    `patience` counts from the first failure. `sleep` takes seconds; tests replace `sleep` and `clock`.
     """
 
     tries: int = 1
@@ -38,33 +65,38 @@ class Retry:
         return Attempts(self, repeatable)
 
     def run(self, send: Callable[[], T], repeatable: Repeatable) -> T:
-        """Return `send()`, called again after errors that allow it."""
+        """Return `send()`, calling it again after errors that allow a retry."""
         attempts = self.begin(repeatable)
         while True:
             try:
                 return send()
             except REPEATED as error:
                 pause = attempts.pause_after(error)
+            except SETTLED as error:
+                attempts.explain(error)
+                raise
             self.sleep(pause)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """What a request may be repeated after, besides a 429, with which nothing was done.
+    """The errors after which a request may be retried, besides 429, after which nothing was done.
 
-    `busy` is a 503, also of a proxy that may have passed the request on; `lost` is an answer that never came,
-    of the server or of the data nodes behind it. `known` is asked before it is repeated after either.
+    `busy` is a 503, or another 5xx of a proxy, which may have forwarded the request. `lost` is an answer lost by the
+    server or by data nodes behind it. Both also need `known()` to be true. `reads`: repeating the request changes
+    nothing more.
     """
 
     busy: bool = True
     lost: bool = True
     known: Callable[[], bool] = lambda: True
+    reads: bool = True
 
     @classmethod
     def request(cls, method: str, *, reads: bool = False) -> Repeatable:
-        """Return what a request allows: one that `reads` changes nothing."""
+        """Return the rules of a request by its method; one that `reads` changes nothing."""
         reads = reads or method in READING
-        return cls(busy=reads or method in IDEMPOTENT, lost=reads)
+        return cls(busy=reads or method in IDEMPOTENT, lost=reads, reads=reads)
 
 
 class Attempts:
@@ -73,35 +105,43 @@ class Attempts:
     def __init__(self, retry: Retry, repeatable: Repeatable) -> None:
         self._retry = retry
         self._repeatable = repeatable
-        self._refused = self._lost = 0
+        self._failures: Counter[Rule] = Counter()
         self._until = math.inf
+        self._in_doubt = ""
 
     def pause_after(self, error: HsparseError) -> float:
-        """Return the seconds until the next attempt; raises the error if there is to be none.
+        """Return the seconds until the next attempt; raise the error if there must be no other.
 
-        A busy server's `Retry-After` counts, with jitter of up to a half, so that clients do not return together.
+        A busy server's `Retry-After` is respected, plus up to half as jitter, so that clients do not return together.
         """
-        if isinstance(error, Busy | RateLimited):
-            return self._pause_busy(error)
-        self._lost += 1
-        if not self._repeatable.lost or self._lost >= self._retry.tries or not self._repeatable.known():
+        rule = next(rule for kind, rule in RULES.items() if isinstance(error, kind))
+        before = self._failures[rule]
+        self._failures[rule] += 1
+        if rule.tries is not None and before >= rule.tries * (self._retry.tries - 1):
             raise error
-        return _backoff(self._lost - 1)
+        if not isinstance(error, RateLimited):
+            if not (rule.allowed(self._repeatable) and self._repeatable.known()):
+                raise error
+            self._in_doubt = error.message
+        return self._pause(error, before) if rule.waits else _backoff(before)
 
-    def _pause_busy(self, error: Busy | RateLimited) -> float:
-        if isinstance(error, Busy) and not (self._repeatable.busy and self._repeatable.known()):
-            raise error
+    def explain(self, error: HsparseError) -> None:
+        """Add to the final error of a change that an earlier attempt may have made the change."""
+        if self._in_doubt and not self._repeatable.reads:
+            reword(error, f"{error.message} An earlier attempt may have succeeded: {self._in_doubt}")
+
+    def _pause(self, error: HsparseError, before: int) -> float:
+        """Return the seconds to wait for a busy server; raise the error if patience ends before."""
         clock = self._retry.clock
         now = clock.monotonic()
         self._until = min(self._until, now + self._retry.patience)
-        pause = min(max(error.retry_after, _backoff(self._refused)), LONGEST_PAUSE)
-        pause *= 1 + jitter(clock) / 2
+        asked = error.retry_after if isinstance(error, Busy | RateLimited) else 0.0
+        pause = min(max(asked, _backoff(before)), LONGEST_PAUSE) * (1 + jitter(clock) / 2)
         if now + pause > self._until:
             raise error
-        self._refused += 1
         return pause
 
 
 def _backoff(attempts: int) -> float:
-    """Return the seconds to wait after a number of attempts."""
+    """Return the pause after a number of attempts, in seconds."""
     return min(FIRST_PAUSE * 2.0 ** min(attempts, 10), LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""A client for many threads that repeats requests while the server is busy or unreachable."""
+"""A client for many threads that retries requests while the server is busy or unreachable."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hsparse.client.connection import Body, Connection, Json
-from hsparse.client.http.retry import REPEATED, Repeatable, Retry
+from hsparse.client.http.retry import REPEATED, SETTLED, Repeatable, Retry
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import HsparseError
 
 TRIES = 6
-"""Attempts of a request if the server is unreachable."""
+"""The number of attempts while the server is unreachable."""
 TRIES_HERE = 3
-"""The same if nothing listens on this machine, and nothing ever did: 2 s."""
+"""The number of attempts if a local port refuses connections and the server has never answered (2 s)."""
 PATIENCE = 300.0
 """Seconds from the first answer of a busy server to the last attempt."""
 Result = TypeVar("Result")
 
 
 def print_to_stderr(text: str) -> None:
-    """Print a line."""
+    """Print a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 class RetryingClient:
-    """A connection for each thread. Requests are repeated also after a lost answer, unless they are not idempotent.
+    """A client with a connection for each thread. It retries also after a lost answer, if the request is idempotent.
 
-    Those of an import are, because it chooses every id. `sleep` replaces waiting for `stop` in tests. `say` is called
-    once, with a sentence, when a server is waited for.
+    All requests of an import are idempotent, because an import chooses every id. `sleep` replaces the wait in tests.
+    `say` is called once, with a sentence, when the client begins to wait for a server.
     """
 
     def __init__(
@@ -49,16 +49,16 @@ class RetryingClient:
         self._opened: list[Connection] = []
 
     def json(self, method: str, path: str, body: Body | None = None, **params: Any) -> Json:
-        """Send a request like `Connection.json`, repeated as by `ask`."""
+        """Send a request like `Connection.json`, retried as by `ask`."""
         return self.ask(lambda connection: connection.json(method, path, body, **params))
 
     def ask(self, send: Callable[[Connection], Result], *, idempotent: bool = True) -> Result:
-        """Return `send(connection)`; repeat it for `PATIENCE` seconds while the server is busy.
+        """Return `send(connection)`; retry it for `PATIENCE` seconds while the server is busy.
 
-        While the server is unreachable it is called `TRIES` times, or once if it is not `idempotent`. Raises its
-        errors, and `HsparseError` after `stop`.
+        While the server is unreachable, `send` is called `TRIES` times, or once if not `idempotent`. Raises the errors
+        of the last attempt, and `HsparseError` after `stop`.
         """
-        attempts, refused = self._retry.begin(Repeatable(lost=idempotent)), 0
+        attempts, refused = self._retry.begin(Repeatable(lost=idempotent, reads=idempotent)), 0
         while not self._stopped.is_set():
             connection = self._connection()
             try:
@@ -71,17 +71,20 @@ class RetryingClient:
                     raise
                 pause = attempts.pause_after(error)
                 self._tell(connection, error)
+            except SETTLED as error:
+                attempts.explain(error)
+                raise
             self._retry.sleep(pause)
         raise HsparseError("The command was stopped.")
 
     def _tell(self, connection: Connection, error: HsparseError) -> None:
-        """Say once what is waited for."""
+        """Report once which server the client waits for."""
         if not self._has_said:
             self._has_said = True
             self._say(f"hsparse: Waiting for {connection.url}: {error.message}")
 
     def stop(self) -> None:
-        """Send no more requests: waiting ones raise. Any thread may call it."""
+        """Send no more requests; those that wait for a retry raise. Any thread may call it."""
         self._stopped.set()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The way to a server: the proxy in front of it, and the authorities whose certificates are trusted.
+"""The route to a server: the proxy in front of it, and the certificate authorities that are trusted.
 
-`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` are read as other programs read them, in small letters first. OpenSSL reads
-`SSL_CERT_FILE` and `SSL_CERT_DIR`; the authorities in `HSPARSE_CA_FILE` are trusted beside those.
+`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` are read as in other programs, lower-case names first. OpenSSL reads
+`SSL_CERT_FILE` and `SSL_CERT_DIR`; the authorities in `HSPARSE_CA_FILE` are trusted in addition.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.http.address import is_loopback
 
 PORTS = {"http": 80, "https": 443}
+STRICT_CODES = range(80, 94)
+"""OpenSSL's codes for certificates refused by `VERIFY_X509_STRICT`, which Python sets by default since 3.13."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy; `headers` has its credential, if there is one."""
+    """An HTTP proxy; `headers` has its credential, if any."""
 
     host: str
     port: int
@@ -31,13 +33,13 @@ class Proxy:
 
     @classmethod
     def parse(cls, text: str) -> Proxy:
-        """Return the proxy of a URL, `http://user:password@host:port`, or of `host:port`."""
+        """Return the proxy for a URL, `http://user:password@host:port`, or for `host:port`."""
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")
             host, port = parts.hostname, parts.port or PORTS["http"]
         except ValueError:
             parts, host, port = urlsplit("wrong:"), None, 0
-        if parts.scheme != "http" or not host:  # not repeated whole: it may have a password
+        if parts.scheme != "http" or not host:  # not quoted whole, because it may have a password
             raise InvalidValue(
                 f"The proxy {parts.scheme}://{host} cannot be used: give one as http://host:port, by proxy= or "
                 "HTTPS_PROXY, or name the server in NO_PROXY."
@@ -49,9 +51,9 @@ class Proxy:
 
 
 def proxy_for(scheme: str, host: str, port: int | None, given: str | None = None) -> Proxy | None:
-    """Return the proxy for a server: `given`, none if that is empty, else that of the environment.
+    """Return the proxy for a server: `given` (none if empty), or by default that of the environment.
 
-    By the environment this machine has none.
+    The environment's proxies do not apply to this machine.
     """
     if given is None and not is_loopback(host) and not _is_excepted(host.lower(), port or PORTS[scheme]):
         given = _variable(f"{scheme}_proxy")
@@ -59,8 +61,12 @@ def proxy_for(scheme: str, host: str, port: int | None, given: str | None = None
 
 
 def trusted_authorities(ca_file: str | Path | None = None) -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities, and those in a PEM file, by default `HSPARSE_CA_FILE`."""
-    path = ca_file or os.environ.get("HSPARSE_CA_FILE")
+    """Return a context that trusts the system's authorities and those in a PEM file, by default `HSPARSE_CA_FILE`.
+
+    With a PEM file, certificates may lack extensions that RFC 5280 requires, as in curl and in Python before 3.13:
+    many private authorities omit some, and their users cannot change that.
+    """
+    path = ca_file or os.environ.get("HSPARSE_CA_FILE", "").rstrip("\r\n")
     context = ssl.create_default_context()
     if path:
         try:
@@ -68,11 +74,17 @@ def trusted_authorities(ca_file: str | Path | None = None) -> ssl.SSLContext:
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise InvalidValue(f"{path} has no certificates in PEM ({reason}): give a CA's file.") from error
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
+def is_incomplete(error: ssl.SSLCertVerificationError) -> bool:
+    """Return whether a certificate was refused only because it lacks parts that RFC 5280 requires."""
+    return error.verify_code in STRICT_CODES
+
+
 def _variable(name: str) -> str:
-    """Return a variable in small letters or capitals; a CGI program's `HTTP_PROXY` is a header of its client."""
+    """Return a variable, lower case first; in a CGI program `HTTP_PROXY` is a client's header, and is ignored."""
     found = os.environ.get(name)
     if found is None and not (name == "http_proxy" and "REQUEST_METHOD" in os.environ):
         found = os.environ.get(name.upper())
@@ -80,7 +92,7 @@ def _variable(name: str) -> str:
 
 
 def _is_excepted(host: str, port: int) -> bool:
-    """Say whether `NO_PROXY` has the server: by its name, a domain above, its address or network, also with a port."""
+    """Return whether `NO_PROXY` lists the server, by name, parent domain, address or network, and optional port."""
     for entry in _variable("no_proxy").lower().split(","):
         name, only = entry.strip(), ""
         if name.count(":") == 1 or "]:" in name:

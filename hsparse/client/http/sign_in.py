@@ -1,8 +1,8 @@
-"""Who signs in where, if the caller does not say: the environment, and the file `~/.hscfg` that h5pyd reads too.
+"""Default credentials: from the environment, or from the file `~/.hscfg` that h5pyd reads too.
 
-`HSPARSE_ENDPOINT`, `HSPARSE_USER`, `HSPARSE_PASSWORD`, `HSPARSE_TOKEN`; then `HS_ENDPOINT`, `HS_USERNAME`,
-`HS_PASSWORD`, `HS_API_KEY`; then the same names in small letters in `~/.hscfg`, one `name = value` a line, `#` before a
-comment. The first of the three that has an endpoint or a credential is used, whole.
+The sources are `HSPARSE_ENDPOINT`, `HSPARSE_USER`, `HSPARSE_PASSWORD`, `HSPARSE_TOKEN`; then `HS_ENDPOINT`,
+`HS_USERNAME`, `HS_PASSWORD`, `HS_API_KEY`; then the latter in lower case in `~/.hscfg`, one `name = value` per line,
+with `#` before comments. Only the first source that has an endpoint or a credential is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """A server's URL and a credential, each None if it is not known."""
+    """A server's URL and a credential, with None for unknown values."""
 
     endpoint: str | None = None
     user: str | None = None
@@ -36,14 +36,14 @@ class SignIn:
         return self == SignIn()
 
     def is_for(self, endpoint: str) -> bool:
-        """Say whether the credential is meant for a server: the one it was given with, or any if with none."""
+        """Return whether the credential is meant for a server: the one configured with it, or any if none was."""
         return self.endpoint is None or self.endpoint.rstrip("/") == endpoint.rstrip("/")
 
     def for_server(self, endpoint: str) -> SignIn:
-        """Return it for a server that the caller names: without the credential if that was meant for another one.
+        """Return the sign-in for a server that the caller names, without the credential if it is meant for another one.
 
-        `InvalidValue` for a token that was given with no server, if it would leave this machine: whoever has it can
-        use it.
+        Raises `InvalidValue` for a token configured without a server if it would leave this machine, because anybody
+        who gets a token can use it.
         """
         if not self.is_for(endpoint):
             return SignIn(endpoint)
@@ -60,7 +60,7 @@ class SignIn:
 
 
 def read_sign_in(environment: Mapping[str, str] | None = None, home: Path | None = None) -> SignIn:
-    """Return what the environment or the file in the home directory says."""
+    """Return the sign-in that the environment, or else the file in the home directory, configures."""
     variables = os.environ if environment is None else environment
     sources = [
         _named(variables, "HSPARSE"),
@@ -71,13 +71,14 @@ def read_sign_in(environment: Mapping[str, str] | None = None, home: Path | None
 
 
 def _named(values: Mapping[str, str], prefix: str) -> SignIn:
-    return SignIn(*(values.get(f"{prefix}_{name}") or None for name in NAMES[prefix]))
+    """Return the values of variables, without the line ends that orchestrators leave in secrets."""
+    return SignIn(*(values.get(f"{prefix}_{name}", "").rstrip("\r\n") or None for name in NAMES[prefix]))
 
 
 def _file_values(path: Path) -> dict[str, str]:
-    """Return the values of a file, names in capitals; none if it cannot be read."""
+    """Return the values of a file by upper-case name, or none if it cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()  # some editors write a byte order mark
     except (OSError, UnicodeDecodeError):
         return {}
     pairs = (line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#"))

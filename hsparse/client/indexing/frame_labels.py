@@ -1,4 +1,4 @@
-"""The labels of the dimensions of an AnnData's arrays: the names of observations and of variables."""
+"""The labels along the dimensions of an AnnData's arrays: the names of observations and variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TREE = OptionalModule("hsparse.client.integrations.anndata.domain_tree")
 READER = OptionalModule("hsparse.client.integrations.anndata.element_reader")
-"""Imported when they are used: files that are no AnnData need none of it."""
+"""Imported on first use; files without AnnData do not need them."""
 TWICE = -1
 FRAMES: dict[str, tuple[str, ...]] = {
     "X": ("obs", "var"),
@@ -31,11 +31,11 @@ FRAMES: dict[str, tuple[str, ...]] = {
     "raw/varm": ("raw/var",),
     "raw.X": ("obs", "raw.var"),
 }
-"""The data frame whose index is that of each dimension, by the part of the AnnData."""
+"""The data frames whose indices label the dimensions of each part of an AnnData."""
 
 
 def frames_of(path: str) -> tuple[str, ...]:
-    """Return the data frame of each dimension of the array at a path; none for what is no part of an AnnData."""
+    """Return the data frame of each dimension of the array at a path; empty for paths outside an AnnData."""
     parts = path.strip("/").split("/")
     if parts[0] == "raw" and len(parts) > 1:
         return FRAMES.get("/".join(parts[:2]), ())
@@ -44,13 +44,13 @@ def frames_of(path: str) -> tuple[str, ...]:
 
 
 class FrameLabels:
-    """The trees of a domain, and the indices of its AnnData's frames: each is asked for when it is first needed.
+    """The object trees of a domain and the indices of its AnnData's frames, each fetched on first use.
 
-    A pickle has neither, so that what is sent with an array stays small.
+    A pickle contains neither, so that arrays are cheap to send to other processes.
     """
 
     def __init__(self, connection: Connection, root: str) -> None:
-        """`root` is the id of the root group."""
+        """Take a connection and the id of the root group."""
         self._connection = connection
         self._root = root
         self.forget()
@@ -63,12 +63,12 @@ class FrameLabels:
         self.forget()
 
     def forget(self) -> None:
-        """Ask again when they are needed: others may have changed them."""
+        """Drop the cached trees and indices, so that changes by others are seen."""
         self._trees: dict[str, DomainTree] = {}
         self._indices: dict[str, NDArray[Any]] = {}
 
     def tree(self, path: str = "/") -> DomainTree:
-        """Return the objects below a path, as they were when they were first asked for."""
+        """Return the objects below a path, cached since the first call."""
         if path not in self._trees:
             group = Group(self._connection, {"id": self._root}, "/")
             self._trees[path] = TREE.load().DomainTree(self._connection, group.records(), path)
@@ -79,7 +79,7 @@ class FrameLabels:
         return ArrayLabels(self, frames_of(path))
 
     def index(self, frame: str) -> NDArray[Any] | None:
-        """Return the index of a frame, (n,) objects that are `str`; None if there is no such frame."""
+        """Return the index of a frame, (n,) objects of type `str`, or None if the frame does not exist."""
         if frame not in self._indices:
             tree = self.tree()
             if frame not in tree:
@@ -93,7 +93,7 @@ class FrameLabels:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLabels:
-    """The labels along the dimensions of an array: those of its frames, None where it has none."""
+    """The labels along the dimensions of an array, from its frames, with None for a dimension without a frame."""
 
     labels: FrameLabels
     frames: tuple[str, ...]
@@ -103,9 +103,9 @@ class ArrayLabels:
 
 
 def places_of(wanted: list[str], index: NDArray[Any], what: str) -> NDArray[np.intp]:
-    """Return the places of labels in an index.
+    """Return the positions of labels in an index.
 
-    `MissingKey` names one that is not there, `InvalidValue` one that is there twice.
+    Raises `MissingKey` for a label that is missing, and `InvalidValue` for one that occurs twice.
     """
     places: dict[Any, int] = {}
     for place, label in enumerate(index.tolist()):

@@ -1,20 +1,21 @@
-"""Keys as numpy has them, `x[0:10, -1]`, and orthogonal ones, `x.oindex[[1, 3], [0, 5]]`."""
+"""Parsing of keys: numpy's, `x[0:10, -1]`, and orthogonal ones, `x.oindex[[1, 3], [0, 5]]`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hsparse.client.indexing.indexed_region import IndexedRegion, KeyAxis
-from hsparse.client.indexing.key_axes import ListedAxes, SlicedAxis
+from hsparse.client.indexing.key_axes import ListedAxes
 from hsparse.client.indexing.key_items import AxisItem, Key, parse_items
+from hsparse.client.indexing.sliced_axis import SlicedAxis
 
 
 def parse_key(key: Key, extent: tuple[int, ...]) -> IndexedRegion:
-    """Return what a key selects in an array of the shape `extent`, as in numpy.
+    """Return the region that a key selects in an array of shape `extent`, as in numpy.
 
-    Indices of an extent with lower bounds are places. An index takes its dimension away; lists and masks are paired,
-    and broadcast to one shape. `OutOfRange` for an index beyond the extent, for a mask that does not fit it, and for
-    what is no key.
+    If the extent has lower bounds, indices are places. A single index removes its dimension; lists and masks are
+    paired, and broadcast to one shape. Raises `OutOfRange` for an index beyond the extent, a mask that does not fit it,
+    and an invalid key.
     """
     items = parse_items(key, extent, orthogonal=False)
     lists = [dim for dim, item in enumerate(items.axes) if isinstance(item, np.ndarray)]
@@ -35,10 +36,10 @@ def parse_key(key: Key, extent: tuple[int, ...]) -> IndexedRegion:
 
 
 def parse_orthogonal_key(key: Key, extent: tuple[int, ...]) -> IndexedRegion:
-    """Return what a key selects in an array of the shape `extent` if each list or mask is for its own dimension.
+    """Return the region that a key selects in an array of shape `extent`, each list or mask for its own dimension.
 
-    The result is the product of the items, as of `oindex` in zarr: lists are flat and not paired. Errors are those of
-    `parse_key`.
+    The result is the product of the items, as in zarr's `oindex`: lists are one-dimensional and not paired. Raises the
+    errors of `parse_key`.
     """
     items = parse_items(key, extent, orthogonal=True)
     axes = tuple(

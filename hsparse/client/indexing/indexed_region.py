@@ -1,4 +1,4 @@
-"""A key in an extent, resolved: which elements it selects, and where each stands in the result."""
+"""A key resolved against an extent: the elements that it selects, and their positions in the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.errors import InvalidValue, ResultTooLarge
-from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis
+from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes
+from hsparse.client.indexing.sliced_axis import SlicedAxis
 from hsparse.format.selections.extent import strides, unravel
 from hsparse.format.selections.orthogonal import EMPTY_SPAN, indices
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
@@ -21,22 +22,22 @@ KeyAxis: TypeAlias = SlicedAxis | ListedAxes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexedRegion:
-    """What a key selects in a dataset of the extent `extent`, and the result's `shape`.
+    """The elements that a key selects in a dataset of extent `extent`, and the result's `shape`.
 
-    `axes` cover the dataset's dimensions, in the order of their first ones. The result has their dimensions in that
-    order, or those of lists in front.
+    `axes` cover the dataset's dimensions, ordered by the first dimension of each. The result's dimensions have the same
+    order, unless `lists_first`.
     """
 
     extent: tuple[int, ...]
     axes: tuple[KeyAxis, ...]
     lists_first: bool
-    """Whether the dimensions of lists stand in front of the others; then one axis has lists."""
+    """Whether the dimensions of lists precede the others, as in numpy; at most one axis has lists then."""
     is_scalar: bool
-    """Whether numpy's result is a number, not an array of rank 0."""
+    """Whether numpy returns a scalar, not an array of rank 0."""
     cut_off: frozenset[int]
-    """The dimensions in which a slice goes beyond the extent, or something counts from its end."""
+    """The dimensions in which a slice exceeds the extent, or an index counts from its end."""
     selection: Selection
-    """The selected elements, ascending, each once."""
+    """The selected elements, ascending, without repeats."""
 
     @classmethod
     def of(
@@ -48,7 +49,7 @@ class IndexedRegion:
         has_ellipsis: bool,
         cut_off: frozenset[int],
     ) -> IndexedRegion:
-        """Return the region of axes; `ResultTooLarge` if the points of lists paired with steps are too many."""
+        """Return the region of axes; raise `ResultTooLarge` if lists and stepped slices select too many points."""
         is_scalar = not has_ellipsis and not any(axis.shape for axis in axes)
         is_scalar &= all(isinstance(axis, SlicedAxis) for axis in axes)
         return cls(extent, axes, lists_first, is_scalar, cut_off, _selection(extent, axes))
@@ -60,21 +61,21 @@ class IndexedRegion:
 
     @property
     def size(self) -> int:
-        """The number of elements of the result, with repeats."""
+        """The number of elements of the result, including repeats."""
         return prod(self.shape)
 
     @property
     def is_list(self) -> bool:
-        """Whether the result is a list of elements that lists for each dimension pick, not a part of the array."""
+        """Whether the result lists elements picked by one list for each dimension, not a part of the array."""
         return any(
             isinstance(axis, ListedAxes) and len(axis.dims) == len(self.extent) > 1 for axis in self.axes
         )
 
     def place(self, columns: Columns, values: Array) -> tuple[tuple[Array, ...], Array]:
-        """Return where selected elements stand in the result: columns for its dimensions, and values.
+        """Return the positions of selected elements in the result, a column for each of its dimensions, and the values.
 
-        `columns` are (n,) coordinates in the dataset for each of its dimensions. An element that is selected twice is
-        in the answer twice.
+        `columns` are the coordinates in the dataset, (n,) for each of its dimensions. An element selected twice is
+        returned twice.
         """
         found: list[list[Array]] = []
         rest = list(columns)
@@ -88,9 +89,9 @@ class IndexedRegion:
         return tuple(column for number in self._order() for column in found[number]), values
 
     def locate(self, columns: Columns, values: Array) -> tuple[tuple[Array, ...], Array]:
-        """Return the inverse of `place`: the coordinates in the dataset of elements of the result, and their values.
+        """Apply the inverse of `place`; return the elements' coordinates in the dataset, and their values.
 
-        Of places that the key selects twice, the elements at the last position are returned.
+        If the key selects a place twice, only the element at the last position is returned.
         """
         found: list[Array | None] = [None] * len(self.extent)
         keep = np.ones(len(values), np.bool_)
@@ -111,7 +112,7 @@ class IndexedRegion:
         return tuple(column[keep] for column in found if column is not None), values[keep]
 
     def arrange(self, values: Array) -> Array:
-        """Return the result, of all values of the selection in its order."""
+        """Return the result array from the values of the selection, given in the selection's order."""
         sizes = tuple(axis.size for axis in self.axes)
         order = self._product_order()
         if order is not None:
@@ -125,10 +126,10 @@ class IndexedRegion:
         return np.moveaxis(array, range(before, before + count), range(count)) if before else array
 
     def collect(self, values: Array) -> Array:
-        """Return the inverse of `arrange`: the values of the selection, in its shape, of values for the result.
+        """Apply the inverse of `arrange`; return the values of the selection, in its shape, from values for the result.
 
-        They are broadcast to `shape`; `InvalidValue` if numpy cannot do that. Of an element that is selected twice the
-        last value counts.
+        Values are broadcast to `shape`; raises `InvalidValue` if that fails. For an element selected twice, the last
+        value counts.
         """
         while values.ndim > len(self.shape) and len(values) == 1:
             values = values[0]
@@ -148,9 +149,9 @@ class IndexedRegion:
         return (flat if order is None else flat[order]).reshape(self.selection.shape)
 
     def orders(self) -> list[Array | None] | None:
-        """Return, for each dimension, which selected indices the result has, in its order; None for all as they are.
+        """Return, for each dimension, the order of the selected indices in the result, or None if it is ascending.
 
-        None in all if the result is not such a product.
+        Returns None instead of a list if the result is not a product of dimensions.
         """
         if self.lists_first or any(len(axis.dims) != 1 or len(axis.shape) != 1 for axis in self.axes):
             return None
@@ -167,21 +168,21 @@ class IndexedRegion:
         return [self.axes[number] for number in self._order()]
 
     def _dims_before_lists(self) -> tuple[int, int]:
-        """Return how many dimensions of the result the lists pass by to the front, and how many they have."""
+        """Return the number of result dimensions that the lists move in front of, and the number of list dimensions."""
         if not self.lists_first:
             return 0, 0
         place = next(number for number, axis in enumerate(self.axes) if isinstance(axis, ListedAxes))
         return sum(len(axis.shape) for axis in self.axes[:place]), len(self.axes[place].shape)
 
     def _product_order(self) -> NDArray[np.intp] | None:
-        """Return where the elements of the selection stand in the product of the axes; None if at the same places."""
+        """Return the positions of the selection's elements in the product of axes, or None if the orders agree."""
         if isinstance(self.selection, Orthogonal) or _is_ascending(self.axes):
             return None
         return np.argsort(_offsets(self.extent, self.axes))
 
 
 def _selection(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> Selection:
-    """Return the product of axes. Paired lists are points, or boxes if there are slices, which have any length."""
+    """Return the selection of axes: a product or, for paired lists, points, or boxes if slices extend the points."""
     if all(len(axis.dims) == 1 for axis in axes):
         return Orthogonal.trusted(extent, tuple(axis.selected() for axis in axes))
     if any(not axis.size for axis in axes):
@@ -210,7 +211,7 @@ def _selection(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> Selection:
 
 
 def _is_ascending(axes: tuple[KeyAxis, ...]) -> bool:
-    """Return whether the product of the axes is in row-major order: no slice lies between paired dimensions."""
+    """Return whether the product of the axes is in row-major order, with no slice between paired dimensions."""
     paired = next(axis for axis in axes if isinstance(axis, ListedAxes))
     between = range(paired.dims[0], paired.dims[-1])
     return all(axis.size == 1 for axis in axes if isinstance(axis, SlicedAxis) and axis.dim in between)

@@ -1,7 +1,8 @@
-"""Axes of a key: which places of a dataset they select, and where these stand in the result.
+"""Axes of a key: the places that they select in a dataset, and the positions of these in the result.
 
-A *position* is a place in the result, a *place* one in the dataset. An axis stands for the dimensions `dims` of the
-dataset, and for as many of the result as `shape` has. It selects `size` different places, in ascending order.
+A *place* is a coordinate in the dataset, a *position* one in the result. An axis covers the dimensions `dims` of the
+dataset, and as many dimensions of the result as `shape` has. It selects `size` different places, in ascending order.
+Axes of lists are `ListedAxes`; `hsparse.client.indexing.sliced_axis` has the axis of a slice.
 """
 
 from __future__ import annotations
@@ -17,81 +18,18 @@ from numpy.typing import NDArray
 
 from hsparse.client.errors import OutOfRange
 from hsparse.format.selections.extent import check_countable, coordinate_columns, strides
-from hsparse.format.selections.orthogonal import EMPTY_SPAN, TABLE_LIMIT, Axis, Span
+from hsparse.format.selections.orthogonal import TABLE_LIMIT, Axis
 
 Array: TypeAlias = NDArray[Any]
 Columns: TypeAlias = Sequence[Array]
 """Coordinates, one (n,) array of integers for each dimension."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlicedAxis:
-    """A dimension with the slice `cut`, whose step may be negative, or with a single index, which has no dimension."""
-
-    dim: int
-    cut: range
-    is_index: bool = False
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        return (self.dim,)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return () if self.is_index else (len(self.cut),)
-
-    @property
-    def size(self) -> int:
-        return len(self.cut)
-
-    def selected(self) -> Axis:
-        """Return the places, ascending."""
-        if not self.cut:
-            return EMPTY_SPAN
-        low, step = min(self.cut[0], self.cut[-1]), abs(self.cut.step)
-        return Span.range(low, low + self.size) if step == 1 else Span(low, step, self.size)
-
-    def order(self) -> Array | None:
-        """Return which of the selected places each position has; None if they are the same."""
-        return np.arange(self.size - 1, -1, -1) if self.cut.step < 0 and self.size > 1 else None
-
-    def place(self, columns: Columns) -> tuple[list[Array], None]:
-        """Return the positions of selected places."""
-        (column,) = columns
-        if self.is_index:
-            return [], None
-        cut = self.cut
-        if not len(column) or (cut.start == 0 and cut.step == 1):
-            return [column], None
-        shifted = column - column.dtype.type(cut[0]) if cut.step > 0 else column.dtype.type(cut[0]) - column
-        if abs(cut.step) > 1 and len(cut) > 1:
-            shifted //= shifted.dtype.type(abs(cut.step))
-        return [shifted], None
-
-    def locate(self, columns: Columns) -> tuple[list[Array], None]:
-        """Return the places at positions."""
-        if self.is_index:
-            return [], None
-        return [columns[0].astype(np.int64) * self.cut.step + self.cut.start], None
-
-    def arrange(self, array: Array, axis: int) -> Array:
-        """Return an array in whose place `axis` the result's dimensions are, instead of the selected places."""
-        if self.is_index:
-            return array.squeeze(axis)
-        return np.flip(array, axis) if self.cut.step < 0 else array
-
-    def collect(self, array: Array, axis: int) -> Array:
-        """Return the inverse of `arrange`."""
-        if self.is_index:
-            return np.expand_dims(array, axis)
-        return np.flip(array, axis) if self.cut.step < 0 else array
-
-
 @dataclass(frozen=True, eq=False)
 class ListedAxes:
-    """Dimensions with a list each; the lists have the shape `shape` and are paired.
+    """Dimensions with one list each; the lists are paired, and broadcast to the shape `shape`.
 
-    `extent` is that of `dims`. Places are numbered in it, row-major: `numbers: (n,) uint64`, in the order of the lists.
+    `extent` is the extent of `dims`. `numbers: (n,) uint64` are row-major numbers of places in it, in list order.
     """
 
     dims: tuple[int, ...]
@@ -101,7 +39,7 @@ class ListedAxes:
 
     @classmethod
     def of(cls, dims: Sequence[int], extent: Sequence[int], lists: Sequence[Array]) -> ListedAxes:
-        """Return the axes of one list or more, for `dims` of `extent`; `OutOfRange` if they cannot be paired."""
+        """Return the axes of one or more lists for `dims` of `extent`; raise `OutOfRange` if they cannot be paired."""
         own = tuple(extent[dim] for dim in dims)
         check_countable(own)
         try:
@@ -116,13 +54,13 @@ class ListedAxes:
 
     @cached_property
     def _distinct(self) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
-        """The selected numbers, ascending, and which of them each position has."""
+        """The distinct selected numbers, ascending, and for each position the index of its number."""
         numbers, which = np.unique(self.numbers, return_inverse=True)
         return numbers, which.reshape(-1)
 
     @cached_property
     def _positions(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The positions, those of one number side by side; and where those of each number begin."""
+        """The positions grouped by number, and the start of each number's group."""
         numbers, which = self._distinct
         order = np.argsort(which, kind="stable")
         return order, np.searchsorted(which[order], np.arange(len(numbers) + 1))
@@ -136,11 +74,11 @@ class ListedAxes:
         return self.size < len(self.numbers)
 
     def selected(self) -> Axis:
-        """Return the numbers, ascending: the places, if there is one dimension."""
+        """Return the distinct numbers, ascending, which are the places if there is one dimension."""
         return self._distinct[0]
 
     def order(self) -> Array | None:
-        """Return which of the selected places each position has; None if they are the same."""
+        """Return the index of the selected place at each position, or None if all are in order."""
         which = self._distinct[1]
         return which if self.has_repeats or bool((which[1:] < which[:-1]).any()) else None
 
@@ -149,7 +87,7 @@ class ListedAxes:
         return coordinate_columns(self._distinct[0], self.extent)
 
     def place(self, columns: Columns) -> tuple[list[Array], NDArray[np.intp] | None]:
-        """Return the positions of selected places, and the rows that these are of; None for each row once."""
+        """Return the positions of selected places, and the row of `columns` for each, or None if each row has one."""
         which = self._which(columns)
         order, starts = self._positions
         if not self.has_repeats:
@@ -161,20 +99,20 @@ class ListedAxes:
         return self._unravel(order[starts[which][rows] + nth]), rows
 
     def locate(self, columns: Columns) -> tuple[list[Array], NDArray[np.bool_] | None]:
-        """Return the places at positions, and which of these are the last of their place; None for all of them."""
+        """Return the places at positions, and a mask of each place's last position, or None if none repeats."""
         flat = np.ravel_multi_index([column.astype(np.intp) for column in columns], self.shape)
         places = coordinate_columns(self.numbers[flat], self.extent)
         return places, self._last()[self._distinct[1][flat]] == flat if self.has_repeats else None
 
     def arrange(self, array: Array, axis: int) -> Array:
-        """Return an array in whose place `axis` the result's dimensions are, instead of the selected places."""
+        """Return an array whose axis `axis`, the selected places, is replaced by the result's dimensions."""
         order = self.order()
         if order is not None:
             array = array.take(order, axis)
         return array.reshape(*array.shape[:axis], *self.shape, *array.shape[axis + 1 :])
 
     def collect(self, array: Array, axis: int) -> Array:
-        """Return the inverse of `arrange`; of a place that is listed twice the last value counts."""
+        """Apply the inverse of `arrange`; for a place that is listed twice the last value counts."""
         until = axis + len(self.shape)
         flat = array.reshape(*array.shape[:axis], prod(self.shape), *array.shape[until:])
         return flat.take(self._last(), axis)
@@ -185,7 +123,7 @@ class ListedAxes:
         return order[starts[1:] - 1]
 
     def _which(self, columns: Columns) -> Array:
-        """Return which of the selected numbers each place has."""
+        """Return the index of each place among the selected numbers."""
         numbers = self._distinct[0]
         if not len(columns[0]):
             return np.zeros(0, np.intp)
@@ -193,7 +131,7 @@ class ListedAxes:
         low, high = int(numbers[0]), int(numbers[-1])
         if high - low > TABLE_LIMIT:
             return np.searchsorted(numbers, own.astype(np.uint64))
-        # Narrow ones are faster.
+        # A narrow integer type makes the table faster.
         table = np.zeros(high - low + 1, np.int32 if len(numbers) < 2**31 else np.intp)
         table[numbers - np.uint64(low)] = np.arange(len(numbers))
         return table[own - own.dtype.type(low)]
@@ -205,7 +143,7 @@ class ListedAxes:
 
 
 def row_numbers(columns: Columns, extent: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the row-major numbers, (n,), of places in an extent, whose coordinates are in columns."""
+    """Return the row-major numbers, (n,), of places in an extent from columns of their coordinates."""
     found = np.zeros(len(columns[0]), np.uint64)
     for column, stride in zip(columns, strides(extent), strict=True):
         found += column.astype(np.uint64) * np.uint64(stride)

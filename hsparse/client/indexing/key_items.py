@@ -1,6 +1,6 @@
-"""What a key has for each dimension: an index, a slice or a list.
+"""The items of a key for each dimension: an index, a slice or a list.
 
-https://numpy.org/doc/stable/user/basics.indexing.html, without new axes and field names.
+Keys follow https://numpy.org/doc/stable/user/basics.indexing.html, without new axes and field names.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ Indices: TypeAlias = Sequence[Any] | NDArray[Any]
 Item: TypeAlias = int | slice | EllipsisType | Indices
 Key: TypeAlias = Item | tuple[Item, ...]
 AxisItem: TypeAlias = int | range | NDArray[np.int64]
-"""An index, a slice or a list of indices, all within the extent and counted from the start."""
+"""An index, a slice or a list of indices, all within the extent and counted from its start."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyItems:
-    """A key in an extent: `axes` has an item for each dimension."""
+    """A key in an extent: `axes` has one item for each dimension."""
 
     axes: tuple[AxisItem, ...]
     is_adjacent: bool
-    """Whether lists and single indices stand side by side in the key."""
+    """Whether lists and single indices are adjacent in the key."""
     cut_off: frozenset[int]
-    """The dimensions in which a slice goes beyond the extent, or something counts from its end."""
+    """The dimensions in which a slice exceeds the extent, or an index counts from its end."""
     has_ellipsis: bool
 
 
 def parse_items(key: Key, extent: tuple[int, ...], *, orthogonal: bool) -> KeyItems:
-    """Return what a key has for each dimension of an extent; `OutOfRange` if it does not fit.
+    """Return a key's item for each dimension of an extent; raise `OutOfRange` if the key does not fit.
 
-    An orthogonal key has one dimension in each item, so its lists and masks are flat.
+    In an orthogonal key each item has one dimension, so lists and masks are one-dimensional.
     """
     given = key if isinstance(key, tuple) else (key,)
     items = tuple(_item(item) for item in given)
@@ -68,24 +68,22 @@ def parse_items(key: Key, extent: tuple[int, ...], *, orthogonal: bool) -> KeyIt
 
 
 def _item(item: Any) -> Any:
-    """Return an item of a key with its lists as arrays; `OutOfRange` for what is no item."""
+    """Return an item of a key with lists as arrays; raise `OutOfRange` for an invalid item."""
     if item is Ellipsis or isinstance(item, slice):
         return item
     if item is None:
-        raise OutOfRange(
-            "The key has a new axis (None), which no item of a key adds here: add it to the result."
-        )
+        raise OutOfRange("The key has a new axis (None), which is not supported: add it to the result.")
     try:
         found = np.asarray(item)
     except ValueError as error:
-        raise OutOfRange("A list of a key must have numbers, or lists of one length.") from error
+        raise OutOfRange("A list in a key must have integers, or lists of one length.") from error
     if not found.size and found.dtype.kind == "f":
         return found.astype(np.int64)  # an empty list
     if found.dtype.kind in "iu" or (found.dtype.kind == "b" and found.ndim):
         return found if found.ndim else int(found)
     raise OutOfRange(
-        f"{str(item)[:40]} is no item of a key: give integers, slices, '...', lists of integers, and masks; one "
-        "item for each dimension, in a tuple."
+        f"{str(item)[:40]} is not a valid item of a key: give integers, slices, '...', lists of integers, and masks; "
+        "one item for each dimension, in a tuple."
     )
 
 
@@ -102,7 +100,7 @@ def _is_mask(item: Any) -> bool:
 
 
 def _follows_extent(item: Any, dim: int, extent: tuple[int, ...]) -> bool:
-    """Say whether an item selects something else in a longer dimension; an open slice is of the known one."""
+    """Return whether an item would select other elements in a longer dimension; an open slice does not count."""
     is_signed, upper = isinstance(extent, SignedExtent), places_along(extent, dim).stop
     if isinstance(item, slice):
         return any(
@@ -113,7 +111,7 @@ def _follows_extent(item: Any, dim: int, extent: tuple[int, ...]) -> bool:
 
 
 def _axes_of(item: Any, dim: int, extent: tuple[int, ...]) -> list[AxisItem]:
-    """Return what an item of a key selects in the dimensions from `dim`: in one, and a mask in as many as it has."""
+    """Return the selection of an item in the dimensions from `dim`: one, or as many as a mask has."""
     length = extent[dim]
     if isinstance(item, slice):
         try:
@@ -134,7 +132,7 @@ def _axes_of(item: Any, dim: int, extent: tuple[int, ...]) -> list[AxisItem]:
 
 
 def _from_start(indices: NDArray[Any], dim: int, extent: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return indices counted from the start, of ones that may count from the end, or of places."""
+    """Return indices counted from the start, from indices that may count from the end, or from places."""
     length = extent[dim]
     if isinstance(extent, SignedExtent):
         for place in (int(indices.min()), int(indices.max())) if indices.size else ():

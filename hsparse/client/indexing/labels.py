@@ -1,4 +1,4 @@
-"""Labels of an axis in keys: text stands for the index that has it."""
+"""Labels in keys: text selects the index that has the label."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hsparse.client.errors import InvalidValue, MissingKey
 from hsparse.client.indexing.key_items import Key
 
 Labels: TypeAlias = Callable[[int], NDArray[Any] | None]
-"""Returns the labels along an axis, (length,) text, None for an axis that has none."""
+"""Returns the labels along an axis, (length,) text, or None for an axis without labels."""
 TWICE = -1
 
 
 class AxisLabels:
-    """The labels of a dataset's axes, indexed when they are first used; a pickle is without that index.
+    """The labels of a dataset's axes, with lookup tables that are built on first use and not pickled.
 
     >>> cells["X"].labels(1), X.labels(1)
     (array(['CD3E', 'NKG7', 'MS4A1'], dtype=object), None)
@@ -32,13 +32,13 @@ class AxisLabels:
         return AxisLabels, (self._labels,)
 
     def __call__(self, axis: int) -> NDArray[Any] | None:
-        """Return the labels along an axis, None if it has none."""
+        """Return the labels along an axis, or None if it has none."""
         return None if self._labels is None else self._labels(axis)
 
     def resolve(self, key: Key, rank: int, lower: Sequence[int] = ()) -> Key:
-        """Return an orthogonal key with indices for text; `MissingKey` for a label that an axis does not have.
+        """Return an orthogonal key with labels replaced by indices; raise `MissingKey` for an unknown label.
 
-        The first label of an axis is that of its place `lower`, or 0. `InvalidValue` for a label that it has twice.
+        The first label of an axis belongs to the place `lower`, or 0. Raises `InvalidValue` for a repeated label.
 
         >>> cells["X"].labels.resolve((slice(2), ["NKG7", "CD3E"]), 2)
         (slice(None, 2, None), array([1, 0]))
@@ -87,7 +87,7 @@ class AxisLabels:
 
 
 def _is_text(item: Any) -> bool:
-    """Say whether an item of a key is a label, or a list of labels."""
+    """Return whether an item of a key is a label, or a list of labels."""
     if isinstance(item, str):
         return True
     if isinstance(item, np.ndarray):

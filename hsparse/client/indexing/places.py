@@ -1,8 +1,8 @@
-"""Places in datasets with a lower bound: they may be negative, and none counts from the end.
+"""Places: coordinates in datasets with lower bounds, which may be negative and never count from the end.
 
-An extent with lower bounds is a `SignedExtent`. Inside the client, coordinates count from its first element, as those
-of any other extent do; a request says by its parameter `places` at which place that is. So an answer is right, or an
-error, whatever the lower bound is by then.
+An extent with lower bounds is a `SignedExtent`. Inside the client, coordinates count from 0 at its first element, as in
+any other extent; the request parameter `places` gives the place of that element. The server therefore answers
+right, or with an error, even if the lower bound has moved meanwhile.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from hsparse.format.selections.signed_extent import SignedExtent
 
 
 def placed(lengths: Sequence[int], lower: Sequence[int]) -> tuple[int, ...]:
-    """Return the extent of so many elements in each dimension, whose first one is at the place `lower`."""
+    """Return the extent with these lengths whose first element is at the place `lower`."""
     return SignedExtent.of(lengths, lower, (0,) * len(lengths), in_places=True)
 
 
 def has_lower_bounds(record: dict[str, Any]) -> bool:
-    """Say whether a dataset's record is of one with lower bounds."""
+    """Return whether the record of a dataset has lower bounds."""
     shape = record["shape"]
     return isinstance(shape, dict) and bool(shape.get("lower"))
 
 
 def same_kind(extent: tuple[int, ...], lengths: Sequence[int]) -> tuple[int, ...]:
-    """Return an extent of other lengths, which has the lower bounds of `extent` if that has some."""
+    """Return an extent with other lengths and the lower bounds, if any, of `extent`."""
     return placed(lengths, extent.lower) if isinstance(extent, SignedExtent) else tuple(lengths)
 
 
@@ -41,13 +41,13 @@ def lower_bounds(extent: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def places_along(extent: tuple[int, ...], dim: int) -> range:
-    """Return the places that a dimension has."""
+    """Return the places of a dimension."""
     first = lower_bounds(extent)[dim]
     return range(first, first + extent[dim])
 
 
 def grown_to(extent: tuple[int, ...], dim: int, new: slice) -> tuple[int, ...]:
-    """Return an extent that also has the places of a slice along a dimension."""
+    """Return an extent enlarged to the places of a slice along a dimension."""
     own = places_along(extent, dim)
     start, stop = min(own.start, new.start), max(own.stop, new.stop)
     lengths = (*extent[:dim], stop - start, *extent[dim + 1 :])
@@ -57,7 +57,7 @@ def grown_to(extent: tuple[int, ...], dim: int, new: slice) -> tuple[int, ...]:
 
 
 def slab_extent(extent: tuple[int, ...], dim: int, count: int) -> tuple[int, ...]:
-    """Return the extent of what is appended along a dimension, in which that counts from 0."""
+    """Return the extent of an appended slab of `count` rows, whose places along `dim` count from 0."""
     lengths = (*extent[:dim], count, *extent[dim + 1 :])
     if not isinstance(extent, SignedExtent):
         return lengths
@@ -65,17 +65,17 @@ def slab_extent(extent: tuple[int, ...], dim: int, count: int) -> tuple[int, ...
 
 
 def as_places(extent: tuple[int, ...], coords: NDArray[Any]) -> NDArray[Any]:
-    """Return coordinates inside an extent, (n, rank), as places: int64 if it has lower bounds."""
+    """Return (n, rank) coordinates inside an extent as places, which are int64 if the extent has lower bounds."""
     return extent.places(coords) if isinstance(extent, SignedExtent) else coords
 
 
 def places_param(extent: tuple[int, ...]) -> str | None:
-    """Return what a request has as `places` so that 0 is the first element of an extent; None for no such parameter."""
+    """Return the request parameter `places`, the place of an extent's first element, or None without lower bounds."""
     return f"[{','.join(map(str, extent.lower))}]" if isinstance(extent, SignedExtent) else None
 
 
 def place_from(place: int, dim: int, extent: tuple[int, ...], *, is_stop: bool = False) -> int:
-    """Return a place as it counts from the first element; `OutOfRange` names both bounds."""
+    """Return a place as an index from the first element; raise `OutOfRange`, with both bounds, if it is outside."""
     own = places_along(extent, dim)
     if not own.start <= place < own.stop + is_stop:
         raise OutOfRange(
@@ -86,10 +86,10 @@ def place_from(place: int, dim: int, extent: tuple[int, ...], *, is_stop: bool =
 
 
 def slice_from(cut: slice, dim: int, extent: tuple[int, ...]) -> slice:
-    """Return a slice of places as it counts from the first element.
+    """Return a slice of places as a slice of indices from the first element.
 
-    What is above the upper bound is cut off, as numpy does it. `OutOfRange` for a bound below the lower one: there may
-    have been elements once, and elsewhere a negative number counts from the end.
+    The part above the upper bound is cut off, as in numpy. Raises `OutOfRange` for a start or stop below the lower
+    bound: elements may have existed there, and in other datasets negative numbers count from the end.
     """
     upper = places_along(extent, dim).stop
 
@@ -102,7 +102,7 @@ def slice_from(cut: slice, dim: int, extent: tuple[int, ...]) -> slice:
 
 
 def key_at_places(key: Any, extent: tuple[int, ...]) -> Any:
-    """Return a key of an array, in which 0 is the first element and nothing counts from the end, as one of places."""
+    """Convert a key that counts from the first element, and never from the end, to a key of places."""
     if not isinstance(extent, SignedExtent):
         return key
     items = key if isinstance(key, tuple) else (key,)

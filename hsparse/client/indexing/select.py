@@ -1,4 +1,4 @@
-"""What a method of a dataset is asked for, in any of its forms, as a region of the dataset."""
+"""Selections of dataset methods, in any of their forms, resolved to regions of the dataset."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from hsparse.client.errors import InvalidValue, OutOfRange
 from hsparse.client.indexing.index_key import parse_key, parse_orthogonal_key
 from hsparse.client.indexing.indexed_region import IndexedRegion, KeyAxis
-from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis, row_numbers
+from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, row_numbers
 from hsparse.client.indexing.key_items import Key
+from hsparse.client.indexing.sliced_axis import SlicedAxis
 from hsparse.errors import BadRequest
 from hsparse.format.selections.orthogonal import Axis, Span, indices
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, coords_at
@@ -24,7 +25,7 @@ from hsparse.format.selections.signed_extent import SignedExtent
 
 @dataclass(frozen=True, slots=True)
 class ArrayKey:
-    """A key of an array, and nothing else; if `orthogonal`, its lists and masks are each for its own dimension."""
+    """A numpy key; if `orthogonal`, each list or mask applies to its own dimension."""
 
     key: Key
     orthogonal: bool = False
@@ -32,7 +33,7 @@ class ArrayKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxRegion:
-    """A union of boxes, whose values have one dimension; a region as `IndexedRegion` is."""
+    """The region of a union of boxes, with one result dimension; has the interface of `IndexedRegion`."""
 
     selection: Boxes
     cut_off: frozenset[int] = frozenset()
@@ -66,21 +67,21 @@ class BoxRegion:
 
 
 Select: TypeAlias = str | Selection | Key | ArrayKey | None
-"""What is selected: a key of numpy, `"[0:100,5,[1,3]]"` in the REST API's syntax, a `Selection`, or None for all."""
+"""A selection: a numpy key, `"[0:100,5,[1,3]]"` in the REST API's syntax, a `Selection`, or None for all."""
 Region: TypeAlias = IndexedRegion | BoxRegion
 
 
 def select_region(select: Select, extent: Sequence[int]) -> Region:
-    """Return the region of a selection in an extent; `OutOfRange` if it does not fit, or is none.
+    """Return the region of a selection in an extent; raise `OutOfRange` if it is invalid or does not fit.
 
-    In a `select` string an index keeps its dimension, and paired lists are in the place of the first one.
+    In a `select` string an index keeps its dimension, and paired lists take the place of the first one.
     """
     with _as_out_of_range():
         return _select_region(select, extent if isinstance(extent, tuple) else tuple(extent))
 
 
 def select_points(coords: ArrayLike, extent: Sequence[int]) -> Points:
-    """Return the places `coords: (n, rank)` of an extent; `OutOfRange` if one is not in it, or is no integers."""
+    """Return the points at `coords: (n, rank)` in an extent; raise `OutOfRange` if one is outside or not integers."""
     with _as_out_of_range():
         try:
             found = np.asarray(coords)
@@ -90,12 +91,12 @@ def select_points(coords: ArrayLike, extent: Sequence[int]) -> Points:
                 return Points.trusted(extent, extent.points(found).coordinates)
             return Points(tuple(extent), found)
         except ValueError as error:
-            raise OutOfRange(f"Places are rows of {len(extent)} coordinates, all of one length.") from error
+            raise OutOfRange(f"The coordinates must be rows of length {len(extent)}.") from error
 
 
 @contextmanager
 def _as_out_of_range() -> Iterator[None]:
-    """Raise each `BadRequest` as an `IndexError`, as numpy does for whatever is wrong with an index."""
+    """Raise each `BadRequest` as an `IndexError`, as numpy does for any invalid index."""
     try:
         yield
     except OutOfRange:
@@ -136,7 +137,7 @@ def _select_region(select: Select, extent: tuple[int, ...]) -> Region:
 
 
 def _region(extent: tuple[int, ...], axes: Sequence[Axis], *, paired: bool) -> IndexedRegion:
-    """Return the region of the axes of a selection, whose lists are paired or each for its own dimension."""
+    """Return the region of a selection's axes, whose lists are paired or apply to one dimension each."""
     lists = {
         dim: axis for dim, axis in enumerate(axes) if not isinstance(axis, Span) or axis.as_slice() is None
     }

@@ -1,7 +1,7 @@
-"""The protocol `hsparse://` of fsspec: domains as HDF5 files, which the server makes range by range, and folders.
+"""The fsspec protocol `hsparse://`: folders, and domains as HDF5 files whose byte ranges the server generates.
 
-`hsparse://host:5101/home/ann/cells.h5` is asked for over http, `hsparse+https://...` over https. Read only. Registered
-as an entry point, so `fsspec.open` and what is built on it know it when the extra `fsspec` is installed.
+`hsparse://host:5101/home/ann/cells.h5` is requested over http, `hsparse+https://...` over https. Files are read-only.
+The protocol is registered as an entry point, so `fsspec.open` finds it if the extra `fsspec` is installed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, NotImplementedHere
@@ -19,24 +18,24 @@ from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.client.opening import Folder, connect
 from hsparse.errors import NotFound
 from hsparse.hdf5.domain_file import DomainFile
-from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.file_form import FileForm
 from hsparse.optional_module import OptionalModule
 
 SPEC = OptionalModule("fsspec.spec", "fsspec").load()
 AbstractFileSystem: Any = SPEC.AbstractFileSystem
 AbstractBufferedFile: Any = SPEC.AbstractBufferedFile
 BLOCK = 1 << 20
-"""Bytes of a request; 32 blocks of a file are kept."""
+"""Bytes of a request; fsspec's cache keeps 32 such blocks of a file."""
 SCHEMES = {"hsparse": "http", "hsparse+https": "https"}
 
 
 class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """The domains and folders of the server at `endpoint`, a URL; paths are those of the server.
+    """The domains and folders of the server at `endpoint`, a URL; paths are the server's paths.
 
-    Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at, as by `hsparse.open`.
-    `layout`, `revision` and `matrices` are the form of the files (`GET /files`). `block_size` (bytes), `cache_type` and
-    `cache_options` are for files that are opened without them. fsspec writes all options into pickles
-    and JSON of a file system, **credentials too**.
+    Without `user` and `password`, or `token`, credentials come from the environment and `~/.hscfg`, as in
+    `hsparse.open`. `layout`, `revision` and `matrices` choose the form of the files (`GET /files`). `block_size`
+    (bytes), `cache_type` and `cache_options` are the defaults for opened files. fsspec writes all options, **including
+    credentials**, into the pickle and JSON of a file system.
 
     >>> with hsparse.open(f"{server}/fsspec.h5", "w") as file:
     ...     file["x"] = [1, 2, 3]
@@ -84,19 +83,19 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """Return the path on the server, with one slash in front and none behind."""
+        """Return the path on the server with a leading and no trailing slash; names are not URL-decoded."""
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         text = str(path)
-        scheme, separator, _ = text.partition("://")
+        scheme, separator, rest = text.partition("://")
         if separator and scheme in SCHEMES:
-            text = urlsplit(text).path
+            text = rest.partition("/")[2]
         return "/" + text.strip("/")
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        scheme, _, _ = path.partition("://")
-        place = urlsplit(path).netloc
+        scheme, _, rest = path.partition("://")
+        place = rest.partition("/")[0]
         return {"endpoint": f"{SCHEMES[scheme]}://{place}"} if scheme in SCHEMES and place else {}
 
     def unstrip_protocol(self, name: str) -> str:
@@ -110,7 +109,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return f"{protocol}://{place.rstrip('/')}{self._strip_protocol(name)}"
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """Return what is in a folder; the sizes of files are None, because each would be a request: ask `info`.
+        """Return the entries of a folder; sizes of files are None, because each would take a request: use `info`.
 
         >>> file = hsparse.open(f"{server}/ls.h5", "w")
         >>> "/ls.h5" in HsparseFileSystem(server).ls("/", detail=False)
@@ -125,7 +124,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return found if detail else [one["name"] for one in found]
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        """Return `name`, `type`, and of a file its `size` in bytes and its `etag`, also `created` and `modified`.
+        """Return `name`, `type`, `size` (bytes; 0 for a folder), `created`, `modified`, and the `etag` of a file.
 
         >>> file = hsparse.open(f"{server}/info.h5", "w")
         >>> found = HsparseFileSystem(server).info("/info.h5")
@@ -139,7 +138,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return self._file(path, record) if "root" in record else self._listed(record | {"name": path})
 
     def ukey(self, path: str) -> str:
-        """Return the etag of a file: another one when anything in it has changed.
+        """Return the etag of a file, which changes whenever the domain changes.
 
         >>> file = hsparse.open(f"{server}/key.h5", "w")
         >>> system = HsparseFileSystem(server)
@@ -168,7 +167,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return VirtualFile(self, path, **self._caching | given)
 
     def fetch(self, path: str, start: int, stop: int, etag: str) -> bytes:
-        """Return a range of a file; `PreconditionFailed` if its etag is another one by now.
+        """Return the bytes from `start` to `stop` of a file; `PreconditionFailed` if it no longer has this etag.
 
         >>> file = hsparse.open(f"{server}/fetch.h5", "w")
         >>> system = HsparseFileSystem(server)
@@ -200,9 +199,9 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class VirtualFile(AbstractBufferedFile):  # type: ignore[misc]
-    """A domain as a file, in the state in which it was opened: reading fails once that has changed.
+    """A domain as a file, in the state in which it was opened: reads fail once the domain has changed.
 
-    `details` are those of `HsparseFileSystem.info`, asked for if they are not given.
+    `details` is the result of `HsparseFileSystem.info`, which is called if `details` is None.
 
     >>> file = hsparse.open(f"{server}/virtual.h5", "w")
     >>> with HsparseFileSystem(server).open("/virtual.h5") as raw:
@@ -242,7 +241,7 @@ def _reopen(
 
 @contextmanager
 def _missing(path: str) -> Iterator[None]:
-    """Raise `FileNotFoundError`, as fsspec expects, for what is not there."""
+    """Replace `NotFound` by `FileNotFoundError`, which fsspec expects."""
     try:
         yield
     except NotFound as error:

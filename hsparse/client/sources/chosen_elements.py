@@ -1,6 +1,6 @@
-"""Where a dataset's values are read from: the server, or past it. Chosen when the first values are read.
+"""Choose where a dataset's values are read from, the server or directly the store, at the first read of values.
 
-What reads past the server takes as long to import as the rest of the client, and a few elements need none of it.
+Importing the code for direct reads takes as long as importing the rest of the client, and small reads do not need it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hsparse.optional_module import OptionalModule
 
 DIRECT_SOURCE = OptionalModule("hsparse.client.integrations.direct.direct_source")
 FEW = 1 << 12
-"""Elements of a selection, defined or not, that the server is asked for if the caller leaves the way open."""
+"""If `direct` is None, the server decodes selections of up to this many elements, defined or not."""
 
 
 class ChosenElements:
-    """The `ValueSource` that `connection.direct` says for a dataset's record."""
+    """The `ValueSource` that `connection.direct` chooses for the dataset of a record."""
 
     def __init__(self, connection: Connection, record: Json, dtype: np.dtype[Any]) -> None:
         self._connection = connection
@@ -53,9 +53,9 @@ class ChosenElements:
 
     @cached_property
     def chosen(self) -> ValueSource:
-        """What more than a few elements are read from."""
+        """The source of reads of more than a few elements."""
         direct = self._connection.direct
-        if direct is False or has_lower_bounds(self._record):  # with which chunks lie across the origin
+        if direct is False or has_lower_bounds(self._record):  # chunks may then lie across the origin
             return self._server
         found: ValueSource | None = DIRECT_SOURCE.load().direct_source(
             self._connection, self._record, direct, self._server

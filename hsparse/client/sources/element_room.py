@@ -1,4 +1,4 @@
-"""Memory for the elements of a long answer: they are received where they stay."""
+"""Memory for the elements of a long answer, which are received directly into their final arrays."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from hsparse.format.arrow_stream import Column
 
 MANY = 1 << 23
-"""Bytes of the first batches, after which a further one is a sign that more will come."""
+"""Bytes of the first batches; if a batch follows these, many more are expected."""
 
 
 class ElementRoom:
-    """The columns of an Arrow stream's batches, joined; a `ColumnRoom`.
+    """The joined columns of an Arrow stream's batches; implements `ColumnRoom`.
 
-    How many elements will come is not known. So the address space of as many as are allowed, `most_bytes` of them or
-    `most` elements, is taken when many have come, and what is left of it is given back in the end. That takes no
-    memory: the system gives it when it is written to. First arrays that are joined would take twice as much, which may
-    be slower than all else: 2 ms a MB were measured on virtual machines that get their memory from the host.
+    The number of elements is unknown in advance. When many have arrived, arrays for the most allowed, `most_bytes` or
+    `most` elements, are allocated, and cut to size in the end. Until pages are written this takes only address space.
+    Joining separate arrays would take twice the memory, which can be the slowest part: 2 ms per MB were measured on
+    virtual machines that get their memory from the host.
     """
 
     def __init__(self, answer: Answer, most: int, most_bytes: int) -> None:
@@ -37,14 +37,14 @@ class ElementRoom:
         self._filled = 0
         self._offered: dict[str, NDArray[Any]] = {}
         self.count = 0
-        """How many elements have come."""
+        """The number of elements received."""
 
     def columns(self, length: int) -> Mapping[str, NDArray[Any]] | None:
         """See `ColumnRoom`."""
         if self._arrays is None and sum(_nbytes(part) for part in self._parts) >= MANY:
             self._reserve()
         start, stop = self._filled, self._filled + length
-        # After a batch that has no room the others have none either: so they stay in order.
+        # After one batch without room all later ones are stored apart, so that batches stay in order.
         if self._arrays is None or self._parts or stop > self._capacity:
             return None
         self._offered = {name: one[start:stop] for name, one in self._arrays.items()}
@@ -55,7 +55,7 @@ class ElementRoom:
         receive(self._answer, data)
 
     def add(self, length: int, columns: Mapping[str, Column]) -> None:
-        """Take the columns of a batch, which may be those that `columns` returned for it."""
+        """Add the columns of a batch, which may be the arrays that `columns` returned for the batch."""
         values = values_of(columns)
         if self._offered and all(values.get(name) is one for name, one in self._offered.items()):
             self._filled += length
@@ -65,11 +65,11 @@ class ElementRoom:
         self.count += length
 
     def result(self) -> dict[str, NDArray[Any]]:
-        """Return the columns of all batches, joined; nothing may be added any more."""
+        """Return the joined columns of all batches; no batch may be added afterwards."""
         parts = self._parts
         if self._arrays is not None:
             for array in self._arrays.values():
-                # Views of it may be alive, but nobody looks at them any more.
+                # Views of the array may exist, but nobody uses them any more.
                 array.resize((self._filled, *array.shape[1:]), refcheck=False)
             parts = [self._arrays, *parts]
         if len(parts) == 1:
@@ -77,7 +77,7 @@ class ElementRoom:
         return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 
     def _reserve(self) -> None:
-        """Make room, and move what has come to its beginning; no room is made if the system refuses the space."""
+        """Allocate the arrays and move the received batches to their start, unless there is not enough memory."""
         first = self._parts[0]
         each = sum(one[:1].nbytes for one in first.values())
         capacity = min(self._most, self._most_bytes // max(1, each))
@@ -95,7 +95,7 @@ class ElementRoom:
 
 
 def values_of(columns: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
-    """Return the values of a batch's columns that can be read."""
+    """Return the values of a batch's columns, without columns whose type cannot be read."""
     return {name: column.values for name, column in columns.items() if column.values is not None}
 
 

@@ -1,4 +1,4 @@
-"""Defined elements of a dataset as columns, and the protocol of what reads them: a server, or the store itself."""
+"""Defined elements of a dataset as columns, and the protocol of their sources: a server, or the store itself."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from hsparse.client.integrations.direct.bucket_objects import Bucket
 
 Direct: TypeAlias = "bool | str | Path | Bucket | None"
-"""How datasets are read past the server.
+"""How the stored chunks of datasets are read directly, without the server decoding them.
 
-True: as the server offers it. A path: the store's directory. `s3://bucket`, or a `Bucket`: the store's bucket, with the
-user's own credentials. "server": chunks as they are stored, handed out by the server. None: where much of each chunk is
-read, from the directory if it is on this machine, else in this way. False: all values come from the server.
+True: in the way that the server offers. A path: from the store's directory. `s3://bucket` or a `Bucket`: from the
+store's bucket, with the user's own credentials. "server": the server sends stored chunks. By default (None) this is
+done if much of each chunk is read, from a directory on this machine or as "server". False: the server decodes values.
 """
 
 FEW_ELSEWHERE = 1 << 20
-"""Elements of a selection, defined or not, for which a server elsewhere is asked for values if the way is left open.
+"""If `direct` is None, a remote server decodes selections of up to this many elements, defined or not.
 
-For chunks it would be asked for the map, too, which takes as long as all of a smaller read.
+Reading chunks would need the map as well, whose request takes as long as a whole smaller read.
 """
 
 
@@ -36,7 +36,7 @@ For chunks it would be asked for the map, too, which takes as long as all of a s
 class Elements:
     """Elements of a dataset: `columns` has (n,) integers for each dimension, `values` is (n,).
 
-    Columns may have any integer type that holds the extent: narrow ones are fast. Each element is there once.
+    Columns may have any integer type that holds the extent; narrow types are faster. No element is repeated.
     """
 
     columns: tuple[NDArray[Any], ...]
@@ -53,49 +53,49 @@ class Elements:
         return coords
 
     def fit(self, extent: Sequence[int]) -> bool:
-        """Say whether all coordinates are within an extent."""
+        """Return whether all coordinates are within an extent."""
         pairs = zip(self.columns, extent, strict=True)
         return all(not len(column) or int(column.max()) < length for column, length in pairs)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Elements]) -> Elements:
-        """Return the elements of one part or more, one after the other."""
+        """Return the elements of one or more parts, in the order of the parts."""
         if len(parts) == 1:
             return parts[0]
         columns = zip(*(part.columns for part in parts), strict=True)
         return cls(
             tuple(np.concatenate(column) for column in columns),
-            # With the type: alone, numpy returns the machine's byte order.
+            # Without the dtype numpy returns the machine's byte order.
             np.concatenate([part.values for part in parts], dtype=parts[0].values.dtype),
         )
 
 
 class ValueSource(Protocol):
-    """Where a dataset's values come from. Selections are over the extent that the caller knows.
+    """A source of a dataset's values. Selections are over the extent that the caller knows.
 
-    All methods are for any thread. They raise the errors of a `Connection`, and never return less than there is.
+    All methods are thread-safe. They raise the errors of a `Connection`, and never return incomplete results.
     """
 
     def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
-        """Return the defined elements of a selection without repeats, in any order, at their places in the dataset.
+        """Return the defined elements of a selection, each once, in any order, with coordinates in the dataset.
 
-        `ResultTooLarge` beyond the `limit`, before a large part of them is fetched.
+        Raise `ResultTooLarge` for more elements than `limit` allows, before a large part of them is fetched.
         """
         ...
 
     def compressed_rows(
         self, selection: Orthogonal, limit: ResultLimit | None = None
     ) -> CompressedRows | None:
-        """Return the defined elements of a selection of rank 2, whose axes ascend, at their positions in it.
+        """Return the defined elements of a rank-2 selection with ascending axes, at their positions in the selection.
 
-        None where that is not faster than by `defined_elements`, or not possible; a type of scipy's is required.
+        Return None if this is impossible or not faster than `defined_elements`. The dtype must be one of scipy's.
         """
         ...
 
     def count_all(self, extent: tuple[int, ...]) -> int | None:
-        """Return how many elements of a dataset of that extent are defined, if what a read of all needs says it."""
+        """Return the number of defined elements of the whole dataset, or None if this needs a request of its own."""
         ...
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
-        """Return every selected value in the selection's shape, the fill value where undefined."""
+        """Return every selected value in the selection's shape, with the fill value for undefined elements."""
         ...

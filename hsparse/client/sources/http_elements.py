@@ -1,4 +1,4 @@
-"""Elements of a sparse dataset from its server."""
+"""Read the elements of a dataset from its server."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from hsparse.optional_module import OptionalModule
 REGION = OptionalModule("hsparse.format.structured.region")
 STREAM = OptionalModule("hsparse.format.arrow_stream")
 ROOM = OptionalModule("hsparse.client.sources.element_room")
-"""Imported when they are used: a first value should not wait for them."""
+"""Modules that are imported on use, so that reading a first value does not wait for them."""
 ARROW = "application/vnd.apache.arrow.stream"
 SMALL = 1 << 12
-"""Elements of a selection whose answer is one structured chunk: it is made in less time than an Arrow stream.
+"""Selections of up to this many elements are requested as one structured chunk, which is faster than a stream.
 
-A larger answer is a stream: it has no limit on its size, and took a quarter of the time for 3 million elements.
+A larger answer is a stream, which has no size limit and took a quarter of the time for 3 million elements.
 """
 
 
 UNASKED_DIVISOR = 16
-"""The part of the elements that a result may have that is received before the server is asked how many there are."""
+"""After 1/16 of the elements that a result may have, a stream is aborted and the server counts the elements."""
 
 
 class _ManyCome(Exception):
-    """So many elements have come that all may be too many."""
+    """Raised if the number of elements received suggests that their total may exceed the limit."""
 
 
 class HttpElements:
-    """An `ValueSource` that asks the server, by one request for a selection."""
+    """A `ValueSource` that reads a selection from the server by one request."""
 
     def __init__(self, connection: Connection, id: str, dtype: np.dtype[Any]) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class HttpElements:
         self._dtype = dtype
 
     def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
-        """See `ValueSource`. `InvalidValue` if elements beyond the extent are found: others have extended it."""
+        """See `ValueSource`; `InvalidValue` for elements beyond the known extent, because others have extended it."""
         try:
             found = (
                 self._few(selection)
@@ -62,6 +62,8 @@ class HttpElements:
             limit.check(selection.size)
             return self.defined_elements(selection)
         except Corrupt as error:
+            if error.status is not None:  # an error of the server
+                raise
             raise Corrupt(f"The answer about {self._id} is damaged: {error.message}") from error
         if not found.fit(selection.extent):
             raise self._changed(selection)
@@ -73,9 +75,9 @@ class HttpElements:
         return Elements(tuple(found.coords().T), values)
 
     def _many(self, selection: Selection, limit: ResultLimit | None) -> Elements:
-        """Receive a stream; `_ManyCome` when so much has come that the number of elements should be asked for.
+        """Receive a stream of elements; raise `_ManyCome` when so many have come that they must be counted first.
 
-        That cannot be asked in the middle of it: the server might answer no second request of the same user.
+        Counting must wait for the end of the stream, because the server may refuse a second request of the same user.
         """
         with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
             advance = received()
@@ -85,7 +87,7 @@ class HttpElements:
                 if limit is not None and not limit.allows(UNASKED_DIVISOR * room.count):
                     raise _ManyCome
                 advance(length * self._dtype.itemsize)
-            answer.read()  # the end, after which the connection can be kept
+            answer.read()  # reading to the end lets the connection be reused
         return arrow_elements(room.result(), len(selection.extent), self._dtype)
 
     def compressed_rows(
@@ -99,7 +101,7 @@ class HttpElements:
         return None
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
-        """See `ValueSource`; `InvalidValue` if all elements are selected and the extent has changed."""
+        """See `ValueSource`; `InvalidValue` if the answer has another size, because the extent has changed."""
         values = np.empty(selection.shape, self._dtype)
 
         def receive() -> bool:
@@ -116,7 +118,7 @@ class HttpElements:
 
 
 def arrow_elements(columns: Mapping[str, NDArray[Any]], rank: int, dtype: np.dtype[Any]) -> Elements:
-    """Return the elements in columns of an Arrow stream; `Corrupt` if they are not those of elements of `dtype`."""
+    """Return the elements in the columns of an Arrow stream; `Corrupt` for wrong columns or types."""
     try:
         places = [columns[f"dim_{dim}"] for dim in range(rank)]
         values = columns["value"]
@@ -124,7 +126,7 @@ def arrow_elements(columns: Mapping[str, NDArray[Any]], rank: int, dtype: np.dty
             raise ValueError("a column has another type")
         if any(place.dtype.kind == "i" and len(place) and place.min() < 0 for place in places):
             raise ValueError("a place is negative")
-        if values.ndim == 2:  # the bytes of elements that are no numbers
+        if values.ndim == 2:  # bytes of non-numeric elements
             values = values.reshape(-1).view(dtype)
         elif values.dtype != dtype.newbyteorder("<"):
             raise ValueError("the values have another type")

@@ -1,4 +1,4 @@
-"""How a selection is sent: as a `select` string in the URL, or in a body."""
+"""Encode a selection in a request, as a `select` string in the URL or in a body."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from hsparse.client.indexing.places import places_param
 from hsparse.client.progress import read_answer
 from hsparse.format.selections.orthogonal import as_span
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
-from hsparse.format.selections.select_syntax import format_select, selection_json
+from hsparse.format.selections.select_syntax import format_select
+from hsparse.format.selections.selection_json import selection_json
 
 LONG_SELECT = 2048
-"""Characters beyond which a selection is sent in a body: servers accept about 8000 in a URL."""
+"""The most characters of a `select` in a URL; a longer one is sent in a body, as servers accept about 8000."""
 FEW_POINTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionRequest:
-    """A selection as requests have it: either `select` for the URL, None for all elements, or `body`.
+    """The form of a selection in a request: `select` for the URL, or `body`; all elements if both are None.
 
-    `places` is the parameter that says from where both count, see `hsparse.client.indexing.places`.
+    `places` is the parameter with the lower bounds of the coordinates, see `hsparse.client.indexing.places`.
     """
 
     select: str | None = None
@@ -34,10 +35,10 @@ class SelectionRequest:
 
     @classmethod
     def of(cls, selection: Selection, *, named: bool = False) -> SelectionRequest:
-        """Return the form for a selection; the server answers in its order.
+        """Return the request form of a selection; the server answers in the order of the selection.
 
-        All of the extent is left out, so that it is all there is by then, unless it is to be `named`: others may have
-        extended the dataset. With lower bounds it is named, as what others prepend has no place in the answer.
+        A selection of everything is omitted, so that the server answers with all elements of its current extent, unless
+        `named`. It is always named if the extent has lower bounds, as elements prepended by others do not fit.
         """
         places = places_param(selection.extent)
         if not selection.extent or (selection.is_all and not named and places is None):
@@ -59,7 +60,7 @@ class SelectionRequest:
 def open_values(
     connection: Connection, id: str, selection: Selection, accept: str = BINARY, **params: object
 ) -> Iterator[HTTPResponse]:
-    """Yield what `/value` answers about a selection, to be read in the context; one request."""
+    """Request the values of a selection from `/value`, and yield the answer, which is read in the context."""
     path, select = f"/datasets/{id}/value", None
     body: Body | None
     if isinstance(selection, Points) and selection.size > FEW_POINTS:
@@ -72,7 +73,7 @@ def open_values(
 
 
 def read_values(connection: Connection, id: str, selection: Selection, **params: object) -> bytes:
-    """Return what `/value` answers about a selection, in bytes, by one request."""
+    """Return the bytes that `/value` answers for a selection, by one request."""
 
     def read() -> bytes:
         with open_values(connection, id, selection, BINARY, **params) as answer:
@@ -82,7 +83,7 @@ def read_values(connection: Connection, id: str, selection: Selection, **params:
 
 
 def count_defined(connection: Connection, id: str, selection: Selection, *, named: bool = True) -> int:
-    """Return how many of the selected elements are defined, by one request; `named` as in `SelectionRequest.of`."""
+    """Return the number of defined elements in a selection, by one request; `named` is as in `SelectionRequest.of`."""
     request = (
         SelectionRequest.of(selection, named=named) if named or not selection.is_all else SelectionRequest()
     )
@@ -91,7 +92,7 @@ def count_defined(connection: Connection, id: str, selection: Selection, *, name
 
 
 def read_defined(connection: Connection, id: str, selection: Selection, *, named: bool = True) -> bytes:
-    """Return the encoded selection of the defined elements, by one request; `named` as in `SelectionRequest.of`."""
+    """Return the defined elements as an encoded selection, by one request; `named` is as in `SelectionRequest.of`."""
     request = SelectionRequest.of(selection, named=named)
     found: bytes = connection.repeated(
         partial(_ask, connection.binary, f"/datasets/{id}/defined", request, {})
@@ -100,7 +101,7 @@ def read_defined(connection: Connection, id: str, selection: Selection, *, named
 
 
 def erase_body(selection: Selection, *, named: bool = True) -> Body:
-    """Return the body of a request that erases a selection; `named` as in `SelectionRequest.of`."""
+    """Return the body of a request that erases a selection; `named` is as in `SelectionRequest.of`."""
     if not named and selection.is_all:
         return {"select": "[...]"}
     request = SelectionRequest.of(selection, named=True)

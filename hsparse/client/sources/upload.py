@@ -1,4 +1,4 @@
-"""Uploads cut into requests: a server takes bodies of a bounded size. What is appended, joined into one request."""
+"""Split uploads into requests, because servers limit the size of bodies, and join appended slabs into one request."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hsparse.format.selections.orthogonal import Axis, Span, bounds, take
 from hsparse.format.selections.points import Orthogonal, Selection
 
 PIECE = 32 << 20
-"""Bytes of values in a request: servers take bodies of 100 MiB, unless they are told otherwise."""
+"""The most bytes of values in a request; servers accept bodies of 100 MiB by default."""
 WHOLE = 96 << 20
-"""Bytes of the largest body of what must be one change."""
+"""The most bytes of a body that must be sent as one change."""
 COORDINATE_TEXT = 21
-"""Bytes of JSON that a coordinate may have."""
+"""The most bytes of a coordinate in JSON."""
 Array: TypeAlias = NDArray[Any]
 Send: TypeAlias = Callable[[Selection, Array], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """What is appended: `count` rows or frames, all `values` of them or, with `coords: (n, rank)`, those alone.
+    """A slab to append, `count` long: all of its `values` or, with `coords: (n, rank)`, only its values (n,) there.
 
-    The coordinates are places, but along the dimension that grows they count from 0.
+    Coordinates count from 0 along the dimension that grows; along others the first element is at the lower bound.
     """
 
     count: int
@@ -37,16 +37,16 @@ class Slab:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the values and places."""
+        """The bytes of the values and coordinates."""
         return self.values.nbytes + (0 if self.coords is None else self.coords.nbytes)
 
     def copy(self) -> Slab:
-        """Return the same in memory of its own."""
+        """Return a copy with its own arrays."""
         return Slab(self.count, self.values.copy(), None if self.coords is None else self.coords.copy())
 
 
 def join_slabs(slabs: Sequence[Slab], dim: int) -> Slab:
-    """Return slabs, all with places or none, as one, each behind the one before along `dim`."""
+    """Join slabs along `dim`, in order; either all of them have coordinates or none has."""
     if len(slabs) == 1:
         return slabs[0]
     counts = [slab.count for slab in slabs]
@@ -62,10 +62,10 @@ def join_slabs(slabs: Sequence[Slab], dim: int) -> Slab:
 def upload(
     selection: Selection, values: Array, chunks: Sequence[int] | None, nbytes: int, send: Send
 ) -> None:
-    """Call `send` with all of a selection and its values, or with parts of both in the same form.
+    """Call `send` with a selection and its values, or with parts of them that fit into a request.
 
-    `values` have the selection's shape, `nbytes` is about what a request has of an element. Parts end where chunks do,
-    if they can. What the server finds too large is halved: before some of it is sent, or between two parts.
+    `values` have the selection's shape; `nbytes` is the approximate size of an element in a request. Parts end at chunk
+    edges if possible. A part that is estimated too large, or that the server rejects as too large, is halved.
     """
     if selection.size * nbytes <= PIECE or selection.size <= 1:
         try:
@@ -93,7 +93,7 @@ def _halves(selection: Selection, values: Array, chunks: Sequence[int]) -> Itera
 
 
 def _middle(axes: Sequence[Axis], chunks: Sequence[int]) -> tuple[int, int]:
-    """Return the dimension to cut, and at which position: between chunks if the axes meet several."""
+    """Return the dimension and the position at which to cut, a chunk edge if the axes touch several chunks."""
     for dim, (axis, length) in enumerate(zip(axes, chunks, strict=True)):
         found = bounds(take(axis, axis.size // 2, axis.size // 2 + 1))
         edge = 0 if found is None else found[0] // length * length
@@ -105,7 +105,7 @@ def _middle(axes: Sequence[Axis], chunks: Sequence[int]) -> tuple[int, int]:
 
 
 def _below(axis: Axis, bound: int) -> int:
-    """Return how many indices of an axis, which ascend, are below a bound."""
+    """Return the number of indices of an ascending axis that are below a bound."""
     if isinstance(axis, Span):
         return int(axis.below(np.array([bound], np.int64))[0])
     return int(np.searchsorted(axis, np.uint64(bound)))

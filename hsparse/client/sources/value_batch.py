@@ -1,6 +1,6 @@
-"""The values of many datasets by few requests: small ones together, large ones side by side, directly where possible.
+"""Read the values of many datasets by few requests: small datasets together, large ones concurrently and directly.
 
-The requests are `POST /datasets/values`.
+The requests are `POST /datasets/values`; direct reads of large datasets use their own source.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from hsparse.errors import Conflict, Corrupt
 from hsparse.format.arrow_stream import stream_batches
 from hsparse.format.selections.points import Orthogonal
 from hsparse.format.selections.select_syntax import parse_select
+from hsparse.model.dataspace import is_extensible
 
 LENGTH = Struct("<Q")
 BATCH_BYTES = 64 << 20
-"""About how much one answer has, unless it is of a single dataset."""
+"""The approximate most bytes of an answer with several datasets."""
 MOST_DATASETS = 5_000
 LARGE_BYTES = 32 << 20
-"""Values of so many bytes, if they were dense, are read past the server where the way is open."""
+"""Reads of at least this many bytes, counted as dense values, use direct reads unless `direct` is False."""
 THREADS = 4
 INDEX_BYTES = 8
-"""The coordinates of an element in memory."""
+"""The approximate bytes of an element's coordinates in memory."""
 SPARSE_DIVISOR = 8
-"""The guess for the part of a sparse dataset that is defined."""
+"""One in this many elements of a sparse dataset is assumed to be defined."""
 Axis: TypeAlias = "NDArray[np.intp] | None"
-"""Ascending indices along a dimension without repeats; None for all."""
+"""Ascending indices along a dimension, without repeats, or None for all."""
 
 
 @dataclass(frozen=True, eq=False)
 class DatasetRead:
-    """A read of the dataset of a `record`: of the product of indices along its first dimensions, `axes`.
+    """An orthogonal read of the dataset of a `record`, at the indices `axes` along its leading dimensions.
 
-    With `sparse` only the defined elements are read.
+    If `sparse`, only the defined elements are read.
     """
 
     record: Json
@@ -67,7 +68,7 @@ class DatasetRead:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what is read."""
+        """The shape of the result."""
         return tuple(
             length if axis is None else len(axis)
             for length, axis in zip(self.extent, self._axes(), strict=True)
@@ -83,29 +84,30 @@ class DatasetRead:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the values if they were dense; a guess for those of variable length."""
+        """The bytes of the values as a dense array; an estimate for vlen elements."""
         return prod(self.shape) * element_bytes(self.dtype)
 
     @property
     def most_bytes(self) -> int:
-        """The bytes of the result, of a sparse one if all elements were defined."""
+        """The most bytes of the result; a sparse result has them if all elements are defined."""
         return prod(self.shape) * self.each if self.sparse else self.nbytes
 
     @property
     def each(self) -> int:
-        """The bytes of a defined element."""
+        """The bytes of a defined element: its value and its coordinates."""
         return self.dtype.itemsize + INDEX_BYTES
 
     @property
     def select(self) -> str | None:
-        """The selection as the server takes it; None for all."""
+        """The `select` string of the read, or None for all."""
         extent = self.extent
-        if all(axis is None for axis in self._axes()) and places_param(extent) is None:
-            return None
+        is_all = all(axis is None for axis in self._axes()) and places_param(extent) is None
+        if is_all and not is_extensible(self.record["shape"]):
+            return None  # an extensible dataset may have grown
         return f"[{','.join(map(_text_of, self._axes(), extent))}]"
 
     def locate(self, elements: Elements) -> Elements:
-        """Return the elements that were read at their places in the result."""
+        """Return elements of the dataset with their coordinates in the result."""
         columns = (
             column if axis is None else np.searchsorted(axis, column)
             for column, axis in zip(elements.columns, self._axes(), strict=True)
@@ -117,7 +119,7 @@ class DatasetRead:
 
 
 def _text_of(axis: Axis, length: int) -> str:
-    """Return indices as a slice if they follow each other, else as a list."""
+    """Return the `select` text of indices: a slice if they are consecutive, else a list."""
     if axis is None:
         return f"0:{length}"
     first, last = int(axis[0]), int(axis[-1]) + 1
@@ -130,13 +132,12 @@ Found: TypeAlias = "NDArray[Any] | Elements | CompressedRows"
 def read_datasets(
     connection: Connection, reads: Sequence[DatasetRead], progress: Progress = False
 ) -> list[Found]:
-    """Return the values of each read, an array of its shape that may be written to.
+    """Return the values of each read: a writeable array of its shape, or for a sparse read its defined elements.
 
-    Of sparse ones `Elements` or `CompressedRows` are returned. If progress is shown, large sparse ones are counted
-    first.
+    Defined elements are `Elements` or `CompressedRows`. If progress is shown, large sparse reads are counted first.
 
-    `Conflict` if the extent of a dataset is not that of its record any more. `ResultTooLarge` for what would take more
-    than `connection.max_bytes`; sparse datasets are asked for their numbers of elements only if all together could.
+    Raise `Conflict` if the extent of a dataset differs from its record, and `ResultTooLarge` if the results would take
+    more than `connection.max_bytes`. Elements of sparse datasets are counted only if all results could exceed it.
     """
     wanted = [read for read in reads if prod(read.shape)]
     _check_memory(connection, wanted)
@@ -153,7 +154,7 @@ def read_datasets(
             found |= _read(connection, batches[0])
         elif batches:
             with ThreadPoolExecutor(THREADS, "hsparse-values") as pool:
-                # in a context each, which says where progress is shown
+                # each in its own copy of the context, which has the progress bar
                 parts = [pool.submit(copy_context().run, _read, connection, batch) for batch in batches]
                 for part in parts:
                     found |= part.result()
@@ -174,7 +175,7 @@ def _check_memory(connection: Connection, reads: Sequence[DatasetRead]) -> None:
 
 
 def _count(connection: Connection, read: DatasetRead) -> int:
-    """Return how many of the elements are defined."""
+    """Return the number of defined elements of a read, by one request."""
     body = {"select": read.select or "[...]", "orthogonal": True}
     connection = home_of(connection, read.record)
     path, places = f"/datasets/{read.record['id']}/defined", places_param(read.extent)
@@ -182,7 +183,7 @@ def _count(connection: Connection, read: DatasetRead) -> int:
 
 
 def _expected_bytes(connection: Connection, read: DatasetRead) -> int:
-    """Return about how many bytes are received."""
+    """Return the approximate number of bytes that a read receives."""
     if not read.sparse:
         return read.nbytes
     if read.nbytes < LARGE_BYTES:
@@ -210,12 +211,12 @@ def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[l
 
 
 def _home_of(read: DatasetRead) -> tuple[str | None, str | None]:
-    """Return the domain of a dataset that an external link led to, and from where its places are counted."""
+    """Return a dataset's domain if an external link led to it, else None, and the origin of its coordinates."""
     return read.record["domain"] if "h5path" in read.record else None, places_param(read.extent)
 
 
 def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
-    """Return the values of each read of datasets of one domain by its `id()`."""
+    """Return the values of reads of one domain, by the `id()` of the read."""
     connection = home_of(connection, batch[0].record)
     if _is_direct(connection, batch[0]):
         return {id(batch[0]): _read_directly(connection, batch[0])}
@@ -238,7 +239,7 @@ def _ask(connection: Connection, groups: list[Json], places: str | None) -> byte
 
 
 def _is_direct(connection: Connection, read: DatasetRead) -> bool:
-    """Say whether a read asks the dataset's own source, which may be the store."""
+    """Return whether a read uses the dataset's own source, which may read the store directly."""
     is_large = read.nbytes >= LARGE_BYTES and not read.dtype.hasobject
     return connection.direct is not False and is_large and not has_lower_bounds(read.record)
 
@@ -256,7 +257,7 @@ def _read_directly(connection: Connection, read: DatasetRead) -> Found:
 
 
 def answer_parts(data: bytes) -> Iterator[list[memoryview]]:
-    """Yield the blocks of each part of an answer."""
+    """Yield the blocks of each part of an answer; `Corrupt` if the answer is truncated."""
     view, at = memoryview(data), 0
     blocks: list[memoryview] = []
     while at < len(view):

@@ -1,4 +1,4 @@
-"""Elements of variable length of a sparse dataset, from its server: as objects of Python."""
+"""Read vlen elements of a dataset from its server, as Python objects."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from hsparse.format.structured.region import decode_vlen_region
 
 
 class VlenElements(HttpElements):
-    """`HttpElements` of variable length; a selection is halved where an answer has no room for all of it.
+    """`HttpElements` for vlen elements; a selection is halved if its answer would be too large.
 
-    A stream would need no halves, but Arrow has no place for text that is not UTF-8.
+    An Arrow stream would have no size limit, but Arrow cannot represent text that is not UTF-8.
     """
 
     def __init__(self, connection: Connection, id: str, kind: Hdf5Type) -> None:
@@ -55,7 +55,7 @@ class VlenElements(HttpElements):
 
 
 def _halves(selection: Selection) -> Iterator[Selection]:
-    """Yield two parts or more, whose values are the selection's; raise what is handled, for a single element."""
+    """Yield two or more parts of a selection; for a single element re-raise the exception being handled."""
     if selection.size <= 1:
         raise
     yield from pages(selection, Grid(selection.extent, selection.extent), -(-selection.size // 2))

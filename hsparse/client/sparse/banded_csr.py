@@ -1,7 +1,7 @@
-"""A CSR array of elements that come in order, or chunk after chunk: then bands of rows are converted side by side.
+"""Build a CSR array from elements in row-major order, or chunk by chunk, which converts bands of rows concurrently.
 
-A conversion scatters elements over all rows; over the rows of one band of chunks it stays in the processor's cache, and
-scipy releases the interpreter for it. Measured with 60 million elements on two cores: a quarter of the time.
+A conversion scatters elements over all rows. If it covers one band of chunks, it stays in the processor's cache, and
+scipy releases the interpreter's lock for it. Measured with 60 million elements on two cores: a quarter of the time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from hsparse.optional_module import OptionalModule
 
 SCIPY = OptionalModule("scipy.sparse", "scipy")
 FUTURES = OptionalModule("concurrent.futures")
-"""With `logging` it takes 10 ms to import."""
+"""Imported on use, because it takes 10 ms with `logging`."""
 LEAST = 1 << 20
-"""Elements from which threads are worth their start."""
+"""The number of elements from which starting threads pays."""
 MAX_THREADS = 8
 SAMPLE = 1 << 12
-"""Elements that are looked at first, before all are."""
+"""The number of elements whose order is checked first, before the order of all."""
 
 
 def row_bands(rows: NDArray[Any], height: int, length: int) -> list[int]:
-    """Return where bands of `height` rows begin, and the end, if `rows: (n,)` below `length` come band after band.
+    """Return where bands of `height` rows begin in `rows: (n,)`, which has row numbers below `length`, followed by n.
 
-    If they do not, the result is of no use, see `to_banded_csr`: only a few rows are looked at.
+    The result is right only if the rows are grouped by ascending bands; `to_banded_csr` checks this.
     """
     ends, count = [0], len(rows)
     while ends[-1] < count and len(ends) <= -(-length // height):
@@ -48,9 +48,9 @@ def row_bands(rows: NDArray[Any], height: int, length: int) -> list[int]:
 def to_sorted_csr(
     rows: NDArray[Any], columns: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]
 ) -> Any:
-    """Return a `csr_array` of elements in row-major order; None for elements in another order.
+    """Return a `csr_array` of elements in row-major order, or None for elements in another order.
 
-    It takes their columns as they are if they may be written to.
+    The array uses `columns` and `values` without a copy if they are writeable.
     """
     for part in (slice(SAMPLE), slice(None)):
         down, right = rows[part], columns[part]
@@ -71,9 +71,9 @@ def to_banded_csr(
     shape: tuple[int, ...],
     ends: Sequence[int],
 ) -> Any:
-    """Return a `csr_array` with sorted indices; None if the elements are few, or not in disjoint, ascending bands.
+    """Return a `csr_array` with sorted indices, or None if the elements are few or not in disjoint, ascending bands.
 
-    `rows`, `columns` and `values` are (n,), each place there once; `ends` are as `row_bands` returns them.
+    `rows`, `columns` and `values` are (n,), without repeated places; `ends` is the result of `row_bands`.
     """
     if len(values) < LEAST or len(ends) < 3 or ends[-1] != len(values):
         return None
@@ -92,7 +92,7 @@ def to_banded_csr(
                 (values[part], (rows[part] - rows.dtype.type(low), columns[part])),
                 shape=(high - low + 1, shape[1]),
             )
-            band.has_canonical_format = True  # else duplicates would be looked for
+            band.has_canonical_format = True  # saves a search for duplicates
             band = band.tocsr()
             band.sort_indices()
             indices[part], data[part] = band.indices, band.data

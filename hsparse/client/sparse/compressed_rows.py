@@ -1,7 +1,7 @@
-"""Matrices by compressed rows (CSR), put together of chunks: rows whose chunks lie side by side are a band.
+"""Build a matrix in compressed rows (CSR) from chunks: the chunks with the same rows form a band.
 
-A conversion scatters elements over all rows; over the rows of one band it stays in the processor's cache, and scipy
-releases the interpreter for it, so bands are converted side by side.
+A conversion scatters elements over all rows. If it covers one band, it stays in the processor's cache, and scipy
+releases the interpreter's lock for it, so bands are converted concurrently.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from hsparse.optional_module import OptionalModule
 SCIPY = OptionalModule("scipy.sparse", "scipy")
 
 CACHED = 1 << 20
-"""About how many elements are converted at a time."""
+"""The approximate number of elements that are converted at a time."""
 
 
 def index_type(*most: int) -> np.dtype[Any]:
-    """Return the type that scipy has for numbers up to `most`: int32 where it fits."""
+    """Return the index type that scipy uses for numbers up to `most`: int32 if they fit, else int64."""
     return np.dtype(np.int32 if max(most) <= np.iinfo(np.int32).max else np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompressedRows:
-    """A matrix of the shape `shape`: row i has `indices` and `values` from `pointers[i]` to `pointers[i + 1]`.
+    """A CSR matrix: row i has the `indices` and `values` from `pointers[i]` to `pointers[i + 1]`.
 
     Indices ascend in each row and have no repeats; values have the machine's byte order.
     """
@@ -44,13 +44,13 @@ class CompressedRows:
 
     @property
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Values, indices and pointers, as scipy takes them."""
+        """The tuple (values, indices, pointers), in scipy's order."""
         return self.values, self.indices, self.pointers
 
     def to_scipy(self) -> Any:
         """Return a `csr_array` of these arrays."""
         found = SCIPY.load().csr_array(self.shape, dtype=self.values.dtype)
-        # Given to the constructor the indices would be looked through once more.
+        # The constructor would check all indices again.
         found.data, found.indices, found.indptr = self.arrays
         found.has_sorted_indices = found.has_canonical_format = True
         return found
@@ -58,9 +58,9 @@ class CompressedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Elements of a band that come of one chunk, in row-major order: (n,) rows in the band, columns, values.
+    """The elements of a band from one chunk, in row-major order: (n,) rows within the band, columns and values.
 
-    Columns, of any integer type, are counted from `first_column`.
+    Columns may have any integer type; they count from `first_column` of the matrix.
     """
 
     rows: NDArray[Any]
@@ -70,10 +70,10 @@ class Piece:
 
 
 class RowBands:
-    """Room for the rows of a matrix, in bands that are filled in any order, by any thread.
+    """Collects the rows of a matrix by bands, which any thread may fill in any order.
 
-    `rows` are where each band begins and ends, ascending; rows of no band are empty. `most` are the most elements that
-    each may have.
+    `rows` has the first row and the end of each band, ascending; rows outside all bands are empty. `most` has the most
+    elements that each band may have.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class RowBands:
         total = int(self._begins[-1])
         index = index_type(total, *shape)
         self._counts = np.zeros(shape[0] + 1, index)
-        self._indices = np.empty(total, index)  # what is not filled takes no memory
+        self._indices = np.empty(total, index)  # unused parts take no physical memory
         self._values = np.empty(total, dtype.newbyteorder("="))
 
     def fill(self, band: int, pieces: Sequence[Piece]) -> None:
-        """Set a band's elements: pieces whose columns ascend from one to the next."""
+        """Set the elements of a band, given pieces whose ranges of columns ascend."""
         at, (first, end) = int(self._begins[band]), self._rows[band]
         for low, high, some in _lower_bands(pieces, end - first):
             size = sum(len(piece.values) for piece in some)
@@ -112,7 +112,7 @@ class RowBands:
         self._sizes[band] = at - int(self._begins[band])
 
     def result(self) -> CompressedRows:
-        """Return all rows, once all bands are filled."""
+        """Return all rows, after all bands were filled."""
         pointers = np.cumsum(self._counts, dtype=self._counts.dtype)
         indices, values = self._indices, self._values
         if int(self._sizes.sum()) < len(values):
@@ -124,7 +124,7 @@ class RowBands:
         return CompressedRows(self._shape, pointers, indices, values)
 
     def _compressed(self, pieces: Sequence[Piece], height: int) -> Any:
-        """Return a band as scipy's CSR. The conversion is stable, so that columns still ascend in each row."""
+        """Return a band as scipy's CSR; the conversion is stable, so columns keep ascending in each row."""
         ends = np.cumsum([len(piece.columns) for piece in pieces]).tolist()
         columns = np.empty(ends[-1], self._indices.dtype)
         for piece, end in zip(pieces, ends, strict=True):
@@ -132,25 +132,25 @@ class RowBands:
         rows = np.concatenate([piece.rows for piece in pieces], dtype=self._indices.dtype)
         values = np.concatenate([piece.values for piece in pieces], dtype=self._values.dtype)
         found = SCIPY.load().coo_array((values, (rows, columns)), shape=(height, self._shape[1]))
-        found.has_canonical_format = True  # else duplicates would be looked for
+        found.has_canonical_format = True  # saves a search for duplicates
         return found.tocsr()
 
     def _place(self, piece: Piece, room: NDArray[Any]) -> None:
-        """Set `room` to a piece's columns in the matrix."""
-        room[:] = piece.columns  # an addition that converts takes twice as long
+        """Write the columns of a piece, counted from the matrix's first column, to `room`."""
+        room[:] = piece.columns  # adding with a conversion takes twice as long
         if piece.first_column:
             room += room.dtype.type(piece.first_column)
 
 
 def _count_rows(rows: NDArray[Any], height: int) -> NDArray[np.intp]:
-    """Return how often each row below `height` is in ascending `rows`."""
+    """Return how often each row below `height` occurs in the ascending `rows`, (height,)."""
     ends = np.searchsorted(rows, np.arange(height, dtype=rows.dtype), "right")
     ends[1:] -= ends[:-1].copy()
     return ends
 
 
 def _lower_bands(pieces: Sequence[Piece], height: int) -> Iterator[tuple[int, int, Sequence[Piece]]]:
-    """Yield bands of at most about `CACHED` elements: where each begins and ends in the band, and its pieces."""
+    """Split a band into parts of about `CACHED` elements at most; yield each part's first row, end row and pieces."""
     size = sum(len(piece.values) for piece in pieces)
     if len(pieces) == 1 or size <= CACHED:
         if size:

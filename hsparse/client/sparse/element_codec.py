@@ -1,4 +1,4 @@
-"""Elements of a sparse dataset as requests have them: of a fixed size, or with parts of variable length."""
+"""Encode elements of a sparse dataset for requests: fixed-size elements, or elements with vlen parts."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from hsparse.model.vlen_array import split_elements
 from hsparse.optional_module import OptionalModule
 
 REGION = OptionalModule("hsparse.format.structured.region")
-"""Imported when it is used: a first value should not wait for it."""
+"""Imported on use, so that reading a first value does not wait for it."""
 Array = NDArray[Any]
 
 
 class ElementCodec(Protocol):
-    """How values become the bodies of requests; `nbytes` is about what an element has there."""
+    """Encodes values as request bodies; `nbytes` is the approximate size of an element in a body."""
 
     nbytes: int
 
     def cast(self, values: Any) -> Array:
-        """Return values in the dataset's type; `WrongType` or `InvalidValue` for what does not fit it."""
+        """Return values in the dataset's type; `WrongType` or `InvalidValue` if they do not fit it."""
         ...
 
     def dense(self, values: Array) -> bytes:
-        """Return values that `cast` returned, all of a selection in its order."""
+        """Encode all values of a selection, in its order, as dense bytes; `values` come from `cast`."""
         ...
 
     def region(self, selection: Selection, values: Array) -> bytes:
-        """Return a selection and values that `cast` returned, (n,), in the structured form."""
+        """Encode a selection and its values (n,), which come from `cast`, in the structured form."""
         ...
 
 
 class FixedCodec:
-    """Elements of a fixed size: their bytes. An array type's dimensions are the last ones of values."""
+    """The codec of fixed-size elements. The dimensions of an array type are the last dimensions of the values."""
 
     def __init__(self, kind: Hdf5Type) -> None:
         self._type = kind
@@ -65,10 +65,9 @@ class FixedCodec:
 
 
 class VlenCodec:
-    """Text, sequences, and compounds with such: objects of Python. A sequence is a list or an array.
+    """The codec of text, sequences (lists or arrays) and compounds with these, which are Python objects.
 
-    So that lists can be told from elements that are sequences, an array of sequences is an array of objects, or a list
-    of lists, (n,); a list of numbers is one sequence.
+    Several sequences are given as an array of objects or a list of lists, (n,); a list of numbers is one sequence.
     """
 
     nbytes = TEXT_BYTES
@@ -108,5 +107,5 @@ class VlenCodec:
 
 
 def codec_of(kind: Hdf5Type) -> ElementCodec:
-    """Return the codec of a type."""
+    """Return the codec for the elements of a type."""
     return VlenCodec(kind) if kind.is_vlen else FixedCodec(kind)

@@ -1,4 +1,4 @@
-"""A frame of a sparse dataset, as an array of scipy that plots take."""
+"""A frame of a sparse dataset, as a scipy array that plotting functions accept."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from scipy.sparse import csr_array
 
 
 class FrameArray(csr_array):  # type: ignore[misc]
-    """A `csr_array` that numpy converts to its values: scipy's own become an array of one object.
+    """A `csr_array` that numpy converts to its dense values; scipy's own converts to an array of one object.
 
-    Only for a part of a dataset that is no matrix: AnnData knows the types of matrices by name.
+    The class is used only for parts of datasets of rank 3 or more, because AnnData accepts only scipy's own types.
     """
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("The elements are sparse: numpy gets a copy.")
+            raise ValueError("copy=False is impossible: the elements are sparse, so numpy gets a copy.")
         return np.asarray(self.toarray(), dtype)

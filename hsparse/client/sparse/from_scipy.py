@@ -1,4 +1,4 @@
-"""A matrix of scipy as a sparse dataset."""
+"""Store a sparse array in memory as a sparse dataset."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def from_scipy(
     overwrite: bool = False,
     progress: Progress = None,
 ) -> SparseDataset:
-    """Store a sparse array at a path of a group, and return its dataset; the path has it when all is stored.
+    """Store a sparse array at a path of a group, and return its dataset, which is linked when all is stored.
 
-    Stored elements are defined, zeros too. A matrix of scipy is sent in bands of rows, or of columns if it is csc; its
-    form is noted in an attribute, so that the domain's file has it as AnnData reads it. Arrays of the package sparse,
-    of any rank, keep their fill value. `AlreadyExists`, before
-    anything is sent, if the path has an object; with `overwrite` that is there until all is stored. It is shown by a
-    bar on a terminal, if tqdm or rich is installed. `progress` may be a function of the bytes of values that are stored
-    and their total, True for a bar in any case, and False for none.
+    Stored elements become defined, including zeros. A matrix of scipy is sent in bands of rows, or of columns if it is
+    csc; an attribute records its form, so that AnnData can read it from the domain's file. Arrays of the package
+    sparse, of any rank, keep their fill value. Raise `AlreadyExists`, before anything is sent, if the path has an
+    object; with `overwrite` the object is replaced when all is stored. By default a terminal shows a bar if tqdm or
+    rich is installed. `progress` may be a function of the bytes of values stored and their total, True (always a bar)
+    or False (no bar).
 
     >>> import scipy.sparse
     >>> counts = hsparse.from_scipy(f, "counts", scipy.sparse.eye_array(1000, format="csr", dtype="u2"))
@@ -74,7 +74,7 @@ def from_scipy(
 
 
 def _encoding(matrix: Any) -> Json:
-    """Return the attributes that say to AnnData what a matrix is."""
+    """Return the attributes by which AnnData recognizes a matrix."""
     attributes = {
         "encoding-type": f"{matrix.format}_matrix",
         "encoding-version": "0.1.0",

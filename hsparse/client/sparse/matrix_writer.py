@@ -1,4 +1,4 @@
-"""Matrices written to sparse datasets in bands, so that each stored chunk is written once."""
+"""Write matrices to sparse datasets in bands, so that each stored chunk is written once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sparse_body(
     chunks: Sequence[int] | None = None,
     filters: Sequence[Any] | None = None,
 ) -> Json:
-    """Return the body that creates a sparse dataset of about `count` elements; chunks and filters may be chosen."""
+    """Return the request body that creates a sparse dataset, with default chunks and filters for `count` elements."""
     dims = list(chunk_of(tuple(shape), count, tuple(chunks or ())))
     layout = {"class": "H5D_STRUCT_CHUNK", "dims": dims, "flags": ["H5D_SPARSE_DATA"]}
     properties = {"layout": layout, "filters": matrix_filters(dims) if filters is None else list(filters)}
@@ -38,9 +38,9 @@ def sparse_body(
 
 
 class MatrixWriter:
-    """Writes the defined elements of a matrix to the new sparse dataset of an id.
+    """Writes the defined elements of a matrix to the new sparse dataset `id`.
 
-    The matrix has a shape, and slices of it are csr or csc of scipy, or dask's arrays of them.
+    The matrix is any object with a shape whose slices are csr or csc matrices of scipy, or dask arrays of these.
     """
 
     def __init__(self, connection: Connection, id: str, chunks: Sequence[int], advance: Advance) -> None:
@@ -50,17 +50,17 @@ class MatrixWriter:
         self._advance = advance
 
     def write(self, matrix: Any, axis: int) -> None:
-        """Write it all, band by band along `axis`: that in which a slice of the matrix is cheap."""
+        """Write the whole matrix in bands along `axis`, the axis along which slices of the matrix are cheap."""
         bands = (self._parts(matrix, axis, first, last) for first, last in _bands(matrix, axis, self._chunks))
         parts = (part for band in bands for part in band)
         with ThreadPoolExecutor(THREADS, "hsparse-write") as pool:
-            while some := list(islice(parts, THREADS)):  # so many are in memory
+            while some := list(islice(parts, THREADS)):  # at most this many are in memory
                 list(pool.map(lambda part: self._send(matrix.shape, *part), some))
 
     def _parts(self, matrix: Any, axis: int, first: int, last: int) -> Iterator[tuple[Corner, Any]]:
-        """Yield pieces of a band, each with all elements of its chunks: where it begins, and the matrix.
+        """Yield the pieces of a band: the row and column where a piece begins, and all elements of its chunks.
 
-        A piece has at most `LARGEST_BATCH` elements; a chunk with more of them is divided into lines.
+        A piece has at most about `LARGEST_BATCH` elements; a piece with more elements is divided into lines.
         """
         band, across = _slice(matrix, axis, first, last), 1 - axis
         length, step = matrix.shape[across], self._chunks[across]
@@ -74,7 +74,7 @@ class MatrixWriter:
                 yield ((first + line, low) if axis == 0 else (low, first + line)), part
 
     def _lines(self, piece: Any, axis: int) -> Iterator[tuple[int, Any]]:
-        """Yield parts of a piece of at most `LARGEST_BATCH` elements if they have more than a line, and their lines."""
+        """Halve a piece until parts have `LARGEST_BATCH` elements or one line; yield each first line and matrix."""
         count = piece.shape[axis]
         if piece.nnz <= LARGEST_BATCH or count == 1:
             yield 0, piece
@@ -98,7 +98,7 @@ class MatrixWriter:
 
 
 def _bands(matrix: Any, axis: int, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lines: whole chunks of them, or what dask's blocks have."""
+    """Yield ranges of lines: one line of chunks each, or as many as fit into dask's longest block."""
     length, step = matrix.shape[axis], chunks[axis]
     if hasattr(matrix, "numblocks"):
         step = max(step, max(matrix.chunks[axis]) // step * step)

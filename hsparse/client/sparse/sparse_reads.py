@@ -34,7 +34,7 @@ FRAME = OptionalModule("hsparse.client.sparse.frame_array", "scipy")
 ENCODED_SELECTION = OptionalModule("hsparse.format.selections.encoded_selection")
 
 HIGH_LIMIT = 1 << 30
-"""Bytes that a result may have, of which a part is read sooner than the number of elements would be known."""
+"""If `max_bytes` is at least this, elements are read without counting them first, which is faster."""
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class SparseReads(Dataset):
-    """The reads of `SparseDataset`: of a selection by one request, whatever it spans.
+    """The reads of `SparseDataset`: each reads a selection by one request, however many chunks it spans.
 
     >>> places, values = X.read(np.s_[:3])
     >>> places.shape, values.shape
@@ -54,8 +54,8 @@ class SparseReads(Dataset):
     def read(self, select: Select = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the defined elements of the selection, each once: coordinates (n, rank) uint64 and values (n,).
 
-        With lower bounds the coordinates are places, int64. From a server the order is chunk after chunk, row-major
-        inside each.
+        With lower bounds the coordinates are int64, and the first element is at the bounds. A server returns the
+        elements chunk by chunk, row-major inside each chunk.
 
         >>> places, values = X.read(np.s_[0:2])
         >>> places, values
@@ -71,7 +71,7 @@ class SparseReads(Dataset):
         return self._in_region(select, get)
 
     def read_dense(self, select: Select = None) -> NDArray[Any]:
-        """Return every selected value, the fill value where undefined, in the selection's shape.
+        """Return every selected value in the selection's shape, with the fill value for undefined elements.
 
         >>> X.read_dense(np.s_[2:, 0]), X.read_dense("[2:4,0]").shape
         (array([0., 4.], dtype=float32), (2, 1))
@@ -80,7 +80,7 @@ class SparseReads(Dataset):
         return self._in_region(select, self._dense)
 
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
-        """Return the values (n,) at `coords: (n, rank)` in their order, the fill value where undefined.
+        """Return the values (n,) at `coords: (n, rank)`, in order, with the fill value for undefined elements.
 
         >>> X.read_points([[3, 0], [3, 1]])
         array([4., 0.], dtype=float32)
@@ -97,7 +97,7 @@ class SparseReads(Dataset):
         return self._in_current_extent(get)
 
     def defined(self, select: Select = None) -> NDArray[Any]:
-        """Return the coordinates of the defined elements of the selection, (n, rank), as `read` has and orders them.
+        """Return the coordinates of the defined elements of the selection, (n, rank), in the form and order of `read`.
 
         >>> X.defined(np.s_[2:])
         array([[2, 1],
@@ -113,15 +113,15 @@ class SparseReads(Dataset):
         return self._in_region(select, get)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return all values, so that numpy's functions do not ask for one row after the other."""
+        """Return all values, so that numpy's functions do not read the dataset row by row."""
         if copy is False:
-            raise ValueError("The values are on a server: numpy gets a copy.")
+            raise ValueError("copy=False is impossible: the values are on a server, so numpy gets a copy.")
         return np.asarray(self.to_numpy(), dtype)
 
     def to_scipy(self, format: str = "csr", key: Select = ..., *, progress: Progress = None) -> Any:
-        """Return the selected elements as a sparse array of scipy, in a format of rank 2, or for rank 1 "coo".
+        """Return the selected elements as a sparse array of scipy: in any format for rank 2, "coo" for rank 1.
 
-        `InvalidValue` for another rank, or if the fill value is not 0. `progress` is as in `to_numpy`.
+        Raise `InvalidValue` for other ranks, or if the fill value is not 0. `progress` is as in `to_numpy`.
 
         >>> columns = X.to_scipy("csc", np.s_[:, [0, 2]])
         >>> columns.format, columns.indptr, columns.data
@@ -140,7 +140,7 @@ class SparseReads(Dataset):
         return self._in_region(key, get).asformat(format)
 
     def to_coo(self, key: Select = ..., *, progress: Progress = None) -> COO:
-        """Return the selected elements as a `sparse.COO`, of any rank, with the fill value.
+        """Return the selected elements as a `sparse.COO` of any rank, with the dataset's fill value.
 
         >>> X.to_coo(np.s_[2:])
         <COO: shape=(2, 3), dtype=float32, nnz=2, fill_value=0.0>
@@ -156,11 +156,11 @@ class SparseReads(Dataset):
         return self._sparse(key, progress).to_arrow()
 
     def to_numpy(self, key: Select = ..., *, progress: Progress = None) -> NDArray[Any]:
-        """Return all selected values as a dense array, the fill value where undefined.
+        """Return all selected values as a dense array, with the fill value for undefined elements.
 
-        A long read is shown by a bar on a terminal, if tqdm or rich is installed. `progress` may be a function of the
-        bytes of values that are received and their total, True for a bar in any case, and False for none. If it is
-        shown, the elements are counted first, by one request more.
+        By default a terminal shows a bar during a long read, if tqdm or rich is installed. `progress` may be a function
+        of the bytes of values received and their total, True (always a bar) or False (no bar). If progress is shown,
+        the elements are counted first, by one more request.
 
         >>> X.to_numpy(), X.to_numpy(np.s_[3, :2])
         (array([[1., 0., 2.],
@@ -181,10 +181,10 @@ class SparseReads(Dataset):
         return self._in_region(key, get)
 
     def _result(self, region: Region) -> Any:
-        """Return what `x[key]` is."""
+        """Return the value of `x[key]` for the region of the key."""
         if not region.shape:
             return self._dense(region)[()]
-        if self.type.is_vlen:  # of which no package has sparse arrays
+        if self.type.is_vlen:  # no package has sparse arrays of vlen elements
             return self._dense(region)
         has_zeros = fills_with_zero(self.dtype, self.fillvalue)
         if has_zeros and len(region.shape) == 2:
@@ -196,12 +196,12 @@ class SparseReads(Dataset):
         return in_native_order(found.to_numpy()) if region.is_list and region.size else found.to_csr()
 
     def _dense(self, region: Region) -> NDArray[Any]:
-        """Return every selected value of a region, arranged as it asks for; `ResultTooLarge` for too many."""
+        """Return every value of a region in the region's order; `ResultTooLarge` if there are too many."""
         check_size(bytes_of_dense(region.shape, self._codec.nbytes), self.max_bytes, region.shape)
         return self.type.unpack(region.arrange(self.source.dense_values(region.selection)))
 
     def _csr(self, region: Region) -> Any:
-        """Return a region as scipy's array, which has to have a fill value of 0: of rank 2 a `csr_array`."""
+        """Return a region of rank 1 or 2, with the fill value 0, as scipy's array; a `csr_array` for rank 2."""
         limit = self._limit(region)
         matrix = self._rows(region, limit)
         return self._placed(region, limit).to_csr() if matrix is None else matrix
@@ -214,7 +214,7 @@ class SparseReads(Dataset):
         return self._in_region(select, get)
 
     def _shown(self, progress: Progress, region: Region) -> AbstractContextManager[None]:
-        """Show in the context what is received of a region."""
+        """Show the progress of the read of a region while the context is open."""
         selection, itemsize = region.selection, self._codec.nbytes
         return show_read(
             progress,
@@ -224,7 +224,7 @@ class SparseReads(Dataset):
         )
 
     def _elements(self, region: Region) -> SparseResult:
-        """Return the defined elements of a region at their places in the result; `ResultTooLarge` for too many."""
+        """Return the defined elements of a region at their places in the result; `ResultTooLarge` if too many."""
         return self._placed(region, self._limit(region, self._codec.nbytes + 8 * len(region.shape)))
 
     def _placed(self, region: Region, limit: ResultLimit | None) -> SparseResult:
@@ -239,7 +239,7 @@ class SparseReads(Dataset):
         return SparseResult(region.shape, columns, found_values, fill, bands)
 
     def _rows(self, region: Region, limit: ResultLimit | None) -> Any:
-        """Return rows and columns of a matrix as a `csr_array`, if the source has them without their coordinates."""
+        """Return rows and columns of a matrix as a `csr_array`, or None if the source has no compressed rows."""
         orders = region.orders() if isinstance(region, IndexedRegion) else None
         if orders is None or len(orders) != 2:
             return None
@@ -256,10 +256,10 @@ class SparseReads(Dataset):
         return matrix
 
     def _limit(self, region: Region, each: int | None = None) -> ResultLimit | None:
-        """Return the limit of the elements of a region, None if all of them may be defined.
+        """Return the limit for the elements of a region, or None if no check is necessary during the read.
 
-        An element takes `each` so many bytes, by default those of scipy's arrays. With a low limit it is checked here,
-        by one request. With a high one the elements are read without it, unless many come.
+        An element takes `each` bytes, by default as many as in scipy's arrays. A low `max_bytes` is checked now, by one
+        request that counts the elements. With a high one the elements are counted only when many have been read.
         """
         selected = region.selection.size
 

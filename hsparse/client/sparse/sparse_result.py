@@ -1,6 +1,6 @@
-"""Defined elements as the arrays that people compute with: scipy's, sparse.COO, numpy's, a table of Arrow.
+"""Convert defined elements to arrays of scipy, sparse (`sparse.COO`) and numpy, or to a table of Arrow.
 
-Numbers come in the machine's byte order: scipy and numba take no other.
+Numbers are in the machine's byte order, because scipy and numba accept no other.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hsparse.client.errors import WrongType
 from hsparse.client.indexing.key_axes import Columns
 from hsparse.client.sparse.banded_csr import SCIPY, to_banded_csr, to_sorted_csr
+from hsparse.client.sparse.coo_serialization import serialize_whole
 from hsparse.optional_module import OptionalModule
 
 COO = OptionalModule("sparse", "scipy")
@@ -23,16 +24,16 @@ ARROW = OptionalModule("pyarrow", "arrow")
 
 
 def fills_with_zero(dtype: np.dtype[Any], fill_value: Any) -> bool:
-    """Say whether scipy has sparse arrays of a dtype, numbers and bool but no float16, and of the fill value: 0."""
+    """Return whether scipy has sparse arrays of a dtype (numbers without float16, bool) and fill value (0)."""
     return dtype.kind in "biufc" and dtype != np.float16 and bool(fill_value == 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseResult:
-    """Defined elements of an array of the shape `shape`; the others are `fill_value`.
+    """The defined elements of an array of the shape `shape`; other elements are `fill_value`.
 
-    `columns` has (n,) coordinates for each dimension, `values` is (n,). Each place is there once, in any order. `bands`
-    are where bands of rows begin, as `row_bands` returns them, if the order is known.
+    `columns` has (n,) coordinates for each dimension, `values` is (n,). Places are in any order, without repeats.
+    `bands` is the result of `row_bands`, or empty.
     """
 
     shape: tuple[int, ...]
@@ -45,7 +46,7 @@ class SparseResult:
     def of_arrays(
         cls, shape: tuple[int, ...], columns: Columns, values: NDArray[Any], fill_value: NDArray[Any]
     ) -> SparseResult:
-        """Return elements that are arrays, (n, ...), of which each dimension is one more of the result."""
+        """Return elements that are arrays, values (n, ...), with their dimensions appended to the result's shape."""
         inner = values.shape[1:]
         within = np.unravel_index(np.arange(prod(inner)), inner)
         places = [
@@ -57,7 +58,7 @@ class SparseResult:
         return cls((*shape, *inner), tuple(places), values.reshape(-1), fill)
 
     def to_numpy(self) -> NDArray[Any]:
-        """Return all values, as a dense array."""
+        """Return all values as a dense array."""
         array = np.full(self.shape, self.fill_value, self.values.dtype)
         if not self.shape:
             return self.values.reshape(()).copy() if len(self.values) else array
@@ -65,7 +66,7 @@ class SparseResult:
         return array
 
     def to_csr(self) -> Any:
-        """Return a `csr_array` with sorted indices; of rank 1 a `coo_array`. Defined zeros are stored."""
+        """Return a `csr_array` with sorted indices, or for rank 1 a `coo_array`. Defined zeros are stored."""
         values, columns = in_native_order(self.values), self._index_columns()
         if len(self.shape) == 2:
             pair = columns[0], columns[1]
@@ -78,8 +79,9 @@ class SparseResult:
         return coo.tocsr() if len(self.shape) == 2 else coo
 
     def to_coo(self) -> Any:
-        """Return a `sparse.COO` with the fill value; `WrongType` for a type that it cannot have."""
+        """Return a `sparse.COO` with the fill value; `WrongType` for a type that `sparse.COO` does not support."""
         module = COO.load()
+        serialize_whole()
         coords = np.array([column.astype(np.int64) for column in self.columns], np.int64)
         try:
             return module.COO(
@@ -91,29 +93,29 @@ class SparseResult:
             )
         except (TypeError, ValueError) as error:
             raise WrongType(
-                f"sparse.COO has no values of {self.values.dtype} ({error}): take to_numpy(), or places by defined()."
+                f"sparse.COO has no values of {self.values.dtype} ({error}): use to_numpy() or defined()."
             ) from error
 
     def to_arrow(self) -> Any:
-        """Return a `pyarrow.Table` with the columns `dim_0`, `dim_1`, ... and `value`."""
+        """Return a `pyarrow.Table` with the columns `dim_0`, ... and `value`; `WrongType` for a type Arrow lacks."""
         module = ARROW.load()
         columns = {f"dim_{dim}": module.array(column) for dim, column in enumerate(self.columns)}
         try:
             return module.table(columns | {"value": module.array(in_native_order(self.values))})
         except module.ArrowException as error:
             raise WrongType(
-                f"Arrow has no values of {self.values.dtype} ({error}): take to_numpy(), or places by defined()."
+                f"Arrow has no values of {self.values.dtype} ({error}): use to_numpy() or defined()."
             ) from error
 
     def _index_columns(self) -> tuple[NDArray[Any], ...]:
-        """Return the columns in the type that scipy has for this array: int32 where it fits."""
+        """Return the columns in the index type that scipy uses for this array: int32 if it fits, else int64."""
         most = max(len(self.values), *self.shape)
         index = np.int32 if most <= np.iinfo(np.int32).max else np.int64
         return tuple(column.astype(index, copy=False) for column in self.columns)
 
 
 def bytes_of_result(shape: tuple[int, ...], count: int, itemsize: int) -> int:
-    """Return about how many bytes a sparse array of `count` elements has: values, coordinates, and pointers to rows."""
+    """Return the approximate bytes of a sparse array of `count` elements: values, coordinates and row pointers."""
     if len(shape) == 2:
         index = 4 if max(count, *shape) < 2**31 else 8
         return count * (itemsize + index) + shape[0] * index
@@ -121,10 +123,10 @@ def bytes_of_result(shape: tuple[int, ...], count: int, itemsize: int) -> int:
 
 
 def bytes_of_dense(shape: tuple[int, ...], itemsize: int) -> int:
-    """Return how many bytes a dense array has."""
+    """Return the number of bytes of a dense array."""
     return prod(shape) * itemsize
 
 
 def in_native_order(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values in the machine's byte order."""
+    """Return values in the machine's byte order, without a copy if they have it already."""
     return values.astype(values.dtype.newbyteorder("="), copy=False)

@@ -1,4 +1,4 @@
-"""Values that are assigned or appended: scipy's sparse arrays and sparse.COO as elements, all others as dense ones."""
+"""Values that are assigned or appended: sparse arrays are taken as elements, all other values as dense arrays."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from sparse import SparseArray
 
 Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
-"""What is assigned or appended: anything that numpy takes, or a sparse array of scipy or sparse."""
+"""Values to assign or append: anything that numpy takes, or a sparse array of scipy or of the package sparse."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseValues:
-    """The stored elements of a sparse array; the others are `fill_value`. `columns` has (n,) integers a dimension."""
+    """A sparse array: `columns`, (n,) integers per dimension; `values`, (n,); `fill_value` of other elements."""
 
     shape: tuple[int, ...]
     columns: Columns
@@ -31,7 +31,7 @@ class SparseValues:
     fill_value: Any
 
     def broadcast_to(self, shape: Sequence[int]) -> SparseValues:
-        """Return the elements of the array that numpy would broadcast to `shape`; `InvalidValue` if it could not."""
+        """Return the elements broadcast to `shape` by numpy's rules; `InvalidValue` if the shapes do not fit."""
         own, columns = self.shape, list(self.columns)
         while len(own) > len(shape) and own[0] == 1:
             own, columns = own[1:], columns[1:]
@@ -52,7 +52,7 @@ class SparseValues:
         return SparseValues(tuple(shape), columns, values, self.fill_value)
 
     def with_axis(self, dim: int) -> SparseValues:
-        """Return the elements with a dimension of length 1 more."""
+        """Return the elements with an additional dimension `dim` of length 1."""
         columns = list(self.columns)
         columns.insert(dim, np.zeros(len(self.values), np.int64))
         shape = (*self.shape[:dim], 1, *self.shape[dim:])
@@ -65,9 +65,9 @@ class SparseValues:
 
 
 def sparse_values(values: Any) -> SparseValues | None:
-    """Return the elements of a sparse array of scipy, in any format, or of the package sparse; None for anything else.
+    """Return the elements of a sparse array of scipy, in any format, or of the package sparse; else None.
 
-    Elements that are stored twice are added, as these packages do.
+    Values that scipy stores for the same place are added, as scipy does.
     """
     packages = {one.__module__.partition(".")[0] for one in type(values).__mro__}
     if "sparse" in packages and hasattr(values, "fill_value"):
@@ -87,15 +87,17 @@ def sparse_values(values: Any) -> SparseValues | None:
 def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return dense values in the dataset's type; `WrongType` unless numpy can cast them by its rule "same_kind".
 
-    Python's numbers have no type of their own: an integer that fits is one of any numeric type. Arrays of signed
-    integers go into unsigned ones, too, if all fit; `InvalidValue` if not.
+    A Python number has no type, so an integer may have any numeric type that it fits. Signed integers may become
+    unsigned if all of them fit. Raise `InvalidValue` for a value that does not fit.
     """
     try:
         array = np.asarray(values)
         if array.dtype.names is not None:
             values = array = complex_fields(array)
     except ValueError as error:
-        raise InvalidValue("The values are lists of different lengths, which no array has.") from error
+        raise InvalidValue(
+            "The values are lists of different lengths, which do not form an array."
+        ) from error
     if not array.size:
         return np.asarray(values, dtype)
     may_fit = not hasattr(values, "dtype") and array.dtype.kind in "biu" and dtype.kind in "iuf"
@@ -114,5 +116,5 @@ def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def same_fill(one: Any, other: Any) -> bool:
-    """Say whether two fill values are one; NaN is NaN."""
+    """Return whether two fill values are equal; NaN equals NaN."""
     return bool(np.array_equal(one, other)) or bool(one != one and other != other)

@@ -1,4 +1,4 @@
-"""Writes to a sparse dataset: they define elements, or erase them."""
+"""Writes to a sparse dataset, which define or erase elements."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class SparseWrites(Dataset):
     """
 
     def __setitem__(self, key: Key, values: Values) -> None:
-        """Make the region equal to values, which are broadcast to its shape as numpy does.
+        """Make the region equal to `values`, which are broadcast to its shape as in numpy.
 
-        Of a sparse array (scipy's in any format, `sparse.COO`) the stored elements are defined and all others of the
-        region **erased**. That is two steps, first the erasure: others may see the region empty between them, and if
-        the second one fails it is empty; assign again then. Of a dense array, or a number, all elements are defined;
-        `write_region(..., drop_fill=True)` leaves the fill value out. More than 32 MiB are sent by several requests. Of
-        an element that the key selects twice the last value counts. `InvalidValue` for a shape that does not fit, or a
-        sparse array with another fill value; `WrongType` for a type that numpy does not cast by its rule "same_kind".
+        A sparse array (of scipy in any format, or `sparse.COO`) defines its stored elements and **erases** all other
+        elements of the region. The erasure is a separate first step: others may see the region empty between the steps,
+        and it stays empty if the second step fails; assign again then. A dense array, or a number, defines all
+        elements; `write_region(..., drop_fill=True)` omits the fill value. More than 32 MiB are sent by several
+        requests. If the key selects an element twice, the last value counts. Raise `InvalidValue` for a shape or fill
+        value that does not fit, and `WrongType` for a type that numpy does not cast by its rule "same_kind".
 
         >>> X[0] = [0, 8, 0]
         >>> X.count(np.s_[0])
@@ -58,7 +58,7 @@ class SparseWrites(Dataset):
         self.assign(ArrayKey(key), values)
 
     def assign(self, select: Select, values: Values) -> None:
-        """Do as `x[key] = values` for any form of selection.
+        """Assign like `x[key] = values`, for any form of selection.
 
         >>> X.assign("[1,:]", [5, 6, 7])
         >>> X[1].toarray()
@@ -83,10 +83,10 @@ class SparseWrites(Dataset):
         self._in_region(select, send)
 
     def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
-        """Define the elements at `coords: (n, rank)` by `values: (n,)`; of one named twice the last value counts.
+        """Define the elements at `coords: (n, rank)` by `values: (n,)`; the last value of repeated coordinates counts.
 
-        `drop_fill` leaves out elements that equal the fill value. `OutOfRange` for places that are not in the extent,
-        `InvalidValue` if there is not one value each, `WrongType` as `x[key] = values` raises it.
+        `drop_fill` omits elements that equal the fill value. Raise `OutOfRange` for coordinates outside the extent,
+        `InvalidValue` unless there is one value for each, and `WrongType` as for `x[key] = values`.
 
         >>> X.write([[1, 0], [1, 2]], [5, 6])
         >>> X[1].toarray(), X.nnz
@@ -100,9 +100,9 @@ class SparseWrites(Dataset):
         self._in_current_extent(send)
 
     def write_region(self, select: Select, values: ArrayLike, *, drop_fill: bool = False) -> None:
-        """Define every selected element: `values` have the selection's shape, or are broadcast to it.
+        """Define every selected element; `values` have the selection's shape, or are broadcast to it.
 
-        For a string, a `Selection` or None they may also be a list in the selection's order.
+        If `select` is a string, a `Selection` or None, `values` may also be a list in the selection's order.
 
         >>> X.write_region(np.s_[1], [5, 0, 6], drop_fill=True)
         >>> X[1].toarray(), X.count(np.s_[1])
@@ -129,7 +129,7 @@ class SparseWrites(Dataset):
     def _put_region(
         self, selection: Selection, values: NDArray[Any], *, named: bool, drop_fill: bool | None
     ) -> None:
-        """Define a selection by values in its shape, by one request."""
+        """Define the elements of a selection by values of its shape, by one request."""
         request = SelectionRequest.of(selection, named=named)
         if request.body is not None:
             self._put_elements(selection, values.reshape(-1), drop_fill=drop_fill)
@@ -141,7 +141,7 @@ class SparseWrites(Dataset):
         self._put(data, element_count=count, **params)
 
     def erase(self, select: Select = None) -> None:
-        """Make the selected elements undefined; without a selection all, also those that others have appended.
+        """Make the selected elements undefined, or all elements, including newly appended ones, if `select` is None.
 
         >>> X.erase(np.s_[0, 1:])
         >>> X[0].toarray(), X.nnz
@@ -175,7 +175,7 @@ class SparseWrites(Dataset):
     def append_region(
         self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False, side: Side = "upper"
     ) -> slice:
-        """Append `values`, all of them defined: they have the shape of what is new. Else as `append`.
+        """Append `values` of the new part's shape, which define all of its elements; otherwise like `append`.
 
         >>> X.append_region([[7, 0, 8]], drop_fill=True)
         slice(4, 5, None)
@@ -201,7 +201,7 @@ class SparseWrites(Dataset):
             return Slab(count, np.ascontiguousarray(self._codec.cast(values)), places)
         if count is not None:
             raise InvalidValue(
-                "A count is for coords and values: an array says by its shape how many it appends."
+                "Give a count only with coords and values; for an array its shape gives the count."
             )
         found = sparse_values(block)
         if found is None:
@@ -277,7 +277,7 @@ class SparseWrites(Dataset):
         drop_fill: bool,
         **params: object,
     ) -> slice:
-        """Append what `body` returns, by one request; extend and `fill` if that is too much for one."""
+        """Append the values of `body()` by one request or, if they are too large, by `extend` and `fill`."""
         params |= self._on_side(side, "append_side")
         if not count:
             return self._nothing_new(dim, side)
@@ -296,7 +296,7 @@ class SparseWrites(Dataset):
         return added
 
     def _take_back(self, added: slice, dim: int) -> None:
-        """Undo an extension; what others have appended behind it stays, and then it stays empty."""
+        """Undo an extension, or only erase it if other clients have appended beyond it."""
         try:
             own = places_along(self.refresh(), dim)
             if own.stop == added.stop:
@@ -311,16 +311,16 @@ class SparseWrites(Dataset):
         self.erase(ArrayKey((*[slice(None)] * dim, added)))
 
     def _checked(self, given: SparseValues) -> SparseValues:
-        """Return sparse values in the dataset's type, if that and the fill value fit."""
+        """Return sparse values in the dataset's type; raise an error if the type or the fill value does not fit."""
         if not same_fill(given.fill_value, self.fillvalue):
             raise InvalidValue(
-                f"What the values do not store is {given.fill_value!s}, what the dataset does not store "
-                f"{self.fillvalue!s}: give a sparse.COO with that fill value, or a dense array."
+                f"The values have the fill value {given.fill_value!s}, but the dataset has {self.fillvalue!s}: "
+                "give a sparse.COO with the dataset's fill value, or a dense array."
             )
         return SparseValues(given.shape, given.columns, self._codec.cast(given.values), given.fill_value)
 
     def _upload_elements(self, points: Points, values: NDArray[Any], **params: object) -> None:
-        """Define elements, in as many requests as they need."""
+        """Define elements, by as many requests as they need."""
 
         def send(part: Selection, some: NDArray[Any]) -> None:
             self._put_elements(part, some, **params)
@@ -328,7 +328,7 @@ class SparseWrites(Dataset):
         upload(points, values, self.chunks, self._element_bytes(points), send)
 
     def _element_bytes(self, selection: Selection) -> int:
-        """Return about the bytes of an element in a request."""
+        """Return the approximate bytes of an element in a request."""
         places = 0 if isinstance(selection, Orthogonal) else 8 * self.ndim
         return self._codec.nbytes + places
 

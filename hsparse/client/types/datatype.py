@@ -1,6 +1,6 @@
-"""Fixed-size numpy dtypes, the types of sparse values, as HDF5/JSON type items, and back.
+"""Convert fixed-size numpy dtypes, the types of sparse values, to HDF5/JSON type items and back.
 
-Complex numbers are compounds of `r` and `i`, as h5py has them. A compound with gaps says where its fields are.
+Complex numbers are compounds of `r` and `i`, as in h5py. A compound with gaps has the offsets of its fields.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from hsparse.errors import Unsupported
 from hsparse.model.datatype import has_gaps
 
 COMPLEX = ("r", "i")
-"""The fields of a complex number."""
+"""The field names of a complex number."""
 INTEGERS = {"i": "I", "u": "U"}
 MEMBERS = [{"name": "FALSE", "value": 0}, {"name": "TRUE", "value": 1}]
 
 
 def type_item(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the item of a dtype: numbers, bool, bytes of a fixed length, arrays and compounds; else `Unsupported`."""
+    """Return the item of a dtype of numbers, bool, fixed-length bytes, arrays or compounds; else `Unsupported`."""
     if dtype.subdtype is not None:
         base, dims = dtype.subdtype
         return {"class": "H5T_ARRAY", "dims": list(dims), "base": type_item(base)}
@@ -66,7 +66,7 @@ def _compound_item(dtype: np.dtype[Any]) -> dict[str, Any]:
 
 
 def dtype_of(item: Any) -> np.dtype[Any]:
-    """Return the dtype of an item; `Unsupported` without a fixed size or a numpy form."""
+    """Return the dtype of an item; `Unsupported` for an item without a fixed size or a numpy dtype."""
     if isinstance(item, str):
         return _predefined(item)
     kind = item.get("class")
@@ -97,13 +97,13 @@ def _compound_dtype(item: Any) -> np.dtype[Any]:
 
 
 def base_and_dims(dtype: DTypeLike | None) -> tuple[DTypeLike | None, tuple[int, ...]]:
-    """Return the dtype of an array dtype's elements and its dimensions; of any other itself, and none."""
+    """Return the base and the dimensions of an array dtype; any other dtype is returned itself, with ()."""
     dims = () if dtype is None else np.dtype(dtype).shape
     return (np.dtype(dtype).base, dims) if dims else (dtype, ())
 
 
 def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype without gaps, at any depth: the form in which elements travel."""
+    """Return the dtype without gaps between fields, at any depth, which is the form of elements in requests."""
     if dtype.subdtype is not None:
         return np.dtype((packed(dtype.base), dtype.shape))
     if dtype.names is None:
@@ -112,7 +112,7 @@ def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def complex_fields(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values in which records of `r` and `i`, at any depth, are complex numbers."""
+    """Return values with records of `r` and `i`, at any depth, converted to complex numbers."""
     if values.dtype.names is None or values.dtype.hasobject:
         return values
     dtype = dtype_of(type_item(values.dtype))
@@ -133,7 +133,7 @@ def _predefined(name: str) -> np.dtype[Any]:
 
 
 def is_boolean(item: Any) -> bool:
-    """Say whether a type is the usual boolean of HDF5 files: an enum of one byte in which FALSE is 0, TRUE is 1."""
+    """Return whether a type is the usual boolean of HDF5 files: an enum of one byte with FALSE = 0 and TRUE = 1."""
     if not isinstance(item, dict) or item.get("class") != "H5T_ENUM" or dtype_of(item["base"]).itemsize != 1:
         return False
     members = item.get("members", item.get("mapping"))

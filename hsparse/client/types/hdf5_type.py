@@ -1,7 +1,7 @@
-"""Values of any HDF5 type that numpy can hold, from the bytes and JSON of the REST API, and back.
+"""Convert values of any HDF5 type that numpy can hold from the bytes and JSON of the REST API, and back.
 
-Variable-length text is an object array of `str`, a variable-length sequence an object array of arrays; in a compound
-they are fields of objects. An array type adds its dimensions to those of the data, as in h5py.
+Vlen text is an object array of `str`, vlen sequences are an object array of arrays; in a compound they are object
+fields. An array type appends its dimensions to the dimensions of the data, as in h5py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from hsparse.client.types.text_compound import (
     decode_elements,
     encode_elements,
     object_array,
+    sequence_item,
     text_compound_dtype,
     text_compound_item,
 )
@@ -38,7 +39,7 @@ OBJECT = np.dtype(object)
 
 @dataclass(frozen=True, slots=True)
 class Hdf5Type:
-    """A type of HDF5: `item` is its HDF5/JSON, `dtype` numpy's, object for variable-length elements."""
+    """An HDF5 type: `item` is its HDF5/JSON, `dtype` its numpy dtype, object for vlen elements."""
 
     item: Any
     dtype: np.dtype[Any]
@@ -54,9 +55,9 @@ class Hdf5Type:
 
     @classmethod
     def of(cls, values: NDArray[Any], inner: tuple[int, ...] = ()) -> Hdf5Type:
-        """Return the type of an array: text (`U`, `T`, or objects that are `str`) is variable-length UTF-8.
+        """Return the type of an array; text (`U`, `T`, or objects that are `str` or `bytes`) is vlen UTF-8.
 
-        With `inner` each element is an array of that shape.
+        With `inner`, each element is an array of that shape. `WrongType` or `Unsupported` for values without a type.
         """
         if inner:
             return cls.parse({"class": "H5T_ARRAY", "dims": list(inner), "base": cls.of(values).item})
@@ -74,15 +75,14 @@ class Hdf5Type:
 
     @classmethod
     def of_dtype(cls, dtype: DTypeLike) -> Hdf5Type:
-        """Return the type of elements of a dtype: `str` is text, `h5py.vlen_dtype` sequences, else as `of` says."""
+        """Return the type of elements of a dtype: `str` gives vlen text, `h5py.vlen_dtype` sequences, else see `of`."""
         found = np.dtype(dtype)
+        sequence = sequence_item(found)
+        if sequence is not None:
+            return cls.parse(sequence)
         base = dict(found.metadata or {}).get("vlen")
-        if base not in (None, str, bytes):
-            return cls.parse({"class": "H5T_VLEN", "base": type_item(np.dtype(base))})
         if found == OBJECT and base is None:
-            raise WrongType(
-                "Objects have no HDF5 type of their own: dtype=str, or that of h5py.vlen_dtype(...)."
-            )
+            raise WrongType("dtype=object has no HDF5 type: give dtype=str, or h5py.vlen_dtype(...).")
         return cls.of(np.empty((), found.base), found.shape) if base is None else cls.parse(TEXT_TYPE)
 
     @property
@@ -91,24 +91,24 @@ class Hdf5Type:
 
     @property
     def inner(self) -> tuple[int, ...]:
-        """The dimensions that each element of an array type adds to those of the data."""
+        """The dimensions that an array type appends to the dimensions of the data."""
         return self.dtype.shape
 
     @property
     def wire(self) -> np.dtype[Any]:
-        """The type of elements as they travel: without gaps, and of an array type each one as a whole."""
+        """The dtype of elements in requests and answers: without gaps; an array type is one opaque element."""
         dtype = packed(self.dtype)
         return dtype if dtype.subdtype is None else np.dtype(f"V{dtype.itemsize}")
 
     def unpack(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return elements of the type `wire` as numpy has them: of `dtype`, with its dimensions last."""
+        """Convert elements of the dtype `wire` to `dtype`; the dimensions of an array type are appended."""
         if self.inner:
             shape = (*values.shape, *self.inner)
             values = np.ndarray(shape, packed(self.dtype.base), bytearray(values.tobytes()))
         return values.astype(self.dtype.base, copy=False)
 
     def pack(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the inverse of `unpack`; `InvalidValue` if the last dimensions are not those of the array type."""
+        """Invert `unpack`; `InvalidValue` if the shape does not end with the dimensions of the array type."""
         if self.is_vlen:
             return values
         base = packed(self.dtype.base)
@@ -118,35 +118,35 @@ class Hdf5Type:
         rank = values.ndim - len(self.inner)
         if rank < 0 or values.shape[rank:] != self.inner:
             raise InvalidValue(
-                f"Each element is an array of the shape {list(self.inner)}, with which the shape of values must end; "
-                f"theirs is {list(values.shape)}."
+                f"The shape of the values, {list(values.shape)}, must end with {list(self.inner)}, the shape of each "
+                "element."
             )
         return np.frombuffer(values.tobytes(), self.wire).reshape(values.shape[:rank])
 
     def decode(self, data: Buffer, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Return the values in the bytes of an answer, which has elements of `shape`."""
+        """Return the values in the bytes of an answer, as elements in an array of `shape`."""
         if not self.is_vlen:
             return self.unpack(np.frombuffer(data, self.wire).reshape(shape))
         return self._objects(split_elements(data, self.element, shape))
 
     def encode(self, values: NDArray[Any]) -> bytes:
-        """Return values, packed or not, as the bytes of a request; `WrongType` for what is no text or number."""
+        """Return values, packed or not, as bytes of a request; `WrongType` for a vlen value of another type."""
         if not self.is_vlen:
             return (values if values.dtype == self.wire else self.pack(values)).tobytes()
         return encode_elements(values, self.element)
 
     def empty(self) -> Any:
-        """Return an element that was never written, without a fill value: 0, text and sequences of nothing."""
+        """Return the default fill value, of elements never written: 0, empty text or an empty sequence."""
         if self.is_vlen:
             return self.decode(bytes(self.element.min_size), ())[()]
         return np.zeros(self.inner, self.dtype.base)[()]
 
     def from_json(self, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Return a JSON value, such as a fill value, as an array of `shape`."""
+        """Convert a JSON value, such as a fill value, to an array of `shape`."""
         return self._values(from_json(value, shape, self.element), shape)
 
     def to_json(self, values: ArrayLike) -> Any:
-        """Return values, such as a fill value, as JSON."""
+        """Convert values, such as a fill value, to JSON."""
         if self.is_vlen:
             return np.asarray(values).tolist()
         array = self.pack(np.asarray(values, self.dtype.base))
@@ -155,7 +155,7 @@ class Hdf5Type:
         return array_json(flat)
 
     def attribute(self, record: Json) -> NDArray[Any] | None:
-        """Return the value in an attribute's record of this type; None for a null dataspace."""
+        """Return the value in the record of an attribute of this type, or None for a null dataspace."""
         shape = shape_of(record["shape"])
         if shape is None:
             return None
@@ -169,19 +169,19 @@ class Hdf5Type:
         return self.unpack(np.ndarray(shape, self.wire, values.tobytes()))
 
     def _objects(self, values: VlenArray) -> NDArray[Any]:
-        """Return an object array: `str`, or arrays of the sequence's elements; of a compound its fields."""
+        """Return vlen elements as an array of objects (`str` or arrays), or compounds as a structured array."""
         return decode_elements(values, self.element)
 
 
 def take_inner(values: Any, keys: Sequence[Any]) -> Any:
-    """Return an array of which each key, a list too, selects in one of the last dimensions, those of an array type."""
+    """Index the last dimensions of an array, one key (also a list) for each dimension of an array type."""
     for place, key in enumerate(keys):
         values = values[(..., key, *[slice(None)] * (len(keys) - 1 - place))]
     return values
 
 
 def _fixed_dtype(item: Any, element: Fixed) -> np.dtype[Any]:
-    """Return numpy's form of a fixed-size type: with bool for HDF5's booleans if nothing in it prevents that."""
+    """Return the dtype of a fixed-size type: `dtype_of` (HDF5's booleans as bool) or, without one, `element.dtype`."""
     try:
         return dtype_of(item)
     except Unsupported:
@@ -189,16 +189,16 @@ def _fixed_dtype(item: Any, element: Fixed) -> np.dtype[Any]:
 
 
 def attribute_body(value: Any) -> dict[str, Any]:
-    """Return the body that creates an attribute: `type`, `shape` and `value` of anything numpy takes.
+    """Return the request body (`type`, `shape`, `value`) that creates an attribute of anything that numpy takes.
 
-    Text is variable-length, Python's bytes too, those of numpy have their length; None is HDF5's null dataspace, a bool
+    Text and Python's bytes are vlen; numpy's bytes keep their length. The value None becomes a null dataspace, a bool
     HDF5's usual enum.
     """
     if value is None:
         return {"type": type_item(np.dtype("i1")), "shape": "H5S_NULL"}
     array = np.asarray(value)
     if array.dtype.kind == "S" and not isinstance(value, np.ndarray | np.generic):
-        array = array.astype(object)  # Python's bytes have no fixed length: as in h5py
+        array = array.astype(object)  # Python's bytes have no fixed length, as in h5py
     kind = Hdf5Type.of(array)
     text = b64encode(kind.encode(array)).decode()
     body: dict[str, Any] = {"type": kind.item, "value": text, "encoding": "base64"}
@@ -208,9 +208,9 @@ def attribute_body(value: Any) -> dict[str, Any]:
 
 
 def shape_of(dataspace: Any) -> tuple[int, ...] | None:
-    """Return the shape in a dataspace's HDF5/JSON: None for a null one, `()` for a scalar.
+    """Return the shape in the HDF5/JSON of a dataspace: None for a null dataspace, `()` for a scalar.
 
-    That of a dataspace with lower bounds is a `SignedExtent`.
+    A dataspace with lower bounds gives a `SignedExtent`.
     """
     kind = dataspace if isinstance(dataspace, str) else dataspace.get("class")
     if kind == "H5S_NULL":

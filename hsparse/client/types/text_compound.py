@@ -1,7 +1,7 @@
-"""Elements with parts of variable length: from the bytes of the REST API, and back.
+"""Convert elements with vlen parts from the bytes of the REST API to numpy, and back.
 
-In numpy such a part is an object: text a `str`, a sequence or an array of such parts an array, a region reference its
-HDF5/JSON. A compound is an array of numpy's with fields of objects.
+In numpy a vlen part is an object: text is a `str`, a sequence or an array of vlen parts is an array, and a region
+reference is its HDF5/JSON. Compounds are a structured array with object fields.
 """
 
 from __future__ import annotations
@@ -33,29 +33,49 @@ TEXT_TYPE = {
     "strPad": "H5T_STR_NULLTERM",
     "length": "H5T_VARIABLE",
 }
-"""Text of variable length in UTF-8, as h5py writes `str`."""
+"""The type of vlen text in UTF-8, which h5py uses for `str`."""
 
 
 def text_compound_dtype(element: Compound) -> np.dtype[Any]:
-    """Return numpy's type of a compound whose parts have a fixed size or are text."""
-    fields = [
-        (name, part.dtype if isinstance(part, Fixed) else np.dtype(object))
-        for name, part in zip(element.names, element.parts, strict=True)
-    ]
-    return np.dtype(fields)
+    """Return the dtype of a compound with vlen parts: object fields, with the dimensions of array types."""
+    return np.dtype(
+        [(name, _part_dtype(part)) for name, part in zip(element.names, element.parts, strict=True)]
+    )
+
+
+def _part_dtype(part: Element) -> np.dtype[Any]:
+    if isinstance(part, Fixed):
+        return part.dtype
+    if isinstance(part, ArrayOfVlen):
+        return np.dtype((_part_dtype(part.base), part.dims))
+    return text_compound_dtype(part) if isinstance(part, Compound) else np.dtype(object)
 
 
 def text_compound_item(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the type item of a dtype with fields of objects, which are text."""
-    fields = [
-        {"name": name, "type": TEXT_TYPE if dtype[name].hasobject else type_item(dtype[name])}
-        for name in dtype.names or ()
-    ]
+    """Return the type item of a dtype with object fields: sequences for `h5py.vlen_dtype`, else text."""
+    fields = [{"name": name, "type": _field_item(dtype[name])} for name in dtype.names or ()]
     return {"class": "H5T_COMPOUND", "fields": fields}
 
 
+def _field_item(dtype: np.dtype[Any]) -> dict[str, Any]:
+    if not dtype.hasobject:
+        return type_item(dtype)
+    if dtype.subdtype is not None:
+        base, dims = dtype.subdtype
+        return {"class": "H5T_ARRAY", "dims": list(dims), "base": _field_item(base)}
+    if dtype.names is not None:
+        return text_compound_item(dtype)
+    return sequence_item(dtype) or TEXT_TYPE
+
+
+def sequence_item(dtype: np.dtype[Any]) -> dict[str, Any] | None:
+    """Return the type item of a sequence dtype that `h5py.vlen_dtype` made, or None for text and other dtypes."""
+    base = dict(dtype.metadata or {}).get("vlen")
+    return None if base in (None, str, bytes) else {"class": "H5T_VLEN", "base": type_item(np.dtype(base))}
+
+
 def decode_elements(values: VlenArray, element: Element) -> NDArray[Any]:
-    """Return elements as an array of their shape: of objects or, of compounds, of `text_compound_dtype`."""
+    """Return elements as an array of their shape, with the dtype object, or `text_compound_dtype` for compounds."""
     if isinstance(element, Compound):
         return _decode_compounds(values, element)
     return object_array([_decode_part(data, element) for data in values]).reshape(values.shape)
@@ -99,7 +119,7 @@ def _decode_sequence(data: bytes, base: Element) -> NDArray[Any]:
 
 
 def encode_elements(values: NDArray[Any], element: Element) -> bytes:
-    """Return such an array as the bytes of a request; `WrongType` for an object that is not what its part needs."""
+    """Encode an array of `decode_elements`' form as the bytes of a request; `WrongType` for a wrong object."""
     if isinstance(element, Compound):
         return _encode_compounds(values, element)
     return b"".join(_encode_part(one, element) for one in values.reshape(-1))
@@ -141,7 +161,7 @@ def _encode_part(value: Any, part: Element, place: str = "") -> bytes:
 
 
 def object_array(values: Sequence[Any]) -> NDArray[Any]:
-    """Return values as an array of objects, whatever they are, (n,)."""
+    """Return values of any type as an array of objects, (n,)."""
     result = np.empty(len(values), object)
     for place, value in enumerate(values):
         result[place] = value

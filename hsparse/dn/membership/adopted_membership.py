@@ -1,7 +1,7 @@
-"""The membership that a data node has adopted: settled before the node owns what it gives, left for a newer one.
+"""The membership that a data node has adopted: settled before the node owns anything, replaced by a newer one.
 
-A membership is *settled* at a node once every other member has adopted it and has finished the changes that it accepted
-before, or was evicted. Until then, and whenever its lease does not hold, a node owns nothing.
+A membership is *settled* at a node once every other member has adopted it and finished the changes that it accepted
+earlier, or was evicted. Until then, and while its lease does not hold, a node owns nothing.
 """
 
 from __future__ import annotations
@@ -13,29 +13,37 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hsparse.cluster.lease_object import Membership
+from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.compute import gather_all
-from hsparse.dn.membership.lease_keeper import Eviction
-from hsparse.dn.membership.ownership import Accepted, Kept, MemberOwnership, Resent
+from hsparse.concurrency.gathering import gather_all
+from hsparse.concurrency.request_trace import seconds_left
+from hsparse.dn.membership.eviction import Eviction
+from hsparse.dn.membership.member_ownership import Accepted, MemberOwnership, Resent
+from hsparse.dn.membership.ownership import Kept
 from hsparse.dn.membership.peers import PATIENCE, NodeTasks, Peers, Witnesses
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Unanswered
 
 log = logging.getLogger(__name__)
 
 SETTLING = 10.0
-"""Seconds that a change waits for a membership to be settled, or for a lease."""
+"""Seconds that a change waits until a membership is settled, or until a lease holds."""
 FINISHING = 0.3
-"""Seconds that the answer to `AdoptMembership` waits for earlier changes: it also tells that this node is alive."""
+"""Seconds that a reply to `AdoptMembership` waits for earlier changes; the reply also shows that the node is alive."""
 LOOKS = 8
-"""A member looks after another one each time that it has renewed its lease so often."""
+"""A member checks the next member once in this many renewals of its lease."""
+
+
+def _patience() -> float:
+    """Return the seconds that a change may wait here, limited by its client's deadline."""
+    left = seconds_left()
+    return SETTLING if left is None else min(SETTLING, left)
 
 
 class AdoptedMembership:
     """The newest membership that a node knows of, as the `LeaseHolder` of its lease.
 
-    `invalidate` is told which names the node owned before and after, `forget` that it has not heard of all changes,
-    `refuse` why it may not be a member of what it adopts.
+    `invalidate` is told which names the node owned before and after a change of membership. `forget` is called when the
+    node may have missed changes. `refuse` is told why the node may not be a member any more.
     """
 
     def __init__(
@@ -60,30 +68,28 @@ class AdoptedMembership:
         self._refuse = refuse
         self._renewals = 0
         self._running: Counter[int] = Counter()
-        """How many changes are being carried out that were accepted in each epoch."""
+        """The number of running changes that were accepted in each epoch."""
         self._changed = asyncio.Condition()
-        """Notified when a membership is adopted or settled, when a lease holds again, and when changes have ended."""
+        """Notified when a membership is adopted or settled, when a lease holds again, and when earlier changes end."""
         self._tasks = tasks
         self._settling: asyncio.Task[None] | None = None
 
     @property
     def view(self) -> Membership:
-        """The membership."""
+        """The adopted membership."""
         return self._ownership.membership
 
     @property
     def epoch(self) -> int:
-        """The membership's epoch."""
+        """The epoch of the adopted membership."""
         return self.view.epoch
-
-    # --- adopting -------------------------------------------------------------------------------------
 
     async def adopt(self, view: Membership, *, renewed: bool = False) -> None:
         """Adopt a newer membership, or the same one `renewed` after the lease was lost."""
         before, own = self.view, self._ownership.node
         if view.epoch < before.epoch or (view.epoch == before.epoch and not renewed):
             return
-        # A server's part stays what it is: members that know of it trust no cache as long as its lease holds.
+        # A server stays settled: members that know of it trust no cache while its lease holds.
         stays = not renewed and own in before.servers and own in view.servers
         self._ownership.settled &= stays
         self._ownership.membership = view
@@ -110,7 +116,7 @@ class AdoptedMembership:
         await self.adopt(await self._stored.read())
 
     async def catch_up(self, epoch: int) -> None:
-        """Adopt the membership in the store if this node is behind `epoch`; if that is damaged, keep what there is."""
+        """Adopt the stored membership if this node is behind `epoch`, unless the stored one is damaged."""
         if epoch > self.epoch:
             try:
                 await self.adopt_newest()
@@ -122,11 +128,11 @@ class AdoptedMembership:
         await self.adopt_newest()
 
     def renewed(self, *, regained: bool) -> None:
-        """See `LeaseHolder`. Now and then a member looks after the next one, so that none is gone unnoticed."""
+        """See `LeaseHolder`. At intervals a member checks the next member, so that no loss goes unnoticed."""
         self._renewals += 1
         if regained:
             self._tasks.start(self.notify())
-        if self.view.shared:  # nobody tells when a server has left
+        if self.view.shared:  # a server that leaves sends no message
             self._tasks.start(self._logged("read the membership", self.adopt_newest))
         if self._renewals % LOOKS == 0:
             self._tasks.start(self._logged("look after another member", self._look_after_next))
@@ -138,7 +144,7 @@ class AdoptedMembership:
             log.warning("%s could not %s: %s", self._ownership.node, what, error.message)
 
     async def _look_after_next(self) -> None:
-        """Evict the next member, in the order of their ids, if it is gone; one that answers costs no store request."""
+        """Evict the next member by id if it does not answer; a member that answers costs no store request."""
         own, members = self._ownership.node, sorted(self.view.members)
         if own not in members or len(members) == 1:
             return
@@ -149,24 +155,22 @@ class AdoptedMembership:
             await self.is_alive(other)
 
     def require(self, epoch: int) -> None:
-        """Raise `Misdirected` unless the membership is that of `epoch`."""
+        """Raise `Misdirected` unless the adopted membership is that of `epoch`."""
         if epoch != self.view.epoch:
             raise Misdirected(f"This data node is in epoch {self.view.epoch}, the message in {epoch}.")
 
     def renounce(self) -> None:
-        """Own nothing any more until a membership is adopted again, and store no change that was accepted so far."""
+        """Own nothing until a membership is adopted again, and store no change that was accepted so far."""
         self._ownership.term += 1
         self._ownership.settled = False
         self._invalidate(lambda name: False)
 
-    # --- changes under way ----------------------------------------------------------------------------
-
     async def wait_in_force(self, epoch: int | None = None) -> None:
-        """Wait until this node owns what the membership, of `epoch`, gives it; `Misdirected` when that is replaced."""
+        """Wait until this node owns its part of the membership; raise `Misdirected` if its epoch is not `epoch`."""
         ownership = self._ownership
         if not ownership.in_force:
             try:
-                async with asyncio.timeout(SETTLING), self._changed:
+                async with asyncio.timeout(_patience()), self._changed:
                     await self._changed.wait_for(
                         lambda: ownership.in_force or epoch not in (None, self.view.epoch)
                     )
@@ -177,7 +181,7 @@ class AdoptedMembership:
 
     @contextmanager
     def running_change(self, resent: Resent | None = None) -> Iterator[Accepted]:
-        """Accept a change now, and count it while the context lasts."""
+        """Accept a change, and count it as running during the context."""
         epoch = self.view.epoch
         self._running[epoch] += 1
         try:
@@ -186,11 +190,11 @@ class AdoptedMembership:
             self._running[epoch] -= 1
             if not self._running[epoch]:
                 del self._running[epoch]
-                if epoch != self.view.epoch:  # only the end of earlier changes is waited for
+                if epoch != self.view.epoch:  # callers wait only for changes of earlier epochs
                     self._tasks.start(self.notify())
 
     async def finished(self, epoch: int) -> bool:
-        """Wait a moment until no change runs that was accepted before `epoch`, and say whether that is so."""
+        """Wait briefly for the changes accepted before `epoch`; return whether all of them have ended."""
         try:
             async with asyncio.timeout(FINISHING), self._changed:
                 await self._changed.wait_for(lambda: all(one >= epoch for one in self._running))
@@ -199,11 +203,9 @@ class AdoptedMembership:
         return True
 
     async def notify(self) -> None:
-        """Let those that wait look again."""
+        """Wake the waiters so that they check again."""
         async with self._changed:
             self._changed.notify_all()
-
-    # --- settling -------------------------------------------------------------------------------------
 
     async def _settle(self, view: Membership) -> None:
         own = self._ownership.node
@@ -232,12 +234,12 @@ class AdoptedMembership:
                 except HsparseError as error:
                     log.warning("%s could not be evicted: %s", other, error.message)
                 await asyncio.sleep(PATIENCE)
-            except HsparseError as error:  # it is alive, and could not read the membership itself
+            except HsparseError as error:  # the member is alive, and could not read the membership
                 log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
                 await asyncio.sleep(PATIENCE)
 
     async def _settle_by_lease(self, other: str, epoch: int) -> None:
-        """Return once a member that gets no message has adopted the epoch, or was evicted."""
+        """Return once a member that receives no messages has adopted the epoch, or was evicted."""
         while True:
             try:
                 await self._adopt_after(
@@ -250,9 +252,9 @@ class AdoptedMembership:
                 return
 
     async def is_alive(self, other: str, *, witnessed: bool = False) -> bool:
-        """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted.
+        """Return whether a member answers; evict it if not. `Unanswered` is raised if it may not be evicted.
 
-        `witnessed` on behalf of a node that is no member, and has no answer of the other one either, or none so far.
+        `witnessed` means that a node outside the membership asks, because the member has not answered that node.
         """
         if other not in self.view.members:
             raise Misdirected(f"{other} is no member any more.")
@@ -270,13 +272,15 @@ class AdoptedMembership:
             return False
         except Misdirected:
             raise
-        except HsparseError as error:  # it is alive, and could not read the membership itself
-            log.warning("%s answers %s: %s", other, self._ownership.node, error.message)
+        except HsparseError as error:  # the member is alive, and could not read the membership
+            log.warning(
+                "%s is alive, but answered %s with an error: %s", other, self._ownership.node, error.message
+            )
         return True
 
     async def evict(self, other: str, *, witnessed: bool = False) -> bool:
-        """Evict a member that does not answer; False if it is alive and may not be evicted."""
-        # What may do more does not wait for what may do less.
+        """Evict a member that does not answer; return False if it is alive and may not be evicted."""
+        # An eviction for a witness may revoke more leases, so it does not share the task of another eviction.
         what = "evict for a witness" if witnessed else "evict"
         return await self._adopt_after(
             other,
@@ -290,7 +294,7 @@ class AdoptedMembership:
         evicting: Callable[[], Coroutine[Any, Any, Membership | None]],
         what: str = "evict",
     ) -> bool:
-        """Adopt the membership in which the eviction of a member results; False if there is none."""
+        """Adopt the membership that results from a member's eviction; return False if the member was not evicted."""
 
         async def evict() -> bool:
             try:

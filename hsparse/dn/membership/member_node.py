@@ -1,7 +1,7 @@
-"""A data node as a member of a cluster: it joins by the store, answers by the newest membership, and leaves.
+"""A data node as a member of a cluster: it joins through the store, answers by the newest membership, and leaves.
 
-A message of an older epoch is refused before anything is done. While the node owns nothing (`AdoptedMembership`) it
-confirms what it reads with the store, and changes wait.
+A message of an older epoch is refused before any work. While the node owns nothing (`AdoptedMembership`), it confirms
+its reads with the store, and changes wait.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
-from hsparse.cluster.lease_object import LeaseObjects, Membership
+from hsparse.cluster.lease_object import LeaseObjects
+from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
-from hsparse.dn.membership.lease_keeper import AbsentMembers, Eviction, LeaseKeeper
-from hsparse.dn.membership.ownership import (
-    Accepted,
-    KeyedChanges,
-    MemberOwnership,
-    Ownership,
-    OwningService,
-    Resent,
-)
+from hsparse.dn.membership.eviction import AbsentMembers, Eviction
+from hsparse.dn.membership.keyed_changes import KeyedChanges
+from hsparse.dn.membership.lease_keeper import LeaseKeeper
+from hsparse.dn.membership.member_ownership import Accepted, MemberOwnership, OwningService, Resent
+from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.membership.peers import NodeTasks, Peers, Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
 from hsparse.model.schema import FIRST_SCHEMA, Schema
@@ -40,20 +37,20 @@ R = TypeVar("R")
 
 
 RECOVERY = 2
-"""After so many times the seconds of a lease a node takes it back that was revoked, if it was not evicted by then."""
+"""How many lease durations a node waits for its eviction before it takes a revoked lease back."""
 LOOKS = 8
-"""How often in the seconds of a lease a node that has lost it looks whether it may be a member again."""
+"""How often, during a lease's duration, a node that has lost its lease checks whether it may be a member again."""
 SAME_RATE = 0.99
-"""Seconds of this node's clock at least that go by in a second of another one's."""
+"""The least seconds that pass on this node's clock during one second of another node's clock."""
 
 
 class MemberNode:
-    """`DataNode` over a service that shares its store with the other members, which `connect` reaches.
+    """A `DataNode` over a service that shares its store with other members, which it reaches by `connect`.
 
-    `make` makes the service, given what it owns. `token` is the nodes' secret. The lease is renewed every `period`
-    seconds, and lasts twice as long. A `server` answers only its own service node, directly. `version`
-    is that of the messages that it speaks. `buckets` are served besides that of `store`; `schema` reads what the
-    stores need. One event loop uses it.
+    `make` creates the service, given the node's ownership. `token` is the nodes' secret. The lease is renewed every
+    `period` seconds and lasts twice as long. A `server` answers only its own service node, directly. `version` is the
+    version of the messages. `buckets` are served besides the bucket of `store`; `schema` reads the schema that the
+    stores need. One event loop uses the node.
     """
 
     def __init__(
@@ -98,13 +95,13 @@ class MemberNode:
         self._staying: asyncio.Task[None] | None = None
         self._url = ""
         self.refused: Misconfigured | None = None
-        """Why this node may not be a member any more, None while it may."""
+        """Why this node may no longer be a member, or None while it may."""
         self.unfit = asyncio.Event()
-        """Set with `refused`: this node leaves by itself, and is of no use any more."""
+        """Set together with `refused`: this node leaves on its own and should be stopped."""
 
     @property
     def id(self) -> str:
-        """The id of this member, a new one each time that it joins; empty before."""
+        """The id of this member, new each time that it joins; empty before it joins."""
         return self._ownership.node
 
     @property
@@ -119,12 +116,12 @@ class MemberNode:
 
     @property
     def defect(self) -> asyncio.Event:
-        """Set when a task has failed by a defect: it is of no use, and should end."""
+        """Set when a task has failed because of a defect: the node should be stopped."""
         return self._tasks.defect
 
     @property
     def lease_age(self) -> float:
-        """Seconds since the last renewal of its lease was sent."""
+        """Seconds since the last successful renewal of the lease was sent."""
         return self._lease.age
 
     def counters(self) -> dict[str, int]:
@@ -132,25 +129,23 @@ class MemberNode:
         return self._service.counters()
 
     async def wait_in_force(self) -> None:
-        """Return once this node owns what the membership gives it."""
+        """Wait until this node owns what the membership gives it."""
         while not self.in_force:
             with suppress(Unanswered):
                 await self._adopted.wait_in_force()
 
-    # --- joining and leaving --------------------------------------------------------------------------
-
     async def join(self, url: str = "") -> None:
-        """Become a member that is reached at `url`, and stay one until `close`; raises as `MembershipObject.read`.
+        """Become a member that is reached at `url`, until `close`; raises as `MembershipObject.read`.
 
-        `Misconfigured` when there are members with another token, buckets or version of the messages, or that need a
-        newer hsparse, `Unanswered` when one is alive but does not answer.
+        `Misconfigured` is raised if members have another token, other buckets or another version of the messages, or
+        need a newer hsparse; `Unanswered` if a member is alive but does not answer.
         """
         self._url = url
         await self._join()
         self._staying = self._tasks.start(self._stay())
 
     async def leave(self) -> None:
-        """Leave the cluster: own nothing any more, and finish the accepted changes. Others are told where to go on."""
+        """Leave the cluster: give up ownership, tell the other members, and finish the accepted changes."""
         await self._tasks.once("leave", "", self._leave_once)
 
     async def _leave_once(self) -> None:
@@ -163,7 +158,7 @@ class MemberNode:
         self._staying = None
 
     def _refuse(self, error: Misconfigured) -> None:
-        """Leave, as this node may not be a member any more."""
+        """Leave, because this node may no longer be a member."""
         if self.refused is None:
             log.error("%s leaves: %s", self.id, error.message)
             self.refused = error
@@ -171,7 +166,7 @@ class MemberNode:
             self._tasks.start(self.leave())
 
     async def close(self) -> None:
-        """Leave, then stop."""
+        """Leave, then stop all tasks and close the service."""
         await self.leave()
         await self._tasks.close()
         await self._service.close()
@@ -194,13 +189,13 @@ class MemberNode:
                 view = await self._stored.join(id, self._url, schema)
         except HsparseError:
             self._lease.give_up()
-            with suppress(HsparseError):  # what is left of it runs out
+            with suppress(HsparseError):  # the rest of the lease runs out
                 await self._leases.delete(id)
             raise
         await self._adopted.adopt(view)
 
     async def _stay(self) -> None:
-        """Keep the lease; take it back, or join again, when another node has overwritten it."""
+        """Keep the lease; when another node has overwritten it, take it back or join again."""
         try:
             while True:
                 await self._lease.keep(self._adopted, at_once=self.membership.shared)
@@ -211,9 +206,9 @@ class MemberNode:
             self._refuse(error)
 
     async def _recover(self) -> None:
-        """Be a member again, as soon as another node has taken over; `Misconfigured` if that never will be.
+        """Become a member again once another node has evicted this one; raise `Misconfigured` if it never may.
 
-        Else this node takes its lease back, once an eviction that has begun must have ended.
+        If no node evicts this one, it takes its lease back when any eviction that had begun must have ended.
         """
         since, pause, told = self._clock.monotonic(), self._lease.seconds / LOOKS, ""
         while True:
@@ -221,7 +216,7 @@ class MemberNode:
             pause = self._lease.seconds / LOOKS
             try:
                 if await self._lease.is_evicted():
-                    await asyncio.sleep(pause)  # a membership that is being rebuilt is put now
+                    await asyncio.sleep(pause)  # a rebuild puts its membership now
                 elif self._clock.monotonic() - since < RECOVERY * self._lease.seconds:
                     continue
                 elif await self._lease.take_back(self.membership.epoch):
@@ -255,8 +250,6 @@ class MemberNode:
         await self._leases.delete(self.id)
         await self._stored.remove(self.id)
 
-    # --- answering ------------------------------------------------------------------------------------
-
     async def send(self, message: Message[R], /) -> R:
         """Answer a message, see `DataNode`."""
         return cast(R, await self._answer(message))
@@ -275,13 +268,23 @@ class MemberNode:
         if not self._server:
             return await self._service.send(message, accepted)
         if self.refused is not None:
-            # The error that is kept would keep the frames of each request that it is raised in.
+            # Raising the stored error would keep the frames of every request that it is raised in.
             raise type(self.refused)(self.refused.message)
         if message.only_reads:
             return await self._service.send(message)
-        await self._adopted.wait_in_force()
+        await self._wait_in_force()
         with self._adopted.running_change() as accepted:
             return await self._service.send(message, accepted)
+
+    async def _wait_in_force(self, epoch: int | None = None) -> None:
+        try:
+            await self._adopted.wait_in_force(epoch)
+        except Unanswered as error:
+            if not self._lease.failed:
+                raise
+            raise Unanswered(
+                f"{self.id} may not write: its lease was not renewed: {self._lease.failed}"
+            ) from error
 
     async def _routed(self, routed: Routed[R]) -> R:
         if routed.instead_of or routed.message.only_reads:
@@ -294,24 +297,24 @@ class MemberNode:
 
         async def carry_out() -> R:
             await self._check_route(routed)
-            await self._adopted.wait_in_force(routed.epoch)
+            await self._wait_in_force(routed.epoch)
             with self._adopted.running_change(resent) as accepted:
                 return cast(R, await self._answer(routed.message, accepted))
 
         if not routed.key:
             return await carry_out()
-        # A node that has carried it out says so whatever it owns by now: a new owner would undo what came after it.
+        # Reply as before even without ownership: a new owner would apply the change again and undo later changes.
         return await self._keyed.once((routed.epoch, routed.key), routed.attempt, carry_out)
 
     async def _check_route(self, routed: Routed[Any]) -> None:
-        """Raise `Misdirected` unless a message is for this member in its membership."""
+        """Raise `Misdirected` unless a message is for this member and in its adopted membership."""
         if routed.to != self.id:
             raise Misdirected(f"This is the data node {self.id}, not {routed.to}.")
         await self._adopted.catch_up(routed.epoch)
         self._adopted.require(routed.epoch)
 
     async def _stand_in(self, routed: Routed[R]) -> R:
-        """Answer instead of a member that did not answer the sender."""
+        """Answer in place of a member that did not answer the sender."""
         other = routed.instead_of
         if routed.message.only_reads:
             self._tasks.start(self._adopted.is_alive(other, witnessed=True))
@@ -322,8 +325,8 @@ class MemberNode:
 
     async def _adopt(self, message: AdoptMembership) -> int:
         if message.to != self.id or not self._lease.holds():
-            # What cannot reach the store in time is of no use as a member.
-            raise Unanswered(f"This is the data node {self.id}, or it has no lease.")
+            # A node without a lease cannot reach the store in time, and is of no use as a member.
+            raise Unanswered(f"The data node {self.id} is not {message.to}, or has no lease.")
         if message.epoch > self.membership.epoch:
             await self._adopted.adopt_newest()
         now = self.membership.epoch

@@ -1,9 +1,9 @@
 """The other members of the cluster: connections to them, and whether they answer.
 
-Witnesses are nodes outside the membership that ask about a member which does not answer them. A member that they reach
-is not the one that is cut off.
+A witness is a node outside the membership that asks about a member, because the member does not answer the witness. The
+member that a witness reaches is not cut off.
 
-The tasks of a data node that is a member: they end with it, and a defect in one ends it.
+`NodeTasks` are the tasks of a data node that is a member: they end with the node, and a defect in a task ends the node.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from hsparse.compute import staggered
+from hsparse.concurrency.single_flight import SingleFlight
+from hsparse.concurrency.staggered import staggered
 from hsparse.errors import HsparseError, Misdirected, Unanswered, Unauthenticated
 from hsparse.wire.message import AdoptMembership
 from hsparse.wire.remote_node import MemberConnections
 
 NO_ANSWERS = (Unanswered, Misdirected, Unauthenticated)
 PATIENCE = 1.0
-"""Seconds in which a member answers that is alive."""
+"""Seconds within which a live member answers."""
 
 
 class Peers(MemberConnections):
     """Connections to the other members of the newest membership."""
 
     async def adopted(self, id: str, epoch: int) -> bool:
-        """Have a member adopt an epoch; say whether it has, and has finished what it accepted before.
+        """Ask a member to adopt an epoch; return whether it has, and has finished the changes it accepted before.
 
-        `Unanswered` when it gives no reply in time. It is sent twice if need be: the first packet of a connection may
-        be lost, and is repeated only after a second.
+        `Unanswered` is raised if no reply arrives in time. The message is sent twice if needed, because the first
+        packet of a connection may be lost and is retransmitted only after a second.
         """
         asking = partial(self.send, id, AdoptMembership(id, epoch))
         try:
@@ -41,7 +42,7 @@ class Peers(MemberConnections):
             raise Unanswered(f"The data node {id} did not answer within {PATIENCE:g} s.") from error
 
     async def answering(self, ids: Iterable[str], epoch: int) -> set[str]:
-        """Return those of some members that answer, and take this node for one of theirs."""
+        """Return the members that answer and that list this node as a member."""
         some = list(ids)
         replies = await asyncio.gather(*(self.adopted(id, epoch) for id in some), return_exceptions=True)
         for reply in replies:
@@ -52,18 +53,18 @@ class Peers(MemberConnections):
 
 
 FRESH = 0.25
-"""Seconds for which it counts that somebody has asked: this node may have been cut off after it."""
+"""Seconds for which a witness's question counts; this node may have been cut off after it."""
 
 
 class Witnesses:
-    """The times at which service nodes, and nodes that join, asked about members."""
+    """The times at which service nodes, and nodes that join, last asked about each member."""
 
     def __init__(self) -> None:
         self._times: dict[str, float] = {}
         self._changed = asyncio.Condition()
 
     async def note(self, member: str) -> None:
-        """Note that somebody outside asks about a member, now."""
+        """Record that a witness asks about a member now."""
         now = asyncio.get_running_loop().time()
         self._times = {one: time for one, time in self._times.items() if now - time <= FRESH}
         self._times[member] = now
@@ -71,7 +72,7 @@ class Witnesses:
             self._changed.notify_all()
 
     async def ask_about(self, member: str, patience: float) -> bool:
-        """Wait until somebody asks about a member who has just asked, or asks again; False if nobody does in time."""
+        """Wait until a witness asks about a member, or did so at most `FRESH` seconds ago; False after `patience`."""
         loop = asyncio.get_running_loop()
 
         def is_fresh() -> bool:
@@ -90,32 +91,28 @@ T = TypeVar("T")
 
 
 class NodeTasks:
-    """Tasks until `close`. `name` returns the node's id, for messages."""
+    """Tasks that run until `close`. `name` returns the node's id for messages."""
 
     def __init__(self, name: Callable[[], str]) -> None:
         self._name = name
-        self._once: dict[tuple[str, str], asyncio.Task[Any]] = {}
+        self._once: SingleFlight[tuple[str, str], Any] = SingleFlight(self.start)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.defect = asyncio.Event()
-        """Set when a task has failed by a defect: it might own nothing for ever."""
+        """Set when a task has failed because of a defect: without the task, the node might own nothing forever."""
 
     async def once(self, what: str, about: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `work` returns, done once for all who wait for it; `Unanswered` when this node stops."""
-        task = self._once.get((what, about))
-        if task is None:
-            task = self._once[what, about] = self.start(work())
-            task.add_done_callback(lambda _: self._once.pop((what, about)))
+        """Return the result of `work`, run once for all concurrent callers; raise `Unanswered` if this node stops."""
         try:
-            return await asyncio.shield(task)
+            result: T = await self._once.run((what, about), work)
+            return result
         except asyncio.CancelledError:
-            if task.cancelled():
-                raise Unanswered(f"The data node {self._name()} is stopping.") from None
-            raise
-        finally:
-            del task  # an error has this frame, and would have itself
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise
+            raise Unanswered(f"The data node {self._name()} is stopping.") from None
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a task that ends with this node."""
+        """Start a task that is cancelled by `close`."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -129,7 +126,7 @@ class NodeTasks:
             self.defect.set()
 
     async def close(self) -> None:
-        """End the tasks."""
+        """Cancel all tasks and wait for their end."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

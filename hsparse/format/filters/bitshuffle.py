@@ -1,12 +1,12 @@
-"""The bitshuffle filter (registered id 32008): bits transposed by blocks, then LZ4, Zstandard or nothing.
+"""The bitshuffle filter (registered id 32008): bits are transposed in blocks, and optionally compressed.
 
 Client values: major and minor version, element size in bytes, block size in elements (0: the default),
 compression (0 none, 2 LZ4, 3 Zstandard), Zstandard level.
 
-Without compression the data keeps its size. With it, it is a 12-byte header (big-endian: u64 size of the
-data, u32 size of a block in bytes), then for each block a big-endian u32 and that many compressed bytes,
-then the elements that do not fill a group of 8, as they are. The last block may be short, and has a
-multiple of 8 elements.
+Without compression the output has the size of the data. With compression it is a 12-byte header (big-endian: u64 size
+of the data, u32 size of a block in bytes); for each block, its compressed size (big-endian u32) and its compressed
+bytes; then, unchanged, the last elements that do not fill a group of 8. The last block may be shorter, with a multiple
+of 8 elements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_BLOCK = 128
 
 
 def encode_bitshuffle(values: tuple[int, ...], data: Buffer) -> Buffer:
-    """Filter `data`; `ValueError` when it is no whole number of elements or the values are not valid."""
+    """Return `data` filtered; raise `ValueError` for a fraction of an element or invalid client values."""
     itemsize, block, compression, level = _parameters(values)
     if len(data) % itemsize:
         raise ValueError(f"{len(data)} bytes are no whole number of {itemsize}-byte elements")
@@ -44,7 +44,7 @@ def encode_bitshuffle(values: tuple[int, ...], data: Buffer) -> Buffer:
 
 
 def decode_bitshuffle(values: tuple[int, ...], data: Buffer, limit: int) -> Buffer:
-    """Reverse the filter; `ValueError` when `data` is not valid or has more than `limit` bytes unfiltered."""
+    """Return `data` unfiltered; raise `ValueError` if it is invalid or has more than `limit` unfiltered bytes."""
     itemsize, block, compression, _ = _parameters(values)
     if compression == NONE:
         if len(data) > limit or len(data) % itemsize:
@@ -61,7 +61,7 @@ def decode_bitshuffle(values: tuple[int, ...], data: Buffer, limit: int) -> Buff
 
 
 def _unpack(view: memoryview, size: int, block_bytes: int, itemsize: int, compression: int) -> bytearray:
-    """Decompress every block and the rest into one buffer of `size` bytes."""
+    """Decompress every block, and copy the last elements, into one buffer of `size` bytes."""
     decode = raw_codec.lz4_decode_into if compression == LZ4 else raw_codec.zstd_decode_into
     shuffled = bytearray(size)
     out = memoryview(shuffled)
@@ -83,14 +83,14 @@ def _unpack(view: memoryview, size: int, block_bytes: int, itemsize: int, compre
 
 
 def _blocks(size: int, block_bytes: int, itemsize: int) -> Iterator[tuple[int, int]]:
-    """Yield where blocks start and end; only whole groups of 8 elements are in one."""
+    """Yield the start and the (exclusive) end of each block in bytes; blocks have only whole groups of 8 elements."""
     grouped = size - size % (8 * itemsize)
     for start in range(0, grouped, block_bytes):
         yield start, min(start + block_bytes, grouped)
 
 
 def _parameters(values: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Return element size in bytes, block size in elements, compression and its level."""
+    """Return the element size in bytes, the block size in elements, the compression and its level."""
     if len(values) < 3 or values[2] < 1:
         raise ValueError("the client values have no element size")
     itemsize = values[2]

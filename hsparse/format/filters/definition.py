@@ -1,7 +1,7 @@
-"""Filters: the record of one in a pipeline, and the class of the definitions in the table of filters.
+"""Filters: a filter of a pipeline, and the base class of filter definitions.
 
-All that hsparse knows of a filter is in its definition: its id, its names in every dialect, its parameters,
-its codec, what HSDS makes of it, and what readers of references need. `table` has the definitions.
+A definition has all that hsparse knows about a filter: its id, its names, its parameters, its codec, its use in HSDS,
+and its description for readers of references. `hsparse.format.filters.pipeline` has the table of definitions.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hsparse.format.buffer import Buffer
 CLASS_PREFIX = "H5Z_FILTER_"
 Json = dict[str, Any]
 ClientValues = tuple[int, ...]
-"""Client data values of a filter (H5.format.html, IV.A.2.l), each an unsigned 32-bit number."""
+"""Client data values of a filter (H5.format.html, IV.A.2.l), which are unsigned 32-bit numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of a pipeline: its registered id, its client values, and whether it may fail to encode."""
+    """A filter of a pipeline: its registered id, its client values, and whether it is skipped if it cannot encode."""
 
     id: int
     values: ClientValues = ()
@@ -34,9 +34,9 @@ Pipeline = tuple[Filter, ...]
 
 @dataclass(frozen=True, slots=True)
 class FilterRequest:
-    """A filter as a client requests it; `name` is the client's name of it, `level` None where it gives none.
+    """A filter in a client's request: `name` as the client wrote it, and `level` or None if not given.
 
-    `element_size` is the bytes of a point in section 0, None where the client leaves it to `record_size`.
+    `element_size` is the size in bytes of a point in section 0, or None to use `record_size`.
     """
 
     name: str
@@ -45,13 +45,13 @@ class FilterRequest:
     element_size: int | None = None
 
     def number(self, what: str, value: int, most: int) -> int:
-        """Return `value`, which is the request's `what`; `BadRequest` outside 0 to `most`."""
+        """Return `value`, the parameter called `what`; raise `BadRequest` unless it is 0 to `most`."""
         if not 0 <= value <= most:
             raise BadRequest(f"The {what} of the filter {self.name} must be 0 to {most}, not {value}.")
         return value
 
     def level_of(self, default: int, most: int) -> int:
-        """Return the level, given as such or as the first parameter; `BadRequest` outside 0 to `most`."""
+        """Return the level, or the first parameter, or `default`; raise `BadRequest` unless it is 0 to `most`."""
         level = self.level
         if level is None:
             level = self.parameters[0] if self.parameters else default
@@ -60,16 +60,16 @@ class FilterRequest:
 
 @dataclass(frozen=True, slots=True)
 class DataSizes:
-    """The data that a filter is for: sizes in bytes of an element and of a chunk."""
+    """The sizes in bytes of an element and of a chunk of the data that a filter encodes."""
 
     element: int
     chunk: int
 
 
 class FilterDefinition:
-    """A filter. A subclass sets what differs from the defaults here, and is listed in its module's `FILTERS`.
+    """The definition of a filter. A subclass overrides defaults and is listed in `COMPRESSORS` or `TRANSFORMS`.
 
-    Codecs raise `ValueError` or `RuntimeError` for what they cannot encode or decode.
+    `encode` and `decode` raise `ValueError` or `RuntimeError` for data that they cannot process.
     """
 
     # --- names ------------------------------------------------------------------------------------
@@ -79,18 +79,18 @@ class FilterDefinition:
     name: ClassVar[str]
     """The name in messages, in chunk maps and in HDF5 files."""
     aliases: ClassVar[tuple[str, ...]] = ()
-    """Names that requests and the command line may use besides `name`, `hdf5_class` and `api_names`."""
+    """Further names in requests and on the command line, besides `name`, `hdf5_class` and `api_names`."""
     api_names: ClassVar[tuple[str, ...]] = ()
-    """Names in answers, as h5pyd and HSDS have them. The first is used unless the client used another of them."""
+    """Names in responses, as in h5pyd and HSDS: the first name, unless the client used another of them."""
 
     @property
     def hdf5_class(self) -> str:
-        """The class in HDF5/JSON."""
+        """The filter's class in HDF5/JSON."""
         return CLASS_PREFIX + self.name.upper()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name that a request may use."""
+        """All names that a request may use."""
         return tuple(dict.fromkeys((self.name, *self.api_names, *self.aliases, self.hdf5_class)))
 
     # --- parameters -------------------------------------------------------------------------------
@@ -98,20 +98,20 @@ class FilterDefinition:
     available: ClassVar[bool] = True
     """Whether a client may request the filter."""
     has_codec: ClassVar[bool] = True
-    """Whether data can go through the filter, so that pipelines may have its id."""
+    """Whether the filter can encode and decode data, so that pipelines may contain its id."""
     optional: ClassVar[bool] = True
-    """Whether encoding goes on without the filter where it fails."""
+    """Whether the filter is skipped if it cannot encode the data."""
     whole_elements: ClassVar[bool] = False
-    """Whether the filter encodes whole elements only, so that nothing before it may change the size of data."""
+    """Whether the filter only encodes whole elements, so that no filter before it may change the size of data."""
     left_out_by_clients: ClassVar[bool] = False
-    """Whether clients that describe a file's pipeline leave this filter out (h5pyd's hsload)."""
+    """Whether clients omit this filter when they describe a file's pipeline (h5pyd's hsload)."""
 
     def requested(self, request: FilterRequest, sizes: DataSizes) -> Filter:
-        """Return the filter that a request means; `BadRequest` for a parameter out of range."""
+        """Return the pipeline's filter for a request; raise `BadRequest` for a parameter out of range."""
         return Filter(self.id, self.client_values(request, sizes), self.optional)
 
     def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
-        """Return the client values as libhdf5 stores them, once `set_local` has seen the type and the chunk."""
+        """Return the client values that libhdf5 stores after `set_local` has added values of type and chunk."""
         return ()
 
     def creation_property(self, values: ClientValues) -> Json:
@@ -119,32 +119,32 @@ class FilterDefinition:
         return {"id": self.id, "parameters": list(values)}
 
     def decoding_values(self, values: ClientValues) -> ClientValues:
-        """Return the client values on which decoding depends."""
+        """Return the part of the client values that decoding depends on."""
         return values
 
     def other_values(self, values: ClientValues) -> Iterator[ClientValues]:
-        """Yield client values that a file may have where its pipeline was described with `values`."""
+        """Yield other client values that the filter may have in a file whose description has `values`."""
         yield from ()
 
     # --- codec ------------------------------------------------------------------------------------
 
     declines: ClassVar[bool] = False
-    """Whether HDF5 skips the filter where it does not make data smaller."""
+    """Whether HDF5 skips the filter if it does not make the data smaller."""
 
     def encode(self, values: ClientValues, data: Buffer) -> Buffer:
-        """Return `data` filtered."""
+        """Return `data` encoded by the filter."""
         raise NotImplementedError(self.name)
 
     def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
-        """Return `data` unfiltered, and take memory for at most `limit` bytes."""
+        """Return `data` decoded, and allocate memory for at most `limit` bytes."""
         raise NotImplementedError(self.name)
 
     def growth(self, values: ClientValues) -> int | None:
-        """Return by how many bytes encoding makes data longer, None where that depends on the data."""
+        """Return the number of bytes that encoding adds to data, or None if it depends on the data."""
         return None
 
     def plane_element(self, values: ClientValues) -> int | None:
-        """Return the bytes of an element if all that the filter does is to sort bytes by their place in one."""
+        """Return the element size in bytes if the filter is a byte shuffle (its output are byte planes), or None."""
         return None
 
     # --- HSDS -------------------------------------------------------------------------------------
@@ -154,38 +154,38 @@ class FilterDefinition:
     is_checksum: ClassVar[bool] = False
     is_compressor: ClassVar[bool] = False
     hsds_compressor: ClassVar[bool] = False
-    """Whether HSDS has this compressor, so that it is advertised, and may be that of a Blosc frame HSDS wrote."""
+    """Whether HSDS has this compressor; it is then advertised, and Blosc frames that HSDS wrote may use it."""
     hsds_applies: ClassVar[bool] = False
     """Whether HSDS decodes this compressor without a Blosc frame around it."""
     hsds_keeps: ClassVar[bool] = False
-    """Whether dense datasets keep this filter in their properties and do not apply it, as in HSDS."""
+    """Whether dense datasets keep this filter in their properties without applying it, as in HSDS."""
     hsds_takes_for_compressor: ClassVar[bool] = False
-    """Whether HSDS takes this filter, which it does not apply, for the dataset's compressor."""
+    """Whether HSDS regards this filter as the dataset's compressor although HSDS does not apply it."""
 
     def hsds_undoes(self, values: ClientValues) -> bool:
-        """Say whether there is a form of this filter that HSDS can decode; else pipelines with it stay as they are."""
+        """Say whether HSDS can decode some form of this filter; pipelines with other filters are not converted."""
         return self.is_compressor or self.shuffles_bytes or self.shuffles_bits or self.is_checksum
 
     def as_blosc(self, values: ClientValues, shuffle: int, sizes: DataSizes) -> Filter:
-        """Return the Blosc filter that takes the place of this compressor; `shuffle` is 0 none, 1 bytes, 2 bits."""
+        """Return the Blosc filter that replaces this compressor; `shuffle` is 0 (none), 1 (bytes) or 2 (bits)."""
         raise NotImplementedError(self.name)
 
     # --- readers of references --------------------------------------------------------------------
 
     dmrpp: ClassVar[str] = ""
-    """The name in `compressionType` of DMR++, empty where it has none."""
+    """The filter's name in DMR++'s `compressionType`; empty if DMR++ does not have the filter."""
 
     def dmrpp_level(self, values: ClientValues, element_size: int) -> str:
-        """Return the `deflateLevel` of DMR++, or nothing; `Unsupported` where DMR++ cannot say these values."""
+        """Return DMR++'s `deflateLevel`, or `""`; raise `Unsupported` if DMR++ cannot express these values."""
         return ""
 
     def numcodecs(self, values: ClientValues) -> Json:
-        """Return the configuration of numcodecs, as zarr and kerchunk have it; `Unsupported` where there is none."""
+        """Return the numcodecs configuration, as used by zarr and kerchunk; raise `Unsupported` if there is none."""
         raise Unsupported(
             f"zarr has no filter like HDF5's with id {self.id}; read values, or the map in JSON."
         )
 
 
 def value_at(values: ClientValues, place: int, default: int) -> int:
-    """Return a client value, `default` where there are fewer."""
+    """Return the client value at an index, or `default` if there are fewer values."""
     return values[place] if len(values) > place else default

@@ -1,16 +1,16 @@
-"""The filters of a dataset's creation properties: as clients write them, the pipelines they mean, and as JSON again.
+"""Filters in a dataset's creation properties: parsing to pipelines, conversion to JSON, and compatibility with HSDS.
 
-Client values are what libhdf5 stores once a filter has been told the datatype and the chunk (its
-`set_local`), so that the pipeline can stand in an HDF5 file as it is.
+Client values are those that libhdf5 stores after a filter's `set_local` has added the values of datatype and chunk, so
+that an HDF5 file can contain the pipeline unchanged.
 
-HSDS undoes at most one compressor and one byte shuffle, whatever a dataset's filters are. Compressors but deflate
-it knows only inside a Blosc frame, and there the frame says what was shuffled. So hsparse puts everything into such
-a pipeline, which is still one that an HDF5 file could have: deflate after shuffle, or Blosc (32001).
+HSDS decodes at most one compressor and one byte shuffle, regardless of a dataset's filters. It decodes compressors
+other than deflate only in a Blosc frame, which also says what was shuffled. hsparse therefore converts pipelines to one
+of these two forms, which HDF5 files can have as well: deflate after shuffle, or Blosc (32001).
 
-What HSDS itself writes is one Blosc 1 frame, whichever compressor the pipeline names: HSDS gives the compressor to
-Blosc, shuffling within, instead of applying HDF5's filters one by one. No other compressed form begins like such a
-frame, so what HSDS wrote is told from what the pipeline's filters write. HSDS writes no checksum, also where the
-pipeline has fletcher32: then the frame is all there is.
+HSDS always writes one Blosc 1 frame, regardless of the compressor in the pipeline: it gives the compressor to Blosc,
+which also shuffles, instead of applying HDF5's filters one by one. No other compressed form begins like such a frame,
+so hsparse can recognize objects that HSDS wrote. HSDS never writes a checksum after the frame, even if the pipeline has
+fletcher32.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hsparse.model.short_text import short_repr
 SECTIONS = ("H5_SECTION_SELECTION", "H5_SECTION_FIXED", "H5_SECTION_VL")
 MAX_FILTERS = 32
 MAX_ELEMENT = 256
-"""Bytes of the largest point: 32 coordinates of 8 bytes."""
+"""The most bytes of a point: 32 coordinates of 8 bytes."""
 USER = "H5Z_FILTER_USER"
 
 
@@ -51,14 +51,14 @@ def parse_filters(
     record_size: int = 1,
     heap: bool = False,
 ) -> tuple[tuple[Filter, ...], ...]:
-    """Return one pipeline a section: one for a dense layout; for a sparse one selection, fixed-size values.
+    """Return one pipeline per section: one for a dense layout, two (selection, fixed-size values) for a sparse one.
 
-    With `heap`, that of variable-length parts is a third; the selection's is empty where the layout is dense.
-    `items` are `creationProperties.filters`: objects, ids or names. `element_size` and `chunk_bytes` are of
-    the datatype and of a chunk with all elements; `record_size` is of one record of an encoded selection
-    and takes the element's place in section 0 (see `record_size`), unless an item has an `element_size` for
-    it. A structured chunk without any filter gets a compressed selection and compressed references; `none` prevents
-    that. `BadRequest` names what is wrong, `Unsupported` a filter that is not available.
+    With `heap` there is a third pipeline, for the heap; the pipeline of the selection is then empty if the layout is
+    dense. `items` are `creationProperties.filters`: objects, ids or names. `element_size` and `chunk_bytes` are the
+    bytes of an element and of a full chunk. In section 0 the element size is the `element_size` of an item or
+    `record_size` (see the function `record_size`). If `items` is empty, the selection and the heap references of a
+    structured chunk are compressed; the filter `none` prevents that. Raises `BadRequest` for invalid items, and
+    `Unsupported` for filters that are not available.
     """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         raise BadRequest(f"filters must be a list, not {short_repr(items)}.")
@@ -68,7 +68,7 @@ def parse_filters(
     there = tuple(number for number, has in enumerate((sparse, True, heap)) if has)
     pipelines: tuple[list[Filter], ...] = ([], [], [])
     if not items:
-        for number in there[: len(there) - 1]:  # of places and references, not of values
+        for number in there[: len(there) - 1]:  # the sections of offsets and references, not of values
             pipelines[number].extend(default_pipeline(sizes[number].element))
     for item in items:
         definition, request = _parse(item)
@@ -83,9 +83,9 @@ def parse_filters(
 
 
 def filters_for_vlen(pipeline: tuple[Filter, ...]) -> tuple[Filter, ...]:
-    """Return the filters of a pipeline that suit elements of no fixed size, whose bytes cannot be sorted by place.
+    """Return a pipeline without shuffling filters, which need elements of fixed size.
 
-    HSDS leaves the others out too.
+    HSDS also omits these filters for variable-length elements.
     """
     return tuple(
         filter
@@ -95,12 +95,12 @@ def filters_for_vlen(pipeline: tuple[Filter, ...]) -> tuple[Filter, ...]:
 
 
 def record_size(dims: Sequence[int]) -> int:
-    """Return the bytes of a point in the encoded selection of a chunk of `dims`: rank times a coordinate.
+    """Return the bytes of a point in the encoded selection of a chunk of `dims`: rank times the coordinate width.
 
-    A coordinate is as wide as the number of points must be. In a chunk of more than 65535 elements it is 2
-    or 4 bytes; 4 is right where it matters, and is one block of two-byte coordinates as well.
+    In a chunk of up to 65535 elements the width is 2 bytes. In a larger chunk the number of points may need 4 bytes.
+    The function then assumes 4, which suits large selections, and is also the size of a block of 2-byte coordinates.
     """
-    # Bytes after shuffle(s) and deflate 6, chunks of 1024 x 1024 (lcls: 16 x 512 x 512), r = rank:
+    # Bytes after shuffle with element size s and deflate 6, for chunks of 1024 x 1024 (lcls: 16 x 512 x 512), r = rank:
     #                                        raw   s = 2r    s = 4r    s = 8r
     #   10 % random, points of 4 bytes   838 928  193 946   111 434   120 449
     #   5 % random, points of 2 bytes    209 774   59 220    63 963    69 780
@@ -111,15 +111,15 @@ def record_size(dims: Sequence[int]) -> int:
 
 
 def filters_to_json(items: list[Any]) -> list[Any]:
-    """Return filters as answers and records have them: objects with class, id and name, however they were requested.
+    """Return requested filters in the form of responses and records: objects with class, id and name.
 
-    What is not known stays as it is.
+    Unknown items are returned unchanged.
     """
     return [_to_json(item) for item in items]
 
 
 def creation_property(filter: Filter, section: int | None = None) -> Json:
-    """Return a filter as an entry of `creationProperties.filters`, of a section of structured chunks if given."""
+    """Return a filter as an entry of `creationProperties.filters`, with the name of its `section` if given."""
     definition = BY_ID.get(filter.id)
     if definition is None:
         item: Json = {"id": filter.id, "parameters": list(filter.values)}
@@ -152,7 +152,7 @@ def _dense_pipeline(items: Sequence[Any], sizes: DataSizes) -> tuple[Filter, ...
         if isinstance(item, dict) and "section" in item:
             raise BadRequest(f"The filter {request.name} names a section; only sparse layouts have sections.")
         if definition.whole_elements and not all(BY_ID[filter.id].shuffles_bytes for filter in pipeline):
-            # A dense chunk cannot note that the filter was skipped.
+            # A dense chunk cannot record that the filter was skipped.
             raise BadRequest(
                 f"The filter {definition.name} must come before filters that change the size of data."
             )
@@ -168,7 +168,7 @@ def _check_length(pipeline: Sequence[Filter]) -> None:
 
 
 def _sections_of(item: Any, name: str, there: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the sections that an item is about: all sections of the chunk when it names none."""
+    """Return the numbers of the sections that an item applies to; all sections in `there` if it names none."""
     section = item.get("section") if isinstance(item, dict) else None
     if section is None:
         return there
@@ -184,7 +184,7 @@ def _sections_of(item: Any, name: str, there: tuple[int, ...]) -> tuple[int, ...
 
 
 def _parse(item: Any) -> tuple[FilterDefinition, FilterRequest]:
-    """Return the filter that an item requests, and its parameters; `BadRequest`, `Unsupported`."""
+    """Return the filter that an item requests, and its parameters; raise `BadRequest` or `Unsupported`."""
     key = filter_key(item)
     definition = requestable(key)
     if not isinstance(item, dict):
@@ -209,7 +209,7 @@ def _level(item: dict[str, Any], name: Any) -> int | None:
 
 
 def _parameters(item: dict[str, Any], name: Any) -> tuple[int, ...]:
-    """Return the client values an item gives; each is an unsigned 32-bit number."""
+    """Return the client values in an item; raise `BadRequest` unless they are unsigned 32-bit numbers."""
     given = item.get("parameters")
     given = [] if given is None else given
     given = [given] if isinstance(given, int) else given
@@ -225,17 +225,17 @@ def _parameters(item: dict[str, Any], name: Any) -> tuple[int, ...]:
 COMPRESSORS = frozenset(one.id for one in DEFINITIONS if one.hsds_compressor)
 BIT_SHUFFLES = frozenset(one.id for one in DEFINITIONS if one.shuffles_bits)
 BYTES, BITS = 1, 2
-"""What Blosc shuffles."""
+"""Blosc's codes for shuffling bytes and bits."""
 FRAME_VERSION = 2
 MAX_CHUNK = 1 << 30
-"""Bytes that a chunk in a frame may have where its size is not known."""
+"""The most bytes of a chunk in a frame if the chunk's size is unknown."""
 
 
 def parse_hsds_filters(items: Sequence[Any], element_size: int, chunk_bytes: int) -> Pipeline:
-    """Return the stored pipeline of `creationProperties.filters`; raises what `parse_filters` does.
+    """Return the stored pipeline for `creationProperties.filters`; raise the same errors as `parse_filters`.
 
-    Sizes are in bytes, of an element and of a chunk with all elements. Filters that HSDS keeps in the properties
-    and does not apply are not applied here either: they would change values, or save bits.
+    `element_size` and `chunk_bytes` are the bytes of an element and of a full chunk. Filters that HSDS keeps in the
+    properties without applying them are not applied here either, because they would change values or only save bits.
     """
 
     def parse(some: Any) -> Pipeline:
@@ -246,7 +246,7 @@ def parse_hsds_filters(items: Sequence[Any], element_size: int, chunk_bytes: int
     for place, item in enumerate(items):
         kept = _kept(item)
         if kept is not None and kept.hsds_takes_for_compressor:
-            # HSDS applies the first compressor, and that is this one unless another stands before it.
+            # HSDS applies only the first compressor, which is this filter unless a compressor precedes it.
             if _compressor(parse(list(items)[:place])) is None:
                 pipeline = tuple(filter for filter in pipeline if BY_ID[filter.id].shuffles_bytes)
             break
@@ -254,12 +254,12 @@ def parse_hsds_filters(items: Sequence[Any], element_size: int, chunk_bytes: int
 
 
 def hsds_pipeline(pipeline: Pipeline, element_size: int, chunk_bytes: int) -> Pipeline:
-    """Return the pipeline that takes the place of `pipeline`.
+    """Return the pipeline that replaces `pipeline` in a form that HSDS can decode.
 
-    The first compressor counts. Shuffling comes before it, or goes into Blosc. A checksum comes last, over what is
-    stored, and only where there is a compressor: HSDS expects anything else bare. Bits are shuffled for a
-    compressor alone, since on their own they save nothing. A pipeline with a filter that HSDS has no form for
-    (bitshuffle that compresses by itself) stays as it is.
+    The result has only the first compressor, and the shuffle before it or in Blosc. A checksum comes last, and only
+    after a compressor, because HSDS expects uncompressed data without one. Bits are shuffled only for a compressor,
+    because bitshuffle alone saves nothing. A pipeline with a filter that HSDS cannot decode (bitshuffle with its own
+    compression) is returned unchanged.
     """
     if not all(BY_ID[filter.id].hsds_undoes(filter.values) for filter in pipeline):
         return pipeline
@@ -278,9 +278,9 @@ def hsds_pipeline(pipeline: Pipeline, element_size: int, chunk_bytes: int) -> Pi
 
 
 def decode_hsds_frame(data: Buffer, pipeline: Pipeline, most: int = MAX_CHUNK) -> Buffer | None:
-    """Return the unfiltered chunk, of at most `most` bytes, when `data` is a frame that HSDS wrote, else None.
+    """Return the unfiltered chunk if `data` is a frame that HSDS wrote of at most `most` bytes, or else None.
 
-    `Corrupt` when it begins like one and does not decode.
+    Raises `Corrupt` if `data` has the header of a frame but does not decode.
     """
     size = _frame_size(data, pipeline)
     if size is None or size > most:
@@ -289,12 +289,12 @@ def decode_hsds_frame(data: Buffer, pipeline: Pipeline, most: int = MAX_CHUNK) -
         return raw_codec.blosc_decode(data, size)
     except (RuntimeError, ValueError) as error:
         raise Corrupt(
-            f"The Blosc frame of {len(data)} bytes, as of HSDS, does not decode: {error}."
+            f"The Blosc frame of {len(data)} bytes, written by HSDS, does not decode: {error}."
         ) from error
 
 
 def is_hsds_frame(data: Buffer, pipeline: Pipeline) -> bool:
-    """Say whether `data` is such a frame where an HDF5 library, given the pipeline, would not expect one."""
+    """Say whether `data` is a frame that HSDS wrote and that an HDF5 library could not decode with the pipeline."""
     alone = len(pipeline) == 1 and pipeline[0].id == Blosc.id
     return not alone and _frame_size(data, pipeline) is not None
 
@@ -304,16 +304,16 @@ def _compressor(pipeline: Pipeline) -> Filter | None:
 
 
 def _kept(item: Any) -> FilterDefinition | None:
-    """Return the filter that an item names if it is kept in the properties alone."""
+    """Return the filter that an item names if it is kept in the properties without being applied, or else None."""
     definition = find(filter_key(item))
     return definition if definition is not None and definition.hsds_keeps else None
 
 
 def _frame_size(data: Buffer, pipeline: Pipeline) -> int | None:
-    """Return the decoded size of a frame in bytes, None where it is not a frame."""
+    """Return the decoded size in bytes if `data` is a frame that HSDS wrote, or else None."""
     ids = {filter.id for filter in pipeline}
     if len(data) < 16 or not ids & COMPRESSORS or ids & BIT_SHUFFLES:
         return None
-    # Version of the format and of the compressor's, flags, element size; u32 sizes of data, block, frame.
+    # The header: versions of the format and the compressor, flags, element size; u32 sizes of data, block, frame.
     version, size, frame = data[0], *struct.unpack_from("<I4xI", data, 4)
     return size if version == FRAME_VERSION and frame == len(data) else None

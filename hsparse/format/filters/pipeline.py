@@ -1,9 +1,9 @@
-"""Filter pipelines: bytes through HDF5's filters and back, exactly as libhdf5 and its plugins do it.
+"""Filter pipelines (encoding and decoding exactly as libhdf5 and its plugins do), and the table of filter definitions.
 
-A filter that fails, or one that HDF5 skips because its output is not smaller, sets its bit in the filter
-mask if it is optional (H5.format.html, IV.A.2.l "Filter Pipeline Message").
+If an optional filter fails, or HDF5 skips it because its output is not smaller, the filter's bit is set in the filter
+mask (H5.format.html, IV.A.2.l "Filter Pipeline Message").
 
-The table of filters: definitions by id and by name, and facts about all of them for the rest of hsparse.
+The table has the definitions by id and by name, and lists derived from them.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from typing import Any
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.filters.codecs import COMPRESSORS, TRANSFORMS, Deflate, Shuffle
+from hsparse.format.filters.codecs import COMPRESSORS, Deflate
 from hsparse.format.filters.definition import Filter, FilterDefinition
+from hsparse.format.filters.transforms import TRANSFORMS, Shuffle
 from hsparse.model.short_text import short_repr
 
 DEFINITIONS: tuple[FilterDefinition, ...] = (*COMPRESSORS, *TRANSFORMS)
 BY_ID = {definition.id: definition for definition in sorted(DEFINITIONS, key=lambda one: one.id)}
 BY_NAME = {name: definition for definition in DEFINITIONS for name in definition.names}
 CODECS = {id: definition for id, definition in BY_ID.items() if definition.has_codec}
-"""The filters that data can go through, by id."""
+"""The filters that can encode and decode data, by id."""
 ADVERTISED = tuple(
     name
     for names in zip_longest(*(one.api_names for one in DEFINITIONS if one.hsds_compressor))
     for name in names
     if name is not None
 )
-"""The compressors in answers to HSDS's clients: the first name of each, then the second names."""
+"""The names of compressors in responses to HSDS's clients: the first name of each, then the second names."""
 LEFT_OUT_BY_CLIENTS = tuple(Filter(one.id) for one in DEFINITIONS if one.left_out_by_clients)
-"""Filters that a file's pipeline may have though a client's description of it has not."""
+"""Filters that a file's pipeline may have even if the client's description of the pipeline omits them."""
 REGISTERED = {
     305: "LZO",
     307: "bzip2",
@@ -61,29 +62,29 @@ REGISTERED = {
     32029: "TERSE/PROLIX",
     32030: "FFMPEG",
 }
-"""Further filters that are registered with The HDF Group: their names are all that is known of them here."""
+"""Other filters that are registered with The HDF Group; hsparse knows only their names."""
 DEFAULT_LEVEL = 2
-"""Deflate level of section 0 where a sparse dataset is created without filters.
+"""The deflate level of section 0 of sparse datasets that are created without filters.
 
-Measured on the records of 1 million random points, 8.0 MB: level 1 gives 860 kB in 35 ms, level 2 823 kB in
-20 ms, level 4 827 kB in 20 ms, level 6 790 kB in 28 ms. Decoding takes 6 ms at any level.
+Measured with the records of 1 million random points, 8.0 MB: level 1 gives 860 kB in 35 ms, level 2 823 kB in 20 ms,
+level 4 827 kB in 20 ms, level 6 790 kB in 28 ms. Decoding takes 6 ms at any level.
 """
 
 
 def default_pipeline(element_size: int) -> tuple[Filter, ...]:
-    """Return the filters of places and references where a structured chunk is created without filters."""
+    """Return the filters of selections and heap references for datasets that are created without filters."""
     return Filter(Shuffle.id, (element_size,)), Filter(Deflate.id, (DEFAULT_LEVEL,))
 
 
 def find(key: Any) -> FilterDefinition | None:
-    """Return the filter that a class, a name or an id stands for, None where it is unknown."""
+    """Return the filter with this HDF5/JSON class, name or id, or None if it is unknown."""
     if isinstance(key, str):
         return BY_NAME.get(key)
     return BY_ID.get(key) if isinstance(key, int) and not isinstance(key, bool) else None
 
 
 def requestable(key: Any) -> FilterDefinition:
-    """Return the filter that a client requests by `key`; `BadRequest` or `Unsupported` when it cannot."""
+    """Return the filter that a client requests by `key`; raise `BadRequest` or `Unsupported` if it cannot be used."""
     definition = find(key)
     if definition is None:
         raise BadRequest(f"The filter {short_repr(key)} is unknown; {_working()}.")
@@ -93,7 +94,7 @@ def requestable(key: Any) -> FilterDefinition:
 
 
 def codec_of(filter: Filter) -> FilterDefinition:
-    """Return how a filter of a pipeline works; `Unsupported` when it is none of `CODECS`."""
+    """Return the definition of a pipeline's filter; raise `Unsupported` if it is not in `CODECS`."""
     try:
         return CODECS[filter.id]
     except KeyError:
@@ -104,7 +105,7 @@ def codec_of(filter: Filter) -> FilterDefinition:
 
 
 def filter_name(id: int) -> str:
-    """Return a filter's name and id for a message, the id alone where it is not registered."""
+    """Return a filter's name and id for a message, or only the id if the filter is not registered."""
     name = BY_ID[id].name if id in BY_ID else REGISTERED.get(id)
     return f"with id {id}" if name is None else f"{name} (id {id})"
 
@@ -119,13 +120,13 @@ def _names(definitions: Iterable[FilterDefinition]) -> list[str]:
 
 
 UNKNOWN_LIMIT = 1 << 30
-"""What unfiltered data of unknown size is limited to, in bytes."""
+"""The limit of unfiltered data whose size is unknown, in bytes."""
 
 
 def apply_filters(pipeline: tuple[Filter, ...], data: Buffer) -> tuple[Buffer, int]:
-    """Filter `data`; return what comes out and the filter mask. No data is never filtered.
+    """Encode `data` by the pipeline; return the result and the filter mask. Empty data is not filtered.
 
-    `BadRequest` when a filter that is not optional fails.
+    Raises `BadRequest` if a filter that is not optional fails.
     """
     mask = 0
     if not len(data):
@@ -155,10 +156,10 @@ def undo_filters(
     expected_size: int | None,
     most: int = UNKNOWN_LIMIT,
 ) -> Buffer:
-    """Reverse the pipeline; filters whose bit is set in `mask` are skipped.
+    """Decode `data` by the pipeline; filters whose bit is set in `mask` are skipped.
 
-    `expected_size` is the size of the unfiltered data in bytes; without it the result is limited to
-    `most` bytes. `Corrupt`, naming the filter, when the data does not decode.
+    `expected_size` is the size of the unfiltered data in bytes; if it is None, the result is limited to `most` bytes.
+    Raises `Corrupt`, naming the filter, if the data does not decode.
     """
     if mask >> len(pipeline):
         raise Corrupt(
@@ -177,7 +178,7 @@ def undo_filters(
 def undo_to_planes(
     pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected_size: int
 ) -> BytePlanes | Buffer:
-    """Do as `undo_filters`, but leave the data shuffled if shuffle is the first filter of the pipeline."""
+    """Decode as `undo_filters`, but leave the data shuffled if shuffle is the first filter of the pipeline."""
     element = None if not pipeline or mask & 1 else codec_of(pipeline[0]).plane_element(pipeline[0].values)
     if element is None or not 1 < element <= expected_size // 2:
         return undo_filters(pipeline, data, mask, expected_size)
@@ -185,7 +186,7 @@ def undo_to_planes(
 
 
 def decode_alike(one: tuple[Filter, ...], other: tuple[Filter, ...]) -> bool:
-    """Say whether two pipelines decode the same bytes to the same, whatever their levels of compression are."""
+    """Say whether two pipelines decode any bytes to the same data; compression levels may differ."""
     return list(map(_decoding, one)) == list(map(_decoding, other))
 
 
@@ -206,13 +207,13 @@ def _decode_one(filter: Filter, data: Buffer, limit: int) -> Buffer:
 
 
 def _sizes(pipeline: tuple[Filter, ...], mask: int, size: int) -> list[int]:
-    """Return, for each filter, the most bytes that went into it when unfiltered data has `size` bytes."""
+    """Return, for each filter, an upper bound on its input when encoding data of `size` bytes."""
     sizes = []
     most = 8 * size
     for place, filter in enumerate(pipeline):
         sizes.append(size)
         if not mask >> place & 1:
             growth = codec_of(filter).growth(filter.values)
-            # No compressor makes data eight times as long: the small blocks LZ4 may be told to use are worst.
+            # No compressor makes data eight times as long; LZ4 with small blocks is the worst.
             size = min(8 * size, most) + 4096 if growth is None else size + growth
     return sizes

@@ -1,7 +1,7 @@
-"""The elements of a sparse chunk as columns of coordinates, which a reader of many chunks puts together.
+"""The elements of a sparse chunk as columns of coordinates, for readers that assemble many chunks.
 
-Offsets, as `SparseChunk` has them, would be made of the stored coordinates only to be divided again: measured with
-chunks of 32,000 points, a third of the time of decoding them.
+The offsets of a `SparseChunk` would be computed from the stored coordinates only to be divided again, which takes a
+third of the decoding time of chunks with 32,000 points.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from hsparse.format.structured.container import decoding
 
 Column: TypeAlias = NDArray[Any]
 SEARCH_COST = 16
-"""About how many coordinates can be looked up one by one in the time of one binary search."""
+"""The approximate number of coordinates that are tested one by one in the time of one binary search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkColumns:
-    """The defined elements of a chunk of dimensions `dims`, in row-major order, each once.
+    """The defined elements of a chunk of dimensions `dims`, in row-major order, without duplicates.
 
-    `columns` has (n,) unsigned coordinates in the chunk for each dimension, as narrow as they are stored. `values` is
-    (n,), maybe a view of the object.
+    `columns` has the unsigned coordinates in the chunk, (n,), for each dimension, in the width in which they are
+    stored. `values` are (n,) and may be a view of the chunk's object.
     """
 
     dims: tuple[int, ...]
@@ -44,11 +44,11 @@ class ChunkColumns:
         return len(self.values)
 
     def view(self, dtype: np.dtype[Any]) -> ChunkColumns:
-        """Return the elements with their values as another type of the same size."""
+        """Return the elements with their values viewed as another dtype of the same size."""
         return ChunkColumns(self.dims, self.columns, self.values.view(dtype))
 
     def select(self, selection: Selection) -> ChunkColumns:
-        """Return the elements that a selection of the chunk's own coordinates takes."""
+        """Return the elements inside a selection, which is in the chunk's own coordinates."""
         if isinstance(selection, Orthogonal):
             places = self._in_product(selection)
         else:
@@ -58,7 +58,7 @@ class ChunkColumns:
         return ChunkColumns(self.dims, tuple(column[places] for column in self.columns), self.values[places])
 
     def _in_product(self, selection: Orthogonal) -> slice | NDArray[np.intp]:
-        """Return where the elements are whose coordinates the axes have; the first column ascends."""
+        """Return the places of the elements inside an orthogonal selection; the first column must ascend."""
         places: slice | NDArray[np.intp] = slice(0, len(self))
         for dim, axis in enumerate(selection.axes):
             if ax.is_whole(axis, self.dims[dim]):
@@ -72,12 +72,12 @@ class ChunkColumns:
         return places
 
     def _column(self, dim: int) -> Column:
-        """Return a column in a dtype that holds the chunk's dimension."""
+        """Return a column of coordinates, widened if its dtype cannot hold the length of the dimension."""
         column = self.columns[dim]
         return column.astype(np.uint64) if self.dims[dim] > np.iinfo(column.dtype).max else column
 
     def _offsets(self) -> NDArray[np.uint32]:
-        """Return the row-major offsets in the chunk."""
+        """Return the elements' row-major offsets in the chunk, (n,)."""
         offsets = np.zeros(len(self), np.uint32)
         for column, stride in zip(self.columns, strides(self.dims), strict=True):
             offsets += column.astype(np.uint32) * np.uint32(stride)
@@ -87,7 +87,7 @@ class ChunkColumns:
 def read_columns(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> ChunkColumns:
-    """Read the object of a chunk as `decode_sparse` does, with the same errors."""
+    """Decode the object of a sparse chunk to columns; raise the same errors as `decode_sparse`."""
     selection, numbers, footer = unseal_sparse(data, dims, dtype, pipelines)
     count = len(numbers) // dtype.itemsize
     with decoding(0):
@@ -99,7 +99,7 @@ def read_columns(
 
 
 def _in_ascending(axis: Axis, column: Column) -> slice | NDArray[np.intp]:
-    """Return where an ascending column has indices of an axis."""
+    """Return the places of an ascending column whose coordinates are indices of `axis`."""
     bounds = ax.bounds(axis)
     if bounds is None:
         return slice(0, 0)
@@ -109,7 +109,7 @@ def _in_ascending(axis: Axis, column: Column) -> slice | NDArray[np.intp]:
     wanted = ax.indices(axis)
     if not (wanted[1:] > wanted[:-1]).all():
         wanted = np.unique(wanted)
-    ends = np.flatnonzero(np.diff(wanted) != 1)  # of runs of adjacent indices
+    ends = np.flatnonzero(np.diff(wanted) != 1)  # the ends of runs of adjacent indices
     if 2 * len(ends) * SEARCH_COST > len(column):
         return np.flatnonzero(ax.contains(axis, column))
     firsts = wanted[np.append(0, ends + 1)].astype(column.dtype)

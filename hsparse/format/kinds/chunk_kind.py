@@ -1,20 +1,20 @@
-"""The protocol of the four kinds of chunk, sparse or dense, with elements of a fixed size or of variable length.
+"""The protocol of the four kinds of chunk: sparse or dense, with elements of fixed size or of variable length.
 
-Each kind is one module beside this one; `hsparse.format.kinds.registry` says which one a dataset has. Code that loads,
+Each kind is one module of this package; `hsparse.format.kinds.registry` chooses the kind of a dataset. Code that loads,
 changes and stores chunks uses the protocol and does not distinguish kinds.
 
-A chunk in memory is a value of type `V`, never modified once it is committed; None stands for a chunk that was never
-written. A `ChunkChange` depends on the chunk alone and does not modify it, so that it can be applied again after
-another writer's put.
+A chunk in memory is a value of type `V` that is never modified after it is committed. A chunk that was never written is
+represented by None. A `ChunkChange` depends only on the chunk and does not modify it, so that the change can be applied
+again to the chunk that another writer put.
 
-Chunks that a client encoded itself (H5Dwrite_chunk, H5Dwrite_struct_chunk), checked before they are stored.
+The module also checks chunks that a client encoded itself (H5Dwrite_chunk, H5Dwrite_struct_chunk).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,27 +24,28 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED, sections_of
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import pick_fields
+from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.query import Ordering, Query
+from hsparse.format.query import Query
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Selection
-from hsparse.format.structured.container import Section, claimed_sizes
+from hsparse.format.structured.container import Section
 from hsparse.model.json_values import Values
 
 V = TypeVar("V")
 T = TypeVar("T")
 
 ChunkChange: TypeAlias = Callable[[V | None], tuple[V | None, T]]
-"""Takes a chunk (None: there is none), returns the new one (None: delete it; the same: unchanged) and a result."""
+"""A function from a chunk (None: never written) to the new chunk (None: delete it; same: unchanged) and a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefinedElements:
     """Defined elements of one chunk: `offsets: (n,) uint32`, row-major in the chunk, ascending; `values` (n,).
 
-    `values` is empty where only the offsets were requested.
+    `values` is empty if only the offsets were requested.
     """
 
     offsets: NDArray[np.uint32]
@@ -53,9 +54,9 @@ class DefinedElements:
 
 @dataclass(frozen=True, slots=True)
 class FoundElements:
-    """Elements of a chunk selection that answer a query.
+    """Elements of a chunk selection that match a query.
 
-    `positions: (n,) uint32`, ascending, are places in the selection's iteration order; `values: (n,)`.
+    `positions: (n,) uint32`, ascending, count in the selection's iteration order; `values: (n,)`.
     """
 
     positions: NDArray[np.uint32]
@@ -63,16 +64,16 @@ class FoundElements:
 
     @classmethod
     def none(cls, dtype: np.dtype[Any]) -> FoundElements:
-        """Return the result where no element answers the query."""
+        """Return the result without any elements."""
         return cls(np.zeros(0, np.uint32), np.zeros(0, dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A query, bound to the elements' type, and the form of its result.
+    """A query bound to the elements' dtype, and the form of its result.
 
-    The result has at most `limit` elements a chunk (0: all), the first ones in the order of places or of `ordering`, of
-    compounds `fields` alone, packed, and with `places_only` no values.
+    The result has at most `limit` elements per chunk (0: all), the first in the order of positions or of `ordering`.
+    With `fields` the elements are packed and have only these fields. With `places_only` the result has no values.
     """
 
     query: Query
@@ -82,18 +83,18 @@ class Search:
     ordering: Ordering | None = None
 
     def among(self, values: NDArray[Any]) -> FoundElements:
-        """Return the elements that answer the query, among the values of one selection."""
+        """Return the elements that match the query, given the values of a selection in its shape."""
         flat = values.reshape(-1)
         positions = np.flatnonzero(self.query.mask(flat)).astype(np.uint32)
         return self.result(positions, flat[positions])
 
     def result(self, positions: NDArray[np.uint32], rows: NDArray[Any]) -> FoundElements:
-        """Return the result, given the positions of all elements that answer the query, and these elements."""
+        """Return the result, given the positions and the values of all elements that match the query."""
         if self.limit and self.ordering is not None:
             kept = np.sort(self.ordering.first(rows, self.limit))
             positions, rows = positions[kept], rows[kept]
         elif self.limit:
-            # Copies: a view would keep in memory all that was found.
+            # Copies, because views would keep all matches in memory.
             positions, rows = positions[: self.limit].copy(), rows[: self.limit].copy()
         if self.places_only:
             return FoundElements(positions, np.empty((0, *rows.shape[1:]), rows.dtype))
@@ -102,9 +103,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectWrite(Generic[V]):
-    """A chunk that a client encoded itself: decoded, and its object with the client's bytes.
+    """A chunk that a client encoded itself: the decoded chunk, and its object with the client's bytes.
 
-    `data` is None where the object has no place for the client's filter mask: the chunk is encoded again then.
+    `data` is None if the object cannot store the client's filter mask; the chunk must then be encoded again.
     """
 
     chunk: V
@@ -112,56 +113,56 @@ class DirectWrite(Generic[V]):
 
 
 class ChunkKind(Protocol[V]):
-    """Reads and changes the chunks of one dataset. Selections are in the chunk's own coordinates.
+    """Operations on the chunks of one dataset. Selections are in the chunk's own coordinates.
 
-    `limit` of `read` and `defined` is in bytes: where an answer has more, its number of bytes is returned instead.
-    Kinds of a fixed size ignore it, since the caller knows the size of the answer.
+    `limit` of `read` and `defined` is in bytes: if the result has more, its number of bytes is returned instead. Kinds
+    with fixed-size elements ignore `limit`, because the caller knows the size of the result.
     """
 
     spec: ChunkSpec
     chunks_at_once: int
-    """How many chunks of one message are processed concurrently: bounds memory and open store requests."""
+    """The number of chunks of one message processed concurrently, which bounds memory and open store requests."""
 
     # --- bytes --------------------------------------------------------------------------------------
 
     def decode(self, data: Buffer) -> V:
-        """Return the chunk of an object; `Corrupt` when it does not decode to one."""
+        """Return the chunk in an object's bytes; raise `Corrupt` if they do not decode."""
         ...
 
     def encode(self, chunk: V) -> Buffer:
-        """Return the object of a chunk, which must not change any more; `BadRequest` when a filter fails."""
+        """Return the object of a chunk, which must not change any more; raise `BadRequest` if a filter fails."""
         ...
 
     def open_direct(
         self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
     ) -> DirectWrite[V]:
-        """Decode and check a chunk that a client encoded; `sections: (k, 3)` as in `ChunkRows`.
+        """Decode and check a chunk that a client encoded; `sections: (k, 3)` are as in `ChunkRows`.
 
-        `stop` are the dimensions of the part inside the extent. `BadRequest` or `Corrupt` says what is wrong.
+        `stop` has the dimensions of the chunk's part inside the extent. Raises `BadRequest` or `Corrupt`.
         """
         ...
 
     # --- reading ------------------------------------------------------------------------------------
 
     def missing(self, scaled: tuple[int, ...]) -> V | None:
-        """Return the chunk to read where none was written; None where it is all fill value."""
+        """Return the chunk to read if none was written, or None if all its elements are the fill value."""
         ...
 
     def read(
         self, chunk: V, selection: Selection, fields: tuple[str, ...], limit: int
     ) -> Values | int | None:
-        """Return the selected values in the selection's shape, None where all are the fill value.
+        """Return the selected values in the selection's shape; the result may be None if all are the fill value.
 
-        With `fields` the elements have those alone, packed, in that order.
+        With `fields` the elements are packed and have only these fields, in this order.
         """
         ...
 
     def defined(
         self, chunk: V, selection: Selection, places_only: bool, limit: int, alone: bool
     ) -> DefinedElements | int | None:
-        """Return the defined elements inside the selection, None where there are none.
+        """Return the defined elements inside the selection, or None if there are none.
 
-        With `alone` a single element has no limit.
+        With `alone` the `limit` does not apply to a single element.
         """
         ...
 
@@ -170,14 +171,14 @@ class ChunkKind(Protocol[V]):
         ...
 
     def find(self, chunk: V, selection: Selection, search: Search) -> FoundElements:
-        """Return the elements that answer a query; `Unsupported` where elements have no fixed size."""
+        """Return the elements that match a query; raise `Unsupported` for variable-length elements."""
         ...
 
     def reduce(self, chunk: V, selection: Orthogonal, reduction: Reduction, codes: Codes | None) -> Partials:
-        """Return what the selected elements reduce to, of sparse chunks the defined ones.
+        """Return the partial reductions of the selected elements; for sparse chunks only of the defined ones.
 
-        Places are those in the result of the selection alone; `codes` are the groups of its positions along the grouped
-        axis. `Unsupported` for numbers of elements that have no fixed size.
+        The places of the result count in the reduction of this selection alone. `codes` are the groups of its positions
+        along the grouped axis. Variable-length elements can only be counted; other reductions raise `Unsupported`.
         """
         ...
 
@@ -188,92 +189,92 @@ class ChunkKind(Protocol[V]):
     ) -> ChunkChange[V, None]:
         """Return the change that defines the selected elements.
 
-        `values` are one each, in the selection's order, or one for all. With `fields` they have those alone, packed,
-        and the others stay. With `drop_fill` (sparse) elements equal to the fill value are left as they are; with both
-        `BadRequest`, see `check_drop_fill`.
+        `values` has one element per selected element, in the selection's order, or one for all. With `fields` the
+        values have only these, packed, and other fields stay. With `drop_fill` (sparse chunks) elements equal to the
+        fill value are not written. Raises `BadRequest` for both options, see `check_drop_fill`.
         """
         ...
 
     def replaces(self, at: ChunkSelection, values: Values) -> bool:
-        """Say whether writing whole elements everywhere in a chunk cannot fail: the old chunk is not needed then."""
+        """Say whether a write of whole elements to all of a chunk cannot fail; the old chunk is then not needed."""
         ...
 
     def update(
         self, at: ChunkSelection, search: Search, value: NDArray[Any]
     ) -> ChunkChange[V, FoundElements]:
-        """Return the change that sets the search's fields of the elements it finds to `value`.
+        """Return the change that sets the fields `search.fields` of all elements that match the search to `value`.
 
-        `value` is one element of these fields. The result of the change has the changed elements with their new values.
+        `value` is one packed element of these fields. The change's result has the changed elements with new values.
         """
         ...
 
     def erase(self, selection: Selection) -> ChunkChange[V, None]:
-        """Return the change that makes the selected elements undefined; `BadRequest` for dense chunks."""
+        """Return the change that makes the selected elements undefined; raise `BadRequest` for dense chunks."""
         ...
 
     def trim(
         self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
     ) -> ChunkChange[V, None]:
-        """Return the change that drops elements at or beyond `stop`, or before `start`, in any dimension.
+        """Return the change that drops the elements at or beyond `stop`, or before `start`, in any dimension.
 
-        They become undefined, or the fill value in dense chunks.
+        Dropped elements become undefined in sparse chunks, and the fill value in dense chunks.
         """
         ...
 
     # --- bounds of memory, in bytes ------------------------------------------------------------------
 
     def nbytes(self, chunk: V) -> int:
-        """Return the memory of a chunk."""
+        """Return the bytes of memory that a chunk takes."""
         ...
 
     def answer_bytes(self, values: Values) -> int:
-        """Return the bytes of values' elements, which count towards the `limit` of an answer."""
+        """Return the bytes of the elements of `values`, which count towards the `limit` of a result."""
         ...
 
     def decode_bound(self, data: Buffer) -> int:
-        """Return about how much memory decoding an object may take, with the chunk; `Corrupt` where it has no size."""
+        """Return the estimated memory to decode an object, including the chunk; raise `Corrupt` if it gives no size."""
         ...
 
     def encode_bound(self, chunk: V) -> int:
-        """Return about how much memory changing a chunk and encoding it again may take besides the change."""
+        """Return the estimated memory to change a chunk and encode it again, without the memory of the change."""
         ...
 
     def reduce_bound(self, chunk: V, selection: Orthogonal) -> int:
-        """Return about how much memory reducing the selected elements may take besides the chunk and the result."""
+        """Return the estimated memory to reduce the selected elements, without the chunk and the result."""
         ...
 
     def load_bound(self, selection: Selection) -> int:
-        """Return about how much memory reading a selection of a chunk that was never written may take."""
+        """Return the estimated memory to load a chunk that was never written, for the given selection."""
         ...
 
     def change_bound(self, selection: Selection) -> int:
-        """Return about how much memory changing the selected elements may take."""
+        """Return the estimated memory to change the selected elements."""
         ...
 
     def read_work(self, chunk: V, selection: Selection, fields: tuple[str, ...]) -> int:
-        """Return how many bytes `read` works on, see `hsparse.compute`."""
+        """Return the number of bytes that `read` processes, see `hsparse.compute`."""
         ...
 
     def defined_work(self, chunk: V, selection: Selection) -> int:
-        """Return how many bytes `defined` works on, see `hsparse.compute`."""
+        """Return the number of bytes that `defined` processes, see `hsparse.compute`."""
         ...
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        """Return how much memory decoding a directly written chunk may take besides its bytes."""
+        """Return the estimated memory to decode a directly written chunk, without its bytes."""
         ...
 
 
 def check_drop_fill(fields: Sequence[str]) -> None:
-    """Raise `BadRequest` for a write of some fields, if any, that is to leave out elements equal to the fill value.
+    """Raise `BadRequest` if a write with `drop_fill` names fields.
 
-    Whether an element equals it depends on its other fields, those that are stored.
+    Whether an element equals the fill value depends also on its other fields, which the write does not have.
     """
     if fields:
         raise BadRequest("drop_fill is about whole elements; leave out fields.")
 
 
 MAX_UNFILTERED = 512 * 1024 * 1024
-"""The most unfiltered bytes of a section: memory of the size that a client claims is taken before it is checked."""
+"""The most unfiltered bytes of a section: memory of the size that a client claims is allocated before any check."""
 
 
 def open_direct_chunk(
@@ -283,10 +284,10 @@ def open_direct_chunk(
     scaled: tuple[int, ...],
     stop: tuple[int, ...],
 ) -> DirectWrite[V]:
-    """Decode and check a client's bytes.
+    """Decode and check a chunk that a client encoded; raise `BadRequest` if its bytes are invalid.
 
-    `sections: (k, 3)` are as in `ChunkRows`, of a dense chunk the mask alone. `stop` are the dimensions of
-    the part inside the extent. `BadRequest` says what is wrong with the bytes.
+    `sections: (k, 3)` are as in `ChunkRows`; for a dense chunk only the filter mask is used. `stop` has the dimensions
+    of the chunk's part inside the extent.
     """
     spec = kind.spec
     count = len(spec.filters) if spec.sparse else 1
@@ -301,7 +302,7 @@ def open_direct_chunk(
 
 
 def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, ...]:
-    """Return the sections that a client claims; `BadRequest` or `TooLarge` where they are impossible."""
+    """Return the sections that a client claims; raise `BadRequest` or `TooLarge` if they are impossible."""
     sizes = table[:, SIZE].tolist()
     if sum(sizes) != len(data):
         raise BadRequest(f"The sections have {sizes} bytes, the body {len(data)}.")
@@ -311,69 +312,3 @@ def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, .
             f"the limit is {MAX_UNFILTERED}: write values."
         )
     return sections_of(table)
-
-
-class SparseColumns(Protocol):
-    """A sparse chunk, as far as all its kinds are alike: the ascending offsets of its elements, (n,) uint32."""
-
-    @property
-    def offsets(self) -> NDArray[np.uint32]: ...
-
-    @property
-    def nbytes(self) -> int: ...
-
-    def select(self, mask: NDArray[np.bool_]) -> Self:
-        """Return the chunk with only the elements where `mask: (n,)` is set."""
-        ...
-
-
-Chunk = TypeVar("Chunk", bound=SparseColumns)
-
-
-class SparseKind(Generic[Chunk]):
-    """What is the same in each `ChunkKind` of sparse chunks."""
-
-    spec: ChunkSpec
-
-    def missing(self, scaled: tuple[int, ...]) -> None:
-        return None
-
-    def count(self, chunk: Chunk, selection: Selection) -> int:
-        offsets = chunk.offsets
-        return len(offsets) if selection.is_all else int(np.count_nonzero(selection.contains(offsets)))
-
-    def erase(self, selection: Selection) -> ChunkChange[Chunk, None]:
-        def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
-            if chunk is None:
-                return None, None
-            gone = selection.contains(chunk.offsets)
-            return (chunk.select(~gone) if gone.any() else chunk), None
-
-        return change
-
-    def trim(
-        self, scaled: tuple[int, ...], stop: tuple[int, ...], start: tuple[int, ...] = ()
-    ) -> ChunkChange[Chunk, None]:
-        dims = self.spec.dims
-        kept = Orthogonal.box(dims, start or (0,) * len(dims), tuple(map(min, stop, dims)))
-
-        def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
-            if chunk is None:
-                return None, None
-            keep = kept.contains(chunk.offsets)
-            return (chunk if keep.all() else chunk.select(keep)), None
-
-        return change
-
-    def decode_bound(self, data: Buffer) -> int:
-        return self.sections_bound(claimed_sizes(data))
-
-    def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        return self.sections_bound(sections[:, UNFILTERED].tolist())
-
-    def sections_bound(self, sizes: Sequence[int]) -> int:
-        """Return about how much memory decoding sections of these unfiltered sizes takes, with the chunk."""
-        raise NotImplementedError
-
-    def read_work(self, chunk: Chunk, selection: Selection, fields: tuple[str, ...]) -> int:
-        return chunk.nbytes + selection.size

@@ -1,9 +1,9 @@
-"""Dense chunks of elements of a fixed size: an array, and a bare object of its filtered bytes.
+"""Dense chunks of fixed-size elements: arrays in memory, and objects that hold only their filtered bytes.
 
-The object is what an HDF5 file holds. It has no place for a filter mask, so every filter counts as mandatory. Where
-HDF5 would skip a filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is
-stored, which HDF5 decodes like any other. `hsparse.format.filters.filters_json` chooses the pipeline, and reads the
-objects that HSDS wrote.
+An object has the same bytes as the chunk in an HDF5 file. It cannot store a filter mask, so every filter counts as
+mandatory. If data does not compress, HDF5 would skip filters such as lzf and blosc; the object has the filter's own
+uncompressed form instead, which HDF5 can decode. `hsparse.format.filters.filters_json` chooses the pipeline, and
+decodes objects that HSDS wrote.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from hsparse.format.filters.filters_json import decode_hsds_frame
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, reduce_array
+from hsparse.format.reductions.partials import Partials, reduce_array, reduction_bytes
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Selection, coords_at, gather, is_regular, scatter
 from hsparse.model.vlen_array import VlenArray
 
 Array = NDArray[Any]
 Chunk = TypeVar("Chunk", bound=Array | VlenArray)
 COPY_RATIO = 2
-"""A view of less than 1/COPY_RATIO of its chunk is copied: it would keep the whole chunk in memory."""
+"""A view of less than 1/COPY_RATIO of its chunk is copied, because it would keep the whole chunk in memory."""
 
 
 def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
-    """Return the object of a chunk; without filters a view of `array`, which must not change any more.
+    """Return the object's bytes of a chunk: without filters a view of `array`, which must not change any more.
 
-    `BadRequest` when a filter cannot encode it.
+    Raises `BadRequest` if a filter cannot encode the chunk.
     """
     if array.dtype.hasobject:
         raise Unsupported("Dense chunks of a variable-length datatype are not supported.")
@@ -56,9 +56,9 @@ def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
 def decode_dense(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipeline: tuple[Filter, ...]
 ) -> Array:
-    """Return a chunk's elements, shape `dims`, read-only where it is a view of `data`.
+    """Return a chunk's elements in the shape `dims`; read-only if they are a view of `data`.
 
-    `Corrupt` when the object does not decode to exactly that many elements.
+    Raises `Corrupt` if the object does not decode to exactly these elements.
     """
     if dtype.hasobject:
         raise Unsupported("Dense chunks of a variable-length datatype are not supported.")
@@ -70,7 +70,7 @@ def decode_dense(
 
 
 class DenseKind(Generic[Chunk]):
-    """What is the same in each `ChunkKind` of dense chunks: `_nbytes` is about the size of one."""
+    """The common part of every `ChunkKind` of dense chunks; `_nbytes` is the estimated size of a chunk."""
 
     spec: ChunkSpec
     _nbytes: int
@@ -88,7 +88,9 @@ class DenseKind(Generic[Chunk]):
         return chunk.nbytes
 
     def reduce_bound(self, chunk: Chunk, selection: Orthogonal) -> int:
-        return selection.size * REDUCTION_BYTES
+        is_view = all(isinstance(axis, Span) for axis in selection.axes)  # index lists copy the elements
+        copied = 0 if is_view else selection.size * self.spec.datatype.guessed_size
+        return reduction_bytes(selection.size) + copied
 
     def load_bound(self, selection: Selection) -> int:
         return self._nbytes
@@ -97,11 +99,11 @@ class DenseKind(Generic[Chunk]):
         return self._nbytes
 
     def defined_work(self, chunk: Chunk, selection: Selection) -> int:
-        return 0  # it is refused
+        return 0  # `defined` raises
 
 
 class Dense(DenseKind[Array]):
-    """`ChunkKind` of arrays of shape `spec.dims`. Committed arrays are read-only, drafts that a change made are not."""
+    """`ChunkKind` of arrays of shape `spec.dims`. Committed arrays are read-only; drafts of changes are writable."""
 
     chunks_at_once = 32
 
@@ -109,7 +111,7 @@ class Dense(DenseKind[Array]):
         self.spec = spec
         self._dtype = spec.dtype
         self._fill = spec.fill_value
-        self._fill.flags.writeable = False  # no draft of a chunk without dimensions
+        self._fill.flags.writeable = False  # so that `_draft` copies it for a chunk without dimensions
         self._nbytes = math.prod(spec.dims) * spec.datatype.guessed_size
 
     def decode(self, data: Buffer) -> Array:
@@ -131,7 +133,7 @@ class Dense(DenseKind[Array]):
             given = DirectWrite(np.ndarray(self.spec.dims, self._dtype, content), None)
         else:
             given = DirectWrite(decode_dense(data, self.spec.dims, self._dtype, pipeline), data)
-        given.chunk.flags.writeable = False  # filters may return what is not: `trim` would not copy it
+        given.chunk.flags.writeable = False  # filters may return writable bytes: `trim` would not copy
         if stop != self.spec.dims:
             trimmed, _ = self.trim(scaled, stop)(given.chunk)
             if trimmed is None or trimmed.tobytes() != given.chunk.tobytes():
@@ -163,7 +165,7 @@ class Dense(DenseKind[Array]):
         def change(array: Array | None) -> tuple[Array, None]:
             in_order = isinstance(selection, Boxes) or selection.is_all
             if at.full and in_order and values.size == selection.size and not fields:
-                # A copy, unless the array owns its memory: a view would keep the whole request in memory.
+                # Copy the array unless it owns its memory: a view would keep the whole request in memory.
                 whole = values.reshape(spec.dims)
                 return (whole.copy() if whole.base is not None else np.ascontiguousarray(whole)), None
             changed = _draft(self._or_fill(array, at.scaled), spec.dims)
@@ -225,7 +227,7 @@ class Dense(DenseKind[Array]):
 
     def read_work(self, chunk: Array, selection: Selection, fields: tuple[str, ...]) -> int:
         nbytes = selection.size * self._dtype.itemsize
-        # A large hyperslab is a view of the chunk; a small one is copied, see `COPY_RATIO`.
+        # A large hyperslab is read as a view of the chunk; a small one is copied, see `COPY_RATIO`.
         copied = fields or not is_regular(selection) or nbytes * COPY_RATIO < chunk.nbytes
         return nbytes if copied else 0
 
@@ -233,9 +235,9 @@ class Dense(DenseKind[Array]):
         return self._nbytes
 
     def _or_fill(self, array: Array | None, scaled: tuple[int, ...]) -> Array:
-        """Return the array or, without one, the values of unwritten elements: of no dimensions, or of the chunk's.
+        """Return `array` or, if it is None, the values of unwritten elements, in the shape () or the chunk's.
 
-        To be called in a change, which runs in a thread: they may have to be computed.
+        Call it only in a change, which runs in a thread, because an arange has to be computed.
         """
         if array is not None:
             return array
@@ -243,21 +245,21 @@ class Dense(DenseKind[Array]):
 
 
 def read_array(array: Array, selection: Selection) -> Array:
-    """Return the selected values of a whole chunk's array in the selection's shape, a view where there is one."""
+    """Return the selected values of a chunk's array in the selection's shape, as a view if that is possible."""
     return gather(array, selection).reshape(selection.shape)
 
 
 def read_detached(array: Array, selection: Selection) -> Array:
-    """Return what `read_array` does, copied where a view would keep a much larger chunk in memory.
+    """Return the same as `read_array`, copied if a view would keep a much larger chunk in memory.
 
-    An answer has the values of many chunks, and is held until the last of them was read.
+    A response has values of many chunks, and stays in memory until the last chunk has been read.
     """
     found = read_array(array, selection)
     return found.copy() if found.nbytes * COPY_RATIO < array.nbytes else found
 
 
 def outside_of(stop: tuple[int, ...], start: tuple[int, ...]) -> list[tuple[slice, ...]]:
-    """Return the indices of what is at or beyond `stop`, or before `start`, in each dimension of a chunk."""
+    """Return numpy indices that together cover a chunk's elements at or beyond `stop`, or before `start`."""
     cuts = [(dim, slice(first, None)) for dim, first in enumerate(stop)]
     cuts += [(dim, slice(None, first)) for dim, first in enumerate(start)]
     return [(slice(None),) * dim + (cut,) for dim, cut in cuts]
@@ -271,13 +273,13 @@ def not_sparse(spec: ChunkSpec) -> BadRequest:
 def filled_beyond(stop: tuple[int, ...]) -> BadRequest:
     """Return the error for a directly written dense chunk that has data outside the extent."""
     return BadRequest(
-        f"Elements beyond the extent, which has {list(stop)} of the chunk, must be the fill value: they would "
-        "be there when the dataset grows."
+        f"Elements beyond the extent, which ends at {list(stop)} in the chunk, must be the fill value: they would "
+        "appear when the dataset grows."
     )
 
 
 def _draft(array: Array, dims: tuple[int, ...]) -> Array:
-    """Return an array of `dims` that may be modified: `array` if it is one, or a new one with its values."""
+    """Return a writable array of shape `dims`: `array` itself if it is one, or else a copy with its values."""
     if array.shape == dims and array.flags.writeable:
-        return array  # an earlier change of the group made it, or it was computed
+        return array  # the draft of an earlier change in the group, or a computed array
     return np.full(dims, array, array.dtype)

@@ -1,7 +1,7 @@
 """Dense chunks of variable-length elements: reading and changing their columns.
 
-Their objects have two forms, both in `hsparse.format.kinds.vlen_chunk`: bare, as in HSDS (elements in length-prefixed
-form, filtered), or a structured chunk where the layout says so.
+Their objects have two forms, both in `hsparse.format.kinds.vlen_chunk`: bare as in HSDS (filtered elements in
+length-prefixed form), or a structured chunk if the layout says so.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from hsparse.model.vlen_array import VlenArray, VlenFields, split_elements, take
 
 
 class VlenKind:
-    """What is the same in each `ChunkKind` of elements of variable length."""
+    """The common part of every `ChunkKind` of variable-length elements."""
 
     chunks_at_once = 8
-    """Fewer than of fixed-size elements: the size of a chunk is known only when it is loaded."""
+    """Fewer chunks than for fixed-size elements, because the size of a chunk is unknown until it is loaded."""
 
     def find(self, chunk: Any, selection: Selection, search: Search) -> FoundElements:
         raise no_vlen_search()
@@ -138,7 +138,7 @@ class DenseVlen(VlenKind, DenseKind[VlenArray]):
         return change
 
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
-        # A chunk that becomes too large is refused, and the old one must stay.
+        # A write that makes the chunk too large fails, and the old chunk must stay.
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES
 
     def trim(
@@ -168,7 +168,7 @@ class DenseVlen(VlenKind, DenseKind[VlenArray]):
         return chunk.nbytes + selection.size
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        return 2 * MAX_CHUNK_BYTES  # what the bytes decode to, twice while its buffer grows
+        return 2 * MAX_CHUNK_BYTES  # the decoded bytes, twice while the buffer grows
 
 
 # --- shared with `sparse_vlen` ---------------------------------------------------------------------
@@ -182,9 +182,9 @@ def places(selection: Selection) -> NDArray[np.intp]:
 def taken(
     arrays: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
 ) -> VlenArray | int:
-    """Return the elements at `index` or, where they have more than `limit` bytes, their number of bytes.
+    """Return the elements at `index`, or their number of bytes if that is more than `limit`.
 
-    With `fields`, which `picked` counts later, there is no limit.
+    With `fields` there is no limit here; `picked` applies it.
     """
     if not fields:
         nbytes = int(taken_sizes(arrays, index).sum(dtype=np.int64))
@@ -194,7 +194,7 @@ def taken(
 
 
 def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit: int) -> VlenArray | int:
-    """Return elements with only these fields or, where these have more than `limit` bytes, their number of bytes."""
+    """Return elements with only these fields, or their number of bytes if that is more than `limit`."""
     if isinstance(found, int) or not fields:
         return found
     values = VlenFields.named(element, fields).pick(found)
@@ -202,12 +202,12 @@ def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit:
 
 
 def heap_bytes(values: VlenArray, selection: Selection) -> int:
-    """Return the bytes of the selected elements' heap, where `values` are one each or one for all."""
+    """Return the heap bytes of the selected elements; `values` has one per selected element, or one for all."""
     return len(values.heap) * (1 if values.size == selection.size else selection.size)
 
 
 def no_vlen_search() -> Unsupported:
-    """Return the error for a query of elements of variable length."""
+    """Return the error for a query over variable-length elements."""
     return Unsupported("This is not supported for elements of variable length; read them as they are.")
 
 

@@ -1,4 +1,4 @@
-"""The registry of chunk kinds, and of arrays of values. A new kind is one module beside the others and one row here."""
+"""The registry of chunk kinds and of value arrays. A new kind is one module of this package and one row here."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
     (False, True): DenseVlen,
     (True, True): SparseVlen,
 }
-"""By two properties of a dataset: whether it is sparse, and whether its elements have a variable length."""
+"""The chunk kinds by two properties of a dataset: whether it is sparse, and whether its elements are vlen."""
 
 
 def kind_of(spec: ChunkSpec) -> ChunkKind[Any]:
-    """Return the kind of the chunks that a specification describes."""
+    """Return the kind of chunks that a specification describes."""
     return KINDS[spec.sparse, spec.is_vlen](spec)
 
 
 def arrays_of(spec: ChunkSpec) -> FixedArrays | VlenArrays:
-    """Return the arrays of the values that a specification describes."""
+    """Return the value arrays of the dataset that a specification describes."""
     datatype = spec.datatype
     if datatype.is_vlen:
         return VlenArrays(datatype.element, spec.vlen_fill, datatype.guessed_size)

@@ -1,4 +1,4 @@
-"""Sparse chunks of elements of a fixed size: their columns, how these are read and changed, and their objects."""
+"""Sparse chunks of fixed-size elements: their columns, reading and changing of these, and their objects."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from hsparse.format.kinds.chunk_kind import (
     DirectWrite,
     FoundElements,
     Search,
-    SparseKind,
     check_drop_fill,
     checked_sections,
 )
+from hsparse.format.kinds.sparse_kind import SparseKind
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, reduce_positions
+from hsparse.format.reductions.partials import Partials, reduce_positions, reduction_bytes
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.encoded_selection import decode_offsets
@@ -54,18 +54,20 @@ Array = NDArray[Any]
 Offsets = NDArray[np.uint32]
 ValueColumn = NDArray[Any]
 
+POSITION_BYTES = 24
+"""Bytes of memory for a selected element while it is looked up, ordered, and turned into a position."""
 RECORD_LIMIT = 16
-"""The most bytes an encoded selection spends on an element, a dimension: a block with 8-byte coordinates."""
+"""The most bytes per element and dimension in an encoded selection, as in a block with 8-byte coordinates."""
 IMAGE_LIMIT = 4096
-"""More bytes than an encoded selection has besides its records."""
+"""An upper bound on the bytes of an encoded selection without its records."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseChunk:
-    """The defined elements of a chunk of dimensions `dims`; never modified in place.
+    """The defined elements of a chunk of dimensions `dims`; immutable.
 
-    `offsets: (n,) uint32` are row-major offsets in the chunk, strictly ascending. `values: (n,)` has the file
-    datatype (an array datatype adds its own dimensions). Both are made read-only.
+    `offsets: (n,) uint32` are row-major offsets in the chunk, strictly ascending. `values: (n,)` have the stored dtype.
+    Both arrays are made read-only.
     """
 
     dims: tuple[int, ...]
@@ -78,18 +80,18 @@ class SparseChunk:
 
     @classmethod
     def empty(cls, dims: tuple[int, ...], dtype: np.dtype[Any]) -> SparseChunk:
-        """Return a chunk with nothing defined."""
+        """Return a chunk without defined elements."""
         return cls(dims, np.empty(0, np.uint32), np.empty(0, dtype))
 
     @property
     def nbytes(self) -> int:
-        """The memory of the columns, in bytes."""
+        """The bytes of memory that the columns take."""
         return self.offsets.nbytes + self.values.nbytes
 
     def merge(self, offsets: NDArray[Any], values: ValueColumn) -> SparseChunk:
-        """Define elements: `offsets: (m,)` in any order, `values: (m,)`; of a repeated offset the last wins.
+        """Return the chunk with the elements at `offsets: (m,)`, in any order, set to `values: (m,)`.
 
-        `BadRequest` when an offset is outside the chunk.
+        The last value of a repeated offset wins. Raises `BadRequest` if an offset is outside the chunk.
         """
         assert len(offsets) == len(values)
         if not len(offsets):
@@ -109,11 +111,11 @@ class SparseChunk:
         return self._interleave(offsets, values)
 
     def select(self, mask: NDArray[Any]) -> SparseChunk:
-        """Return the chunk with only the elements where `mask: (n,)` is set, or at ascending places."""
+        """Return the chunk with only the elements selected by `mask`: a mask (n,) or ascending indices."""
         return self._with(self.offsets[mask], _plain(self.values)[mask].view(self.values.dtype))
 
     def _interleave(self, offsets: Offsets, values: ValueColumn) -> SparseChunk:
-        """Merge ascending columns linearly: one search, then one pass over each column."""
+        """Merge ascending columns in linear time: one search, then one pass over each column."""
         place = np.searchsorted(self.offsets, offsets)
         known = self.offsets[np.minimum(place, len(self.offsets) - 1)] == offsets
         old = _plain(self.values)
@@ -125,7 +127,7 @@ class SparseChunk:
         added = int(np.count_nonzero(fresh))
         if not added:
             return self._with(self.offsets, old.view(self.values.dtype))
-        # A fresh element lands behind the old ones before it and the fresh ones before it.
+        # The place of a fresh element is the number of old and fresh elements with smaller offsets.
         where = place[fresh] + np.arange(added)
         stay = np.ones(len(old) + added, np.bool_)
         stay[where] = False
@@ -143,26 +145,26 @@ def encode_sparse(
     chunk: SparseChunk,
     pipelines: Sequence[tuple[Filter, ...]],
     max_dims: tuple[int, ...] | None = None,
-    *,
-    statistics: bool = False,
+    columns: Sequence[str] = (),
 ) -> bytes:
-    """Return the object of a chunk: selection and values, each through its pipeline, and the footer.
+    """Return the object's bytes of a chunk: the filtered selection, the filtered values, and the footer.
 
-    With nothing defined the selection is "none": a tombstone, so that erasing the last element can be a
-    conditional put. `BadRequest` when a filter that is not optional fails.
+    The footer has the statistics of `columns`, see `hsparse.format.chunk_spec.statistic_columns`.
+
+    A chunk without defined elements has the selection "none". This tombstone lets a conditional put erase the last
+    element. Raises `BadRequest` if a filter that is not optional fails.
     """
     if chunk.values.dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
     selection = encode_offsets(chunk.offsets, chunk.dims, max_dims)
     stored = build((selection, byte_view(chunk.values)), METADATA_FIXED, pipelines)
-    words = statistics_bytes(chunk.values, chunk.values.dtype) if statistics else b""
-    return seal(stored, len(chunk.offsets), words)
+    return seal(stored, len(chunk.offsets), statistics_bytes(chunk.values, columns))
 
 
 def decode_sparse(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> SparseChunk:
-    """Read the object of a chunk; `Corrupt`, naming the section, when any byte is damaged."""
+    """Return the chunk in an object's bytes; raise `Corrupt`, naming the section, if any byte is damaged."""
     selection, values, footer = unseal_sparse(data, dims, dtype, pipelines)
     chunk = _decode(selection, values, dims, dtype, data)
     check_defined(len(chunk.offsets), footer)
@@ -172,9 +174,9 @@ def decode_sparse(
 def unseal_sparse(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> tuple[BytePlanes | Buffer, Buffer, Footer]:
-    """Return the sections of a chunk's object without filters, of places maybe shuffled still, and its footer.
+    """Return the unfiltered sections of a chunk's object (the selection may still be shuffled) and its footer.
 
-    `Corrupt` when any byte is damaged.
+    Raises `Corrupt` if any byte is damaged.
     """
     if dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
@@ -189,7 +191,7 @@ def unseal_sparse(
 
 
 def check_defined(count: int, footer: Footer) -> None:
-    """Raise `Corrupt` unless the footer says that a chunk has so many elements."""
+    """Raise `Corrupt` unless `count` is the number of defined elements in the footer."""
     if count != footer.defined:
         raise Corrupt(f"Section 0 (selection) has {count} elements, the footer {footer.defined}.")
 
@@ -201,7 +203,7 @@ def open_sparse(
     dtype: np.dtype[Any],
     pipelines: Sequence[tuple[Filter, ...]],
 ) -> SparseChunk:
-    """Read a chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as `decode_sparse`."""
+    """Return a chunk from the bytes in an HDF5 file, which have no footer; raise `Corrupt` as `decode_sparse`."""
     check_sizes(sections, dims, dtype.itemsize)
     selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines)
     return _decode(selection, values, dims, dtype, content)
@@ -214,7 +216,7 @@ def _decode(
     dtype: np.dtype[Any],
     stored: Buffer,
 ) -> SparseChunk:
-    """Return the chunk of two unfiltered sections, which may be views of the bytes `stored`."""
+    """Return the chunk in two unfiltered sections, which may be views of the bytes `stored`."""
     count = len(values) // dtype.itemsize
     with decoding(0):
         offsets, order = decode_offsets(selection, dims, count)
@@ -227,7 +229,7 @@ def _decode(
 
 
 def check_sizes(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) -> None:
-    """Raise `Corrupt` when the sections are larger than those of such a chunk can be."""
+    """Raise `Corrupt` if the sections are larger than in any possible chunk of `dims`."""
     if len(sections) != 2:
         raise Corrupt(f"The chunk has {len(sections)} sections; fixed-size sparse data has 2.")
     selection, values = sections
@@ -242,11 +244,11 @@ def check_sizes(sections: Sequence[Section], dims: tuple[int, ...], itemsize: in
 
 
 def _ascending(offsets: NDArray[Any], values: ValueColumn) -> tuple[Offsets, ValueColumn]:
-    """Return the columns in ascending order of offsets, of each repeated one the last."""
+    """Return the columns sorted by ascending offsets, with only the last element of each repeated offset."""
     narrow = offsets.astype(np.uint32, copy=False)
     if (narrow[1:] > narrow[:-1]).all():
         return narrow, values
-    # Sorting keys of offset and place is 10 times as fast as a stable argsort.
+    # Sorting combined keys of offset and index is 10 times as fast as a stable argsort.
     keys = narrow.astype(np.uint64) << np.uint64(32) | np.arange(len(narrow), dtype=np.uint64)
     keys.sort()
     narrow = (keys >> np.uint64(32)).astype(np.uint32)
@@ -255,12 +257,12 @@ def _ascending(offsets: NDArray[Any], values: ValueColumn) -> tuple[Offsets, Val
 
 
 def _plain(values: ValueColumn) -> ValueColumn:
-    """Return a view whose elements are copied as bytes where numpy would copy field by field."""
+    """Return compounds as a view of opaque bytes, because numpy would copy compounds field by field."""
     return values if values.dtype.names is None else values.view(f"V{values.dtype.itemsize}")
 
 
 def _join(first: ValueColumn, second: ValueColumn, dtype: np.dtype[Any]) -> ValueColumn:
-    """Concatenate into `dtype`; numpy's own concatenate would turn it into the machine's byte order."""
+    """Concatenate two columns as `dtype`; numpy's own concatenate would convert to the machine's byte order."""
     result = np.empty((len(first) + len(second), *first.shape[1:]), dtype)
     result[: len(first)] = first
     result[len(first) :] = second
@@ -268,11 +270,11 @@ def _join(first: ValueColumn, second: ValueColumn, dtype: np.dtype[Any]) -> Valu
 
 
 OFFSETS_BYTES = 24
-"""Bytes of an element's offset while it is computed, merged and encoded, by measurement."""
+"""Measured bytes of memory per element's offset while it is computed, merged and encoded."""
 DECODED_BYTES = 48
-"""Bytes of an offset while it is decoded, by measurement; of a full chunk they are counted up."""
+"""Measured bytes of memory per offset while a chunk is decoded that is not full."""
 RUN_BYTES = 24
-"""Bytes of a run of elements besides, by measurement: single elements are runs of one."""
+"""Measured bytes of additional memory per run of selected elements; a single element is a run."""
 
 
 class Sparse(SparseKind[SparseChunk]):
@@ -289,7 +291,7 @@ class Sparse(SparseKind[SparseChunk]):
         return decode_sparse(data, self.spec.dims, self._dtype, self.spec.filters)
 
     def encode(self, chunk: SparseChunk) -> Buffer:
-        return encode_sparse(chunk, self.spec.filters, statistics=self.spec.statistics)
+        return encode_sparse(chunk, self.spec.filters, columns=self.spec.statistic_columns)
 
     def open_direct(
         self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
@@ -297,7 +299,7 @@ class Sparse(SparseKind[SparseChunk]):
         chunk = open_sparse(
             data, checked_sections(data, sections), self.spec.dims, self._dtype, self.spec.filters
         )
-        words = statistics_bytes(chunk.values, chunk.values.dtype) if self.spec.statistics else b""
+        words = statistics_bytes(chunk.values, self.spec.statistic_columns)
         return DirectWrite(chunk, sealed_direct(chunk.offsets, chunk.dims, data, sections, stop, words))
 
     def read(
@@ -390,7 +392,9 @@ class Sparse(SparseKind[SparseChunk]):
         return 3 * chunk.values.nbytes + count * 2 * offset_bytes(count, self.spec.dims)
 
     def reduce_bound(self, chunk: SparseChunk, selection: Orthogonal) -> int:
-        return len(chunk.offsets) * (REDUCTION_BYTES + self._dtype.itemsize)
+        count = len(chunk.offsets)
+        copied = 0 if selection.is_all else count * (POSITION_BYTES + self._dtype.itemsize)
+        return reduction_bytes(count) + copied
 
     def load_bound(self, selection: Selection) -> int:
         return 0
@@ -399,9 +403,9 @@ class Sparse(SparseKind[SparseChunk]):
         return change_bytes(selection, self._dtype.itemsize)
 
     def defined_work(self, chunk: SparseChunk, selection: Selection) -> int:
-        if selection.is_all:  # all of it is there already
+        if selection.is_all:  # the chunk itself is returned
             return 0
-        return 1 + len(chunk.offsets) // 4 + chunk.values.nbytes // 64  # numbers are compared, and few copied
+        return 1 + len(chunk.offsets) // 4 + chunk.values.nbytes // 64  # few values are copied
 
     def sections_bound(self, sizes: Sequence[int]) -> int:
         count = sum(sizes[1:]) // self._dtype.itemsize
@@ -411,7 +415,7 @@ class Sparse(SparseKind[SparseChunk]):
         return SparseChunk.empty(self.spec.dims, self._dtype)
 
     def _read(self, chunk: SparseChunk, selection: Selection) -> Array | None:
-        """Return the selected values, the fill value where undefined; None where all are undefined."""
+        """Return the selected values, with the fill value for undefined elements, or None if all are undefined."""
         if not len(chunk.offsets):
             return None
         result = np.full(selection.size, self._fill, self._dtype)
@@ -428,10 +432,10 @@ class Sparse(SparseKind[SparseChunk]):
     def _answers(
         self, chunk: SparseChunk, selection: Selection, search: Search
     ) -> tuple[NDArray[np.uint32], Array]:
-        """Return the positions of the elements that answer the query, ascending, and a copy of the elements."""
+        """Return the positions of the elements that match the query, ascending, and a copy of the elements."""
         query = search.query
         if isinstance(selection, Orthogonal) and not query.takes(self._fill):
-            # The defined elements alone: the others are fill value, which does not answer the query.
+            # Only defined elements can match, because the fill value does not.
             found = inside(chunk, selection)
             mask = query.mask(found.values)
             return selection.order_of(found.offsets[mask]).astype(np.uint32), found.values[mask]
@@ -442,7 +446,7 @@ class Sparse(SparseKind[SparseChunk]):
 
 
 def inside(chunk: SparseChunk, selection: Selection) -> SparseChunk:
-    """Return the chunk with only its elements inside the selection."""
+    """Return the chunk with only the elements inside the selection."""
     if selection.is_all:
         return chunk
     if not isinstance(selection, Orthogonal):
@@ -454,12 +458,12 @@ def inside(chunk: SparseChunk, selection: Selection) -> SparseChunk:
 
 
 def offset_bytes(count: int, dims: tuple[int, ...]) -> int:
-    """Return about how many bytes an element's offset takes while so many are decoded, in a chunk of `dims`."""
+    """Return the estimated memory per offset while `count` offsets of a chunk of `dims` are decoded, in bytes."""
     return np.dtype(np.uint32).itemsize if count == math.prod(dims) else DECODED_BYTES
 
 
 def change_bytes(selection: Selection, itemsize: int) -> int:
-    """Return about how many bytes writing the selected elements, of `itemsize` bytes each, takes besides the chunk."""
+    """Return the estimated memory to write the selected elements of `itemsize` bytes, without that of the chunk."""
     runs, last = selection.size, selection.axes[-1] if is_regular(selection) and selection.axes else None
     if isinstance(last, Span):
         runs //= max(1, last.size if last.contiguous else last.block)
@@ -467,7 +471,7 @@ def change_bytes(selection: Selection, itemsize: int) -> int:
 
 
 def _bits(values: Array) -> Array:
-    """Return the bits as integers (n,), or as bytes (n, itemsize): NaN equals itself, -0.0 is not 0.0."""
+    """Return bit patterns as integers (n,) or bytes (n, itemsize): NaN equals itself, and -0.0 differs from 0.0."""
     contiguous = np.ascontiguousarray(values)
     size = contiguous.dtype.itemsize
     if size in (1, 2, 4, 8):
@@ -483,11 +487,11 @@ def sealed_direct(
     stop: tuple[int, ...],
     statistics: bytes = b"",
 ) -> bytes:
-    """Return the object of a directly written chunk; `BadRequest` for elements at or beyond `stop`."""
+    """Return the object of a directly written chunk; raise `BadRequest` for elements at or beyond `stop`."""
     kept = Orthogonal.box(dims, (0,) * len(dims), stop)
     if not kept.is_all and not kept.contains(offsets).all():
         raise BadRequest(
-            f"Section 0 (selection) has elements beyond the extent, which has {list(stop)} of the chunk."
+            f"Section 0 (selection) has elements beyond the extent, which ends at {list(stop)} in the chunk."
         )
     sections, view = sections_of(table), memoryview(data)
     images = tuple(view[section.offset : section.offset + section.size] for section in sections)

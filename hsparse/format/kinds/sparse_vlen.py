@@ -1,6 +1,6 @@
 """Sparse chunks of variable-length elements: reading and changing their columns.
 
-The columns and the object that holds them: `hsparse.format.kinds.vlen_chunk`.
+The columns, and the objects that store them, are defined in `hsparse.format.kinds.vlen_chunk`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hsparse.format.kinds.chunk_kind import (
     ChunkChange,
     DefinedElements,
     DirectWrite,
-    SparseKind,
     check_drop_fill,
     checked_sections,
 )
 from hsparse.format.kinds.dense_vlen import VlenKind, heap_bytes, picked, taken
 from hsparse.format.kinds.sparse import change_bytes, sealed_direct
+from hsparse.format.kinds.sparse_kind import SparseKind
 from hsparse.format.kinds.vlen_chunk import (
     ENCODED_COPIES,
     SECTIONS_COPIES,
@@ -126,7 +126,7 @@ class SparseVlen(VlenKind, SparseKind[SparseVlenChunk]):
         return change
 
     def replaces(self, at: ChunkSelection, values: Any) -> bool:
-        # A chunk that becomes too large is refused, and the old one must stay.
+        # A write that makes the chunk too large fails, and the old chunk must stay.
         references = at.selection.size * self._element.references
         return heap_bytes(values, at.selection) <= MAX_CHUNK_BYTES and references <= MAX_REFERENCES
 
@@ -154,13 +154,13 @@ class SparseVlen(VlenKind, SparseKind[SparseVlenChunk]):
     def _selected(
         self, chunk: SparseVlenChunk, selection: Selection
     ) -> tuple[list[VlenArray], NDArray[np.intp]]:
-        """Return the arguments of `take_elements` that read the selection, flat; index 0 is the fill value."""
+        """Return arguments for `take_elements` that read the selection as (n,); index 0 is the fill value."""
         there, found = lookup(selection, chunk.offsets)
         return [self._fill, chunk.values], np.where(there, found + 1, 0)
 
 
 def _equal(values: VlenArray, one: VlenArray) -> NDArray[np.bool_]:
-    """Return which elements, (n,), are byte by byte the one."""
+    """Return a mask, (n,), of the elements with the same bytes as `one`."""
     size = len(one.heap)
     equal: NDArray[np.bool_] = values.sizes == size
     if size:

@@ -1,12 +1,12 @@
-"""Chunks of variable-length types: the columns of a sparse one, and the objects of sparse and dense ones.
+"""Chunks of variable-length types: the columns of sparse chunks, and the objects of sparse and dense chunks.
 
-Bare object, of a dense chunk as HSDS has it: the elements in length-prefixed form, in C order, filtered. Shuffling
-filters, which need elements of one size, are never in its pipeline.
+A bare object stores a dense chunk as HSDS does: the filtered elements in length-prefixed form, in C order. Its pipeline
+never has shuffling filters, which need elements of equal size.
 
-Structured object, of a sparse chunk and of a dense one whose layout says so: selection, elements with references,
-heap. RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1, tables 6 and 7; the heap has the
-newest form (`hsparse.format.structured.heap`). All sections hold metadata and have checksums. A dense chunk, whose
-elements are all defined, has no selection: section 0 has no bytes, and section 1 begins at 0.
+A structured object stores a sparse chunk, or a dense chunk if the layout says so, in three sections: selection,
+elements with heap references, and heap. RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1,
+tables 6 and 7; the heap has the newest form (`hsparse.format.structured.heap`). All sections hold metadata and have
+checksums. In a dense chunk all elements are defined, so section 0 (selection) is empty and section 1 begins at 0.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from hsparse.model.vlen_array import VlenArray, split_elements, take_elements, t
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseVlenChunk:
-    """The defined elements of a chunk of dimensions `dims`; never modified in place.
+    """The defined elements of a chunk of dimensions `dims`; immutable.
 
-    `offsets: (n,) uint32` are row-major offsets in the chunk, strictly ascending; `values` has shape (n,). Their
+    `offsets: (n,) uint32` are row-major offsets in the chunk, strictly ascending; `values` has the shape (n,). All
     arrays are made read-only.
     """
 
@@ -61,21 +61,20 @@ class SparseVlenChunk:
 
     @classmethod
     def empty(cls, dims: tuple[int, ...]) -> SparseVlenChunk:
-        """Return a chunk with nothing defined."""
+        """Return a chunk without defined elements."""
         return cls(dims, np.empty(0, np.uint32), VlenArray.of([]))
 
     @property
     def nbytes(self) -> int:
-        """The memory the columns take, in bytes."""
+        """The bytes of memory that the columns take."""
         return self.offsets.nbytes + self.values.nbytes
 
     def merge(self, offsets: NDArray[Any], values: VlenArray, references: int = 1) -> SparseVlenChunk:
-        """Define elements: `offsets: (m,)` in any order, `values` one each or one for all; of a repeated offset
-        the last wins.
+        """Return the chunk with the elements at `offsets: (m,)`, in any order, set to `values`, (m,) or one for all.
 
-        Bytes that no element has any more are dropped. `BadRequest` when an offset is outside the chunk, `TooLarge`
-        when the values would have more bytes than a chunk may have or, with so many `references` an element, more of
-        these.
+        The last value of a repeated offset wins. Bytes of replaced elements are dropped. Raises `BadRequest` if an
+        offset is outside the chunk, and `TooLarge` beyond `MAX_CHUNK_BYTES` or, with `references` per element,
+        `MAX_REFERENCES`.
         """
         if not len(offsets):
             return self
@@ -97,7 +96,7 @@ class SparseVlenChunk:
 
 
 def encode_bare_vlen(array: VlenArray, pipeline: tuple[Filter, ...]) -> Buffer:
-    """Return the object of a chunk; without filters a view of its heap. `BadRequest` when a filter fails."""
+    """Return a chunk's bare object, without filters a view of its heap; raise `BadRequest` if a filter fails."""
     data, mask = apply_filters(tuple(replace(filter, optional=False) for filter in pipeline), array.heap.data)
     assert mask == 0
     return data
@@ -110,9 +109,9 @@ def decode_bare_vlen(
     pipeline: tuple[Filter, ...],
     most: int = UNKNOWN_LIMIT,
 ) -> VlenArray:
-    """Return a chunk's elements, shape `dims`; `Corrupt` when the object does not decode to exactly these.
+    """Return the elements in a bare object, in the shape `dims`.
 
-    Nor may it decode to more than `most` bytes.
+    Raises `Corrupt` if the object does not decode to exactly these elements, or decodes to more than `most` bytes.
     """
     content = decode_hsds_frame(data, pipeline, most)
     if content is None:
@@ -124,11 +123,11 @@ def decode_bare_vlen(
 
 
 SECTIONS_COPIES, ENCODED_COPIES = 5, 6
-"""How often the bytes of a chunk's sections, and of its columns, are in memory while they are decoded and encoded."""
+"""The number of copies of a chunk's sections in memory while it is decoded, and of its columns while it is encoded."""
 VLEN_BYTES = 150
-"""Bytes of an element besides, by measurement: where its parts begin and end, in 64 bits."""
+"""Measured bytes of additional memory per element: 64-bit offsets at which its parts begin and end."""
 MAX_SECTION = 5 * MAX_CHUNK_BYTES
-"""The most bytes of a section: a count of 4 bytes is a reference of 16, beside frames of `MAX_REFERENCES` objects."""
+"""The most bytes of a section: a 4-byte length becomes a 16-byte reference, and up to `MAX_REFERENCES` frames."""
 NAMES = (name_section(1).capitalize(), name_section(2).capitalize())
 
 Pipelines = Sequence[tuple[Filter, ...]]
@@ -140,16 +139,16 @@ def encode_sparse_vlen(
     pipelines: Pipelines,
     max_dims: tuple[int, ...] | None = None,
 ) -> bytes:
-    """Return the object of a sparse chunk; with nothing defined a tombstone, see `encode_sparse`.
+    """Return the object of a sparse chunk; without defined elements it is a tombstone, see `encode_sparse`.
 
-    `BadRequest` when a filter that is not optional fails.
+    Raises `BadRequest` if a filter that is not optional fails.
     """
     selection = encode_offsets(chunk.offsets, chunk.dims, max_dims)
     return _encode(selection, chunk.values, element, pipelines)
 
 
 def encode_dense_vlen(array: VlenArray, element: Element, pipelines: Pipelines) -> bytes:
-    """Return the object of a dense chunk, without a selection; raises as `encode_sparse_vlen`."""
+    """Return the structured object of a dense chunk; raise the same errors as `encode_sparse_vlen`."""
     return _encode(b"", array, element, pipelines)
 
 
@@ -161,7 +160,7 @@ def _encode(selection: bytes, values: VlenArray, element: Element, pipelines: Pi
 def decode_sparse_vlen(
     data: Buffer, dims: tuple[int, ...], element: Element, pipelines: Pipelines
 ) -> SparseVlenChunk:
-    """Read the object of a sparse chunk; `Corrupt`, naming the section, when any byte is damaged."""
+    """Return the sparse chunk in an object's bytes; raise `Corrupt`, naming the section, if any byte is damaged."""
     content, footer = unseal(data)
     chunk = open_sparse_vlen(content, footer.sections, dims, element, pipelines)
     if len(chunk.offsets) != footer.defined:
@@ -178,7 +177,7 @@ def open_sparse_vlen(
     element: Element,
     pipelines: Pipelines,
 ) -> SparseVlenChunk:
-    """Read a sparse chunk as an HDF5 file has it, without footer, given its sections; raises `Corrupt` too."""
+    """Return a sparse chunk from the bytes in an HDF5 file, which have no footer; raise `Corrupt` if damaged."""
     selection, values = _open(content, sections, dims, element, pipelines)
     try:
         offsets, order = decode_offsets(selection, dims, values.size)
@@ -190,13 +189,13 @@ def open_sparse_vlen(
 def decode_dense_vlen(
     data: Buffer, dims: tuple[int, ...], element: Element, pipelines: Pipelines
 ) -> VlenArray:
-    """Read the object of a dense chunk, shape `dims`; `Corrupt` as `decode_sparse_vlen`."""
+    """Return the dense chunk in a structured object, in the shape `dims`; raise `Corrupt` as `decode_sparse_vlen`."""
     content, footer = unseal(data)
     selection, values = _open(content, footer.sections, dims, element, pipelines)
     if len(selection) or values.size != math.prod(dims) or footer.defined != values.size:
         raise Corrupt(
             f"Section 0 (selection) has {len(selection)} bytes, and there are {values.size} elements: a dense chunk "
-            f"has none, and all {math.prod(dims)}."
+            f"has no selection and {math.prod(dims)} elements."
         )
     return values.reshape(dims)
 
@@ -208,14 +207,14 @@ def _open(
     element: Element,
     pipelines: Pipelines,
 ) -> tuple[Buffer, VlenArray]:
-    """Return the selection's section, and the values."""
+    """Return the unfiltered selection section, and the decoded values, (n,)."""
     _check_sizes(sections, dims, element)
     selection, fixed, heap = open_chunk(content, sections, METADATA_VL, pipelines)
     return selection, decode_elements(fixed, heap, element, NAMES)
 
 
 def _check_sizes(sections: Sequence[Section], dims: tuple[int, ...], element: Element) -> None:
-    """Raise `Corrupt` when the sections are larger than such a chunk's can be."""
+    """Raise `Corrupt` if the sections are larger than in any possible chunk of `dims`."""
     if len(sections) != 3:
         raise Corrupt(f"The chunk has {len(sections)} sections; variable-length data has 3.")
     selection, fixed, heap = sections

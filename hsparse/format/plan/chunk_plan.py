@@ -1,8 +1,7 @@
 """The plan of a request: a selection of a dataset, cut into chunk selections.
 
-There is a section for each type of selection: orthogonal, points, boxes.
-
-One axis of an orthogonal selection, cut at chunk boundaries.
+The module first cuts one axis of an orthogonal selection at chunk boundaries. It then has one section for each type of
+selection: orthogonal, points, boxes.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ Place: TypeAlias = slice | NDArray[np.intp]
 
 
 class AxisPiece(NamedTuple):
-    """The piece of an axis in one chunk: `axis` in the chunk's coordinates, and its positions as `place`.
+    """The piece of an axis in one chunk: `axis` in the chunk's coordinates, and its positions in the axis as `place`.
 
-    `full` says that it has every index of the chunk that lies inside the extent.
+    `full` says that the piece has every index of the chunk that lies inside the extent.
     """
 
     chunk: int
@@ -40,7 +39,7 @@ class AxisPiece(NamedTuple):
 
 
 def count_pieces(axis: Axis, chunk: int) -> int:
-    """Return how many chunks of length `chunk` the axis intersects, exactly, without listing a span's indices."""
+    """Return the exact number of chunks of length `chunk` that an axis intersects, without listing span indices."""
     if not isinstance(axis, Span):
         return int(np.unique(axis // np.uint64(chunk)).size)
     if axis.count == 1 and axis.block:
@@ -49,7 +48,7 @@ def count_pieces(axis: Axis, chunk: int) -> int:
         return 0
     if axis.contiguous or axis.stride - axis.block < chunk:
         return (axis.stop - 1) // chunk - axis.start // chunk + 1
-    # gaps of a chunk or more: no chunk has two blocks, so the blocks' chunks add up
+    # The gaps have the length of a chunk or more, so no chunk has two blocks: add up the chunks of all blocks.
     firsts = _floor_sum(axis.count, chunk, axis.stride, axis.start)
     return _floor_sum(axis.count, chunk, axis.stride, axis.start + axis.block - 1) - firsts + axis.count
 
@@ -72,7 +71,7 @@ def chunk_numbers(axis: Axis, chunk: int) -> NDArray[np.int64]:
 
 
 def axis_intersects(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which of `chunks`, (k,) numbers in any order, an axis over an extent of `length` intersects."""
+    """Return a mask, (k,), of the chunk numbers `chunks: (k,)` that an axis over an extent of `length` intersects."""
     if not isinstance(axis, Span):
         return np.isin(chunks, axis.astype(np.int64) // chunk)
     ends = np.where(chunks < length // chunk, np.minimum(chunks + 1, length // chunk) * chunk, length)
@@ -81,9 +80,9 @@ def axis_intersects(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int6
 
 
 def cut_axis(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[AxisPiece]:
-    """Cut an axis over an extent of `length`; the pieces come in the order of their chunks.
+    """Cut an axis over an extent of `length` at chunk boundaries; return the pieces in the order of their chunks.
 
-    With `chunks`, ascending, only pieces in these are returned; a chunk that the axis does not intersect has none.
+    With `chunks`, ascending chunk numbers, only pieces in these are returned. Chunks without indices have no piece.
     """
     if isinstance(axis, Span) and axis.count <= 1:
         return _range_pieces(axis.start, axis.start + axis.count * axis.block, chunk, length, chunks)
@@ -136,7 +135,7 @@ def _list_pieces(
             place = order[first:last]
             listed = axis[place] - np.uint64(number * chunk)
             run = as_place(listed)
-            # Work on a range is less than on a list.
+            # Ranges are processed faster than lists.
             inside: Axis = Span.range(run.start, run.stop) if isinstance(run, slice) else listed
             full = ax.covers(inside, 0, min(chunk, length - number * chunk))
             result.append(AxisPiece(number, inside, as_place(place), full))
@@ -144,7 +143,7 @@ def _list_pieces(
 
 
 def as_place(positions: NDArray[Any]) -> Place:
-    """Return ascending positions as a slice when they are contiguous, else as they are."""
+    """Return ascending positions as a slice if they are contiguous, or else unchanged."""
     first, last = int(positions[0]), int(positions[-1])
     if last - first == len(positions) - 1 and bool((positions[1:] > positions[:-1]).all()):
         return slice(first, last + 1)
@@ -164,10 +163,10 @@ def _floor_sum(count: int, modulus: int, step: int, start: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ChunkSelection:
-    """The part of a selection that falls into one chunk, at scaled coordinates `scaled`.
+    """The part of a selection that falls into the chunk at scaled coordinates `scaled`.
 
-    `selection` is in the chunk's own coordinates, over its full dimensions. `full` says that it covers every element
-    of the chunk that lies inside the extent.
+    `selection` is in the chunk's own coordinates, over its full dimensions. `full` says that the selection covers every
+    element of the chunk that lies inside the extent.
     """
 
     scaled: tuple[int, ...]
@@ -175,9 +174,9 @@ class ChunkSelection:
     full: bool = False
 
     def begins_outside(self, extent: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-        """Say whether a chunk of these dimensions begins outside an extent, which may be empty: then it does not.
+        """Say whether the chunk, of dimensions `dims`, begins outside `extent`; never if `extent` is ().
 
-        A negative length is the negative of where the extent began.
+        A negative length in `extent` is the negated lower bound of the extent in that dimension.
         """
         return any(
             scaled * dim >= length if length >= 0 else scaled * dim < -length
@@ -189,8 +188,8 @@ class ChunkSelection:
 class PlannedChunk:
     """A chunk selection with its place in the whole selection.
 
-    `place` is its numpy index in an array of the whole selection's shape: `result[place] = values` and
-    `values = result[place]`, where `values` has the shape of `selection`. The other fields are as in `ChunkSelection`.
+    `place` is a numpy index into an array `result` of the whole selection's shape: `result[place]` are the chunk's
+    values in the shape of `selection`. The other fields are as in `ChunkSelection`.
     """
 
     scaled: tuple[int, ...]
@@ -200,23 +199,23 @@ class PlannedChunk:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """Where its elements begin in each dimension of the whole selection, if that is orthogonal and ascends."""
+        """The first position in each dimension of the whole selection, which must be orthogonal and ascend."""
         return tuple(int(some.start) if isinstance(some, slice) else int(some.flat[0]) for some in self.place)
 
 
 def plan(
     selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None = None
 ) -> tuple[PlannedChunk, ...]:
-    """Cut a selection into chunk selections, in row-major order of the chunks that it intersects.
+    """Cut a selection into chunk selections, in row-major order of the chunks that the selection intersects.
 
-    `existing`: (k, rank) uint64 scaled coordinates; given, the plan has only these chunks. The number of chunk
+    If `existing: (k, rank) uint64` is given, the plan has only chunks at these scaled coordinates. The number of chunk
     selections is not bounded here: call `count_chunks` first.
     """
     if selection.extent != grid.extent:
         raise BadRequest(f"The selection is of extent {list(selection.extent)}, not {list(grid.extent)}.")
     if selection.size == 0 or (existing is not None and not len(existing)):
         return ()
-    # a scalar has one chunk, and numpy finds no unique rows without columns
+    # A scalar has one chunk, and numpy cannot find unique rows without columns.
     only = None if existing is None or not grid.chunk else np.unique(existing.astype(np.int64), axis=0)
     if isinstance(selection, Orthogonal):
         return _plan_orthogonal(selection, grid, only)
@@ -226,12 +225,12 @@ def plan(
 
 
 def chunk_selections(planned: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:
-    """Return the chunk selections of planned chunks, as messages have them."""
+    """Return the chunk selections of planned chunks, which messages contain."""
     return tuple([ChunkSelection(chunk.scaled, chunk.selection, chunk.full) for chunk in planned])
 
 
 def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
-    """Return the end of the run of chunks from `first` with at most `room` selected elements, at least one chunk."""
+    """Return the end of the run of chunks from `first` that has at most `room` selected elements, or one chunk."""
     total = planned[first].selection.size
     until = first + 1
     while until < len(planned) and (total := total + planned[until].selection.size) <= room:
@@ -240,7 +239,7 @@ def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
 
 
 def count_chunks(selection: Selection, grid: Grid) -> int:
-    """Return how many chunks the selection intersects: the length of its plan."""
+    """Return the number of chunks that the selection intersects, which is the length of its plan."""
     if isinstance(selection, Orthogonal):
         return math.prod(map(count_pieces, selection.axes, grid.chunk))
     if isinstance(selection, Points):
@@ -251,7 +250,7 @@ def count_chunks(selection: Selection, grid: Grid) -> int:
 
 
 def selection_intersects(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which of the chunks at `scaled`, (k, rank) uint64 and all of the grid, the selection intersects."""
+    """Return a mask, (k,), of the chunks at `scaled: (k, rank) uint64` in the grid that the selection intersects."""
     if selection.size == 0 or not len(scaled):
         return np.zeros(len(scaled), np.bool_)
     if isinstance(selection, Points):
@@ -288,7 +287,7 @@ def _plan_orthogonal(
 
 
 def _rows_in(by_dim: Sequence[Sequence[AxisPiece]], only: NDArray[np.int64]) -> Iterator[list[AxisPiece]]:
-    """Yield the pieces of each of the chunks `only` that the selection meets in every dimension."""
+    """Yield one piece per dimension for each chunk in `only: (k, rank)` that the selection intersects."""
     found = [{piece.chunk: piece for piece in some} for some in by_dim]
     for row in only.tolist():
         pieces = [some.get(number) for some, number in zip(found, row, strict=True)]
@@ -297,7 +296,7 @@ def _rows_in(by_dim: Sequence[Sequence[AxisPiece]], only: NDArray[np.int64]) -> 
 
 
 def _product_place(places: Sequence[Place]) -> tuple[Any, ...]:
-    """Return the index of the product of places, of which several may be lists."""
+    """Return a numpy index for the product of places; several places may be lists."""
     if sum(not isinstance(place, slice) for place in places) < 2:
         return tuple(places)
     return np.ix_(*(np.r_[place] if isinstance(place, slice) else place for place in places))
@@ -333,8 +332,8 @@ def _plan_points(selection: Points, grid: Grid, only: NDArray[np.int64] | None) 
 
 
 def _flat_place(positions: NDArray[np.intp], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return positions in the flattened result as an index of the result's shape."""
-    if not shape:  # one point: a new axis for the only dimension of its values
+    """Return positions in the flattened result as a numpy index into the result's shape."""
+    if not shape:  # a result of shape () has one point, whose values have the shape (1,)
         return (None,)
     if len(shape) == 1:
         return (as_place(positions),)
@@ -347,7 +346,7 @@ def _covers(points: Points, clipped: tuple[int, ...]) -> bool:
 
 
 def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
-    """Return how many different numbers there are; a table counts them much faster than `np.unique`."""
+    """Return the number of distinct `numbers`, which are at most `highest`; a table is much faster than `np.unique`."""
     if highest > max(len(numbers), 2**16):
         return int(np.unique(numbers).size)
     there = np.zeros(highest + 1, np.bool_)
@@ -356,7 +355,7 @@ def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
 
 
 def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
-    """Return one number a row, which orders and distinguishes the rows of `scaled`, and its upper bound."""
+    """Return one number per row of `scaled`, which sort as the rows in row-major order, and their upper bound."""
     numbers = np.zeros(len(scaled), np.uint64)
     if not len(scaled):
         return numbers, 0
@@ -366,7 +365,7 @@ def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
         low = column.min()
         span = int(column.max() - low) + 1
         column = column - low
-        if total * span >= 2**64:  # sparse in a huge grid: number only what occurs
+        if total * span >= 2**64:  # few rows in a huge grid: number only the values that occur
             numbers = np.unique(numbers, return_inverse=True)[1].astype(np.uint64)
             column = np.unique(column, return_inverse=True)[1].astype(np.uint64)
             total, span = int(numbers.max()) + 1, int(column.max()) + 1
@@ -376,7 +375,7 @@ def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
 
 
 def _member(rows: NDArray[np.int64], only: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which of `rows` are among the rows of `only`."""
+    """Return a mask of the `rows` that are among the rows of `only`."""
     numbers, _ = _numbers(np.concatenate((rows, only)).astype(np.uint64))
     return np.isin(numbers[: len(rows)], numbers[len(rows) :])
 
@@ -384,7 +383,7 @@ def _member(rows: NDArray[np.int64], only: NDArray[np.int64]) -> NDArray[np.bool
 # --- boxes ----------------------------------------------------------------------------------------
 
 MAX_CUTS = 1 << 22
-"""The most pieces into which chunks, or rows, may cut a union of boxes."""
+"""The most pieces into which chunk boundaries, or rows, may cut a union of boxes."""
 
 
 def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) -> tuple[PlannedChunk, ...]:
@@ -420,7 +419,7 @@ def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) ->
 
 
 def _cut_boxes(selection: Boxes, grid: Grid) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Return the pairs of a box and a chunk that it intersects: box numbers, (p,), scaled coordinates, (p, rank)."""
+    """Return all pairs of a box and a chunk that intersect: box numbers, (p,), and scaled coordinates, (p, rank)."""
     firsts = grid.scaled(selection.starts)
     counts = grid.scaled(selection.stops - np.uint64(1)) - firsts + np.uint64(1)
     per_box = counts.astype(np.float64).prod(axis=1)

@@ -1,6 +1,6 @@
-"""The chunk grid of a dataset: which chunk an element lies in, and which block a chunk covers.
+"""The chunk grid of a dataset (the chunk of an element, the block of a chunk), and the pages of a selection.
 
-Pages: a selection cut into selections of bounded size, in its iteration order.
+Pages are parts of a selection of bounded size, in its iteration order.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from hsparse.format.selections.points import Points, Selection
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Chunks of dimensions `chunk` laid over `extent`, both in elements; edge chunks reach beyond it.
+    """A grid of chunks of dimensions `chunk` over `extent`, both in elements; edge chunks reach beyond the extent.
 
-    A chunk is named by its scaled coordinates: its first element's, divided by `chunk`. The scalar's one
-    chunk is `()`.
+    The scaled coordinates of a chunk are the coordinates of its first element divided by `chunk`. The only chunk of a
+    scalar is `()`.
     """
 
     extent: tuple[int, ...]
@@ -53,7 +53,7 @@ class Grid:
         return math.prod(self.counts)
 
     def holds(self, scaled: Sequence[int]) -> bool:
-        """Return whether there is a chunk at `scaled`: one that intersects the extent."""
+        """Say whether the grid has a chunk at `scaled`, that is one that intersects the extent."""
         right = len(scaled) == len(self.chunk)
         return right and all(0 <= i < n for i, n in zip(scaled, self.counts, strict=True))
 
@@ -62,7 +62,7 @@ class Grid:
         return tuple(int(i) * step for i, step in zip(scaled, self.chunk, strict=True))
 
     def bounds(self, scaled: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the first corner of the chunk and the corner past its last, clipped to the extent."""
+        """Return the start and the (exclusive) stop of the chunk, clipped to the extent."""
         start = self.origin(scaled)
         return start, tuple(map(min, self.extent, map(int.__add__, start, self.chunk)))
 
@@ -71,11 +71,11 @@ class Grid:
         return tuple(b - a for a, b in zip(*self.bounds(scaled), strict=True))
 
     def is_edge(self, scaled: Sequence[int]) -> bool:
-        """Return whether the chunk reaches beyond the extent."""
+        """Say whether the chunk reaches beyond the extent."""
         return self.clipped(scaled) != self.chunk
 
     def scaled(self, coords: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Return the scaled coordinates, (n, rank) uint64, of the chunks of elements, (n, rank) uint64."""
+        """Return the scaled coordinates, (n, rank) uint64, of the chunks of elements at `coords: (n, rank) uint64`."""
         result = np.empty_like(coords)
         for dim, length in enumerate(self.chunk):
             result[:, dim] = divide(coords[:, dim], length)
@@ -83,7 +83,7 @@ class Grid:
 
 
 def divide(column: NDArray[Any], length: int) -> NDArray[Any]:
-    """Return `column // length`, by a shift where `length` is a power of two."""
+    """Return `column // length`, computed by a shift if `length` is a power of two."""
     kind = column.dtype.type
     power = length & (length - 1) == 0
     result: NDArray[Any] = column >> kind(length.bit_length() - 1) if power else column // kind(length)
@@ -91,10 +91,10 @@ def divide(column: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 def pages(selection: Selection, grid: Grid, max_elements: int) -> Iterator[Selection]:
-    """Yield pages of at most `max_elements`: their values, one after the other, are the selection's.
+    """Yield pages of at most `max_elements`, whose concatenated values are the selection's values.
 
-    A page of an orthogonal selection ends at a chunk boundary of the first axis where one is in reach, so that few
-    chunks are read for two pages. Pages of points are one-dimensional.
+    A page of an orthogonal selection ends at a chunk boundary of the first axis if possible, so that few chunks are
+    read for two pages. Pages of points are one-dimensional.
     """
     if max_elements < 1:
         raise BadRequest("A page must have room for at least one element.")
@@ -129,7 +129,7 @@ def _split_axes(axes: tuple[Axis, ...], chunk: tuple[int, ...], limit: int) -> I
 
 
 def _page_end(axis: Axis, chunk: int, first: int, most: int) -> int:
-    """Return where a page of at most `most` positions from `first` on ends."""
+    """Return the end of a page of at most `most` positions of `axis` that begins at position `first`."""
     last = min(first + most, axis.size)
     if last == axis.size or not isinstance(axis, Span):
         return last
@@ -141,7 +141,7 @@ def _page_end(axis: Axis, chunk: int, first: int, most: int) -> int:
 
 
 def _split_boxes(boxes: Boxes, limit: int, dim: int) -> Iterator[Boxes]:
-    """Cut a union whose boxes are one element long in the dimensions before `dim`."""
+    """Yield pages of a union of boxes that have length 1 in the dimensions before `dim`."""
     begin, row, room = 0, 0, limit
     for row, stop, per_row in _bands(boxes, dim):
         while row < stop:
@@ -160,7 +160,7 @@ def _split_boxes(boxes: Boxes, limit: int, dim: int) -> Iterator[Boxes]:
 
 
 def _bands(boxes: Boxes, dim: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of rows of `dim` between edges of boxes, and the number of elements of each row there."""
+    """Yield ranges of indices in `dim` between edges of boxes, and the number of elements per index."""
     change: dict[int, int] = {}
     corners = zip(boxes.starts.tolist(), boxes.stops.tolist(), strict=True)
     for start, stop in corners:

@@ -1,13 +1,9 @@
-"""Which elements of a virtual dataset are which elements of a source: two selections, both in row-major order.
-
-The extents that a virtual dataset without end has are those of libhdf5 (`H5D__virtual_set_extent_unlim`, with its
-default view, the last available data).
-"""
+"""Mappings of virtual datasets: a selection of the dataset and one of a source that correspond in row-major order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
@@ -26,12 +22,11 @@ from hsparse.format.selections.serialized_selection import (
     Regular,
     Serialized,
 )
-from hsparse.model.dataspace import MAX_EXTENT
 
 Dims = tuple[int, ...]
 Indices: TypeAlias = NDArray[np.int64]
 MAX_LISTED = 1 << 23
-"""The most elements of a selection that is neither a hyperslab nor a product of index lists."""
+"""The most elements of a mapped selection that is neither a hyperslab nor a product of index lists."""
 
 
 # --- selections -----------------------------------------------------------------------------------
@@ -39,7 +34,7 @@ MAX_LISTED = 1 << 23
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """All combinations of ascending indices in each dimension."""
+    """A selection of all combinations of ascending indices in each dimension."""
 
     axes: tuple[Axis, ...]
 
@@ -53,23 +48,23 @@ class Product:
 
     @property
     def bounds(self) -> tuple[Dims, Dims]:
-        """The lowest indices, and one past the highest; equal where there are none."""
+        """The lowest indices, and the highest plus one; both are 0 in a dimension without indices."""
         found = [bounds(axis) or (0, 0) for axis in self.axes]
         return tuple(a for a, _ in found), tuple(b for _, b in found)
 
     def inside(self, start: Dims, stop: Dims) -> tuple[range, ...]:
-        """Return the positions in each dimension of the indices in a box."""
+        """Return, per dimension, the positions of the indices inside the box from `start` to `stop` (exclusive)."""
         return tuple(_positions(axis, a, b) for axis, a, b in zip(self.axes, start, stop, strict=True))
 
     def coords(self, numbers: Indices) -> tuple[Indices, ...]:
-        """Return the coordinates of elements, numbered in row-major order."""
+        """Return the coordinates, per dimension, of the elements with these row-major numbers."""
         places = np.unravel_index(numbers, self.counts) if self.axes else ()
         return tuple(_at(axis, place) for axis, place in zip(self.axes, places, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listed:
-    """Elements by their row-major offsets in an extent, in the order of the selection."""
+    """A selection of elements by their row-major offsets in `extent`, in the order of the selection."""
 
     extent: Dims
     offsets: Indices
@@ -80,14 +75,14 @@ class Listed:
 
     @property
     def bounds(self) -> tuple[Dims, Dims]:
-        """The lowest indices, and one past the highest; equal where there are none."""
+        """The lowest indices, and the highest plus one; all are 0 without elements."""
         if not self.size:
             return (0,) * len(self.extent), (0,) * len(self.extent)
         coords = self.coords(np.arange(self.size))
         return tuple(int(one.min()) for one in coords), tuple(int(one.max()) + 1 for one in coords)
 
     def coords(self, numbers: Indices) -> tuple[Indices, ...]:
-        """Return the coordinates of elements, numbered in the order of the selection."""
+        """Return the coordinates, per dimension, of the elements with these numbers in the selection's order."""
         return tuple(map(np.asarray, np.unravel_index(self.offsets[numbers], self.extent)))
 
 
@@ -95,7 +90,7 @@ Ordered: TypeAlias = Product | Listed
 
 
 def ordered(selection: Serialized, dims: Dims) -> Ordered:
-    """Return a selection of an extent; `Corrupt` if it is not inside, `TooLarge` for too many single elements."""
+    """Convert a serialized selection of extent `dims`; raise `Corrupt` if outside, `TooLarge` beyond `MAX_LISTED`."""
     found: Ordered
     match selection:
         case AllElements():
@@ -120,7 +115,7 @@ def ordered(selection: Serialized, dims: Dims) -> Ordered:
 
 
 def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
-    """Return the union of blocks: a product of index lists where it is one."""
+    """Return the union of blocks, as a product if it is one."""
     if len(starts) == 1:
         return Product(tuple(map(Span.range, starts[0].tolist(), stops[0].tolist())))
     pairs = [np.unique(np.stack((starts[:, dim], stops[:, dim]), 1), axis=0) for dim in range(len(dims))]
@@ -139,7 +134,7 @@ def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
 
 
 def _of_ranges(starts: Indices, stops: Indices) -> Axis | None:
-    """Return the union of ascending ranges, None for too long a list of indices."""
+    """Return the union of ascending ranges, or None if more than `MAX_LISTED` indices must be listed."""
     steps, lengths = np.diff(starts), stops - starts
     if (lengths == lengths[0]).all() and (len(steps) == 0 or (steps == steps[0]).all()):
         return Span(int(starts[0]), int(steps[0]) if len(steps) else 1, len(starts), int(lengths[0]))
@@ -163,7 +158,7 @@ def _check_inside(ends: Sequence[int], dims: Dims) -> None:
 
 
 def _ends(coords: NDArray[Any]) -> list[int]:
-    """Return one past the last index in each dimension."""
+    """Return the highest index plus one in each dimension."""
     return [int(column.max()) + 1 if len(column) else 0 for column in coords.T]
 
 
@@ -180,7 +175,7 @@ def _positions(axis: Axis, start: int, stop: int) -> range:
 
 
 def _at(axis: Axis, positions: NDArray[Any]) -> Indices:
-    """Return the indices at positions."""
+    """Return the indices at these positions of an axis."""
     if not isinstance(axis, Span):
         return np.asarray(axis[positions], np.int64)
     blocks, rest = np.divmod(positions.astype(np.int64), axis.block)
@@ -192,10 +187,10 @@ def _at(axis: Axis, positions: NDArray[Any]) -> Indices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MappedPart:
-    """Elements of a box and of the source that are the same.
+    """Elements of a box of a virtual dataset, and the corresponding elements of a source.
 
-    `target` are indices from the box's start, `source` of the source, in each dimension. With `products` these are
-    index lists whose combinations are meant, as many in one as in the other; otherwise they are coordinates.
+    `target` has indices relative to the box's start, `source` indices of the source, in each dimension. With `products`
+    they are index lists, and all combinations correspond; otherwise they are the elements' coordinates.
     """
 
     target: tuple[Indices, ...]
@@ -204,21 +199,21 @@ class MappedPart:
 
 
 def is_product(virtual: Ordered, source: Ordered) -> bool:
-    """Say whether parts of the two selections are products of index lists: they differ only in dimensions of one."""
+    """Say whether both selections are products whose counts are equal, apart from dimensions with count 1."""
     if not isinstance(virtual, Product) or not isinstance(source, Product):
         return False
     return [n for n in virtual.counts if n != 1] == [n for n in source.counts if n != 1]
 
 
 def overlaps(virtual: Ordered, start: Dims, stop: Dims) -> bool:
-    """Say whether a box has elements of a selection; of listed ones, whether it may."""
+    """Say whether a box has elements of a selection; for a listed selection, whether it may have some."""
     if isinstance(virtual, Product):
         return all(virtual.inside(start, stop))
     return bool(virtual.size)
 
 
 def mapped_part(virtual: Ordered, source: Ordered, start: Dims, stop: Dims) -> MappedPart | None:
-    """Return what of a box comes from a source, None for nothing; both selections have as many elements."""
+    """Return the part of a box that is mapped to a source, or None; both selections must have equal sizes."""
     if not overlaps(virtual, start, stop):
         return None
     if isinstance(virtual, Product):
@@ -246,65 +241,13 @@ def mapped_part(virtual: Ordered, source: Ordered, start: Dims, stop: Dims) -> M
     return MappedPart(target, source.coords(numbers), False)
 
 
-# --- selections without end -----------------------------------------------------------------------
-
-
-def slices_before(span: Span, end: int) -> int:
-    """Return how many indices of a span without end are below `end`."""
-    if end <= span.start:
-        return 0
-    if span.block == UNLIMITED:
-        return end - span.start
-    blocks, rest = divmod(end - span.start, span.stride)
-    return blocks * span.block + min(rest, span.block)
-
-
-def end_of_slices(span: Span, slices: int) -> int:
-    """Return one past the last of the first `slices` indices of a span without end, 0 for none.
-
-    `Corrupt` if no extent has so many.
-    """
-    if not slices:
-        return 0
-    if span.block == UNLIMITED or span.block == span.stride:
-        end = span.start + slices
-    else:
-        blocks, rest = divmod(slices, span.block)
-        end = span.start + (blocks * span.stride + rest if rest else (blocks - 1) * span.stride + span.block)
-    if end > MAX_EXTENT:
-        raise Corrupt(f"A selection up to {end} is mapped; a dataset ends at {MAX_EXTENT}.")
-    return end
-
-
-def clipped(selection: Regular, dim: int, slices: int) -> Serialized:
-    """Return the first `slices` slices of a selection without end in `dim`.
-
-    If they end inside a block, the result is a list of blocks.
-    """
-    span = selection.spans[dim]
-    if not slices:
-        return NoElements()
-    if span.block == UNLIMITED or span.block == span.stride:
-        return _with(selection, dim, Span.range(span.start, span.start + slices))
-    blocks, rest = divmod(slices, span.block)
-    if not rest:
-        return _with(selection, dim, replace(span, count=blocks))
-    if not blocks:
-        return _with(selection, dim, Span.range(span.start, span.start + rest))
-    return _blocks(_with(selection, dim, replace(span, count=blocks + 1)), dim, end_of_slices(span, slices))
-
-
-def block_of(selection: Regular, dim: int, number: int) -> Regular:
-    """Return one block of a selection without end in `dim`."""
-    span = selection.spans[dim]
-    start = span.start + number * span.stride
-    return _with(selection, dim, Span.range(start, start + span.block))
+# --- unlimited selections -------------------------------------------------------------------------
 
 
 def bounds_of(selection: Serialized, rank: int) -> Dims:
-    """Return one past the last index of a selection in each dimension; 0 where it has no end, and for all elements.
+    """Return the highest index of a selection plus one, in each dimension; 0 if unlimited or for all elements.
 
-    `Corrupt` for another rank.
+    Raises `Corrupt` if the selection has another rank.
     """
     match selection:
         case Regular(spans):
@@ -317,23 +260,3 @@ def bounds_of(selection: Serialized, rank: int) -> Dims:
             found = [0] * rank
     _check_rank(len(found), (0,) * rank)
     return tuple(found)
-
-
-def _with(selection: Regular, dim: int, span: Span) -> Regular:
-    return Regular((*selection.spans[:dim], span, *selection.spans[dim + 1 :]))
-
-
-def _blocks(selection: Regular, dim: int, end: int) -> BlockList:
-    """Return the blocks of a limited hyperslab, cut at `end` in a dimension."""
-    if (count := prod(span.count for span in selection.spans)) > MAX_LISTED:
-        raise TooLarge(
-            f"A selection of {count} blocks is mapped; the limit is {MAX_LISTED}: map it in parts."
-        )
-    starts = [span.start + np.arange(span.count) * span.stride for span in selection.spans]
-    lasts = [one + span.block - 1 for one, span in zip(starts, selection.spans, strict=True)]
-    lasts[dim] = np.minimum(lasts[dim], end - 1)
-    return BlockList(_corners(starts), _corners(lasts), 8)
-
-
-def _corners(lists: list[Indices]) -> NDArray[np.uint64]:
-    return np.stack([one.ravel() for one in np.meshgrid(*lists, indexing="ij")], 1).astype(np.uint64)

@@ -1,12 +1,8 @@
-"""The result of a reduction, of the partial results of all elements.
-
-Groups of the positions along an axis: those that have the same label.
-"""
+"""The final result of a reduction from the partial results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -15,26 +11,26 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.reductions.partials import LIMB, Partials, split_integers
-from hsparse.format.reductions.reduction import NO_GROUP, OPERATIONS, Codes, Reduction
+from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction
 
 Array = NDArray[Any]
 
 
 def needed_columns(operations: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns of `Partials` that operations need."""
+    """Return the columns of `Partials` that the operations need, besides `count`."""
     return tuple(sorted({column for name in operations for column in OPERATIONS[name]}))
 
 
 def add_missing(state: Partials, reduction: Reduction, fill: Array, codes: Codes | None) -> None:
-    """Merge the elements that are not there yet, of all that were selected: each is `fill`, of rank 0."""
+    """Merge all selected elements that `state` does not count yet, each with the value `fill: ()`."""
     missing = _sizes(reduction, codes) - state.count
     state.merge(filled(missing, reduction.numbers(fill), reduction.columns))
 
 
 def finished(name: str, state: Partials, fill: Array, ddof: int) -> Array:
-    """Return the result (k,) of an operation; extremes of no elements are `fill`, which has their type.
+    """Return the result (k,) of the operation `name`; `min` and `max` of no elements are `fill`.
 
-    `BadRequest` for a sum of integers that has more than 64 bits.
+    Raises `BadRequest` if a sum of integers does not fit 64 bits.
     """
     match name:
         case "count":
@@ -55,7 +51,7 @@ def finished(name: str, state: Partials, fill: Array, ddof: int) -> Array:
 
 
 def filled(missing: NDArray[np.int64], fill: Array, columns: Sequence[str]) -> Partials:
-    """Return the partial results of `missing: (k,)` elements of the fill value."""
+    """Return the partial results of `missing: (k,)` elements per place that all have the fill value."""
     places = np.flatnonzero(missing)
     count = missing[places]
     found = Partials.empty(len(places), fill.dtype, columns)
@@ -73,7 +69,7 @@ def filled(missing: NDArray[np.int64], fill: Array, columns: Sequence[str]) -> P
 
 
 def whole_sums(state: Partials, dtype: np.dtype[Any]) -> Array:
-    """Return sums as doubles or, of integers, as such of 64 bits; `BadRequest` if one has more."""
+    """Return sums of floats as doubles and of integers as 64-bit integers; raise `BadRequest` if one does not fit."""
     if dtype.kind == "f":
         return state.sums()
     high, low = state.total
@@ -85,7 +81,7 @@ def whole_sums(state: Partials, dtype: np.dtype[Any]) -> Array:
 
 
 def _multiplied(count: NDArray[np.int64], fill: Array) -> Array:
-    """Return so many times the fill value, as `total` has it; exact for integers."""
+    """Return `count` times the fill value in the form of `Partials.total`; exact for integers."""
     if fill.dtype.kind == "f":
         return np.stack((count * np.float64(fill), np.zeros(len(count))))
     high, low = split_integers(fill.reshape(1))[:, 0].tolist()
@@ -101,7 +97,7 @@ def _multiplied(count: NDArray[np.int64], fill: Array) -> Array:
 
 
 def _sizes(reduction: Reduction, codes: Codes | None) -> NDArray[np.int64]:
-    """Return how many elements, defined or not, each place of the result has."""
+    """Return the number of selected elements, defined or not, for each place of the result."""
     each = prod(reduction.shape[dim] for dim in reduction.axes if dim != reduction.grouped)
     if each >= 1 << 63:
         raise TooLarge("The selection has more elements than 63 bits can count; select less.")
@@ -112,63 +108,3 @@ def _sizes(reduction: Reduction, codes: Codes | None) -> NDArray[np.int64]:
     after = prod(reduction.result_shape[place + 1 :])
     before = prod(reduction.result_shape[:place])
     return np.tile(np.repeat(sizes, after), before)
-
-
-MAX_GROUPS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class LabelGroups:
-    """The groups of the positions along an axis: `codes: (n,)` int32, -1 for none, and the label of each group.
-
-    Labels are numbers, truth values or text, ascending; those of categories are in their order. All that makes groups
-    raises `BadRequest` for labels of another type, and `TooLarge` for too many groups.
-    """
-
-    codes: Codes
-    labels: list[Any]
-
-    @classmethod
-    def of_list(cls, labels: Sequence[Any]) -> LabelGroups:
-        """Return the groups of labels in a list, all text or all integers; None is no label."""
-        if not all(isinstance(label, str | int | None) for label in labels):
-            raise BadRequest("Labels must be strings or integers, or null for none.")
-        known = {label for label in labels if label is not None}
-        if len({isinstance(label, str) for label in known}) > 1:
-            raise BadRequest("Labels must all be strings, or all integers.")
-        ordered = sorted(known)
-        numbers = {label: number for number, label in enumerate(ordered)}
-        codes = np.array([numbers.get(label, NO_GROUP) for label in labels], np.int32)
-        return cls._checked(codes, ordered)
-
-    @classmethod
-    def of_numbers(cls, values: NDArray[Any]) -> LabelGroups:
-        """Return the groups of numbers; NaN is no label."""
-        labels, codes = np.unique(values, return_inverse=True, equal_nan=True)
-        codes = codes.reshape(-1)
-        if labels.dtype.kind == "f" and len(labels) and np.isnan(labels[-1]):
-            labels = labels[:-1]
-            codes[codes == len(labels)] = NO_GROUP
-        return cls._checked(codes.astype(np.int32), labels.tolist())
-
-    @classmethod
-    def of_categories(cls, codes: Any, labels: Any, name: str) -> LabelGroups:
-        """Return the groups of a categorical column, whose `codes`, those of `name`, are -1 for none."""
-        if isinstance(codes, list) or codes.dtype.kind not in "iu":
-            raise BadRequest(f"{name} has the codes of categories, which must be integers.")
-        listed = labels if isinstance(labels, list) else labels.tolist()
-        if len(codes) and int(codes.max()) >= len(listed):
-            raise BadRequest(f"{name} has codes beyond the {len(listed)} categories.")
-        return cls._checked(np.where(codes < 0, NO_GROUP, codes).astype(np.int32), listed)
-
-    @classmethod
-    def _checked(cls, codes: Codes, labels: list[Any]) -> LabelGroups:
-        if len(labels) > MAX_GROUPS:
-            raise TooLarge(f"The labels make {len(labels)} groups; there can be {MAX_GROUPS}.")
-        return cls(codes, labels)
-
-
-def check_labels(found: int, length: int) -> None:
-    """Raise `BadRequest` unless there is one label for each index of an axis."""
-    if found != length:
-        raise BadRequest(f"There are {found} labels for an axis of {length}.")

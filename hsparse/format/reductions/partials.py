@@ -1,17 +1,15 @@
-"""Partial results of a reduction: what some elements reduce to, for each place of the result.
+"""Partial results of a reduction: the reductions of some of the elements, for each place of the result.
 
-Partial results of different elements merge into that of all of them.
+Partial results of disjoint elements can be merged into the partial result of all these elements.
 
-- Sums of integers are exact: 96 bits, `total[0] * 2**32 + total[1]`.
+- Sums of integers are exact, with 96 bits: `total[0] * 2**32 + total[1]`.
 - Sums of floats are in double precision, compensated (Neumaier, 1974) between blocks of at most 2^20 elements:
   `total[0] + total[1]`. With u = 2^-53 and n elements in a place the error is at most
   min(n, 2^20) u times the sum of their absolute values; usually it is that of the last rounding.
-- Sums of squared deviations from the mean are taken in two passes over a block, and merged as by Chan, Golub and
+- Sums of squared deviations from the mean are computed in two passes over a block, and merged as by Chan, Golub and
   LeVeque (1979).
 
-Partial results of the elements of a box of a selection, as an array or by their positions.
-
-Places are those in the box's result.
+The functions at the end reduce the elements of a box of a selection; their places count in the box's own result.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -32,20 +30,21 @@ from hsparse.format.reductions.reduction import Codes, Places, Reduction
 Column = NDArray[Any]
 LIMB = 32
 LOW = (1 << LIMB) - 1
-"""Integers are added as two parts, the upper one and these bits."""
+"""The mask of the low part of an integer; the high and the low parts are summed separately."""
 BLOCK = 1 << 17
 MAX_BLOCK = 1 << 20
-"""So many numbers of 32 bits have a sum of less than 53 bits: doubles add them exactly."""
+"""The most elements of a block: the sum of as many 32-bit numbers is below 2^53, so that doubles add them exactly."""
 FEW = 4
-"""Elements are gathered by place first, where they are fewer than a part like this of the places."""
+"""If there are fewer elements than 1/FEW of the places, only places with elements get partial results."""
 
 
 @dataclass(slots=True, eq=False)
 class Partials:
-    """The partial results at `places: (k,)`, row-major in the result, each once; None: at all of them, in order.
+    """The partial results at `places: (k,)`, unique row-major numbers in the result, or at all places if it is None.
 
-    Columns that nobody asked for are empty: `count: (k,)` int64, `nonzero: (k,)` int64, `total: (2, k)`, of floats
-    float64 and else int64, `squares: (k,)` float64, `least` and `greatest: (k,)` of the elements' type.
+    The columns are `count: (k,) int64`, `nonzero: (k,) int64`, `total: (2, k)` (float64 for floats, otherwise int64),
+    `squares: (k,) float64`, and `least` and `greatest: (k,)` of the elements' dtype. Except `count`, columns that the
+    reduction does not need are empty.
     """
 
     places: Places | None
@@ -58,7 +57,7 @@ class Partials:
 
     @classmethod
     def empty(cls, size: int, dtype: np.dtype[Any], columns: Sequence[str]) -> Partials:
-        """Return the partial results of no elements of `dtype`, at `size` places."""
+        """Return the partial results of no elements of `dtype` at `size` places, with `columns` besides `count`."""
         native = dtype.newbyteorder("=")
         least, greatest = extremes(native) if dtype.kind in "biuf" else (0, 0)
         return cls(
@@ -73,7 +72,7 @@ class Partials:
 
     @classmethod
     def of(cls, places: Places, values: Column, size: int, columns: Sequence[str]) -> Partials:
-        """Return the partial results of elements: (n,) places below `size`, -1 to leave one out, and values."""
+        """Return the partial results of `values: (n,)` at `places: (n,)` below `size`; -1 leaves an element out."""
         if len(places) and places.min() < 0:
             inside = places >= 0
             places, values = places[inside], values[inside]
@@ -93,7 +92,7 @@ class Partials:
 
     @classmethod
     def of_rows(cls, rows: Column, columns: Sequence[str]) -> Partials:
-        """Return the partial results of a table, (k, n): each row is the elements of one place."""
+        """Return the partial results at k places of `rows: (k, n)`; each row has the elements of one place."""
         size, length = rows.shape
         found = cls.empty(size, rows.dtype, columns)
         if not rows.size:
@@ -120,17 +119,17 @@ class Partials:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the columns, in bytes."""
+        """The bytes of memory that the columns take."""
         columns = (self.count, self.nonzero, self.total, self.squares, self.least, self.greatest)
         return sum(column.nbytes for column in columns)
 
     def merge_all(self, others: Iterable[Partials]) -> None:
-        """Add the elements of others, in their order, see `merge`."""
+        """Merge all `others` in order, see `merge`."""
         for other in others:
             self.merge(other)
 
     def merge(self, other: Partials) -> None:
-        """Add the elements of `other`, whose places are among those of this one, which are all."""
+        """Merge the partial results of other elements; this object must have all places (`places` is None)."""
         at: Any = slice(None) if other.places is None else other.places
         with np.errstate(invalid="ignore", over="ignore"):
             if len(self.squares):
@@ -150,18 +149,18 @@ class Partials:
         """Return the sums as doubles."""
         if self.total.dtype.kind != "f":
             return np.asarray(self.total[0] * 2.0**LIMB + self.total[1], np.float64)
-        # Where a sum is not finite, its compensation means nothing.
+        # The compensation of a sum that is not finite has no meaning.
         with np.errstate(invalid="ignore"):
             whole = self.total[0] + self.total[1]
             return np.asarray(np.where(np.isfinite(self.total[0]), whole, self.total[0]), np.float64)
 
     def means(self) -> NDArray[np.float64]:
-        """Return the means, NaN without any element."""
+        """Return the means as doubles; NaN for places without elements."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(self.sums() / self.count, np.float64)
 
     def placed(self, reduction: Reduction, shape: Sequence[int], origin: Sequence[int]) -> Partials:
-        """Return the results of a box of this shape, at `origin` of the selection, at places of the whole result."""
+        """Return the results of a box of `shape` at `origin` of the selection, with places of the whole result."""
         if reduction.box_shape(shape) == reduction.result_shape:
             return self
         places = np.arange(self.size) if self.places is None else self.places
@@ -170,7 +169,7 @@ class Partials:
         return moved
 
     def folded(self) -> Partials:
-        """Return the results of all places together, as one place; without `squares`."""
+        """Return the partial results of all places merged into one place, without `squares`."""
         found = Partials.empty(1, self.least.dtype, ())
         found.count[0] = self.count.sum()
         found.nonzero = self.nonzero.sum(keepdims=True)
@@ -183,7 +182,7 @@ class Partials:
         return found
 
     def compact(self) -> Partials:
-        """Return the same for the places with elements alone, if these are few: what is sent is smaller."""
+        """Return only the places with elements if these are at most half, so that messages are smaller."""
         there = np.flatnonzero(self.count)
         if self.places is not None or 2 * len(there) > self.size:
             return self
@@ -206,7 +205,7 @@ class Partials:
 
 
 def extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the smallest and the largest number of a type."""
+    """Return the smallest and the largest number of a dtype; infinities for floats."""
     if dtype.kind == "b":
         return False, True
     if dtype.kind == "f":
@@ -215,7 +214,7 @@ def extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def split_integers(values: Column) -> NDArray[np.int64]:
-    """Return integers, (n,) of any type, as their upper parts and their lower 32 bits, (2, n)."""
+    """Return integers, (n,) of any dtype, as their high parts and their low 32 bits, (2, n) int64."""
     if values.dtype.itemsize < 8:
         values = values.astype(np.int64)
     high = (values >> LIMB).astype(np.int64)
@@ -235,7 +234,7 @@ def _of_block(places: Places, values: Column, size: int, columns: Sequence[str])
         found.total[:] = _totals(places, values, doubles, size)
     if len(found.squares):
         with np.errstate(invalid="ignore", over="ignore"):
-            # Places are those that were counted: to check them again takes half of the time of `means[places]`.
+            # The places were checked by `bincount`; checking them again would take half of the time of this line.
             deviations = np.take(found.means(), places, mode="clip")
             np.subtract(doubles, deviations, out=deviations)
             np.square(deviations, out=deviations)
@@ -246,7 +245,7 @@ def _of_block(places: Places, values: Column, size: int, columns: Sequence[str])
 
 
 def _set_extremes(found: Partials, places: Places, values: Column) -> None:
-    """Set the extremes from elements in order of their places: several times as fast as `ufunc.at`."""
+    """Set `least` and `greatest` by `reduceat` over elements sorted by place, several times as fast as `ufunc.at`."""
     if len(places) and not bool((places[1:] >= places[:-1]).all()):
         # numpy sorts 16-bit integers by radix, several times faster than wider ones
         order = np.argsort(places.astype(np.uint16) if found.size <= 1 << 16 else places, kind="stable")
@@ -271,7 +270,7 @@ def _totals(places: Places, values: Column, doubles: Column, size: int) -> Colum
 
 
 def _row_totals(rows: Column) -> Column:
-    """Return the sum of each row as `total` has it; numpy adds along the last axis pairwise."""
+    """Return the sum of each row in the form of `total`; numpy sums floats along the last axis pairwise."""
     if rows.dtype.kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):
             sums = rows.sum(axis=1, dtype=np.float64)
@@ -283,7 +282,7 @@ def _row_totals(rows: Column) -> Column:
 
 
 def _folded_total(total: Column) -> Column:
-    """Return the sum of all places, (2,): exact for integers, and rounded once for floats that are finite."""
+    """Return the sum over all places, (2,): exact for integers, and rounded once for finite floats."""
     if total.dtype.kind == "f":
         if np.isfinite(total).all():
             return np.array([math.fsum(total.reshape(-1).tolist()), 0.0])
@@ -298,14 +297,14 @@ def _add_integers(one: Column, other: Column) -> Column:
 
 
 def _carry(total: Column) -> Column:
-    """Return sums of parts with lower parts of 32 bits again."""
+    """Carry the bits above 32 of the low parts into the high parts, in place; return `total`."""
     total[0] += total[1] >> LIMB
     total[1] &= LOW
     return total
 
 
 def _add_floats(one: Column, other: Column) -> Column:
-    """Add compensated sums; what the addition rounds off is added to the compensation."""
+    """Add compensated sums; the rounding error of the addition is added to the compensation."""
     total = one[0] + other[0]
     larger = np.abs(one[0]) >= np.abs(other[0])
     rounded = np.where(larger, (one[0] - total) + other[0], (other[0] - total) + one[0])
@@ -313,11 +312,20 @@ def _add_floats(one: Column, other: Column) -> Column:
 
 
 REDUCTION_BYTES = 48
-"""The most bytes that an element takes while it is reduced, by measurement: its place, as a double, its deviation."""
+"""Measured maximum of bytes per element during a reduction: its place, its value as a double, its deviation."""
+REDUCED_AT_ONCE = 1 << 20
+"""The most elements that are reduced at a time; more elements are reduced in parts, which are merged."""
+
+
+def reduction_bytes(count: int) -> int:
+    """Return the estimated memory to reduce `count` elements, without these and the result, in bytes."""
+    return REDUCTION_BYTES * min(count, REDUCED_AT_ONCE)
 
 
 def reduce_array(values: NDArray[Any], reduction: Reduction, codes: Codes | None) -> Partials:
-    """Return what all elements of a box reduce to, `values` of the box's shape."""
+    """Return the partial results of all elements of a box, given their `values` in the box's shape."""
+    if values.size > REDUCED_AT_ONCE:
+        return _reduce_slabs(values, reduction, codes)
     if reduction.grouped >= 0:
         positions = np.arange(values.size, dtype=np.uint64)
         return reduce_positions(positions, values.reshape(-1), values.shape, reduction, codes)
@@ -328,6 +336,21 @@ def reduce_array(values: NDArray[Any], reduction: Reduction, codes: Codes | None
     return Partials.of_rows(rows.reshape(places, values.size // max(places, 1)), reduction.columns)
 
 
+def _reduce_slabs(values: NDArray[Any], reduction: Reduction, codes: Codes | None) -> Partials:
+    """Return the partial results of a large box, which is cut along its longest dimension until its parts are small."""
+    inner, shape = replace(reduction, shape=values.shape), values.shape
+    size, dtype = prod(inner.result_shape), reduction.numbers(values[:0]).dtype
+    found = Partials.empty(size, dtype, reduction.columns)
+    dim = int(np.argmax(shape))
+    length = max(1, shape[dim] * REDUCED_AT_ONCE // values.size)
+    for first in range(0, shape[dim], length):
+        slab = values[(slice(None),) * dim + (slice(first, first + length),)]
+        own = codes[first : first + length] if codes is not None and dim == reduction.grouped else codes
+        origin = [first if one == dim else 0 for one in range(len(shape))]
+        found.merge(reduce_array(slab, reduction, own).placed(inner, slab.shape, origin))
+    return found
+
+
 def reduce_positions(
     positions: NDArray[Any],
     values: NDArray[Any],
@@ -335,15 +358,23 @@ def reduce_positions(
     reduction: Reduction,
     codes: Codes | None,
 ) -> Partials:
-    """Return what elements at `positions: (n,)`, row-major in a box of this shape and unsigned, reduce to."""
-    places = reduction.box_places(positions, shape, codes)
-    return Partials.of(places, reduction.numbers(values), prod(reduction.box_shape(shape)), reduction.columns)
+    """Return the partial results of elements at `positions: (n,)`, unsigned row-major offsets in a box of `shape`."""
+    numbers, size = reduction.numbers(values), prod(reduction.box_shape(shape))
+    if len(positions) <= REDUCED_AT_ONCE or FEW * len(positions) < size:
+        places = reduction.box_places(positions, shape, codes)
+        return Partials.of(places, numbers, size, reduction.columns)
+    found = Partials.empty(size, numbers.dtype, reduction.columns)
+    for first in range(0, len(positions), REDUCED_AT_ONCE):
+        some = slice(first, first + REDUCED_AT_ONCE)
+        places = reduction.box_places(positions[some], shape, codes)
+        found.merge(Partials.of(places, numbers[some], size, reduction.columns))
+    return found
 
 
 def count_positions(
     positions: NDArray[Any], shape: tuple[int, ...], reduction: Reduction, codes: Codes | None
 ) -> Partials:
-    """Return how many elements of variable length are at each place; `Unsupported` where more is asked for."""
+    """Return the counts of variable-length elements at each place; raise `Unsupported` for any other operation."""
     if reduction.columns or reduction.field:
-        raise Unsupported("Elements of variable length have no reduction but their count.")
+        raise Unsupported("Elements of variable length can only be counted.")
     return reduce_positions(positions, np.zeros(len(positions), np.uint8), shape, reduction, codes)

@@ -1,7 +1,7 @@
-"""A reduction of the elements of a selection over some of its axes, and the place of the result of each element.
+"""The description of a reduction over axes of a selection, and the place in the result for each element.
 
-The result has a dimension for each axis that is kept, in order, of the selection's length; the grouped axis, if there
-is one, has one place for each group instead. A group is the set of its positions that have the same code.
+The result has one dimension for each axis that is not reduced, in order and with the selection's length. The grouped
+axis, if there is one, also stays, with one index per group. A group is the set of positions with the same code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hsparse.format.selections.extent import coordinate_columns, strides
 Places: TypeAlias = NDArray[np.int64]
 Codes: TypeAlias = NDArray[np.int32]
 NO_GROUP = -1
-"""The code of a position that is in no group: its elements are left out."""
+"""The code of a position that is in no group; its elements are ignored."""
 
 OPERATIONS: dict[str, tuple[str, ...]] = {
     "count": (),
@@ -36,9 +36,9 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What is reduced: `axes` of a selection of shape `shape`, ascending; `columns` are those of `Partials`.
+    """A reduction over ascending `axes` of a selection of shape `shape`; `columns` are the needed ones of `Partials`.
 
-    `grouped` is the one of `axes` that has groups, -1 without one. Of compounds `field` is reduced.
+    `grouped` is the one of `axes` that has `groups` groups, or -1. `field` is the field to reduce of compounds.
     """
 
     shape: tuple[int, ...]
@@ -59,21 +59,21 @@ class Reduction:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The dimensions of the selection that the result has, the grouped one among them."""
+        """The dimensions of the selection that the result has, including the grouped one."""
         return tuple(dim for dim in range(len(self.shape)) if dim == self.grouped or dim not in self.axes)
 
     def box_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of the result of a box of the selection of this shape."""
+        """Return the shape of the result for a box of the selection with this shape."""
         return tuple(self.groups if dim == self.grouped else shape[dim] for dim in self.kept)
 
     def numbers(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return what is reduced of elements: their field, if one is named."""
+        """Return the numbers to reduce: the `field` of `values`, or `values` themselves."""
         return values[self.field] if self.field else values
 
     def box_places(self, positions: NDArray[Any], shape: Sequence[int], codes: Codes | None) -> Places:
-        """Return the place in a box's result of each of `positions`, row-major in the box; -1 for one in no group.
+        """Return the place in a box's result for each of `positions`, row-major offsets in the box; -1 if in no group.
 
-        `codes` are the groups of the box's positions along the grouped axis.
+        `codes` has the groups of the box's indices along the grouped axis.
         """
         kept = self.kept
         if not kept:
@@ -97,7 +97,7 @@ class Reduction:
         return places
 
     def result_places(self, places: Places, shape: Sequence[int], origin: Sequence[int]) -> Places:
-        """Return places in the result of a box at `origin` of the selection as places in the whole result."""
+        """Convert places in the result of a box at `origin` of the selection to places in the whole result."""
         inner, whole = self.box_shape(shape), self.result_shape
         if inner == whole:
             return places
@@ -109,9 +109,9 @@ class Reduction:
 
 
 def parse_axes(text: str | Sequence[Any] | int | None, rank: int) -> tuple[int, ...]:
-    """Return the axes that `0,2` or a list of numbers names, in its order; all without one.
+    """Return the axes given as text such as `0,2`, as a number or as a list, in their order; all axes for None.
 
-    Negative numbers count from the last one. `BadRequest` for an axis that there is not, or one named twice.
+    Negative numbers count from the last axis. Raises `BadRequest` for an axis that is missing or named twice.
     """
     if text is None or text == "":
         return tuple(range(rank))
@@ -124,22 +124,22 @@ def parse_axes(text: str | Sequence[Any] | int | None, rank: int) -> tuple[int, 
             raise BadRequest(f"There is no axis {str(item)[:40]!r}; the dataset has {rank} dimensions.")
         found.append(number % rank)
     if len(set(found)) < len(found):
-        raise BadRequest("axis names one of the axes twice.")
+        raise BadRequest("The parameter axis names an axis twice.")
     return tuple(found)
 
 
 def check_numbers(dtype: np.dtype[Any], field: str, operations: Sequence[str]) -> None:
-    """Raise `BadRequest` unless the operations have a meaning for elements, or their field."""
+    """Raise `BadRequest` unless the operations can be applied to elements of `dtype`, or to their `field`."""
     if field and field not in (dtype.names or ()):
         known = ", ".join(dtype.names or ())[:200] or "none"
         raise BadRequest(f"There is no field {field[:40]!r}; there are: {known}.")
     kind = dtype[field] if field else dtype
     if any(name != "count" for name in operations) and (kind.subdtype is not None or kind.kind not in "biuf"):
-        which = "name one of its fields that is a number" if kind.names else "they can be counted only"
-        raise BadRequest(f"The elements are no numbers, so that they have no {operations[-1]}: {which}.")
+        which = "name a field that is a number" if kind.names else "these elements can only be counted"
+        raise BadRequest(f"The operation {operations[-1]} needs numbers: {which}.")
 
 
 def _rest(positions: NDArray[Any], size: int) -> Places:
-    """Return positions modulo `size`; numpy divides several times as fast as it takes remainders."""
+    """Return positions modulo `size`; in numpy division is several times as fast as the remainder."""
     step = positions.dtype.type(size or 1)
     return np.asarray(positions - positions // step * step, np.int64)

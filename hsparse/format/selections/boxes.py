@@ -1,6 +1,6 @@
-"""Irregular hyperslabs: unions of disjoint boxes, and the search for two that overlap.
+"""Irregular hyperslabs: unions of disjoint boxes, and the search for overlapping boxes.
 
-For the sets that occur the search takes about as long as a sort.
+In practice the search takes about as long as sorting the boxes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from hsparse.format.selections.extent import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boxes:
-    """The union of boxes from corners `starts` up to and without `stops`, both (m, rank) uint64.
+    """A union of boxes with corners `starts` and `stops` (exclusive), both (m, rank) uint64.
 
-    Boxes are not empty and do not overlap. Iteration is row-major over the union, not box by box: the
-    elements of boxes that share rows interleave (RFC "File Format Changes for Enabling Sparse Storage
-    in HDF5", order of the fixed-size section).
+    Boxes are not empty and do not overlap. Iteration is row-major over the union, not box by box: elements of boxes
+    that share rows interleave (RFC "File Format Changes for Enabling Sparse Storage in HDF5", order of the fixed-size
+    section).
     """
 
     extent: tuple[int, ...]
@@ -60,7 +60,7 @@ class Boxes:
         object.__setattr__(self, "stops", stops)
 
     def __eq__(self, other: object) -> bool:
-        """Same extent and the same boxes in the same order."""
+        """Say whether both have the same extent and the same boxes in the same order."""
         if not isinstance(other, Boxes):
             return NotImplemented
         same = self.extent == other.extent and np.array_equal(self.starts, other.starts)
@@ -70,7 +70,7 @@ class Boxes:
 
     @classmethod
     def trusted(cls, extent: tuple[int, ...], starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> Boxes:
-        """Build without the checks, from boxes that are known to be disjoint and to fit."""
+        """Build without checks; the boxes must be disjoint, not empty, and inside the extent."""
         self = object.__new__(cls)
         object.__setattr__(self, "extent", extent)
         object.__setattr__(self, "starts", starts)
@@ -90,17 +90,17 @@ class Boxes:
 
     @property
     def is_all(self) -> bool:
-        """Every element of the extent, in row-major order and the extent's shape: so of rank 1 only."""
+        """Whether all elements are selected in the extent's shape; boxes are one-dimensional, so only for rank 1."""
         return len(self.extent) == 1 and self.size == self.extent[0]
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Return the lowest corner and one past the highest; None when nothing is selected."""
+        """Return the lowest and the (exclusive) highest corner, or None if nothing is selected."""
         if not len(self.starts):
             return None
         return tuple(self.starts.min(axis=0).tolist()), tuple(self.stops.max(axis=0).tolist())
 
     def runs(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return first offsets and ends, (k,) uint64, of contiguous runs in row-major order."""
+        """Return the first offsets and the (exclusive) ends, (k,) uint64 each, of contiguous runs, ascending."""
         return runs_of(self.starts, self.stops, self.extent)
 
     def offsets(self) -> NDArray[np.uint64]:
@@ -112,22 +112,22 @@ class Boxes:
         return unravel(self.offsets(), self.extent)
 
     def translate(self, offset: Sequence[int], extent: Sequence[int]) -> Boxes:
-        """Return the boxes moved by `offset`, signed, in another extent; `BadRequest` when one leaves it."""
+        """Return the boxes moved by the signed `offset` in another extent; raise `BadRequest` if one is outside."""
         steps = np.array([step % 2**64 for step in offset], np.uint64)
         return Boxes(tuple(extent), self.starts + steps, self.stops + steps)
 
     def clip(self, start: Sequence[int], stop: Sequence[int]) -> Boxes:
-        """Return the elements in the block `start..stop` (exclusive), in the same coordinates."""
+        """Return the selected elements in the block `start..stop` (exclusive), in the same coordinates."""
         starts = np.maximum(self.starts, np.array(start, np.uint64))
         stops = np.minimum(self.stops, np.array(stop, np.uint64))
         keep = (starts < stops).all(axis=1)
         return Boxes.trusted(self.extent, starts[keep], stops[keep])
 
     def index(self) -> None:
-        """Return None: numpy has no index for a union of boxes; use `offsets` on the flat array."""
+        """Return None, because numpy has no index for a union of boxes; use `offsets` on the flat array."""
 
     def contains(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of `offsets`, ascending unsigned linear offsets in the extent, are selected."""
+        """Return a mask of the selected ones among `offsets`, which are ascending unsigned linear offsets."""
         offsets = widen(offsets, self.extent)
         begins, ends = self.runs()
         starts = np.searchsorted(offsets, begins.astype(offsets.dtype), "left")
@@ -139,7 +139,7 @@ class Boxes:
         return result
 
     def order_of(self, offsets: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the place of each of `offsets`, all selected, in iteration order."""
+        """Return the position in iteration order of each of `offsets`, which must all be selected."""
         begins, ends = self.runs()
         places = np.concatenate(([0], np.cumsum((ends - begins).astype(np.intp))[:-1]))
         run = np.searchsorted(begins, offsets.astype(np.uint64), "right") - 1
@@ -149,19 +149,19 @@ class Boxes:
 
 RUNS = 1 << 20
 RUNS_PER_BOX = 16
-"""Sets with no more runs than `RUNS`, or than this many a box, are compared run by run."""
+"""Sets with at most `RUNS` runs in all, or `RUNS_PER_BOX` runs per box, are compared run by run."""
 PAIRS_AT_ONCE = 1 << 18
 MAX_PAIRS = 1 << 26
-"""Refuse sets that would need more comparisons; 2^26 take a few seconds."""
+"""The most comparisons, which take a few seconds; sets that need more are rejected."""
 
 
 def overlapping(
     starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]
 ) -> tuple[int, int] | None:
-    """Return the numbers of two boxes that overlap, None when no two do.
+    """Return the numbers of two boxes that overlap, or None if no two boxes do.
 
-    `starts`, `stops`: (m, rank) uint64 corners inside `extent`, stops exclusive; no box is empty.
-    `TooLarge` for a set so entangled that this needs more than `MAX_PAIRS` comparisons.
+    `starts` and `stops` (exclusive) are (m, rank) uint64 corners inside `extent`; no box may be empty. Raises
+    `TooLarge` if the search needs more than `MAX_PAIRS` comparisons.
     """
     if len(starts) < 2:
         return None
@@ -174,7 +174,7 @@ def overlapping(
 def _by_runs(
     starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]
 ) -> tuple[int, int] | None:
-    """Compare each run with the next one in row-major order."""
+    """Find overlapping boxes by comparing each run with the next one in row-major order."""
     begins, ends = runs_of(starts, stops, extent)
     shared = np.flatnonzero(begins[1:] < ends[:-1])
     if not len(shared):
@@ -185,7 +185,7 @@ def _by_runs(
 
 
 def _by_sweep(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[int, int] | None:
-    """Compare the pairs that a sweep along one dimension finds side by side: for large boxes."""
+    """Find overlapping boxes by a sweep along one dimension, for boxes with many runs."""
     order, cluster = _clusters(starts, stops)
     counts = np.bincount(cluster)
     keep = counts[cluster] > 1
@@ -194,11 +194,11 @@ def _by_sweep(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[in
         return None
     dim = _sweep_dim(starts[order], stops[order], cluster)
     order, cluster = _sorted_in(starts[order, dim], cluster, order)
-    # in sweep order, box i can only overlap the boxes after it that begin before it ends
+    # In sweep order, box i can only overlap later boxes that begin before it ends.
     reach = _reach(starts[order, dim], stops[order, dim], cluster) - np.arange(len(order)) - 1
     if int(reach.sum()) > MAX_PAIRS:
         raise TooLarge(
-            f"{len(starts)} boxes are too entangled to check for overlap; send them in smaller sets."
+            f"{len(starts)} boxes need too many comparisons to check for overlap; send smaller sets."
         )
     ends = np.cumsum(reach)
     first = 0
@@ -215,10 +215,10 @@ def _by_sweep(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[in
 def _clusters(
     starts: NDArray[np.uint64], stops: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return an order of the boxes and their cluster numbers in it; boxes of different clusters are apart.
+    """Return an order of the boxes and, in this order, their cluster numbers; different clusters cannot overlap.
 
-    Clusters are split, one dimension after the other, at gaps that no box of the cluster crosses, until
-    no dimension splits any.
+    Clusters are split in one dimension after the other at gaps that no box of the cluster crosses, until no dimension
+    splits a cluster.
     """
     order = np.arange(len(starts))
     cluster = np.zeros(len(starts), np.intp)
@@ -239,7 +239,7 @@ def _sorted_in(
 
 
 def _split(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return finer cluster numbers: a box opens one where all before it in its cluster have ended."""
+    """Return finer cluster numbers: a box begins a new cluster if all boxes before it in its cluster have ended."""
     ranks = _ranks(low, high)
     low_rank, high_rank = ranks[: len(low)], ranks[len(low) :]
     base = cluster * (len(ranks) + 1)
@@ -251,13 +251,13 @@ def _split(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[n
 
 
 def _ranks(low: NDArray[np.uint64], high: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the coordinates as dense ranks, lows first, so that cluster numbers can be put before them."""
+    """Return the coordinates as dense ranks, lows first, so that they can be combined with cluster numbers."""
     _, ranks = np.unique(np.concatenate((low, high)), return_inverse=True)
     return ranks.astype(np.intp)
 
 
 def _reach(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return, for boxes sorted by cluster and low, one past the last of the cluster below `high`."""
+    """Return, for boxes sorted by cluster and low, the end of those that begin in the cluster before the box ends."""
     ranks = _ranks(low, high)
     base = cluster * (len(ranks) + 1)
     return np.searchsorted(base + ranks[: len(low)], base + ranks[len(low) :], "left")
@@ -281,7 +281,7 @@ def _overlap_among(
     first: int,
     last: int,
 ) -> tuple[int, int] | None:
-    """Return a box of `order[first:last]` and one in its reach that overlap."""
+    """Return an overlapping pair of a box in `order[first:last]` and a box in its reach, or None."""
     counts = reach[first:last]
     left = np.repeat(np.arange(first, last), counts)
     right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)

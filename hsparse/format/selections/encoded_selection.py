@@ -1,12 +1,10 @@
 """Section 0 of a structured chunk without its checksum: the H5Sencode image of a selection.
 
-RFC "File Format Changes for Enabling Sparse Storage in HDF5", "Encoded Selection". The extent is the
-chunk's full dimensions, also of an edge chunk. The fixed-size section follows the selection's iteration
-order: row-major over the union for hyperslabs, list order for points.
+RFC "File Format Changes for Enabling Sparse Storage in HDF5", "Encoded Selection". The extent is the chunk's full
+dimensions, even for an edge chunk. The fixed-size section follows the selection's iteration order: row-major over the
+union for hyperslabs, list order for points.
 
-Section 0 of a structured chunk without its checksum, as offsets in the chunk or as columns of coordinates.
-
-The image is that of `encoded_selection`, over the chunk's full dimensions.
+The image is decoded as a `Selection`, as offsets in the chunk, or as columns of coordinates.
 """
 
 from __future__ import annotations
@@ -27,7 +25,8 @@ from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import coordinate_columns, count_runs, expand, runs_of, strides
 from hsparse.format.selections.orthogonal import Orthogonal, Span
-from hsparse.format.selections.points import Points, Selection, planar_blocks, planar_points
+from hsparse.format.selections.planar import planar_blocks, planar_points
+from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.selection_encoding import (
     encode_blocks,
     encode_points,
@@ -49,10 +48,10 @@ from hsparse.format.selections.serialized_selection import (
 
 
 def decode_selection(data: Buffer) -> Selection:
-    """Return the selection of an H5Sencode image of any version; `Corrupt` when it is damaged.
+    """Return the selection in an H5Sencode image of any version; raise `Corrupt` if the image is damaged.
 
-    Blocks outside the extent or overlapping are `Corrupt` too. Nothing is allocated for more elements than `data`
-    describes point by point or block by block.
+    Raises `Corrupt` also for blocks that overlap or are outside the extent. Memory is allocated only for the points or
+    blocks that `data` lists.
     """
     selection, length = decode_first(data)
     if length != memoryview(data).nbytes:
@@ -62,7 +61,7 @@ def decode_selection(data: Buffer) -> Selection:
 
 
 def decode_first(data: Buffer) -> tuple[Selection, int]:
-    """Return the selection that `data` begins with, as `decode_selection` does, and how long its image is."""
+    """Return the selection in the image at the start of `data`, as `decode_selection`, and the image's length."""
     dims, reader = decode_image(data)
     found = decode_serialized(reader, dims)
     try:
@@ -70,7 +69,7 @@ def decode_first(data: Buffer) -> tuple[Selection, int]:
     except Corrupt:
         raise
     except HsparseError as error:
-        raise Corrupt(f"The encoded selection does not hold together: {error.message}") from error
+        raise Corrupt(f"The encoded selection is inconsistent: {error.message}") from error
 
 
 def _as_selection(found: Serialized, dims: tuple[int, ...]) -> Selection:
@@ -100,9 +99,9 @@ def encode_selection(
 ) -> bytes:
     """Return the H5Sencode image of a selection.
 
-    `version` is of the selection's encoding: 1 for all and none; 1 or 2 for points; 1, 2 (regular only) or
-    3 for hyperslabs; by default the last. `message_version` is the dataspace message's, 1 or 2. Index
-    lists that ascend are hyperslabs, others points. `BadRequest` for a version that the type does not have.
+    `version` is the version of the selection's encoding: 1 for all and none; 1 or 2 for points; 1, 2 (only regular) or
+    3 for hyperslabs; by default the last. `message_version`, 1 or 2, is the version of the dataspace message. Ascending
+    index lists are encoded as hyperslabs, others as points. Raises `BadRequest` for a version that does not exist.
     """
     if message_version not in (1, 2):
         raise BadRequest(f"The dataspace message has no version {message_version}; 1 and 2 exist.")
@@ -137,11 +136,11 @@ def _is_whole(selection: Selection) -> bool:
 
 
 def _blocks_of(selection: Orthogonal) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the blocks of a product of ascending axes, row-major, ends inclusive."""
+    """Return the first and (inclusive) last corners of the blocks of a product of ascending axes, row-major."""
     firsts, lasts = [], []
     for axis in selection.axes:
         found = ax.indices(axis)
-        if isinstance(axis, Span) and not axis.contiguous:  # HDF5 keeps blocks that touch apart
+        if isinstance(axis, Span) and not axis.contiguous:  # HDF5 does not join adjacent blocks
             first = found[:: axis.block]
             last = found[axis.block - 1 :: axis.block]
         else:
@@ -159,22 +158,22 @@ def _product(lists: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
 
 
 MAX_ELEMENTS = 2**32 - 1
-"""The most elements a chunk may have: offsets in it are 32-bit."""
+"""The most elements of a chunk, because offsets in it have 32 bits."""
 SMALL_BLOCK = 16
-"""Blocks of so many elements on average are expanded by elements, and larger ones by runs."""
+"""Blocks of at most this many elements on average are expanded element by element, larger blocks by runs."""
 SORTED_DIVISOR = 8
-"""Up to this part of a chunk its offsets are sorted in less time than the chunk is looked through."""
+"""If at most 1/SORTED_DIVISOR of a chunk is defined, sorting offsets is faster than scanning a mask of the chunk."""
 
 
 def decode_offsets(
     data: Buffer | BytePlanes, chunk: Sequence[int], count: int | None = None
 ) -> tuple[NDArray[np.uint32], NDArray[np.intp] | None]:
-    """Return the offsets of the defined elements of a chunk, and how to bring the values into their order.
+    """Return the offsets of a chunk's defined elements, and the order that sorts their values in the same way.
 
-    `data` is section 0 without checksum, maybe shuffled. Offsets are (n,) uint32, row-major in `chunk`, ascending,
-    without repeats. `values[order]` are the values in that order; None says that they are already. Of a
-    point listed twice the last value counts. With `count`, the number of values there are, another
-    number of elements is found before anything is allocated. Raises `Corrupt`.
+    `data` is section 0 without checksum, possibly shuffled. The offsets, (n,) uint32, are row-major in `chunk`,
+    ascending and unique. `values[order]` are the values in the order of the offsets; `order` is None if they are
+    already. The last value of a repeated point wins. `count` is the number of values, if known: it is checked before
+    anything is allocated. Raises `Corrupt` if the section is damaged.
     """
     if isinstance(data, BytePlanes):
         points = None if count is None else planar_points(data, chunk, count)
@@ -191,10 +190,10 @@ def decode_offsets(
 def decode_columns(
     data: Buffer | BytePlanes, chunk: Sequence[int], count: int | None = None
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.intp] | None]:
-    """Return the elements that `decode_offsets` does, and the same order, by one column of coordinates a dimension.
+    """Return the same elements and order as `decode_offsets`, as one column of coordinates per dimension.
 
-    The columns are (n,) of an unsigned dtype. Points in order, which most chunks have, need no offsets for that: then
-    they are as narrow as the encoding or, of `data` that is shuffled, as the dimension.
+    The columns are (n,) of an unsigned dtype. Sorted points, the most frequent encoding, are converted without offsets;
+    their columns then have the width of the encoding or, if `data` is shuffled, the width that the dimension needs.
     """
     if isinstance(data, BytePlanes) and count is not None:
         points = planar_points(data, chunk, count)
@@ -215,7 +214,7 @@ def decode_columns(
 
 
 def _decode_places(data: Buffer, chunk: Sequence[int], count: int | None) -> tuple[Serialized, int]:
-    """Return the selection of a chunk's elements and their number; `Corrupt` as `decode_offsets`."""
+    """Return the selection of a chunk's elements and their number; raise `Corrupt` as `decode_offsets`."""
     dims, reader = decode_image(data)
     if dims != tuple(chunk):
         raise Corrupt(f"The encoded selection is of extent {list(dims)}, the chunk of {list(chunk)}.")
@@ -246,7 +245,7 @@ def _as_offsets(
 
 
 def _ascend(columns: Sequence[NDArray[Any]]) -> bool:
-    """Say whether coordinates are in row-major order, without repeats."""
+    """Say whether coordinates, one column per dimension, are in row-major order and unique."""
     ascends = columns[-1][1:] > columns[-1][:-1]
     for column in reversed(columns[:-1]):
         ascends &= column[1:] == column[:-1]
@@ -265,9 +264,9 @@ def _size_of(found: Serialized, dims: Sequence[int]) -> int:
         case PointList(coords):
             return len(coords)
         case BlockList(starts, ends):
-            # a block has at most 2^32-1 elements, and there are far fewer than 2^32 blocks
+            # 64 bits suffice: a block has at most 2^32-1 elements, and there are far fewer than 2^32 blocks.
             lengths = (ends - starts + np.uint64(1)).T
-            return int(reduce(np.multiply, lengths).sum())  # by columns: five times as fast as `prod`
+            return int(reduce(np.multiply, lengths).sum())  # column by column: five times as fast as `prod`
 
 
 def _offsets_of_blocks(
@@ -287,7 +286,7 @@ def _offsets_of_blocks(
 
 
 def _planar_blocks(data: BytePlanes, dims: Sequence[int], count: int) -> NDArray[np.uint32] | None:
-    """Return the offsets of small blocks in a plane that are shuffled; None for all else, and for what is wrong."""
+    """Return the offsets of shuffled small blocks of a 2D chunk, or None for any other or invalid section."""
     found = planar_blocks(data, dims) if len(dims) == 2 else None
     if found is None:
         return None
@@ -304,9 +303,9 @@ def _planar_blocks(data: BytePlanes, dims: Sequence[int], count: int) -> NDArray
 def _offsets_of_small_blocks(
     starts: Sequence[NDArray[Any]], ends: Sequence[NDArray[Any]], dims: Sequence[int]
 ) -> NDArray[np.uint32]:
-    """Do as `_offsets_of_blocks` in a plane, without runs: of blocks of a column, each row would be one.
+    """Return the same as `_offsets_of_blocks` for small blocks of a 2D chunk, without a run per row.
 
-    The blocks come as columns of any unsigned dtype.
+    The blocks are given by columns of coordinates of any unsigned dtype.
     """
     width = dims[1]
     rows, columns = (column.astype(np.uint32) for column in starts)
@@ -330,14 +329,14 @@ def _offsets_of_small_blocks(
 
 
 def _expand_steps(first: NDArray[np.uint32], counts: NDArray[np.uint32], step: int) -> NDArray[np.uint32]:
-    """Return `counts` numbers, 1 or more, from each of `first` on, `step` apart: the sums of their differences."""
+    """Return, for each number in `first`, an arithmetic sequence of `counts` (at least 1) numbers, `step` apart."""
     total = int(counts.sum())
     if total == len(first):
         return first
     differences = np.full(total, step, np.uint32)
     last = first + (counts - np.uint32(1)) * np.uint32(step)
     differences[0] = first[0]
-    differences[np.cumsum(counts[:-1], dtype=np.intp)] = first[1:] - last[:-1]  # modulo 2^32
+    differences[np.cumsum(counts[:-1], dtype=np.intp)] = first[1:] - last[:-1]  # wraps modulo 2^32
     return np.cumsum(differences, dtype=np.uint32)
 
 

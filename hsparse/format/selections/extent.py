@@ -1,6 +1,6 @@
-"""Extents: the current dimensions of a dataspace, and row-major linear offsets inside them.
+"""Extents (the current dimensions of a dataspace), row-major linear offsets inside them, and runs.
 
-Runs: maximal pieces of boxes that are contiguous in row-major order, as linear offsets.
+A run is a maximal part of a box that is contiguous in row-major order, as linear offsets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_OFFSET = 2**64
 
 
 def check_extent(extent: Sequence[int]) -> tuple[int, ...]:
-    """Return `extent` as a tuple of ints; `BadRequest` beyond rank 32 or for a dimension not in 0..2^63-1."""
+    """Return `extent` as a tuple of ints; raise `BadRequest` beyond rank 32 or for a length not in 0..2^63-1."""
     if len(extent) > MAX_RANK:
         raise BadRequest(f"The extent has {len(extent)} dimensions; HDF5 allows at most {MAX_RANK}.")
     for dim, length in enumerate(extent):
@@ -29,7 +29,7 @@ def check_extent(extent: Sequence[int]) -> tuple[int, ...]:
 
 
 def strides(extent: Sequence[int]) -> tuple[int, ...]:
-    """Return how many elements a step in each dimension skips, row-major."""
+    """Return the row-major strides of an array of shape `extent`, in elements."""
     result = [1] * len(extent)
     for dim in range(len(extent) - 2, -1, -1):
         result[dim] = result[dim + 1] * extent[dim + 1]
@@ -37,9 +37,9 @@ def strides(extent: Sequence[int]) -> tuple[int, ...]:
 
 
 def ravel(coords: NDArray[np.uint64], extent: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the linear offsets, (n,) uint64, of `coords`, (n, rank) uint64, all inside `extent`.
+    """Return the linear offsets, (n,) uint64, of `coords: (n, rank) uint64`, all inside `extent`.
 
-    `TooLarge` when the extent has more elements than 64 bits can count.
+    Raises `TooLarge` if the extent has more elements than 64 bits can count.
     """
     check_countable(extent)
     offsets = np.zeros(len(coords), np.uint64)
@@ -49,7 +49,7 @@ def ravel(coords: NDArray[np.uint64], extent: Sequence[int]) -> NDArray[np.uint6
 
 
 def coordinate_columns(offsets: NDArray[Any], extent: Sequence[int]) -> list[NDArray[Any]]:
-    """Return one array of coordinates a dimension, each (n,) and of the dtype of `offsets`."""
+    """Return the coordinates of linear `offsets: (n,)`, one array (n,) of the same dtype per dimension."""
     result: list[NDArray[Any]] = []
     rest = offsets
     for dim, stride in enumerate(strides(extent)):
@@ -63,7 +63,7 @@ def coordinate_columns(offsets: NDArray[Any], extent: Sequence[int]) -> list[NDA
 
 
 def unravel(offsets: NDArray[Any], extent: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the coordinates, (n, rank) uint64, of linear offsets, (n,) of any unsigned dtype."""
+    """Return the coordinates, (n, rank) uint64, of linear `offsets: (n,)` of any unsigned dtype."""
     coords = np.empty((len(offsets), len(extent)), np.uint64)
     for dim, column in enumerate(coordinate_columns(offsets, extent)):
         coords[:, dim] = column
@@ -79,13 +79,13 @@ def widen(offsets: NDArray[Any], extent: Sequence[int]) -> NDArray[Any]:
 
 
 def check_countable(extent: Sequence[int]) -> None:
-    """Raise `TooLarge` when linear offsets in `extent` do not fit 64 bits."""
+    """Raise `TooLarge` if linear offsets in `extent` do not fit 64 bits."""
     if math.prod(extent) > MAX_OFFSET:
         raise TooLarge("The extent has more than 2^64 elements; select a part of it by blocks.")
 
 
 def as_indices(values: Any, what: str) -> NDArray[np.uint64]:
-    """Return `values` as uint64; `BadRequest` naming `what` when they are not non-negative integers."""
+    """Return `values` as uint64; raise `BadRequest`, naming `what`, unless they are non-negative integers."""
     array = np.asarray(values)
     if array.dtype == np.uint64:
         return array
@@ -99,7 +99,7 @@ def as_indices(values: Any, what: str) -> NDArray[np.uint64]:
 
 
 def count_runs(starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]) -> float:
-    """Return about how many runs `runs_of` would give, without making them."""
+    """Return, as a float, the number of runs that `runs_of` would return, without computing them."""
     lengths = (stops - starts).astype(np.float64)
     return float(lengths[:, : _run_dim(starts, stops, extent)].prod(axis=1).sum())
 
@@ -107,10 +107,10 @@ def count_runs(starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Se
 def runs_of(
     starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return first offsets and ends (exclusive), (k,) uint64, of the runs of boxes, ascending.
+    """Return the first offsets and the (exclusive) ends, (k,) uint64 each, of the runs of boxes, ascending.
 
-    `starts`, `stops`: (m, rank) uint64 corners inside `extent`, rank at least 1. Boxes that overlap give
-    runs that overlap.
+    `starts` and `stops` (exclusive) are (m, rank) uint64 corners inside `extent`, of rank at least 1. Overlapping boxes
+    give overlapping runs.
     """
     check_countable(extent)
     last = _run_dim(starts, stops, extent)
@@ -134,7 +134,7 @@ def runs_of(
 
 
 def expand(begins: NDArray[np.uint64], ends: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the offsets of the runs `begins..ends` (exclusive), (n,) uint64, run by run."""
+    """Return all offsets, (n,) uint64, in the runs `begins..ends` (exclusive), one run after the other."""
     sizes = (ends - begins).astype(np.intp)
     shifts = begins - (np.cumsum(sizes) - sizes).astype(np.uint64)
     result: NDArray[np.uint64] = np.repeat(shifts, sizes)
@@ -143,7 +143,7 @@ def expand(begins: NDArray[np.uint64], ends: NDArray[np.uint64]) -> NDArray[np.u
 
 
 def _run_dim(starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]) -> int:
-    """Return the dimension in which a run lies: the last but for those that every box covers whole."""
+    """Return the dimension along which runs extend: the last one after which every box covers whole dimensions."""
     last = len(extent) - 1
     while last > 0 and bool((starts[:, last] == 0).all()) and bool((stops[:, last] == extent[last]).all()):
         last -= 1

@@ -1,9 +1,7 @@
-"""Orthogonal selections: the product of one index set a dimension.
+"""Orthogonal selections: the product of one axis per dimension.
 
-One axis of an orthogonal selection: a regular span of indices, or a list of them.
-
-An index list is (n,) uint64, in any order, with repeats allowed. A *position* is an index's place in
-the axis: `indices(axis)[position]`.
+An *axis* is a regular span of indices, or an index list: (n,) uint64, in any order, with repeats allowed. A *position*
+is the place of an index in the axis: `indices(axis)[position]`.
 """
 
 from __future__ import annotations
@@ -28,12 +26,12 @@ from hsparse.format.selections.extent import (
 )
 
 TABLE_LIMIT = 1 << 20
-"""Index lists that reach no further than this are inverted by a table, others by a sorted search."""
+"""Index lists with a range of at most this length are inverted by a table, others by binary search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A regular hyperslab in one dimension: `count` blocks of `block` indices, `stride` apart."""
+    """A regular hyperslab in one dimension: `count` blocks of `block` indices that begin `stride` apart."""
 
     start: int
     stride: int = 1
@@ -46,7 +44,7 @@ class Span:
 
     @property
     def stop(self) -> int:
-        """One past the last index; `start` when there is none."""
+        """The last index plus one, or `start` if there is none."""
         return self.start + (self.count - 1) * self.stride + self.block if self.size else self.start
 
     @property
@@ -55,11 +53,11 @@ class Span:
 
     @classmethod
     def range(cls, start: int, stop: int) -> Span:
-        """Return the indices from `start` up to and without `stop`."""
+        """Return the span of the indices from `start` to `stop` (exclusive)."""
         return cls(start, 1, 1, stop - start) if stop > start else EMPTY_SPAN
 
     def below(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many of the indices lie below each bound."""
+        """Return the number of indices below each of `bounds`."""
         if self.contiguous:
             return np.clip(bounds - self.start, 0, self.size)
         blocks, rest = np.divmod(bounds - self.start, self.stride)
@@ -67,7 +65,7 @@ class Span:
         return found
 
     def as_slice(self) -> slice | None:
-        """Return the same indices as a slice, None when blocks with gaps forbid it."""
+        """Return the same indices as a slice, or None if there are gaps between blocks of several indices."""
         if self.contiguous:
             return slice(self.start, self.stop)
         return slice(self.start, self.stop, self.stride) if self.block == 1 else None
@@ -79,7 +77,7 @@ Axis: TypeAlias = Span | NDArray[np.uint64]
 
 
 def check_axis(axis: Axis, dim: int, length: int) -> Axis:
-    """Return the axis, a list as uint64; `BadRequest` naming the dimension when `length` does not hold it."""
+    """Return the axis, with lists as uint64; raise `BadRequest` if it is invalid or not inside `length`."""
     if isinstance(axis, Span):
         _check_span(axis, dim, length)
         return axis
@@ -103,12 +101,12 @@ def _check_span(span: Span, dim: int, length: int) -> None:
 
 
 def size(axis: Axis) -> int:
-    """Return how many indices the axis has, with repeats."""
+    """Return the number of indices of the axis, including repeats."""
     return axis.size
 
 
 def bounds(axis: Axis) -> tuple[int, int] | None:
-    """Return the lowest index and one past the highest; None when there is none."""
+    """Return the lowest index and the highest index plus one, or None if there is no index."""
     if not axis.size:
         return None
     if isinstance(axis, Span):
@@ -117,7 +115,7 @@ def bounds(axis: Axis) -> tuple[int, int] | None:
 
 
 def covers(axis: Axis, start: int, stop: int) -> bool:
-    """Return whether every index in `start..stop-1` is there and no other, in any order."""
+    """Say whether the axis has all indices in `start..stop-1` and no others, in any order."""
     found = bounds(axis)
     if found != (start, stop):
         return found is None and start >= stop
@@ -127,14 +125,14 @@ def covers(axis: Axis, start: int, stop: int) -> bool:
 
 
 def is_whole(axis: Axis, length: int) -> bool:
-    """Return whether the axis is `0..length-1` in order."""
+    """Say whether the axis is `0..length-1` in order."""
     if isinstance(axis, Span):
         return axis.size == length and (length == 0 or (axis.start == 0 and axis.stop == length))
     return axis.size == length and bool(np.array_equal(axis, np.arange(length, dtype=np.uint64)))
 
 
 def same(one: Axis, other: Axis) -> bool:
-    """Return whether two axes have the same indices in the same order."""
+    """Say whether two axes have the same indices in the same order."""
     if isinstance(one, Span) and isinstance(other, Span):
         if one == other:
             return True
@@ -144,7 +142,7 @@ def same(one: Axis, other: Axis) -> bool:
 
 
 def indices(axis: Axis) -> NDArray[np.uint64]:
-    """Return the indices, (n,) uint64, in order."""
+    """Return the indices of the axis, (n,) uint64, in order."""
     if not isinstance(axis, Span):
         return axis
     if axis.contiguous:
@@ -158,7 +156,7 @@ def indices(axis: Axis) -> NDArray[np.uint64]:
 
 
 def at(axis: Axis, positions: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the indices, (n,) uint64, at `positions`, all below the axis' size."""
+    """Return the indices, (n,) uint64, at `positions: (n,) uint64`, all below the axis's size."""
     if not isinstance(axis, Span):
         return axis[positions]
     if axis.contiguous:
@@ -169,14 +167,14 @@ def at(axis: Axis, positions: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def translate(axis: Axis, offset: int) -> Axis:
-    """Return the axis with `offset`, which may be negative, added to every index."""
+    """Return the axis with the signed `offset` added to every index."""
     if isinstance(axis, Span):
         return Span(axis.start + offset, axis.stride, axis.count, axis.block) if axis.size else axis
     return axis + np.uint64(offset % 2**64)
 
 
 def take(axis: Axis, first: int, last: int) -> Axis:
-    """Return the indices at positions `first..last-1`."""
+    """Return an axis of the indices at positions `first..last-1`."""
     if not isinstance(axis, Span):
         return axis[first:last]
     if last <= first:
@@ -194,7 +192,7 @@ def take(axis: Axis, first: int, last: int) -> Axis:
 
 
 def clip(axis: Axis, start: int, stop: int) -> Axis:
-    """Return the indices that lie in `start..stop-1`, in order."""
+    """Return an axis of the indices that lie in `start..stop-1`, in order."""
     if isinstance(axis, Span):
         first, last = axis.below(np.array([start, max(start, stop)], np.int64))
         return take(axis, int(first), int(last))
@@ -202,14 +200,14 @@ def clip(axis: Axis, start: int, stop: int) -> Axis:
 
 
 def contains(axis: Axis, values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which of `values` are indices of the axis; (n,) unsigned, of a dtype that holds the extent."""
+    """Return a mask of the `values: (n,)`, of an unsigned dtype that holds the extent, that are indices of the axis."""
     found = bounds(axis)
     if found is None:
         return np.zeros(len(values), np.bool_)
     kind = values.dtype.type
     start, stop = found
     inside: NDArray[np.bool_]
-    # one comparison for both bounds: a value below start wraps around to a large number
+    # One comparison checks both bounds, because a value below `start` wraps around to a large number.
     shifted = values - kind(start)
     inside = shifted <= kind(stop - 1 - start)
     if isinstance(axis, Span):
@@ -227,7 +225,7 @@ def contains(axis: Axis, values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def positions(axis: Axis, values: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the position of each of `values`, all of which the axis has, without repeats in the axis."""
+    """Return the position of each of `values`, which must all be in the axis; the axis must have no repeats."""
     result: NDArray[np.intp]
     if isinstance(axis, Span):
         shifted = values - values.dtype.type(axis.start)
@@ -249,7 +247,7 @@ def positions(axis: Axis, values: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def as_span(axis: Axis) -> Span | None:
-    """Return the axis as a span when its indices ascend in equal steps, else None."""
+    """Return the axis as a span if its indices ascend in equal steps, or else None."""
     if isinstance(axis, Span):
         return axis
     if axis.size == 0:
@@ -267,14 +265,14 @@ def as_span(axis: Axis) -> Span | None:
 
 
 RUN_COST = 16
-"""About how many elements can be tested one by one in the time of one binary search."""
+"""The approximate number of elements that are tested one by one in the time of one binary search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Orthogonal:
-    """All, none, regular hyperslabs and index lists: one `Axis` a dimension of `extent`.
+    """A selection by one `Axis` per dimension of `extent`: all, none, regular hyperslabs and index lists.
 
-    Iteration is row-major over the axes, each in its own order. Rank 0 is the scalar: one element.
+    Iteration is row-major over the axes, each in its own order. A selection of rank 0 has the one element of a scalar.
     """
 
     extent: tuple[int, ...]
@@ -289,7 +287,7 @@ class Orthogonal:
         object.__setattr__(self, "axes", axes)
 
     def __eq__(self, other: object) -> bool:
-        """Same extent, and the same elements in the same order."""
+        """Say whether both have the same extent, and the same elements in the same order."""
         if not isinstance(other, Orthogonal):
             return NotImplemented
         if self.extent != other.extent or self.shape != other.shape:
@@ -305,21 +303,21 @@ class Orthogonal:
 
     @classmethod
     def none(cls, extent: Sequence[int]) -> Orthogonal:
-        """Select nothing; `BadRequest` for a scalar, whose only orthogonal selection is all."""
+        """Return an empty selection; raise `BadRequest` for a scalar, whose only orthogonal selection is all."""
         if not extent:
-            raise BadRequest("A scalar has no empty hyperslab; leave the request out.")
+            raise BadRequest("A scalar has no empty hyperslab; select all, or do not send the request.")
         return cls(tuple(extent), (EMPTY_SPAN,) * len(extent))
 
     @classmethod
     def box(cls, extent: Sequence[int], start: Sequence[int], stop: Sequence[int]) -> Orthogonal:
-        """Select the block from corner `start` up to and without corner `stop`."""
+        """Return the selection of the block from corner `start` to corner `stop` (exclusive)."""
         if not len(start) == len(stop) == len(extent):
             raise BadRequest(f"The corners of a block need {len(extent)} coordinates, as the extent has.")
         return cls(tuple(extent), tuple(map(Span.range, start, stop)))
 
     @classmethod
     def trusted(cls, extent: tuple[int, ...], axes: tuple[Axis, ...]) -> Orthogonal:
-        """Build without the checks, from axes that are known to fit."""
+        """Build without checks; the axes must be valid and inside the extent."""
         self = object.__new__(cls)
         object.__setattr__(self, "extent", extent)
         object.__setattr__(self, "axes", axes)
@@ -335,11 +333,11 @@ class Orthogonal:
 
     @property
     def is_all(self) -> bool:
-        """Every element of the extent, in row-major order."""
+        """Whether all elements of the extent are selected, in row-major order."""
         return all(map(is_whole, self.axes, self.extent))
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Return the lowest corner and one past the highest; None when nothing is selected."""
+        """Return the lowest and the (exclusive) highest corner, or None if nothing is selected."""
         if self.size == 0:
             return None
         pairs = [ends for axis in self.axes if (ends := bounds(axis))]
@@ -362,15 +360,15 @@ class Orthogonal:
         return result.reshape(self.size, len(self.extent))
 
     def translate(self, offset: Sequence[int], extent: Sequence[int]) -> Orthogonal:
-        """Return the selection moved by `offset`, signed, in another extent; `BadRequest` beyond that."""
+        """Return the selection moved by the signed `offset` in another extent; raise `BadRequest` if outside."""
         return Orthogonal(tuple(extent), tuple(map(translate, self.axes, offset)))
 
     def clip(self, start: Sequence[int], stop: Sequence[int]) -> Orthogonal:
-        """Return the elements in the block `start..stop` (exclusive), in the same coordinates."""
+        """Return the selected elements in the block `start..stop` (exclusive), in the same coordinates."""
         return Orthogonal.trusted(self.extent, tuple(map(clip, self.axes, start, stop)))
 
     def index(self) -> tuple[Any, ...]:
-        """Return the numpy index of the selection in an array of the extent's shape."""
+        """Return a numpy index that selects the elements from an array of the extent's shape."""
         slices = [axis.as_slice() if isinstance(axis, Span) else None for axis in self.axes]
         if slices.count(None) <= 1:
             return tuple(
@@ -380,15 +378,15 @@ class Orthogonal:
         return np.ix_(*(indices(axis).astype(np.intp) for axis in self.axes))
 
     def contains(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of `offsets`, ascending unsigned linear offsets in the extent, are selected."""
+        """Return a mask of the selected ones among `offsets`, which are ascending unsigned linear offsets."""
         mask = np.zeros(len(offsets), np.bool_)
         mask[self.places(offsets)] = True
         return mask
 
     def places(self, offsets: NDArray[Any]) -> slice | NDArray[np.intp]:
-        """Return where in `offsets`, ascending unsigned linear offsets in the extent, the selected ones are.
+        """Return an index of the selected ones in `offsets`, which are ascending unsigned linear offsets.
 
-        An index of `offsets`: a slice where they are adjacent, else ascending places.
+        The index is a slice if the selected offsets are adjacent, or else an ascending array.
         """
         offsets, steps = widen(offsets, self.extent), strides(self.extent)
         low = high = 0
@@ -415,12 +413,12 @@ class Orthogonal:
     def _contains_each(
         self, offsets: NDArray[Any], todo: list[int], steps: Sequence[int]
     ) -> NDArray[np.bool_]:
-        """`contains` by the coordinates in the dimensions `todo`; `steps` are the strides."""
+        """Return the same as `contains`, testing coordinates in the dimensions `todo`; `steps` are the strides."""
         mask: NDArray[np.bool_] | None = None
         kind = offsets.dtype.type
         for dim in todo:
             column = offsets // kind(steps[dim])
-            if dim:  # the remainder; numpy divides several times as fast
+            if dim:  # compute the remainder by a division, which is several times as fast in numpy
                 column -= column // kind(self.extent[dim]) * kind(self.extent[dim])
             inside = contains(self.axes[dim], column)
             mask = inside if mask is None else mask & inside
@@ -428,7 +426,7 @@ class Orthogonal:
         return mask
 
     def _open_axes(self) -> list[int]:
-        """Return the dimensions that the linear range from first to last element leaves to be tested."""
+        """Return the dimensions that must be tested for offsets from the first to the last selected element."""
         todo = []
         leading = True
         for dim, axis in enumerate(self.axes):
@@ -439,7 +437,7 @@ class Orthogonal:
         return todo
 
     def _places_by_runs(self, offsets: NDArray[Any], dim: int) -> NDArray[np.intp]:
-        """`places` by binary search of each run; the dimensions after `dim` are whole."""
+        """Return the same as `places`, by binary search of each run; the dimensions after `dim` must be whole."""
         unit = strides(self.extent)[dim]
         rows = Orthogonal.trusted(self.extent[:dim], self.axes[:dim]).offsets() * np.uint64(self.extent[dim])
         axis = self.axes[dim]
@@ -454,7 +452,7 @@ class Orthogonal:
         return expand(starts.astype(np.uint64), stops.astype(np.uint64)).astype(np.intp)
 
     def order_of(self, offsets: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the place of each of `offsets`, all selected, in the iteration; the axes have no repeats."""
+        """Return the position in iteration order of each of `offsets`, all selected; axes must have no repeats."""
         if self.is_all:
             return offsets.astype(np.intp)
         offsets = widen(offsets, self.extent)

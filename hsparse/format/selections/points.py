@@ -1,33 +1,22 @@
-"""Point selections: a list of coordinates, in any order, with repeats allowed.
+"""Point selections, and functions over selections of all types.
 
-Points or blocks in section 0 of a structured chunk, by columns, as the shuffle filter has left them.
-
-HDF5 File Format Specification, "Dataspace Selection", points of version 2 and hyperslabs of version 3, as hsparse
-writes them.
-
-Selections: which elements of a dataspace, in which order.
-
-A selection is one of three frozen values over an `extent`: `Orthogonal` (none, all, hyperslabs, index
-lists a dimension), `Boxes` (a union of disjoint boxes) and `Points` (a list). All have `size`, `shape`
-(of the result), `is_all`, `bounds`, `offsets`, `coords`, `translate`, `clip`, `index` and `contains`.
-A selection that exists is valid: the constructors raise `BadRequest`.
+A selection says which elements of a dataspace are selected, and in which order. It is one of three immutable types over
+an `extent`: `Orthogonal` (none, all, hyperslabs, one index list per dimension), `Boxes` (a union of disjoint boxes) and
+`Points` (a list). All have `size`, `shape` (of the result), `is_all`, `bounds`, `offsets`, `coords`, `translate`,
+`clip`, `index` and `contains`. Every selection is valid, because the constructors raise `BadRequest` otherwise.
 """
 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.dataspace_message import encode_image
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import (
     as_indices,
@@ -38,15 +27,13 @@ from hsparse.format.selections.extent import (
     widen,
 )
 from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span, at
-from hsparse.format.selections.selection_encoding import width_for
-from hsparse.format.selections.serialized_selection import HYPERSLABS, POINTS, WIDTHS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Elements at `coordinates: (n, rank) uint64`, iterated in list order.
+    """The elements at `coordinates: (n, rank) uint64`, in list order, with repeats allowed.
 
-    `shape` is the result's shape, of n elements; by default it is `(n,)`.
+    `shape` is the result's shape, which must have n elements; by default it is `(n,)`.
     """
 
     extent: tuple[int, ...]
@@ -73,7 +60,7 @@ class Points:
         object.__setattr__(self, "shape", shape)
 
     def __eq__(self, other: object) -> bool:
-        """Same extent, points, order and shape."""
+        """Say whether both have the same extent, points, order and shape."""
         if not isinstance(other, Points):
             return NotImplemented
         same = self.extent == other.extent and self.shape == other.shape
@@ -85,7 +72,7 @@ class Points:
     def trusted(
         cls, extent: tuple[int, ...], coordinates: NDArray[np.uint64], shape: tuple[int, ...] | None = None
     ) -> Points:
-        """Build without the checks, from coordinates that are known to fit."""
+        """Build without checks; the coordinates must be inside the extent."""
         self = object.__new__(cls)
         object.__setattr__(self, "extent", extent)
         object.__setattr__(self, "coordinates", coordinates)
@@ -98,12 +85,12 @@ class Points:
 
     @property
     def is_all(self) -> bool:
-        """Every element of the extent, in row-major order and the extent's shape."""
+        """Whether all elements of the extent are selected, in row-major order and the extent's shape."""
         whole = self.size == math.prod(self.extent) and self.shape == self.extent
         return whole and bool(np.array_equal(self.offsets(), np.arange(self.size, dtype=np.uint64)))
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Return the lowest corner and one past the highest; None when nothing is selected."""
+        """Return the lowest and the (exclusive) highest corner, or None if nothing is selected."""
         if not self.size:
             return None
         dims = [self.coordinates[:, dim] for dim in range(len(self.extent))]
@@ -118,12 +105,12 @@ class Points:
         return self.coordinates
 
     def translate(self, offset: Sequence[int], extent: Sequence[int]) -> Points:
-        """Return the points moved by `offset`, signed, in another extent; `BadRequest` when one leaves it."""
+        """Return the points moved by the signed `offset` in another extent; raise `BadRequest` if one is outside."""
         moved = self.coordinates + np.array([step % 2**64 for step in offset], np.uint64)
         return Points(tuple(extent), moved, self.shape)
 
     def clip(self, start: Sequence[int], stop: Sequence[int]) -> Points:
-        """Return the points in the block `start..stop` (exclusive), in list order and one dimension."""
+        """Return the points in the block `start..stop` (exclusive), in list order and the shape (n,)."""
         keep = np.ones(self.size, np.bool_)
         for dim in range(len(self.extent)):
             column = self.coordinates[:, dim]
@@ -131,13 +118,13 @@ class Points:
         return Points.trusted(self.extent, self.coordinates[keep])
 
     def index(self) -> tuple[Any, ...] | None:
-        """Return the numpy index of the points in an array of the extent's shape; None for a scalar."""
+        """Return a numpy index of the points in an array of the extent's shape, or None for a scalar."""
         if not self.extent:
             return None
         return tuple(column.reshape(self.shape).astype(np.intp) for column in self.coordinates.T)
 
     def contains(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of `offsets`, ascending unsigned linear offsets in the extent, are selected."""
+        """Return a mask of the selected ones among `offsets`, which are ascending unsigned linear offsets."""
         offsets = widen(offsets, self.extent)
         mask = np.zeros(len(offsets), np.bool_)
         if len(offsets):
@@ -148,74 +135,6 @@ class Points:
 
 
 Columns: TypeAlias = tuple[NDArray[Any], ...]
-
-
-def planar_points(data: BytePlanes, dims: Sequence[int], count: int) -> Columns | None:
-    """Return `count` points inside `dims`, one column of unsigned coordinates a dimension, in list order.
-
-    `data` is the section without its checksum. None for anything but points in the form that hsparse writes, with the
-    dimensions of the chunk for maximum dimensions: it is for `decode_serialized` to judge. Columns have one byte below
-    256, two below 65536.
-    """
-    rank, width = len(dims), width_for(max(*dims, count)) if dims else 0
-    expected = _head(tuple(dims), width)
-    begin = len(expected) + width
-    step = rank * width
-    if begin + step * count != data.size or not rank:
-        return None
-    head = data.head(begin)
-    if head != expected + count.to_bytes(width, "little"):
-        return None
-    return _columns(data, dims, begin, step, count, width)
-
-
-def planar_blocks(data: BytePlanes, dims: Sequence[int]) -> tuple[Columns, Columns] | None:
-    """Return the first and the last coordinates of blocks inside `dims`, as `planar_points` returns points.
-
-    None for anything but blocks in the form that hsparse writes.
-    """
-    rank = len(dims)
-    for width in WIDTHS:
-        expected = _head_of_blocks(tuple(dims), width)
-        begin, step = len(expected) + width, 2 * rank * width
-        if data.head(len(expected)) != expected:
-            continue
-        count = int.from_bytes(data.head(begin)[-width:], "little")
-        if begin + step * count != data.size or not count:
-            return None
-        columns = _columns(data, (*dims, *dims), begin, step, count, width)
-        if columns is None:
-            return None
-        starts, ends = columns[:rank], columns[rank:]
-        is_right = all((start <= end).all() for start, end in zip(starts, ends, strict=True))
-        return (starts, ends) if is_right else None
-    return None
-
-
-def _columns(
-    data: BytePlanes, extents: Sequence[int], begin: int, step: int, count: int, width: int
-) -> Columns | None:
-    """Return the columns of a table of coordinates below `extents`, None if one of them is not."""
-    columns = []
-    for place, extent in enumerate(extents):
-        narrow = 1 if extent < 1 << 8 else 2 if extent < 1 << 16 else width
-        column = data.column(begin + place * width, step, count, width, narrow)
-        if column is None or (count and int(column.max()) >= extent):
-            return None
-        columns.append(column)
-    return tuple(columns)
-
-
-@lru_cache(maxsize=1024)
-def _head(dims: tuple[int, ...], width: int) -> bytes:
-    """Return the section before the number of its points."""
-    return encode_image(dims, None, struct.pack("<IIBI", POINTS, 2, width, len(dims)))
-
-
-@lru_cache(maxsize=1024)
-def _head_of_blocks(dims: tuple[int, ...], width: int) -> bytes:
-    """Return the section before the number of its blocks."""
-    return encode_image(dims, None, struct.pack("<IIBBI", HYPERSLABS, 3, 0, width, len(dims)))
 
 
 __all__ = [
@@ -237,10 +156,10 @@ Selection: TypeAlias = Orthogonal | Boxes | Points
 
 
 def lookup(selection: Selection, offsets: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Find each selected element, in iteration order, among `offsets`, ascending and without repeats.
+    """Look up each selected element, in iteration order, in `offsets`, which are ascending and unique.
 
-    Returns which are there, (size,) bool, and where, (size,) index into `offsets`; the index of one that
-    is not there is any valid one (or 0 when there are no offsets).
+    Returns a mask of the elements found, (size,), and their indices in `offsets`, (size,). The index of an element that
+    is not found is any valid index, or 0 if there are no offsets.
     """
     if not len(offsets):
         return np.zeros(selection.size, np.bool_), np.zeros(selection.size, np.intp)
@@ -251,7 +170,7 @@ def lookup(selection: Selection, offsets: NDArray[Any]) -> tuple[NDArray[np.bool
 
 
 def coords_at(selection: Selection, positions: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return the coordinates, (k, rank) uint64, at `positions: (k,)` of the iteration, unsigned integers."""
+    """Return the coordinates, (k, rank) uint64, of the elements at `positions: (k,)` in iteration order."""
     if not isinstance(selection, Orthogonal):
         coords: NDArray[np.uint64] = selection.coords()[positions]
         return coords
@@ -263,7 +182,7 @@ def coords_at(selection: Selection, positions: NDArray[Any]) -> NDArray[np.uint6
 
 
 def ascending(selection: Selection) -> Selection:
-    """Return the same elements, each once and in row-major order."""
+    """Return a selection of the same elements without repeats and in row-major order."""
     if isinstance(selection, Boxes):
         return selection
     if isinstance(selection, Points):
@@ -273,27 +192,27 @@ def ascending(selection: Selection) -> Selection:
 
 
 def is_regular(selection: Selection) -> TypeGuard[Orthogonal]:
-    """Say whether the selection is a hyperslab: each element once, in row-major order, a view in numpy."""
+    """Say whether the selection is a regular hyperslab: elements are unique and in row-major order."""
     return isinstance(selection, Orthogonal) and all(isinstance(axis, Span) for axis in selection.axes)
 
 
 def gather(array: NDArray[Any], selection: Selection) -> NDArray[Any]:
     """Return the selected elements of `array`, which has the extent's shape, in the selection's shape.
 
-    A view where numpy can give one.
+    The result is a view if numpy can return one.
     """
     index = selection.index()
     if index is not None:
-        # With `...` a scalar is an array too: as a scalar numpy would drop the zeros at the end of a string.
+        # `...` keeps a scalar an array: numpy's scalars would drop trailing zeros of a string.
         result: NDArray[Any] = array[(*index, ...)]
         return result
     return array.reshape(-1)[selection.offsets().astype(np.intp)].reshape(selection.shape)
 
 
 def scatter(array: NDArray[Any], selection: Selection, values: NDArray[Any]) -> None:
-    """Set the selected elements of `array`, C-contiguous, to `values`: the selection's shape, or one for all.
+    """Set the selected elements of the C-contiguous `array` to `values`, in the selection's shape or one for all.
 
-    Of an element given twice the last value wins.
+    The last value of a repeated element wins.
     """
     if isinstance(selection, Orthogonal):
         array[selection.index()] = values

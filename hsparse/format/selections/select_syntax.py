@@ -1,14 +1,10 @@
-"""The REST API's `select` strings: `[0:100:2,5,[1,3,7]]`, one item a dimension.
-
-Selections in the forms of HDF5/JSON: `H5S_SEL_ALL`, `_NONE`, `_POINTS`, `_HYPERSLABS`.
-"""
+"""The REST API's `select` strings, such as `[0:100:2,5,[1,3,7]]` with one item per dimension."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +23,20 @@ INDEX = re.compile(NUMBER)
 SLICE = re.compile(rf"({NUMBER})?:({NUMBER})?(?::({NUMBER})?)?")
 LIST = re.compile(rf"\[(?:{NUMBER}(?:,{NUMBER})*)?\]")
 MAX_PAIRED_BYTES = 1 << 27
-"""The most bytes of the points that lists paired with each other select together with slices."""
+"""The most bytes of coordinates that a selection with paired lists may need; slices multiply the points."""
 COORDINATE_BYTES = 8
 MAX_SCANNED = 1 << 18
-"""The most characters of a selection whose indices are counted before it is parsed: that takes 1 ms."""
+"""The most characters of a `select` string whose indices are counted before it is parsed, which takes 1 ms."""
 
 
 def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = False) -> Selection:
-    """Return what a `select` string selects; None, the empty string and `[...]` select all.
+    """Return the selection of a `select` string; if it is None, empty or `[...]`, all elements are selected.
 
-    An item is an index (the dimension stays, with one element), a slice `start:stop:step` with any number
-    left out, or a list of indices in any order. Two or more lists must be of one length and are paired,
-    as HSDS does: they give one dimension of the result, in the place of the first. If `orthogonal`, each list is
-    for its own dimension instead. `BadRequest` names the item that is malformed, negative or beyond the extent;
-    `TooLarge` when the points of paired lists with slices take more than `MAX_PAIRED_BYTES` bytes.
+    An item is an index (the dimension stays, with length 1), a slice `start:stop:step` whose numbers are optional, or a
+    list of indices in any order. Two or more lists must have equal lengths and are paired, as in HSDS: they form one
+    dimension of the result, in the place of the first list. If `orthogonal`, each list selects in its own dimension
+    instead. Raises `BadRequest` for an item that is malformed, negative or beyond the extent, and `TooLarge` if the
+    coordinates of paired lists take more than `MAX_PAIRED_BYTES` bytes.
     """
     axes, extent = parse_axes(text, extent), check_extent(extent)
     lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, Span)]
@@ -50,7 +46,7 @@ def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = 
 
 
 def parse_axes(text: str | None, extent: Sequence[int]) -> list[Axis]:
-    """Return the item for each dimension of a `select` string, a list as an array; see `parse_select`."""
+    """Return the axis for each item of a `select` string, one per dimension; see `parse_select`."""
     body = re.sub(r"\s+", "", text or "")
     if body in ("", "[...]", "..."):
         return [_axis(":", dim, extent) for dim in range(len(extent))]
@@ -67,7 +63,7 @@ def parse_axes(text: str | None, extent: Sequence[int]) -> list[Axis]:
 
 
 def _pieces(body: str) -> list[str]:
-    """Split at the commas outside lists."""
+    """Return the items of a `select` string without its brackets, split at the commas outside lists."""
     result = []
     place = 0
     while True:
@@ -120,11 +116,11 @@ def _refused(piece: str, dim: int, why: str) -> BadRequest:
 
 
 def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int]) -> Points:
-    """Return the points of paired lists crossed with the other axes, row-major in the result's shape."""
+    """Return the points of paired lists, combined with all indices of the other axes, in row-major order."""
     lengths = [axes[dim].size for dim in lists]
     if len(set(lengths)) > 1:
         raise BadRequest(
-            f"The lists of the selection have {lengths} indices; lists are paired, so one length."
+            f"The lists of the selection have {lengths} indices; lists are paired and need equal lengths."
         )
     kept = [dim for dim in range(len(axes)) if dim not in lists[1:]]
     shape = tuple(axes[dim].size for dim in kept)
@@ -137,30 +133,30 @@ def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int])
 
 
 def most_paired(rank: int) -> int:
-    """Return how many elements of a dataset of `rank` dimensions lists paired with slices may select."""
+    """Return the most elements that paired lists, combined with slices, may select in `rank` dimensions."""
     return MAX_PAIRED_BYTES // (rank * COORDINATE_BYTES)
 
 
 def check_paired(shape: Sequence[int], rank: int) -> int:
-    """Return the bytes of the points of a selection of paired lists, of this shape.
+    """Return the bytes of the coordinates of a selection of paired lists with this result shape.
 
-    `TooLarge` beyond `MAX_PAIRED_BYTES`. A dimension of no elements counts as one: the indices of the others are
-    listed nevertheless.
+    Raises `TooLarge` beyond `MAX_PAIRED_BYTES`. For this limit a dimension of length 0 counts as 1, because the indices
+    of the other dimensions are listed nevertheless.
     """
     places = math.prod(max(1, length) for length in shape)
     if places > most_paired(rank):
         raise TooLarge(
-            f"Lists paired with slices may select {most_paired(rank)} elements of {rank} dimensions, not {places}: "
+            f"Lists paired with slices can select {most_paired(rank)} elements in {rank} dimensions, not {places}: "
             "select less at a time."
         )
     return math.prod(shape) * rank * COORDINATE_BYTES
 
 
 def paired_bytes(text: str, extent: Sequence[int]) -> int:
-    """Return the bytes of the points that `parse_select` will make of paired lists, 0 if it makes none or fails.
+    """Return the bytes of coordinates that `parse_select` will list for paired lists; 0 if none, or if it will fail.
 
-    No list is parsed. `TooLarge` as there. Of text of more than `MAX_SCANNED` characters it is at least so much, and
-    not too large: 32 MB of text take 2 ms.
+    Lists are not parsed, so that 32 MB of text take 2 ms. Raises `TooLarge` as `parse_select`. For more than
+    `MAX_SCANNED` characters the result is an upper bound, at most `MAX_PAIRED_BYTES`.
     """
     is_counted = len(text) <= MAX_SCANNED
     at, parts, listed = text.find("[") + 1, ["["], -1
@@ -186,7 +182,7 @@ def paired_bytes(text: str, extent: Sequence[int]) -> int:
 
 
 def listed_bytes(pieces: Sequence[str], listed: int, extent: Sequence[int]) -> int:
-    """Return the same of the pieces of a selection, of which each list is `[]`, and has `listed` indices."""
+    """Return the same as `paired_bytes` for items of a `select` string; each `[]` is a list of `listed` indices."""
     others = [(dim, piece) for dim, piece in enumerate(pieces) if piece != "[]"]
     if len(pieces) - len(others) < 2 or len(pieces) != len(extent):
         return 0
@@ -198,10 +194,10 @@ def listed_bytes(pieces: Sequence[str], listed: int, extent: Sequence[int]) -> i
 
 
 def format_select(selection: Selection, *, orthogonal: bool = False) -> str:
-    """Return the `select` string of a selection; without the shape of points.
+    """Return the `select` string of a selection, which loses the shape of points.
 
-    `Unsupported` for what the syntax cannot express: unions of boxes, and products of two index lists, unless
-    `orthogonal`, as `parse_select` has it.
+    Raises `Unsupported` for selections that the syntax cannot express: unions of boxes and, unless `orthogonal` (see
+    `parse_select`), products of two index lists.
     """
     if isinstance(selection, Points):
         if not selection.extent and selection.size == 1:
@@ -231,111 +227,3 @@ def _piece(axis: Axis) -> str:
 
 def _list(indices: NDArray[np.uint64]) -> str:
     return f"[{','.join(map(str, indices.tolist()))}]"
-
-
-REGULAR = ("start", "stride", "count", "block")
-
-
-def selection_json(selection: Selection, *, arrays: bool = False) -> dict[str, Any]:
-    """Return a selection as HDF5/JSON: its class, and what the class needs.
-
-    Points have `coordinates`, one list each; regular hyperslabs `start`, `stride`, `count` and `block`;
-    irregular ones `coordinates`, a pair of corners a box, both inclusive. Index lists that are no
-    regular hyperslab become points. The shape of points is lost. With `arrays` the coordinates of points are
-    an array, which orjson writes many times faster than lists.
-    """
-    if selection.size == 0:
-        return {"class": "H5S_SEL_NONE"}
-    if isinstance(selection, Orthogonal):
-        if selection.is_all:
-            return {"class": "H5S_SEL_ALL"}
-        spans = [span for axis in selection.axes if (span := ax.as_span(axis)) is not None]
-        if len(spans) == len(selection.axes):
-            fields = {name: [getattr(span, name) for span in spans] for name in REGULAR}
-            return {"class": "H5S_SEL_HYPERSLABS", **fields}
-    if isinstance(selection, Boxes):
-        corners = np.stack((selection.starts, selection.stops - np.uint64(1)), axis=1)
-        return {"class": "H5S_SEL_HYPERSLABS", "coordinates": corners.tolist()}
-    coords = np.ascontiguousarray(selection.coords())
-    return {"class": "H5S_SEL_POINTS", "coordinates": coords if arrays else coords.tolist()}
-
-
-def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:
-    """Return the selection of an HDF5/JSON object; `BadRequest` names the field that is wrong.
-
-    `select_type` is read as `class`, and `selection` as `coordinates`: the keys of region references.
-    """
-    if isinstance(extent, SignedExtent):
-        return extent.inside(parse_selection_json(extent.unsigned_json(value), extent.lengths))
-    extent = check_extent(extent)
-    if not isinstance(value, dict):
-        raise BadRequest("A selection must be a JSON object with a class.")
-    kind = value.get("class", value.get("select_type"))
-    if kind == "H5S_SEL_ALL":
-        return Orthogonal.all(extent)
-    if kind == "H5S_SEL_NONE":
-        return Orthogonal.none(extent) if extent else Points(extent, np.zeros((0, 0), np.uint64))
-    coordinates = value.get("coordinates", value.get("selection"))
-    if kind == "H5S_SEL_POINTS":
-        return Points(extent, _numbers(coordinates, (len(extent),), "coordinates of the points"))
-    if kind == "H5S_SEL_HYPERSLABS" and not extent:
-        raise BadRequest("A scalar has no hyperslabs; select all.")
-    if kind == "H5S_SEL_HYPERSLABS" and coordinates is not None:
-        return _boxes(extent, _numbers(coordinates, (2, len(extent)), "coordinates of the hyperslabs"))
-    if kind == "H5S_SEL_HYPERSLABS":
-        return _regular(extent, value)
-    raise BadRequest(
-        f"The selection's class is {short_repr(kind)}; it must be H5S_SEL_ALL, H5S_SEL_NONE, H5S_SEL_POINTS "
-        "or H5S_SEL_HYPERSLABS."
-    )
-
-
-def places_json(selection: Selection, extent: tuple[int, ...], *, arrays: bool = False) -> dict[str, Any]:
-    """Return a selection in an extent as HDF5/JSON, as the request counts it."""
-    if isinstance(extent, SignedExtent):
-        return extent.signed_json(selection_json(extent.outside(selection), arrays=arrays))
-    return selection_json(selection, arrays=arrays)
-
-
-def _numbers(value: Any, tail: tuple[int, ...], what: str) -> NDArray[np.uint64]:
-    """Return nested lists of non-negative integers as an array of shape (n, *tail)."""
-    if not isinstance(value, list):
-        raise BadRequest(f"The {what} must be a list.")
-    try:
-        array = np.array(value)
-    except (ValueError, OverflowError) as error:
-        raise BadRequest(f"The {what} must be lists of equal length.") from error
-    if not value:
-        return np.zeros((0, *tail), np.uint64)
-    if array.dtype.kind not in "iu" or array.shape[1:] != tail:
-        raise BadRequest(f"The {what} must be integers below 2^63, in the shape {['n', *tail]}.")
-    if array.dtype.kind == "i" and array.min() < 0:
-        raise BadRequest(f"The {what} must not be negative; {array.min()} is.")
-    return array.astype(np.uint64)
-
-
-def _boxes(extent: tuple[int, ...], corners: NDArray[np.uint64]) -> Selection:
-    if not len(corners):
-        return Orthogonal.none(extent)
-    starts, ends = corners[:, 0], corners[:, 1]
-    if (starts > ends).any():
-        box, dim = np.argwhere(starts > ends)[0].tolist()
-        raise BadRequest(
-            f"Hyperslab {box} ends before it starts in dimension {dim}; both corners are inclusive."
-        )
-    if len(corners) == 1:
-        return Orthogonal.box(extent, starts[0].tolist(), (ends[0] + np.uint64(1)).tolist())
-    return Boxes(extent, starts, ends + np.uint64(1))
-
-
-def _regular(extent: tuple[int, ...], value: dict[str, Any]) -> Orthogonal:
-    fields = []
-    for name in REGULAR:
-        default = [1] * len(extent) if name in ("stride", "block") else None
-        given = value.get(name, default)
-        if not isinstance(given, list) or len(given) != len(extent):
-            raise BadRequest(f"The hyperslab's {name} must be a list of {len(extent)} integers.")
-        if not all(type(number) is int and 0 <= number < 2**63 for number in given):
-            raise BadRequest(f"The hyperslab's {name} must be integers in 0..2^63-1.")
-        fields.append(given)
-    return Orthogonal(extent, tuple(map(Span, *fields)))

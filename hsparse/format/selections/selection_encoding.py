@@ -1,8 +1,8 @@
-"""Selections are encoded: the offsets of a chunk's elements as section 0, in the form that is the smallest.
+"""Encoding of selections: the offsets of a chunk's elements become section 0 in the smallest form.
 
-A set of offsets is one regular hyperslab where it is one, or few disjoint boxes, else points. They are written as HDF5
-serialises them (`hsparse.format.selections.serialized_selection` reads that): none and all version 1, points versions 1
-and 2, hyperslabs versions 1, 2 and 3.
+Offsets are encoded as one regular hyperslab if possible, or else as disjoint boxes or points, whichever is smaller. The
+forms are HDF5's serialization, which `hsparse.format.selections.serialized_selection` reads: none and all version 1,
+points versions 1 and 2, hyperslabs versions 1, 2 and 3.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def encode_offsets(
 ) -> bytes:
     """Return section 0, without checksum, of a chunk whose elements at `offsets` are defined.
 
-    `offsets`: (n,) uint32, row-major in `chunk`, ascending, without repeats; values in that order match
-    the result. The smallest of ALL, one regular hyperslab, disjoint boxes or points is chosen, by size
-    before any is built, in the narrowest encoding that libhdf5 1.12 and later decode.
+    `offsets: (n,) uint32` are row-major in `chunk`, ascending and unique. Iterating the encoded selection gives the
+    same order. The form (NONE, ALL, one regular hyperslab, disjoint boxes or points) is chosen by size before it is
+    built, in the narrowest encoding that libhdf5 1.12 and later decode.
     """
     count, head = len(offsets), image_head(tuple(chunk), max_dims and tuple(max_dims))
     if count == 0 or count == math.prod(chunk):
@@ -45,15 +45,15 @@ def encode_offsets(
     return head + encode_points(coordinate_columns(offsets, chunk))
 
 
-# Sizes before compression decide. After shuffle and deflate they nearly always agree: points take 1.02,
-# 1.22, 1.41, 1.57, 1.83 times the bytes of boxes where they took 1.03, 1.30, 1.26, 1.52, 2.24 times before
-# (runs of 1-3, 1-4, 2-3, 3 and 1-8 elements), 2.6 times where 3.8 (lcls). They disagree for more than 65535
-# points in a chunk of short runs, whose coordinates are four bytes wide with two of zeros: points are
-# then 0.76 to 0.95 of boxes that were 1/3.3 to 1/1.7 of them, and boxes are kept, being faster to read.
+# The choice is made by size before compression. The size after shuffle and deflate nearly always agrees: for runs of
+# 1-3, 1-4, 2-3, 3 and 1-8 elements, points take 1.03, 1.30, 1.26, 1.52 and 2.24 times the bytes of boxes before, and
+# 1.02, 1.22, 1.41, 1.57 and 1.83 times after compression (lcls data: 3.8 and 2.6 times). It disagrees for more than
+# 65535 points in short runs, whose 4-byte coordinates have two zero bytes: points take 1.7 to 3.3 times the bytes of
+# boxes before, but 0.76 to 0.95 times after compression. Boxes are chosen nevertheless, being faster to read.
 def _boxes_if_smaller(
     runs: RowRuns, offsets: NDArray[np.uint32], chunk: Sequence[int]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
-    """Return the merged boxes, stops exclusive, when they take fewer bytes than points."""
+    """Return merged boxes as starts and (exclusive) stops, or None if they do not take fewer bytes than points."""
     count, rank = len(offsets), len(chunk)
     as_points = points_size(count, rank, max(chunk) - 1)
     fewest = len(runs.begins)
@@ -66,12 +66,12 @@ def _boxes_if_smaller(
 
 
 DENSE = 64
-"""Elements of a chunk, for each run in it, up to which looking up in a table is faster than searching."""
+"""Up to this many elements of a chunk per run, a lookup in a table is faster than a binary search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowRuns:
-    """Maximal runs along the last dimension: first offset and length of each, (k,) uint32, ascending."""
+    """Maximal runs along the last dimension: their first offsets, ascending, and lengths, (k,) uint32 each."""
 
     begins: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
@@ -88,7 +88,7 @@ def row_runs(offsets: NDArray[np.uint32], width: int) -> RowRuns:
 
 
 def find_regular(runs: RowRuns, dims: Sequence[int]) -> tuple[Span, ...] | None:
-    """Return the regular hyperslab that the runs are, one span a dimension, or None."""
+    """Return one span per dimension if the runs form a regular hyperslab, or else None."""
     if not (runs.lengths == runs.lengths[0]).all():
         return None
     width = np.uint32(dims[-1])
@@ -112,9 +112,9 @@ def find_regular(runs: RowRuns, dims: Sequence[int]) -> tuple[Span, ...] | None:
 
 
 def count_mergers(runs: RowRuns, dims: Sequence[int], limit: int) -> int:
-    """Return how many runs continue one of equal length a step back, over all dimensions but the last.
+    """Return the number of pairs of runs of equal length that are one step apart in a dimension other than the last.
 
-    Merging cannot leave fewer boxes than runs less this. Stops counting a dimension beyond `limit`.
+    Each pair saves at most one box in a merge. Counting stops after the dimension in which `limit` is reached.
     """
     total = 0
     volume = math.prod(dims)
@@ -133,17 +133,17 @@ def count_mergers(runs: RowRuns, dims: Sequence[int], limit: int) -> int:
 
 
 def _count_continued(table: NDArray[np.uint32], runs: RowRuns, length: int, stride: int) -> int:
-    """Return how many runs have one of equal length a step further; `table`: the length of the run at each offset."""
+    """Return the number of runs with a run of equal length one step further; `table` has run lengths by offset."""
     inside = (runs.begins // np.uint32(stride)) % np.uint32(length) != length - 1
     begins, lengths = runs.begins[inside], runs.lengths[inside]
     return int(np.count_nonzero(table[begins + np.uint32(stride)] == lengths))
 
 
 def merge(runs: RowRuns, dims: Sequence[int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return disjoint boxes, corners `starts` and `stops` (exclusive), (m, rank) uint64, of the runs.
+    """Merge runs to disjoint boxes; return their corners `starts` and `stops` (exclusive), (m, rank) uint64 each.
 
-    Runs, then boxes, of equal shape that follow each other in a dimension become one, from the last
-    dimension but one to the first. Ascending by first offset.
+    Boxes of equal shape that follow each other in a dimension are merged, for each dimension from the last but one to
+    the first. The result is sorted by first offset.
     """
     rank = len(dims)
     begins = runs.begins
@@ -162,14 +162,14 @@ def merge(runs: RowRuns, dims: Sequence[int]) -> tuple[NDArray[np.uint64], NDArr
 def _continued(
     begins: NDArray[np.uint32], shape: NDArray[np.uint32], dims: Sequence[int], dim: int, stride: int
 ) -> NDArray[np.intp]:
-    """Return for each box the number of the box of equal shape one step further in `dim`, -1 if none."""
+    """Return, for each box, the number of the box of equal shape one step further in `dim`, or -1."""
     targets = begins.astype(np.uint64) + np.uint64(stride)
     place = np.minimum(
         np.searchsorted(begins, np.minimum(targets, 2**32 - 1).astype(np.uint32)), len(begins) - 1
     )
     found = begins[place] == targets
     hits = np.flatnonzero(found)
-    # one step past the last index of the dimension is another row, not a neighbour
+    # A step beyond the last index of the dimension leads to another row, not to a neighbour.
     inside = (targets[hits] // np.uint64(stride)) % np.uint64(dims[dim]) != 0
     equal = (shape[hits] == shape[place[hits]]).all(axis=1)
     result = np.full(len(begins), -1, np.intp)
@@ -179,7 +179,7 @@ def _continued(
 
 
 def _chain_lengths(following: NDArray[np.intp]) -> NDArray[np.uint32]:
-    """Return the length of the chain of boxes that begins at each: pointer doubling, log steps."""
+    """Return the length of the chain that begins at each box, by pointer doubling in logarithmically many steps."""
     lengths = (following >= 0).astype(np.uint32)
     jump = following.copy()
     active = np.flatnonzero(jump >= 0)
@@ -193,7 +193,7 @@ def _chain_lengths(following: NDArray[np.intp]) -> NDArray[np.uint32]:
 
 
 def width_for(highest: int) -> int:
-    """Return the narrowest width, in bytes, that holds `highest`."""
+    """Return the narrowest width in bytes (2, 4 or 8) that holds `highest`."""
     return 2 if highest < 2**16 else 4 if highest < 2**32 else 8
 
 
@@ -203,13 +203,13 @@ def encode_simple(kind: int) -> bytes:
 
 
 def points_size(count: int, rank: int, highest: int) -> int:
-    """Return the bytes of points version 2; `highest` is the largest coordinate."""
+    """Return the size of `count` points in version 2, in bytes; `highest` is the largest coordinate."""
     width = width_for(max(highest, count))
     return 13 + width + width * rank * count
 
 
 def encode_points(columns: Sequence[NDArray[Any]], version: int = 2) -> bytes:
-    """Return points, one array of coordinates a dimension; version 2 in the narrowest width that fits."""
+    """Encode points given by one array of coordinates per dimension; version 2 uses the narrowest width."""
     count, rank = len(columns[0]), len(columns)
     highest = max((int(column.max()) for column in columns if count), default=0)
     width = width_for(max(highest, count)) if version == 2 else 4
@@ -227,12 +227,12 @@ def encode_points(columns: Sequence[NDArray[Any]], version: int = 2) -> bytes:
 
 
 def regular_size(spans: Sequence[Span]) -> int:
-    """Return the bytes of a regular hyperslab of version 3."""
+    """Return the size of a regular hyperslab in version 3, in bytes."""
     return 14 + 4 * len(spans) * width_for(_highest(spans))
 
 
 def encode_regular(spans: Sequence[Span], version: int = 3) -> bytes:
-    """Return a regular hyperslab of version 2 or 3 (in the narrowest width that fits)."""
+    """Encode a regular hyperslab in version 2 or 3 (which uses the narrowest width)."""
     width = width_for(_highest(spans)) if version == 3 else 8
     numbers = [number for span in spans for number in (span.start, span.stride, span.count, span.block)]
     body = struct.pack(f"<{len(numbers)}{CODES[width]}", *numbers)
@@ -245,7 +245,7 @@ def encode_regular(spans: Sequence[Span], version: int = 3) -> bytes:
 
 
 def encode_hyperslab(spans: Sequence[Span]) -> bytes:
-    """Return a regular hyperslab, as a block where that is shorter: with few dimensions, and wide coordinates."""
+    """Encode a regular hyperslab, or as one block if that is shorter (few dimensions and wide coordinates)."""
     is_wide = width_for(_highest(spans)) > WIDTHS[0] and blocks_size(1, len(spans), 0, 1) < regular_size(
         spans
     )
@@ -256,7 +256,7 @@ def encode_hyperslab(spans: Sequence[Span]) -> bytes:
 
 
 def _highest(spans: Sequence[Span]) -> int:
-    """Return the highest number in the encoding of a regular hyperslab, or the end of it."""
+    """Return the highest number in the encoding of a regular hyperslab, including the ends of its spans."""
     highest = 0
     for span in spans:
         end = span.start + (span.count - 1) * span.stride + span.block
@@ -265,7 +265,7 @@ def _highest(spans: Sequence[Span]) -> int:
 
 
 def blocks_size(count: int, rank: int, highest: int, version: int = 3) -> int:
-    """Return the bytes of `count` blocks, of version 1 or 3; `highest` is the largest coordinate."""
+    """Return the size of `count` blocks in version 1 or 3, in bytes; `highest` is the largest coordinate."""
     if version == 1:
         return 24 + 8 * rank * count
     width = width_for(max(highest, count))
@@ -273,7 +273,7 @@ def blocks_size(count: int, rank: int, highest: int, version: int = 3) -> int:
 
 
 def encode_blocks(starts: NDArray[np.uint64], ends: NDArray[np.uint64], version: int = 3) -> bytes:
-    """Return blocks with inclusive ends, (m, rank), of version 1 or 3 (in the narrowest width that fits)."""
+    """Encode blocks with (inclusive) `ends`, (m, rank), in version 1 or 3 (which uses the narrowest width)."""
     count, rank = starts.shape
     highest = int(ends.max()) if count else 0
     width = width_for(max(highest, count)) if version == 3 else 4

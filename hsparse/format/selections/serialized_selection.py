@@ -1,7 +1,7 @@
-"""Selections as HDF5 serialises them: every type and version libhdf5 writes.
+"""Decoding of HDF5's serialized selections, in every type and version that libhdf5 writes.
 
-HDF5 File Format Specification, "Dataspace Selection" (Reference type, H5S_SEL encodings): none and all
-version 1, points versions 1 and 2, hyperslabs versions 1, 2 and 3. Numbers are little-endian.
+HDF5 File Format Specification, "Dataspace Selection" (Reference type, H5S_SEL encodings): none and all version 1,
+points versions 1 and 2, hyperslabs versions 1, 2 and 3. Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from hsparse.model.dataspace import MAX_RANK
 
 NONE, POINTS, HYPERSLABS, ALL = range(4)
 REGULAR = 1
-"""The flag of hyperslab versions 2 and 3 for one start, stride, count and block a dimension."""
+"""The flag of a regular hyperslab (one start, stride, count and block per dimension) in versions 2 and 3."""
 WIDTHS = (2, 4, 8)
 UNLIMITED = 2**64 - 1
-"""The count, or the block, of a regular hyperslab that has no end in a dimension."""
+"""The count or the block of a regular hyperslab in a dimension in which it is unlimited."""
 MAX_END = 2**62
 Dims: TypeAlias = Sequence[int] | None
-"""An extent; None if it is not known, as that of the source of a virtual dataset."""
+"""An extent, or None if it is unknown, for instance for the source of a virtual dataset."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointList:
-    """Coordinates in list order, (n, rank) of an unsigned dtype, all inside the extent."""
+    """Points: coordinates in list order, (n, rank) of an unsigned dtype, all inside the extent."""
 
     coords: NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockList:
-    """Blocks from `starts` to `ends`, inclusive, (m, rank) uint64, inside the extent; they may overlap.
+    """Blocks from `starts` to `ends` (inclusive), (m, rank) uint64 each, inside the extent; they may overlap.
 
-    `width` is the bytes of a coordinate as it was encoded.
+    `width` is the number of bytes of an encoded coordinate.
     """
 
     starts: NDArray[np.uint64]
@@ -50,28 +50,28 @@ class BlockList:
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """One regular hyperslab inside the extent, not empty; only without a known extent it may be unlimited."""
+    """A regular hyperslab, not empty and inside the extent; it may be unlimited only if the extent is unknown."""
 
     spans: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AllElements:
-    """H5S_SEL_ALL: all elements."""
+    """A selection of all elements (H5S_SEL_ALL)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoElements:
-    """H5S_SEL_NONE: no element."""
+    """A selection of no elements (H5S_SEL_NONE)."""
 
 
 Serialized: TypeAlias = PointList | BlockList | Regular | AllElements | NoElements
 
 
 def decode_serialized(reader: ByteReader, dims: Dims) -> Serialized:
-    """Read a selection over `dims`; bytes may follow it. Raises `Corrupt`.
+    """Read a selection over `dims`, which other bytes may follow; raise `Corrupt` if it is invalid.
 
-    Nothing is allocated for more elements than the bytes hold.
+    Memory is allocated only for points and blocks that the bytes list.
     """
     kind, version = reader.numbers(2, 4, "selection header")
     if kind in (NONE, ALL):
@@ -139,13 +139,13 @@ def _read_regular(reader: ByteReader, width: int, dims: Sequence[int]) -> Regula
             raise Corrupt(f"The regular hyperslab is empty or overlaps itself in dimension {dim}.")
         if span.stop > extent:
             raise Corrupt(f"The regular hyperslab ends at {span.stop} in dimension {dim}, beyond {extent}.")
-        # one block needs no stride, and libhdf5 may write any
+        # The stride of a single block has no meaning, and libhdf5 may write any value.
         spans.append(Span.range(span.start, span.stop) if span.contiguous else span)
     return Regular(tuple(spans))
 
 
 def _read_unbounded(reader: ByteReader, width: int, rank: int) -> Regular:
-    """Read a hyperslab of an unknown extent; a count or block of all ones, in any width, is `UNLIMITED`."""
+    """Read a regular hyperslab of an unknown extent; a count or block with all bits set becomes `UNLIMITED`."""
     spans = []
     for dim in range(rank):
         start, stride, count, block = reader.numbers(4, width, "regular hyperslab")
@@ -193,7 +193,7 @@ def _table(reader: ByteReader, rows: int, width: int, size: int, what: str) -> N
 
 
 def _by_columns(table: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy of a table whose columns are contiguous: what follows looks at one after the other."""
+    """Return a copy of a table with contiguous columns, because callers process one column after the other."""
     columns = np.empty(table.shape[::-1], table.dtype)
     for dim in range(table.shape[1]):
         columns[dim] = table[:, dim]

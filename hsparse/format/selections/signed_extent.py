@@ -1,8 +1,8 @@
-"""Extents of datasets with a lower bound: how requests count places, and how plans, grids and chunks do.
+"""Extents of signed datasets: conversion between coordinates of requests and coordinates of plans, grids and chunks.
 
-Inside, coordinates are unsigned and begin at the first element of the chunk that has the lower bound, so that chunks
-lie on their grid. Requests count in signed places, from an origin that they name or, those of stock clients, from 0 at
-the lower bound.
+The coordinates of plans are unsigned. They begin at the first element of the chunk that contains the lower bound, so
+that chunks are aligned to the grid. Requests use *places*, which are signed coordinates, or coordinates relative to an
+origin that they name. Requests of stock clients use coordinates relative to the lower bound.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 class SignedExtent(tuple[int, ...]):
-    """The extent of a dataset with the lower bounds `lower`, in the coordinates of plans, as any other extent is.
+    """The extent of a signed dataset with the lower bounds `lower`: a tuple of stops in the coordinates of plans.
 
-    `first` is the lower bound in these coordinates. A request counts places if `in_places`, from `origin` on if it
-    names one; else from 0 at the lower bound.
+    `first` is the lower bound in the coordinates of plans. If `in_places`, the request's coordinates are places,
+    relative to `origin` if there is one. Otherwise they are relative to the lower bound.
     """
 
     lower: tuple[int, ...]
@@ -42,7 +42,7 @@ class SignedExtent(tuple[int, ...]):
         in_places: bool = False,
         origin: Sequence[int] = (),
     ) -> SignedExtent:
-        """Return the extent of so many elements in each dimension from `lower` on, which is at `first` inside."""
+        """Return the extent of `lengths` elements from place `lower`, which is at `first` in plans."""
         self = cls(map(int.__add__, first, lengths))
         self.lower, self.first, self.in_places = tuple(lower), tuple(first), in_places
         self.origin = tuple(origin)
@@ -55,37 +55,37 @@ class SignedExtent(tuple[int, ...]):
 
     @property
     def start(self) -> tuple[int, ...]:
-        """What a request calls the first element."""
+        """The coordinates of the first element in the request."""
         if self.origin:
             return tuple(map(int.__sub__, self.lower, self.origin))
         return self.lower if self.in_places else (0,) * len(self)
 
     @property
     def image_start(self) -> tuple[int, ...]:
-        """What an encoded selection, which has no signs, calls the first element."""
+        """The coordinates of the first element in an encoded selection of the request, which is unsigned."""
         return self.start if self.origin else (0,) * len(self)
 
     @property
     def corner(self) -> tuple[int, ...]:
-        """The place at the origin of the coordinates."""
+        """The place at the origin of the coordinates of plans."""
         return tuple(map(int.__sub__, self.lower, self.first))
 
     def for_request(self, *, in_places: bool, origin: Sequence[int] = ()) -> SignedExtent:
-        """Return the extent for a request that counts in places, or from 0; `BadRequest` for a wrong origin."""
+        """Return the extent for a request with other coordinates; raise `BadRequest` if `origin` has a wrong rank."""
         if len(origin) not in (0, len(self)):
             raise BadRequest(f"places has {len(origin)} numbers; the dataset has {len(self)} dimensions.")
         return self.of(self.lengths, self.lower, self.first, in_places=in_places, origin=origin)
 
     def inside(self, selection: Selection) -> Selection:
-        """Return a selection that counts from the lower bound in the coordinates of plans."""
+        """Convert a selection relative to the lower bound to the coordinates of plans."""
         return selection.translate(self.first, tuple(self))
 
     def outside(self, selection: Selection) -> Selection:
-        """Return the reverse of `inside`."""
+        """Convert a selection in the coordinates of plans to one relative to the lower bound."""
         return selection.translate([-first for first in self.first], self.lengths)
 
     def decoded(self, selection: Selection) -> Selection:
-        """Return an encoded selection of a request in the coordinates of plans; `OutOfRange` outside the bounds."""
+        """Convert an encoded selection of the request to the coordinates of plans; raise `OutOfRange` if outside."""
         for dim, (low, high) in enumerate(zip(*(selection.bounds() or ((), ())), strict=True)):
             self._check(low + self.start[dim] - self.image_start[dim], dim)
             self._check(high - 1 + self.start[dim] - self.image_start[dim], dim)
@@ -93,7 +93,7 @@ class SignedExtent(tuple[int, ...]):
         return selection.translate(tuple(moves), tuple(self))
 
     def encodable(self, selection: Selection) -> Selection:
-        """Return the reverse of `decoded`; `OutOfRange` for what lies below the origin of the request."""
+        """Convert a selection from the coordinates of plans for encoding; raise `OutOfRange` below the origin."""
         moves = tuple(map(int.__sub__, self.image_start, self.first))
         for low, move, origin in zip((selection.bounds() or ((), ()))[0], moves, self.origin, strict=False):
             if low + move < 0:
@@ -105,9 +105,9 @@ class SignedExtent(tuple[int, ...]):
         return selection.translate(moves, tuple(stop))
 
     def points(self, coords: NDArray[Any]) -> Points:
-        """Return the points at the coordinates of a request, (n, rank) integers; `OutOfRange` outside the bounds."""
+        """Return points given by integer coordinates of the request, (n, rank); raise `OutOfRange` if outside."""
         if coords.dtype.kind not in "iu" or coords.ndim != 2 or coords.shape[1] != len(self):
-            return Points(tuple(self), coords)  # which says what is wrong
+            return Points(tuple(self), coords)  # the constructor raises the error
         for dim in range(len(self) if len(coords) else 0):
             self._check(int(coords[:, dim].min()), dim)
             self._check(int(coords[:, dim].max()), dim)
@@ -115,19 +115,19 @@ class SignedExtent(tuple[int, ...]):
         return Points.trusted(tuple(self), (coords.astype(np.int64) + moves).astype(np.uint64))
 
     def places(self, coords: NDArray[Any]) -> NDArray[np.int64]:
-        """Return coordinates of plans, (n, rank) or of one dimension (n,), as a request counts them."""
+        """Convert coordinates of plans, (n, rank), or (n,) for rank 1, to the request's coordinates."""
         moves = np.array(self.start, np.int64) - np.array(self.first, np.int64)
         return coords.astype(np.int64) + moves
 
     def columns(self, columns: Sequence[NDArray[Any]]) -> list[NDArray[np.int64]]:
-        """Return the same of a column for each dimension."""
+        """Convert coordinates of plans, one column per dimension, to the request's coordinates."""
         moves = map(int.__sub__, self.start, self.first)
         return [column.astype(np.int64) + move for column, move in zip(columns, moves, strict=True)]
 
     def unsigned(self, piece: str, dim: int) -> str:
-        """Return an item of a `select` string, without blanks, as it counts from the lower bound.
+        """Convert an item of a `select` string, without blanks, to one relative to the lower bound.
 
-        `OutOfRange` for a place outside the bounds. What is no item is returned as it is.
+        Raises `OutOfRange` for a coordinate outside the bounds. Malformed items are returned unchanged.
         """
         if not self.in_places:
             return piece
@@ -144,7 +144,7 @@ class SignedExtent(tuple[int, ...]):
         return str(int(text) - self.start[dim])
 
     def _check(self, place: int, dim: int, *, ends: bool = False) -> None:
-        """Raise `OutOfRange` unless a place is inside the bounds or, of a bound of a slice, at the upper one."""
+        """Raise `OutOfRange` unless a request's coordinate is inside the bounds, or with `ends` at the upper one."""
         low = self.start[dim]
         upper = low + self[dim] - self.first[dim]
         if not low <= place < upper + ends:
@@ -155,7 +155,7 @@ class SignedExtent(tuple[int, ...]):
             )
 
     def unsigned_json(self, value: Any) -> Any:
-        """Return a selection in HDF5/JSON's form as it counts from the lower bound."""
+        """Convert an HDF5/JSON selection of the request to one relative to the lower bound."""
         if not self.in_places or not isinstance(value, dict):
             return value
         moved = dict(value)
@@ -172,7 +172,7 @@ class SignedExtent(tuple[int, ...]):
         return moved
 
     def signed_json(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Return a selection in HDF5/JSON's form, of what `outside` has made, as a request counts it."""
+        """Convert the HDF5/JSON of a selection relative to the lower bound to the request's coordinates, in place."""
         for key in ("start", "coordinates") if self.in_places else ():
             if key in found:
                 moved = np.asarray(found[key], np.int64) + np.array(self.start, np.int64)
@@ -181,37 +181,37 @@ class SignedExtent(tuple[int, ...]):
 
 
 def points_of(extent: tuple[int, ...], coords: NDArray[Any]) -> Points:
-    """Return the points at the coordinates of a request in an extent."""
+    """Return points given by coordinates of the request, (n, rank), in a signed or unsigned extent."""
     return extent.points(coords) if isinstance(extent, SignedExtent) else Points(extent, coords)
 
 
 def corner_of(extent: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the place at the origin of an extent's coordinates."""
+    """Return the place at the origin of the coordinates of plans; 0 in an unsigned extent."""
     return extent.corner if isinstance(extent, SignedExtent) else (0,) * len(extent)
 
 
 def places_of(extent: tuple[int, ...], coords: NDArray[Any]) -> NDArray[Any]:
-    """Return coordinates in an extent, (n, rank) or (n,), as a request counts them."""
+    """Convert coordinates of plans, (n, rank), or (n,) for rank 1, to the request's coordinates."""
     return extent.places(coords) if isinstance(extent, SignedExtent) else coords
 
 
 def places_along(extent: tuple[int, ...], dim: int, coords: NDArray[Any]) -> NDArray[Any]:
-    """Return coordinates along a dimension of an extent, (n,), as a request counts them."""
+    """Convert coordinates of plans along dimension `dim`, (n,), to the request's coordinates."""
     if not isinstance(extent, SignedExtent):
         return coords
     return coords.astype(np.int64) + (extent.start[dim] - extent.first[dim])
 
 
 def outside_of(extent: tuple[int, ...], selection: Selection) -> Selection:
-    """Return a selection in an extent as it counts from the first element, without signs."""
+    """Convert a selection in the coordinates of plans to unsigned coordinates relative to the lower bound."""
     return extent.outside(selection) if isinstance(extent, SignedExtent) else selection
 
 
 def encodable_of(extent: tuple[int, ...], selection: Selection) -> Selection:
-    """Return a selection in an extent as an encoded one counts, which has no signs."""
+    """Convert a selection in the coordinates of plans to the unsigned coordinates of encoded selections."""
     return extent.encodable(selection) if isinstance(extent, SignedExtent) else selection
 
 
 def first_of(extent: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the coordinates of an extent's first element."""
+    """Return the first element's coordinates in plans; 0 in an unsigned extent."""
     return extent.first if isinstance(extent, SignedExtent) else (0,) * len(extent)

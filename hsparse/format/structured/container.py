@@ -1,27 +1,26 @@
-"""The container of a structured chunk: its sections one after another, without gaps.
+"""The container of a structured chunk (its sections without gaps), and the footer of a chunk's object.
 
-RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, sections 2.1 and 2.2: a
-section that holds metadata ends with its lookup3, little-endian; then the section, checksum included, runs
-through its own filter pipeline. An empty section has no bytes at all, neither checksum nor filters.
+RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, sections 2.1 and 2.2: a section that holds
+metadata ends with its lookup3 checksum, little-endian. The section, including the checksum, is encoded by its own
+filter pipeline. An empty section has no bytes at all, not even a checksum.
 
-hsparse's footer: the entry that a structured chunk would have in an HDF5 file's chunk index, and checksums.
-
-It follows the chunk's bytes in its object, so that the object describes itself, and a suffix range read
-of `MAX_FOOTER` bytes always contains it. Everything is little-endian:
+hsparse's footer has the entry that a structured chunk would have in an HDF5 file's chunk index, and checksums. It
+follows the chunk's bytes in the object, so that the object describes itself. A suffix range read of `MAX_FOOTER` bytes
+always contains the footer. All numbers are little-endian:
 
 | bytes | content |
 | --- | --- |
-| 32 a section | offset, stored size, unfiltered size: u64; filter mask, CRC-32 of the stored bytes: u32 |
-| 40 a column | statistics, see `hsparse.format.chunk_spec` |
+| 32 per section | offset, stored size, unfiltered size: u64; filter mask, CRC-32 of the stored bytes: u32 |
+| 40 per column | statistics, see `hsparse.format.chunk_spec` |
 | 8 | number of defined elements |
 | 2 | number of sections |
 | 2 | number of columns |
 | 4 | length of the whole footer |
 | 7 | `hsparse` |
-| 1 | version, 2 with statistics and else 1 |
-| 4 | lookup3 of the footer before it |
+| 1 | version: 2 with statistics, otherwise 1 |
+| 4 | lookup3 of all previous bytes of the footer |
 
-A newer version may add fields before the length; the last 16 bytes keep their layout.
+A later version may add fields before the length; the last 16 bytes keep their layout.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ CHECKSUM = struct.Struct("<I")
 SECTION_NAMES = ("selection", "fixed-size values", "variable-length heap")
 
 METADATA_FIXED = (0,)
-"""The sections that hold metadata when the datatype is of fixed size."""
+"""The sections that hold metadata if the datatype has a fixed size."""
 
 METADATA_VL = (0, 1, 2)
-"""The sections that hold metadata when the datatype has a variable-length part."""
+"""The sections that hold metadata if the datatype has a variable-length part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section's entry in the chunk's metadata, in bytes.
+    """A section's entry in the chunk's metadata: offset and sizes in bytes, and the filter mask.
 
-    `size` is of the stored bytes; `unfiltered` includes the checksum and is 0 for an empty section.
+    `size` is the stored size. `unfiltered` is the unfiltered size including the checksum, 0 for an empty section.
     """
 
     offset: int
@@ -63,19 +62,19 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk's encoded sections, `images`, and their entries."""
+    """The encoded sections of a chunk, `images`, and their entries."""
 
     images: tuple[Buffer, ...]
     sections: tuple[Section, ...]
 
     @property
     def data(self) -> bytes:
-        """The chunk as an HDF5 file would hold it."""
+        """The bytes of the chunk in an HDF5 file."""
         return b"".join(self.images)
 
 
 def name_section(number: int) -> str:
-    """Return the name of a section in error messages."""
+    """Return the name of a section for error messages."""
     return (
         f"section {number} ({SECTION_NAMES[number]})" if number < len(SECTION_NAMES) else f"section {number}"
     )
@@ -84,9 +83,9 @@ def name_section(number: int) -> str:
 def build(
     contents: Sequence[Buffer], metadata: Collection[int], pipelines: Sequence[tuple[Filter, ...]]
 ) -> StoredChunk:
-    """Add checksums to the sections numbered in `metadata`, filter all of `contents`, and lay them out.
+    """Build a chunk of the sections `contents`: add checksums to those numbered in `metadata`, and filter all.
 
-    There is one pipeline a section. `BadRequest` when a filter that is not optional fails.
+    `pipelines` has one pipeline per section. Raises `BadRequest` if a filter that is not optional fails.
     """
     images: list[Buffer] = []
     sections: list[Section] = []
@@ -107,11 +106,10 @@ def open_chunk(
     metadata: Collection[int],
     pipelines: Sequence[tuple[Filter, ...]],
 ) -> tuple[Buffer, ...]:
-    """Return the unfiltered sections of a chunk, without their checksums.
+    """Return the unfiltered sections of a chunk without their checksums; without filters these are views of `data`.
 
-    The result is views of `data` where nothing is
-    filtered. `Corrupt`, naming the section, when the sections leave gaps, do not decode to their unfiltered sizes, or
-    fail their checksums.
+    Raises `Corrupt`, naming the section, if the sections leave gaps, do not decode to their unfiltered sizes, or fail
+    their checksums.
     """
     if len(sections) != len(pipelines):
         raise Corrupt(f"The chunk has {len(sections)} sections; the dataset's chunks have {len(pipelines)}.")
@@ -144,7 +142,7 @@ def open_section(
     metadata: Collection[int],
     pipeline: tuple[Filter, ...],
 ) -> Buffer:
-    """Return one unfiltered section, given its stored bytes alone; `Corrupt` as in `open_chunk`."""
+    """Return one unfiltered section without its checksum, given its stored bytes; raise `Corrupt` as `open_chunk`."""
     with decoding(number):
         content = undo_filters(pipeline, image, section.mask, section.unfiltered)
     if number not in metadata or not len(content):
@@ -164,9 +162,9 @@ def open_section(
 def open_planes(
     number: int, image: Buffer, section: Section, metadata: Collection[int], pipeline: tuple[Filter, ...]
 ) -> BytePlanes | Buffer:
-    """Return a section whose stored bytes are checked, as `open_section`, but maybe shuffled still.
+    """Return the same as `open_section`, possibly still shuffled, for stored bytes that were already verified.
 
-    Its checksum, which would take a fifth of the time of decompression, is cut off unread.
+    The section's checksum is removed without a check, which would take a fifth of the decompression time.
     """
     with decoding(number):
         content = undo_to_planes(pipeline, image, section.mask, section.unfiltered)
@@ -182,7 +180,7 @@ def open_planes(
 
 @contextmanager
 def decoding(number: int) -> Iterator[None]:
-    """Name the section in a `Corrupt` that is raised while it is decoded."""
+    """Add the name of section `number` to any `Corrupt` that is raised inside the context."""
     try:
         yield
     except Corrupt as error:
@@ -191,7 +189,7 @@ def decoding(number: int) -> Iterator[None]:
 
 MAX_FOOTER = 256
 MUCH = 1 << 16
-"""Bytes that a footer can say there are before it is checked."""
+"""The most unfiltered bytes that a footer may claim without being checked."""
 MAX_SECTIONS = 3
 MAGIC = b"hsparse"
 VERSION, WITH_STATISTICS = 1, 2
@@ -199,16 +197,16 @@ VERSION, WITH_STATISTICS = 1, 2
 ENTRY = struct.Struct("<QQQII")
 TAIL = struct.Struct("<QHHI7sB")
 COLUMN = 40
-"""The bytes of a column's statistics."""
+"""The bytes of one column's statistics."""
 END = struct.Struct("<I7sBI")
-"""The last 16 bytes: length, magic, version, checksum."""
+"""The last 16 bytes of a footer: length, magic, version, checksum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The sections, the CRC-32 of each one's stored bytes, and the number of defined elements.
+    """A chunk's sections, the CRC-32 of the stored bytes of each section, and the number of defined elements.
 
-    `statistics` are the words of the chunk's columns, (columns, 5), as bytes; empty without statistics.
+    `statistics` has the words of the chunk's columns, (columns, 5), as bytes; it is empty without statistics.
     """
 
     sections: tuple[Section, ...]
@@ -218,17 +216,17 @@ class Footer:
 
     @property
     def size(self) -> int:
-        """The size of the chunk, without this footer, in bytes."""
+        """The size of the chunk without the footer, in bytes."""
         return sum(section.size for section in self.sections)
 
 
 def footer_size(sections: int, columns: int = 0) -> int:
-    """Return the length in bytes of the footer of a chunk of so many sections, and columns that have statistics."""
+    """Return the length in bytes of a footer with these numbers of sections and of columns with statistics."""
     return sections * ENTRY.size + columns * COLUMN + TAIL.size + 4
 
 
 def seal(chunk: StoredChunk, defined: int, statistics: bytes = b"") -> bytes:
-    """Return the whole object: the chunk's bytes and their footer; `statistics` are as in `Footer`."""
+    """Return the bytes of a chunk's object: the chunk and its footer; `statistics` are as in `Footer`."""
     entries = [
         ENTRY.pack(section.offset, section.size, section.unfiltered, section.mask, crc32(image))
         for section, image in zip(chunk.sections, chunk.images, strict=True)
@@ -241,10 +239,9 @@ def seal(chunk: StoredChunk, defined: int, statistics: bytes = b"") -> bytes:
 
 
 def read_footer(tail: Buffer, total_size: int) -> Footer:
-    """Read the footer of an object of `total_size` bytes from its last ones, `MAX_FOOTER` or all there are.
+    """Read the footer of an object of `total_size` bytes from its last `MAX_FOOTER` bytes (or all) in `tail`.
 
-    `Corrupt` when it is damaged or is not about an object of that size, `Unsupported` when a newer version
-    wrote it.
+    Raises `Corrupt` if the footer is damaged or does not match the size, and `Unsupported` if a newer version wrote it.
     """
     view = memoryview(tail)
     if len(view) < END.size:
@@ -257,13 +254,13 @@ def read_footer(tail: Buffer, total_size: int) -> Footer:
         raise Corrupt("The footer is damaged: its checksum does not match.")
     if version not in (VERSION, WITH_STATISTICS):
         raise Unsupported(
-            f"The footer has version {version}; upgrade hsparse, which here reads version {WITH_STATISTICS}."
+            f"The footer has version {version}; upgrade hsparse, which reads versions up to {WITH_STATISTICS}."
         )
     return _parse(footer, total_size, version)
 
 
 def _parse(footer: memoryview, total_size: int, version: int) -> Footer:
-    """Read a footer whose checksum is right; `Corrupt` when it contradicts itself."""
+    """Parse a footer whose checksum matches; raise `Corrupt` if its contents are inconsistent."""
     if len(footer) < footer_size(1):
         raise Corrupt(f"The footer is damaged: {len(footer)} bytes are too few.")
     defined, count, columns, _, _, _ = TAIL.unpack_from(footer, len(footer) - 4 - TAIL.size)
@@ -279,10 +276,10 @@ def _parse(footer: memoryview, total_size: int, version: int) -> Footer:
 
 
 def claimed_sizes(data: Buffer) -> list[int]:
-    """Return the unfiltered sizes of the sections that a whole object's footer says there are.
+    """Return the unfiltered sizes of the sections that the footer of a whole object claims, or [] without a footer.
 
-    It is for reserving memory before `unseal` checks every byte; what has no footer has no sections.
-    `Corrupt` for a damaged footer that says much.
+    Callers reserve memory by these sizes before `unseal` checks every byte. Raises `Corrupt` for a damaged footer that
+    claims more than `MUCH` bytes.
     """
     view = memoryview(data)
     start = len(view) - 4 - TAIL.size
@@ -301,7 +298,7 @@ def claimed_sizes(data: Buffer) -> list[int]:
 def unseal(data: Buffer) -> tuple[memoryview, Footer]:
     """Return a view of the chunk's bytes in a whole object, and its footer.
 
-    Every byte is checked: `Corrupt`, naming the section, when any is damaged.
+    Raises `Corrupt`, naming the section, if any byte is damaged.
     """
     view = memoryview(data)
     footer = read_footer(view[-MAX_FOOTER:], len(view))

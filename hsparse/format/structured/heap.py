@@ -1,26 +1,26 @@
-"""The variable-length heap of a structured chunk: the protocol of its forms, and the two forms.
+"""The variable-length heap of a structured chunk: the protocol of heap forms, and the two forms.
 
-A reference of 16 bytes stands in the place of each variable-length part of an element; the part's bytes, its payload,
-are on the heap. The form determines the bytes of a reference and the framing of the payloads.
+Each variable-length part of an element is stored as a 16-byte reference; its bytes, the payload, are on the heap. The
+form of the heap determines the bytes of references and the framing of payloads.
 
-Packed heap, RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1: payloads one after the other.
-The first four bytes are the number of unused bytes of the heap, and a reference is a pair of offset and length, in
-bytes. Where the RFC leaves it open: offsets count from the section's first byte, pairs are of the width that the
-layout gives offsets (4 bytes in July 2023, 8 in October 2025), and the rest of a reference's 16 bytes is zero.
+The packed heap (RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1) has payloads one after the
+other. Its first four bytes are the number of unused bytes of the heap. A reference is a pair of offset and length, in
+bytes. Where the RFC leaves this open, hsparse assumes: offsets count from the section's first byte, numbers have
+the width of the layout's offsets (4 bytes in July 2023, 8 in October 2025), and the rest of the 16 bytes is zero.
 
-Heap set, the form of the HDF5 library's prototype (`FormatRevision.LIB_2026_09`): a set of global heap collections,
-little-endian:
+The heap set, the form of the HDF5 library's prototype (`FormatRevision.LIB_2026_09`), is a set of global heap
+collections, little-endian:
 
 | bytes | content |
 | --- | --- |
 | 8 | `HGLS`, version 1, three zeros |
 | 4 | number of slots |
-| 16 a slot | where its collection begins in the section, and its length: u64; both 0: the slot is not used |
+| 16 per slot | offset of its collection in the section, and its length: u64; both 0 if the slot is unused |
 | rest | the collections, see H5.format.html, III.E "Global Heap" |
 
 A collection is `GCOL`, version 1, three zeros, its length (u64), then objects: index (u16, from 1), number of
-references (u16, 0), four zeros, size (u64), and the payload, padded to 8 bytes. A reference is the number of
-elements (u32), slot (u16), index (u16), eight zeros; of a null one all is zero. Without payloads there are no bytes.
+references (u16, 0), four zeros, size (u64), and the payload, padded to 8 bytes. A reference is the number of elements
+(u32), slot (u16), index (u16), eight zeros; a null reference is all zeros. A heap without payloads has no bytes.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeapDraft:
-    """A heap that lacks only its payloads.
+    """A heap that is complete except for its payloads.
 
-    `image: (m,) uint8`; `begins: (k,)`, ascending, are the payloads' offsets in it; `references: (k, 16) uint8` lead
-    to them.
+    `image: (m,) uint8` has the heap's bytes. `begins: (k,)`, ascending, are the offsets of the payloads in the image,
+    and `references: (k, 16) uint8` refer to them.
     """
 
     image: NDArray[np.uint8]
@@ -55,41 +55,40 @@ class HeapDraft:
 
 
 class OpenHeap(Protocol):
-    """A heap whose framing was read: it finds the payloads of references."""
+    """A heap whose framing was read, so that it can find the payloads of references."""
 
     def find(self, references: NDArray[np.uint8], itemsize: int) -> tuple[Places, Places]:
-        """Return where the payloads of `references: (k, 16)` begin in the heap's section, and their sizes.
+        """Return the offsets in the heap's section, and the sizes in bytes, of the payloads of `references: (k, 16)`.
 
-        Each is a number of elements of `itemsize` bytes, 0 of a null reference. `Corrupt` when one leads to
-        nothing.
+        A size is a multiple of `itemsize` bytes, 0 for a null reference. Raises `Corrupt` for an invalid reference.
         """
         ...
 
 
 class HeapForm(Protocol):
-    """A form of the heap."""
+    """A form of the heap, see the module."""
 
     def draft(self, sizes: Places, counts: Places) -> HeapDraft:
-        """Return a heap for payloads of `sizes: (k,)` bytes, `counts: (k,)` elements, in this order."""
+        """Return a heap for k payloads, in order, of `sizes: (k,)` bytes with `counts: (k,)` elements."""
         ...
 
     def open(self, section: Buffer) -> OpenHeap:
-        """Read the framing of a heap; `Corrupt` when it contradicts itself."""
+        """Read the framing of a heap; raise `Corrupt` if it is inconsistent."""
         ...
 
 
 UNUSED = 4
-"""Bytes of the number with which the packed heap begins, that of its unused bytes."""
+"""Bytes of the number of unused bytes at the start of a packed heap."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedHeap:
-    """`HeapForm` of the RFC, with offsets and lengths of `width` bytes, 4 or 8."""
+    """The `HeapForm` of the RFC, with offsets and lengths of `width` bytes, 4 or 8."""
 
     width: int
 
     def draft(self, sizes: Places, counts: Places) -> HeapDraft:
-        """Return the heap's framing, without unused bytes; `TooLarge` where offsets are too narrow."""
+        """Return a heap without unused bytes; raise `TooLarge` if it exceeds the width of offsets."""
         count = len(sizes)
         pairs = np.zeros((count, HEAP_REFERENCE_SIZE // self.width), f"<u{self.width}")
         if not count:
@@ -102,13 +101,11 @@ class PackedHeap:
         return HeapDraft(np.zeros(int(ends[-1]), np.uint8), ends - sizes, _as_bytes(pairs))
 
     def open(self, section: Buffer) -> OpenPackedHeap:
-        """Read the number of unused bytes; `Corrupt` when there are not so many."""
+        """Read the number of unused bytes; raise `Corrupt` if it is larger than the heap."""
         size = memoryview(section).nbytes
         unused = int.from_bytes(memoryview(section)[:UNUSED], "little")
         if size and unused > size - UNUSED:
-            raise Corrupt(
-                f"it has {size} bytes, of which {unused} and a count of {UNUSED} are said to be unused"
-            )
+            raise Corrupt(f"it has {size} bytes, too few for the {unused} unused bytes that it claims")
         return OpenPackedHeap(size, self.width)
 
 
@@ -124,7 +121,7 @@ class OpenPackedHeap:
         pairs = np.ascontiguousarray(references).view(f"<u{self.width}")
         begins, sizes = pairs[:, 0].astype(np.uint64), pairs[:, 1].astype(np.uint64)
         if pairs[:, 2:].any():
-            raise Corrupt("a reference is not valid: what must be zero is not")
+            raise Corrupt("a reference is not valid: its reserved bytes are not zero")
         some = sizes > 0
         end = np.uint64(self.size)
         if (
@@ -134,7 +131,7 @@ class OpenPackedHeap:
         ):
             raise Corrupt(f"a reference leads out of a heap of {self.size} bytes")
         if (sizes % np.uint64(itemsize)).any():
-            raise Corrupt(f"a reference leads to no number of elements of {itemsize} bytes")
+            raise Corrupt(f"a reference leads to a fraction of an element of {itemsize} bytes")
         begins[~some] = 0
         return begins.astype(np.int64), sizes.astype(np.int64)
 
@@ -149,21 +146,21 @@ OBJECT = np.dtype([("index", "<u2"), ("references", "<u2"), ("zero", "<u4"), ("s
 ENTRY = np.dtype([("begin", "<u8"), ("length", "<u8")])
 SET_REFERENCE = np.dtype([("count", "<u4"), ("slot", "<u2"), ("index", "<u2"), ("zero", "<u8")])
 FRAME = 16
-"""Bytes of a collection's head, of an object's, of a slot's entry and of a reference."""
+"""The bytes of a collection's head, of an object's head, of a slot's entry and of a reference."""
 
 MAGIC, COLLECTION_MAGIC = b"HGLS", b"GCOL"
 VERSION = 1
 MAX_SLOTS = 65536
 MAX_INDEX = 65535
 SLOT_BYTES = 512 * 1024
-"""The most bytes of a collection; a payload that does not fit has a longer collection of its own."""
+"""The most bytes of a collection; a payload that does not fit gets its own, longer collection."""
 
 
 class HeapSet:
-    """`HeapForm` of the library's prototype."""
+    """The `HeapForm` of the HDF5 library's prototype."""
 
     def draft(self, sizes: Places, counts: Places) -> HeapDraft:
-        """Return the heap's framing; `TooLarge` when there would be more than `MAX_SLOTS` collections."""
+        """Return a heap of collections; raise `TooLarge` if there would be more than `MAX_SLOTS`."""
         count = len(sizes)
         if not count:
             return HeapDraft(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros((0, FRAME), np.uint8))
@@ -195,7 +192,7 @@ class HeapSet:
         return HeapDraft(image, begins, references.view(np.uint8).reshape(-1, FRAME))
 
     def open(self, section: Buffer) -> OpenHeapSet:
-        """Read where every object is; `Corrupt` when the collections contradict themselves."""
+        """Read the positions of all objects; raise `Corrupt` if the collections are inconsistent."""
         view = memoryview(section).cast("B")
         keys, begins = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         directory = _directory(view)
@@ -219,9 +216,9 @@ class HeapSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenHeapSet:
-    """`OpenHeap` of a heap set: its objects by `keys: (k,)`, ascending, which are 65536 times the slot plus the index.
+    """`OpenHeap` of a heap set: its objects by `keys: (k,)`, which are 65536 times the slot plus the index, ascending.
 
-    `begins` and `sizes: (k,)` are of the payloads, in bytes of the section.
+    `begins: (k,)` and `sizes: (k,)` are the offsets in the section and the sizes of the payloads, in bytes.
     """
 
     keys: Places
@@ -230,7 +227,7 @@ class OpenHeapSet:
 
     @classmethod
     def of(cls, view: memoryview, keys: Places, heads: Places) -> OpenHeapSet:
-        """Return the objects whose heads are at `heads: (k,)`; `Corrupt` when two have the same key."""
+        """Return the objects whose heads are at `heads: (k,)`; raise `Corrupt` if two have the same key."""
         order = np.argsort(keys, kind="stable")
         keys, heads = keys[order], heads[order]
         if (keys[1:] == keys[:-1]).any():
@@ -246,7 +243,7 @@ class OpenHeapSet:
         rows = np.ascontiguousarray(references).view(SET_REFERENCE).reshape(-1)
         null = (rows["count"] == 0) & (rows["index"] == 0) & (rows["slot"] == 0)
         if rows["zero"].any() or ((rows["index"] == 0) & ~null).any():
-            raise Corrupt("a reference is not valid: what must be zero is not, or its index is")
+            raise Corrupt("a reference is not valid: its index is zero, or its reserved bytes are not zero")
         begins, sizes = np.zeros((2, len(rows)), np.int64)
         some = np.flatnonzero(~null)
         if not len(some):
@@ -268,7 +265,7 @@ class OpenHeapSet:
 
 
 def _slots(ends: Places, taken: Places) -> Places:
-    """Return the first object of each collection; objects of `taken: (k,)` bytes end at `ends` in one row."""
+    """Return the first object of each collection; `ends: (k,)` are the cumulative sums of the sizes `taken: (k,)`."""
     firsts, at = [], 0
     while at < len(ends):
         firsts.append(at)
@@ -292,10 +289,10 @@ def _directory(view: memoryview) -> list[tuple[int, int]]:
 
 
 def _objects(data: memoryview, slot: int) -> tuple[Places, Places]:
-    """Return the indexes of a collection's objects and where their heads are in it.
+    """Return the indexes of a collection's objects, and the offsets of their heads in the collection.
 
-    The rest at the end is free space: an object of index 0 whose size is its own, head included, or less
-    than a head.
+    The end of a collection may be free space: an object of index 0 whose size includes its head, or fewer bytes than a
+    head has.
     """
     magic, version, length = np.frombuffer(data, COLLECTION, 1)[0].tolist()
     if magic != COLLECTION_MAGIC or version != VERSION or length != len(data):

@@ -1,10 +1,10 @@
-"""Sparse values of any region as structured-chunk bytes: encoded selection, checksum, values.
+"""Regions: sparse values of a selection in the form of a structured chunk (encoded selection, checksum, values).
 
-Sections 0 and 1 of RFC "File Format Changes for Enabling Sparse Storage in HDF5", unfiltered, over a
-dataset's extent instead of a chunk's: an H5Sencode image, its lookup3 checksum (little-endian), then the
-elements, packed, in the selection's order. Of a variable-length type (`vlen_region`) these are elements with
-references and their checksum, and section 2 follows, the heap (`hsparse.format.structured.heap`) and its checksum;
-either is absent when it is empty. This is `application/octet-stream` for sparse reads and writes.
+A region has the unfiltered sections 0 and 1 of RFC "File Format Changes for Enabling Sparse Storage in HDF5", over a
+dataset's extent instead of a chunk's: an H5Sencode image, its lookup3 checksum (little-endian), and the packed elements
+in the selection's order. For a variable-length type, section 1 has elements with references and a checksum, and section
+2 follows: the heap (`hsparse.format.structured.heap`) and its checksum. Empty sections have no bytes. The media type
+`application/octet-stream` is a region in sparse reads and writes.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ CHECKSUM_BYTES = 4
 
 
 def encode_region(selection: Selection, values: NDArray[Any]) -> bytes:
-    """Return the bytes of `values: (n,)`, in the order of `selection`; `BadRequest` when there are not n."""
+    """Return a region of `values: (n,)` in the order of `selection`; raise `BadRequest` if the numbers differ."""
     if values.shape != (selection.size,):
         raise BadRequest(
-            f"There are {selection.size} elements and values of shape {list(values.shape)}; give one each."
+            f"There are {selection.size} elements and values of shape {list(values.shape)}; give one value per element."
         )
     section = encode_selection(selection)
     return b"".join((section, lookup3(section).to_bytes(CHECKSUM_BYTES, "little"), values.tobytes()))
 
 
 def decode_region(data: Buffer, dtype: np.dtype[Any]) -> tuple[Selection, NDArray[Any]]:
-    """Return the selection and its values, (n,), a view of `data`; `Corrupt` names what is wrong."""
+    """Return a region's selection and its values, (n,), a view of `data`; raise `Corrupt` if the region is invalid."""
     selection, values = open_selection(data)
     if len(values) != selection.size * dtype.itemsize:
         raise Corrupt(
@@ -51,7 +51,7 @@ def decode_region(data: Buffer, dtype: np.dtype[Any]) -> tuple[Selection, NDArra
 
 
 def open_selection(data: Buffer) -> tuple[Selection, memoryview]:
-    """Return the selection that `data` begins with, its checksum checked, and what follows."""
+    """Return the selection at the start of `data`, after verifying its checksum, and the bytes after that."""
     view = memoryview(data).cast("B")
     selection, length = decode_first(view)
     section, checksum, rest = view[:length], view[length:][:CHECKSUM_BYTES], view[length + CHECKSUM_BYTES :]
@@ -61,13 +61,13 @@ def open_selection(data: Buffer) -> tuple[Selection, memoryview]:
 
 
 def encode_vlen_region(selection: Selection, values: VlenArray, element: Element) -> bytes:
-    """Return the bytes of elements of a variable-length type, (n,), in the order of `selection`.
+    """Return a region of variable-length `values: (n,)` in the order of `selection`.
 
-    `TooLarge` for more references than a chunk may have.
+    Raises `BadRequest` if the numbers differ, and `TooLarge` for more references than a chunk may have.
     """
     if values.shape != (selection.size,):
         raise BadRequest(
-            f"There are {selection.size} elements and values of shape {list(values.shape)}; give one each."
+            f"There are {selection.size} elements and values of shape {list(values.shape)}; give one value per element."
         )
     try:
         sections = encode_elements(values, element)
@@ -80,7 +80,7 @@ def encode_vlen_region(selection: Selection, values: VlenArray, element: Element
 
 
 def decode_vlen_region(data: Buffer, element: Element) -> tuple[Selection, VlenArray]:
-    """Return the selection and its values, (n,); `Corrupt` names what is wrong."""
+    """Return a region's selection and its values, (n,); raise `Corrupt` if the region is invalid."""
     selection, rest = open_selection(data)
     size = selection.size * element.file_size
     size += CHECKSUM_BYTES if size else 0

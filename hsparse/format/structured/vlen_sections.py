@@ -1,10 +1,10 @@
-"""Variable-length elements as a structured chunk holds them: elements with references, and a heap.
+"""Variable-length elements in the sections of a structured chunk: elements with references, and a heap.
 
-An element has the bytes of its file datatype: parts of fixed size as they are, and for each string or sequence a
-reference to the heap (`hsparse.format.structured.heap`). The payload of a sequence whose elements have such parts
-themselves is those elements with their references. Region references, which HDF5 keeps on a heap of the file, are
-sequences of bytes here. As the library's type conversion has it, an empty sequence is a null reference and an empty
-string is not. The heap is in order: element by element, what a payload refers to before it.
+An element has the bytes of its file datatype: fixed-size parts unchanged, and for each string or sequence a reference
+to the heap (`hsparse.format.structured.heap`). If the elements of a sequence have variable-length parts themselves, the
+sequence's payload has these elements with their references. Region references, which HDF5 stores on a heap of the file,
+are sequences of bytes here. As in the library's type conversion, an empty sequence is a null reference, and an empty
+string is not. Payloads are in the order of elements, and a payload follows those that it refers to.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hsparse.model.vlen_array import VlenArray, add_prefixes, ends, runs_mask, s
 Bytes = NDArray[np.uint8]
 
 FRAMES = 128
-"""Bytes between payloads, for each payload, up to which a mask is faster than copying payloads one by one."""
+"""The bytes between payloads, per payload, up to which a mask is faster than copying payloads one by one."""
 
 FORMS: dict[FormatRevision, HeapForm] = {
     FormatRevision.RFC_2023_07: PackedHeap(4),
@@ -47,10 +47,10 @@ FORMS: dict[FormatRevision, HeapForm] = {
 
 
 def revision_of_heap(heap: Buffer, declared: FormatRevision) -> FormatRevision:
-    """Return the revision whose form a heap has; `declared` is the one of the layout message.
+    """Return the revision that determines the form of a heap; `declared` is the revision in the layout message.
 
-    Version 28 of the RFC and the prototype have the same layout message. A heap of the prototype begins with `HGLS`,
-    which no heap of the RFC can have as the number of its unused bytes: a section is smaller.
+    Version 28 of the RFC and the prototype have the same layout message. A heap of the prototype begins with `HGLS`. A
+    heap of the RFC cannot, because as a number of unused bytes this would exceed the size of any section.
     """
     if declared is FormatRevision.LIB_2026_09 and len(heap) and bytes(memoryview(heap)[:4]) != MAGIC:
         return FormatRevision.RFC_2025_10
@@ -60,10 +60,10 @@ def revision_of_heap(heap: Buffer, declared: FormatRevision) -> FormatRevision:
 def encode_elements(
     array: VlenArray, element: Element, revision: FormatRevision = FormatRevision.LIB_2026_09
 ) -> tuple[Buffer, Buffer]:
-    """Return the elements with their references, and the heap, both without checksums.
+    """Return the section of elements with references, and the heap, both without checksums.
 
-    The heap has no bytes when there is no payload. `TooLarge` for more than `MAX_REFERENCES` references,
-    including those on the heap.
+    The heap is empty if there are no payloads. Raises `TooLarge` for more than `MAX_REFERENCES` references, including
+    those on the heap.
     """
     walk = _Walk(array.heap, array.size * element.references)
     _check_references(walk.references)
@@ -79,10 +79,10 @@ def decode_elements(
     names: tuple[str, str],
     revision: FormatRevision = FormatRevision.LIB_2026_09,
 ) -> VlenArray:
-    """Return the elements, (n,), of the two sections; `Corrupt` begins with the section's name of `names`.
+    """Return the elements, (n,), in the two sections; raise `Corrupt`, naming the section by `names`, if invalid.
 
-    Memory is taken for what the sections hold: payloads with more than one reference are refused when together
-    they would be larger than the heap.
+    Memory is bounded by the sections: if several references share payloads, and these together are larger than the
+    heap, the sections are rejected.
     """
     try:
         opened = FORMS[revision].open(heap)
@@ -100,10 +100,10 @@ def decode_elements(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Payloads:
-    """The payloads of one part of all elements; a null one is not among them.
+    """The payloads of one part of all elements, without null references.
 
-    `keys: (k,)` are where the parts end in the length-prefixed form, `begins`, `sizes` where the payloads are in
-    `source`, `counts` their numbers of elements. `references[rows]` are to be set.
+    `keys: (k,)` are the ends of the parts in the length-prefixed form. `begins` and `sizes` locate the payloads in
+    `source`, `counts` are their numbers of elements, and `references[rows]` are the references to set.
     """
 
     keys: Places
@@ -117,14 +117,14 @@ class _Payloads:
 
 @dataclass(slots=True)
 class _Walk:
-    """Walks through elements in length-prefixed form, part by part, and collects the payloads for the heap."""
+    """A walk through elements in length-prefixed form, part by part, that collects the payloads for the heap."""
 
     prefixed: Bytes
     references: int
     found: list[_Payloads] = field(default_factory=list)
 
     def fill(self, element: Element, at: Places, rows: Bytes) -> Places:
-        """Set `rows: (k, file size)` to the parts that begin at `at: (k,)`; return where they end."""
+        """Set `rows: (k, file size)` to the parts that begin at `at: (k,)`; return the ends of the parts, (k,)."""
         if not len(at):
             return at
         if isinstance(element, Fixed):
@@ -144,7 +144,7 @@ class _Walk:
     def _fill_arrays(self, element: ArrayOfVlen, at: Places, rows: Bytes) -> Places:
         count, size = prod(element.dims), element.base.file_size
         starts, stops = self._members(element.base, at, count)
-        # All elements in one go would need a copy of `rows`: its first two axes cannot be joined in a view.
+        # Filling all elements at once would need a copy of `rows`, whose first two axes cannot be joined in a view.
         if count <= len(at):
             for number in range(count):
                 self.fill(element.base, starts[:, number], rows[:, number * size : (number + 1) * size])
@@ -154,7 +154,7 @@ class _Walk:
         return stops
 
     def _members(self, base: Element, at: Places, count: int) -> tuple[Places, Places]:
-        """Return where the elements of arrays begin, (k, count), and where the arrays end."""
+        """Return the starts of the elements of k arrays, (k, count), and the ends of the arrays, (k,)."""
         skip, data, end = skipper(base), self.prefixed.data, len(self.prefixed)
         starts = np.empty((len(at), count + 1), np.int64)
         for row, place in enumerate(at.tolist()):
@@ -166,7 +166,7 @@ class _Walk:
         return starts[:, :-1], starts[:, -1]
 
     def _fill_runs(self, element: VlenString | Region | VlenSequence, at: Places, rows: Bytes) -> Places:
-        """Note the payloads of strings or sequences, for which `rows` are the references."""
+        """Collect the payloads of strings or sequences, whose references go into `rows`; return their ends, (k,)."""
         lengths = sliding_window_view(self.prefixed, PREFIX_SIZE)[at].view("<u4")[:, 0].astype(np.int64)
         begins = at + PREFIX_SIZE
         stops = begins + lengths
@@ -189,7 +189,7 @@ class _Walk:
         return stops
 
     def _inside(self, base: Element, begins: Places, stops: Places) -> tuple[Places, Places]:
-        """Return where the elements of sequences begin, and how many each sequence has."""
+        """Return the starts of all elements of sequences, and the number of elements of each sequence."""
         skip, data = skipper(base), self.prefixed.data
         most = (MAX_REFERENCES - self.references) // base.references
         starts: list[int] = []
@@ -208,7 +208,7 @@ class _Walk:
         """Return the heap of the collected payloads, and set the references to it."""
         if not self.found:
             return np.zeros(0, np.uint8)
-        # Of a sequence and its last element, which end together, the element was found first.
+        # A sequence and its last element have the same end; the stable sort keeps the element first.
         order = np.argsort(np.concatenate([some.keys for some in self.found]), kind="stable")
         sizes = np.concatenate([some.sizes for some in self.found])
         counts = np.concatenate([some.counts for some in self.found])
@@ -226,13 +226,13 @@ class _Walk:
         return draft.image
 
     def _copy(self, image: Bytes, places: list[Places]) -> None:
-        """Copy each payload to its place, once all references are set."""
+        """Copy each payload to its place in the heap; all references must be set before."""
         plain = [
             (some, where)
             for some, where in zip(self.found, places, strict=True)
             if some.source is self.prefixed
         ]
-        if plain:  # bytes as they came follow each other in the heap as they do in the length-prefixed form
+        if plain:  # payloads without references have the same order in the heap and in the prefixed form
             begins, sizes, where = (
                 np.concatenate(columns)
                 for columns in zip(*((some.begins, some.sizes, where) for some, where in plain), strict=True)
@@ -268,7 +268,7 @@ def _pieces(source: Bytes, begins: Places, sizes: Places) -> Iterator[memoryview
 
 @dataclass(slots=True)
 class _Reader:
-    """Assembles elements; `depth` is 0 for those of the first section, more for those on the heap."""
+    """A reader that assembles elements; `depth` is 0 for elements in section 1, and higher for those on the heap."""
 
     source: Bytes
     heap: OpenHeap
@@ -277,7 +277,7 @@ class _Reader:
     references: int = 0
 
     def length_prefixed(self, element: Element, rows: Bytes, depth: int) -> VlenArray:
-        """Return the length-prefixed form of `rows: (k, file size)`, (k,)."""
+        """Return the elements in `rows: (k, file size)` in length-prefixed form, (k,)."""
         if isinstance(element, Fixed):
             offsets = ends(np.full(len(rows), element.dtype.itemsize))
             return VlenArray((len(rows),), offsets, np.ascontiguousarray(rows).reshape(-1))
@@ -308,11 +308,11 @@ class _Reader:
         return _grouped(take_elements(columns, index), len(columns))
 
     def _payloads(self, references: Bytes, itemsize: int, depth: int) -> tuple[Bytes, Places]:
-        """Return the payloads of references, one after the other, and their sizes."""
+        """Return the concatenated payloads of references, and their sizes, (k,), in bytes."""
         name = self.names[min(depth, 1)]
         self.references += len(references)
         if self.references > MAX_REFERENCES:
-            raise Corrupt(f"{name} has more than {MAX_REFERENCES} references with those before it.")
+            raise Corrupt(f"{name} has more than {MAX_REFERENCES} references, including earlier ones.")
         try:
             begins, sizes = self.heap.find(references, itemsize)
         except Corrupt as error:
@@ -326,20 +326,20 @@ class _Reader:
 
 
 def _gathered(source: Bytes, begins: Places, sizes: Places) -> Bytes:
-    """Return the bytes of runs, one after the other."""
+    """Return the concatenated bytes of the runs at `begins: (k,)` of `sizes: (k,)` in `source`."""
     some = np.flatnonzero(sizes)
     if not len(some):
         return source[:0]
     firsts, stops = begins[some], begins[some] + sizes[some]
     low, high = int(firsts[0]), int(stops[-1])
-    # Written runs ascend. A mask is the fastest then, unless most bytes lie between them.
+    # Runs that hsparse wrote ascend. A mask is then the fastest way, unless most bytes lie between the runs.
     if high - low <= 4 * int(sizes.sum()) + FRAMES * len(some) and (firsts[1:] >= stops[:-1]).all():
         return source[low:high][runs_mask(firsts - low, sizes[some], high - low)]
     return np.frombuffer(b"".join(_pieces(source, firsts, sizes[some])), np.uint8)
 
 
 def _merged(parts: Iterable[Element]) -> list[Element]:
-    """Return the parts of a compound with neighbours of fixed size as one."""
+    """Return the parts of a compound with adjacent fixed-size parts merged into one."""
     merged: list[Element] = []
     for part in parts:
         last = merged[-1] if merged else None
@@ -351,5 +351,5 @@ def _merged(parts: Iterable[Element]) -> list[Element]:
 
 
 def _grouped(array: VlenArray, count: int) -> VlenArray:
-    """Return each `count` neighbours as one element."""
+    """Return an array in which every `count` adjacent elements are joined to one."""
     return VlenArray((array.size // count,), array.offsets.reshape(-1)[::count], array.heap)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hsparse.cli import file_arguments, progress
-from hsparse.cli.connection_flags import add_server_flags, connector
+from hsparse.cli.connection_flags import add_server_flags, domain_connector
 from hsparse.cli.file_arguments import SCHEME, check_target
 from hsparse.cli.progress import interruptible, print_message, reports_failure
 from hsparse.client.connection import Connection
@@ -16,32 +18,43 @@ from hsparse.errors import BadRequest
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
+from hsparse.hdf5.exporter.many_domains import export_each, is_for_folder
 from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice
 from hsparse.hdf5.exporter.refiltered_file import export_filtered
-from hsparse.hdf5.format.plan.file_plan import EXPORTED, FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_form import FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_plan import EXPORTED
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 
 LARGE = 64 * 1024 * 1024
-"""Bytes of a file from which on its size is said before it is fetched."""
+"""The size in bytes from which on the size of a file is announced before it is fetched."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `export`; the parsed ones have `run`."""
+    """Add the arguments of `hsparse export`; parsed arguments have `run`."""
     parser.description = (
-        "Write a domain of a running server as an HDF5 file. Until it is whole it has another name; run "
-        "again, the command goes on where it stopped, unless the domain was changed. To s3://bucket/key large chunks "
-        "are copied by the store, where it can read those of the server; an export that is stopped leaves nothing, "
-        "unless --resume is given. A password is asked for, or read "
-        "as one line when standard input is not a terminal."
+        "Write a domain of a running server as an HDF5 file. The file has another name until it is complete. An "
+        "interrupted command continues when it is run again, unless the domain was changed. In an export to "
+        "s3://bucket/key, the store copies large chunks if it can read the server's bucket; an interrupted export "
+        "leaves nothing, unless --resume is given. A password is asked for, or read as one line if standard input is "
+        "not a terminal."
     )
-    parser.add_argument("domain", metavar="DOMAIN", help="its path, as /home/user/file.h5")
-    parser.add_argument("file", metavar="FILE", help="the file to be made, or the object, s3://bucket/key")
+    parser.add_argument(
+        "domain",
+        metavar="DOMAIN",
+        help="path of the domain, such as /home/user/file.h5, a folder, or a pattern: '/home/user/run*.h5'",
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="the file to write, or the object s3://bucket/key; "
+        "a directory, or a name that ends with /, gets a file for each domain",
+    )
     add_server_flags(parser, piped=True)
     parser.add_argument(
         "--layout",
         choices=[layout.value for layout in FileLayout],
-        help="sparse datasets as any HDF5 library reads them (stock), or as structured chunks; by default (auto) as "
-        "the matrices of AnnData or Binsparse that they were imported from, and others as stock, but deflated",
+        help="write sparse datasets as any HDF5 library reads them (stock) or as structured chunks; the default (auto) "
+        "writes matrices that were imported from AnnData or Binsparse as such, others as stock, but deflated",
     )
     parser.add_argument(
         "--revision",
@@ -51,26 +64,24 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "--matrices",
         choices=[encoding.value for encoding in MatrixEncoding],
-        help="all sparse datasets of two dimensions as groups that AnnData, or Binsparse, reads (with the "
-        "layout stock)",
+        help="write all two-dimensional sparse datasets as groups that AnnData or Binsparse reads (with layout stock)",
     )
     parser.add_argument(
         "--filter",
         action="append",
         metavar="NAME[=LEVEL]",
         help="write chunks with this filter: gzip[=LEVEL], shuffle, lzf, fletcher32, others that a plugin reads, or "
-        "none. Repeated, or with + between, they are applied one after the other: shuffle+gzip=4. All chunks get them, "
-        "whatever filters they had; data in one piece of more than 64 KiB becomes chunks of 1 MiB, what is smaller and "
-        "has a part of variable length stays as it is. Structured chunks get them in all their sections. Such an "
-        "export is not continued, but begins again",
+        "none. Several filters, repeated or joined by +, apply in order: shuffle+gzip=4. They replace the filters "
+        "of all chunks, in all sections of structured chunks. Contiguous data of more than 64 KiB becomes chunks of "
+        "1 MiB, unless it has references or elements of variable length. Such an export cannot be continued",
     )
     parser.add_argument(
         "--virtual",
         choices=[form.value for form in EXPORTED],
-        help="virtual datasets with their values (copied), or dense ones as HDF5's own, which name files (kept); by "
-        "default kept are those whose sources are all beside the domain",
+        help="write virtual datasets with their values (copied), or dense ones as HDF5 virtual datasets, which name "
+        "files (kept); by default, dense ones whose sources have relative paths are kept",
     )
-    parser.add_argument("--force", action="store_true", help="replace FILE where there is one")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -82,19 +93,26 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file; raise the error that stops it."""
+    """Export one domain, or each domain of a pattern or folder; raises the error that stops the export."""
+    connections = domain_connector(args)
+    run_domain = partial(_run_domain, connections)
+    return export_each(args, connections, run_domain) if is_for_folder(args) else run_domain(args)
+
+
+def _run_domain(connections: Callable[[str | None], Connection], args: argparse.Namespace) -> int:
+    """Export one domain; return the exit status."""
     form = FileForm.parse(args.layout, args.revision, args.matrices, args.virtual)
     choice = None if args.filter is None else FilterChoice.parse(args.filter)
     if args.file.startswith(SCHEME):
         if choice is not None:
             raise BadRequest(
-                "Filters are applied to a file: leave out --filter, or export to a file and copy that."
+                "--filter needs a file as the target: leave it out, or export to a file and copy the file."
             )
-        status: int = args.load_part("s3").run(args, form)
+        status: int = args.load_part("s3").run(args, form, partial(connections, args.domain))
         return status
     path = Path(args.file)
     check_target(path, replace=args.force)
-    connect = connector(args)
+    connect = partial(connections, args.domain)
 
     def file_of(connection: Connection) -> DomainFile:
         return DomainFile(connection, args.domain, form)
@@ -117,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
                 with DomainSource(args.domain, connect, file_of) as source:
                     size = export_filtered(source, choice, path, shown.update, replace=args.force)
     except KeyboardInterrupt:
-        print("Stopped: the same command goes on with it." if choice is None else "Stopped.", file=sys.stderr)
+        print("Stopped: the same command continues it." if choice is None else "Stopped.", file=sys.stderr)
         return 130
     print_message(args.progress, f"{path}: {size} bytes")
     return 0

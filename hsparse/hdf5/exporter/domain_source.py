@@ -1,4 +1,4 @@
-"""The file of a domain on a server, in one state, read by ranges."""
+"""The file of a domain on a server, in one state, as an import source that is read by ranges."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hsparse.hdf5.importer.server_source import ServerSource
 
 
 class DomainSource(ServerSource):
-    """The file that `open_file` returns for a connection."""
+    """The source whose file `open_file` returns for a connection."""
 
     def __init__(
         self, name: str, connect: Callable[[], Connection], open_file: Callable[[Connection], DomainFile]
     ) -> None:
-        """Request size and etag; raise the server's error."""
+        """Request the file's size and etag; raises the server's error."""
         super().__init__(connect)
         self.name = name
         self._open_file = open_file

@@ -1,4 +1,4 @@
-"""A domain's file on a server, read by many threads: its state, its map, and its ranges."""
+"""Concurrent reads of a domain's file on a server: its state, its map and its ranges."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any, TypeVar
 from hsparse.client.connection import Connection
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import PreconditionFailed
-from hsparse.hdf5.domain_file import PART, DomainFile, JsonReader
+from hsparse.hdf5.domain_file import PART, DomainFile
 from hsparse.hdf5.exporter.multipart_upload import CopySource
 from hsparse.hdf5.exporter.part_plan import FileChunk
-from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.file_form import FileForm
+from hsparse.hdf5.json_reader import JsonReader
 
 Result = TypeVar("Result")
 
 
 class FileReads:
-    """The file of a domain in some form; requests are repeated while the server is busy or unreachable.
+    """Reads the file of a domain in one form, with at most `readers` requests at a time.
 
-    At most `readers` requests are under way at a time. Call `close` at the end.
+    Requests are repeated while the server is busy or unreachable. Call `close` at the end.
     """
 
     def __init__(self, connect: Callable[[], Connection], domain: str, form: FileForm, readers: int) -> None:
@@ -31,24 +32,24 @@ class FileReads:
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="file")
 
     def close(self) -> None:
-        """Wait for the requests that are under way, and send no more."""
+        """Wait for pending requests, and send no more."""
         self._server.stop()
         self._pool.shutdown(cancel_futures=True)
         self._server.close()
 
     async def state(self) -> tuple[int, str]:
-        """Return the file's size in bytes and its etag, in the current state of the domain."""
+        """Return the size in bytes and the etag of the file of the domain's current state."""
         return await self._ask(lambda one: self._file(one).state())
 
     async def read(self, start: int, stop: int, etag: str) -> bytes:
-        """Return the bytes from `start` to before `stop`; `PreconditionFailed` if the etag is another one."""
+        """Return the bytes from `start` to `stop` (exclusive); `PreconditionFailed` if the file's etag has changed."""
         return await self._ask(lambda one: self._file(one).read(start, stop, etag))
 
     async def chunks(self, etag: str, least: int) -> list[FileChunk]:
-        """Return the chunks of at least `least` bytes whose stored bytes are in the file unchanged, in its order.
+        """Return the chunks of at least `least` bytes whose stored bytes the file has unchanged, in file order.
 
-        There are none if matrices are groups, because their chunks are converted. `PreconditionFailed` if the etag is
-        another one.
+        The list is empty if the form has `matrices`, because their chunks are converted. Raises `PreconditionFailed`
+        if the file's etag has changed.
         """
         if self._form.matrices is not None:
             return []
@@ -70,7 +71,7 @@ class FileReads:
 
 
 def _stored(map: JsonReader, etag: str, least: int) -> Iterator[FileChunk]:
-    """Yield the chunks of a map that are wanted; the map names its file before its datasets."""
+    """Yield the chunks of a map that `chunks` returns; in the map, the file precedes the datasets."""
     for name in map.members():
         if name == "file":
             if (found := map.value()["etag"]) != etag:

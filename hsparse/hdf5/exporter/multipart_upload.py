@@ -1,4 +1,4 @@
-"""Multipart uploads to an S3 bucket: parts are sent, or copied by the service from ranges of other objects.
+"""Multipart uploads to an S3 bucket. Parts are sent, or the service copies them from ranges of other objects.
 
 Amazon S3 API Reference: CreateMultipartUpload, UploadPart, UploadPartCopy, ListParts, CompleteMultipartUpload,
 AbortMultipartUpload. The object is invisible until the upload is complete.
@@ -16,9 +16,9 @@ from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3.s3_client import S3Client, error_code
 
 FILE_MARK = "hsparse-file"
-"""The metadata that identifies the exported file."""
+"""The metadata name of the mark that identifies the exported file."""
 ABORTS = 5
-"""How often an upload is aborted whose parts are still arriving."""
+"""The maximum number of attempts to abort an upload whose parts are still arriving."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CopySource:
-    """A range of an object to copy: `size` bytes from byte `address`, on condition that its etag is `etag`."""
+    """A range of an object to copy: `size` bytes from byte `address`, if the object's etag is `etag`."""
 
     bucket: str
     key: str
@@ -53,9 +53,9 @@ class S3Upload:
     async def begin(
         cls, store: S3Client, key: str, mark: str, media: str = "application/octet-stream"
     ) -> S3Upload:
-        """Begin an upload of an object of type `media` that will carry `mark`.
+        """Begin an upload of an object of media type `media`, whose metadata will have `mark`.
 
-        When the reply is lost a second upload is begun, and the first is never completed.
+        If the reply is lost, a second upload is begun, and the first one is never completed.
         """
         reply = await store.call(
             key,
@@ -66,7 +66,7 @@ class S3Upload:
         return cls(store, key, str(reply["UploadId"]))
 
     async def parts(self) -> dict[int, Part]:
-        """Return the uploaded parts by number; `NotFound` when the upload no longer exists."""
+        """Return the uploaded parts by number; raises `NotFound` if the upload no longer exists."""
         found: dict[int, Part] = {}
         marker = 0
         while True:
@@ -78,7 +78,7 @@ class S3Upload:
             marker = int(reply["NextPartNumberMarker"])
 
     async def put(self, number: int, data: Buffer) -> Part:
-        """Send a part; `NotFound` when the upload no longer exists."""
+        """Send a part; raises `NotFound` if the upload no longer exists."""
         reply = await self._store.call(
             self._key,
             lambda client: client.upload_part(**self._about, PartNumber=number, Body=io.BytesIO(data)),
@@ -86,11 +86,10 @@ class S3Upload:
         return Part(_bare(reply["ETag"]), len(data))
 
     async def copy(self, number: int, source: CopySource) -> Part:
-        """Have the service copy a part; its bytes do not pass through here.
+        """Have the service copy a part, without sending its bytes through this process.
 
-        Raises what the service answers: `PreconditionFailed` when the source has changed, `NotFound` or
-        `Misconfigured` when the service does not know the source or may not read it. The message has the
-        service's code.
+        Raises `PreconditionFailed` if the source has changed, `NotFound` or `Misconfigured` if the service does not
+        know the source or must not read it. The message has the service's error code.
         """
         request = self._about | {
             "PartNumber": number,
@@ -105,14 +104,14 @@ class S3Upload:
             raise type(error)(f"{what} ({error_code(error.__cause__)}).") from error
         etag = reply.get("CopyPartResult", {}).get("ETag")
         if not etag:
-            raise StoreFailed(f"{what} (it says nothing of a copy).")
+            raise StoreFailed(f"{what} (the service did not confirm the copy).")
         return Part(_bare(etag), source.size)
 
     async def complete(self, parts: Mapping[int, Part], mark: str, *, replace: bool) -> str:
-        """Make the object of all parts and return its etag.
+        """Complete the upload: create the object from all parts and return its etag.
 
-        Without `replace`, an object that exists is a `PreconditionFailed`, on services that check conditions here.
-        When the reply was lost, an object that carries `mark` counts as the one that was made.
+        Without `replace`, raises `PreconditionFailed` if the object exists, with services that check this condition.
+        If the reply is lost, an object with `mark` in its metadata is taken for the result of this call.
         """
         listed = [{"PartNumber": number, "ETag": f'"{parts[number].etag}"'} for number in sorted(parts)]
         condition = {} if replace else {"IfNoneMatch": "*"}
@@ -130,21 +129,21 @@ class S3Upload:
                     raise failed_condition
                 return found.etag
             finally:
-                del failed_condition  # the error has this frame, and would have itself
+                del failed_condition  # avoids a reference cycle of the error and this frame
 
         return await self._store.call(self._key, send, settle)
 
     async def abort(self) -> None:
-        """Abort the upload and remove all its parts; no error when it no longer exists."""
+        """Abort the upload and delete its parts; do nothing if the upload no longer exists."""
         for _ in range(ABORTS):
             try:
                 await self._store.call(self._key, lambda client: client.abort_multipart_upload(**self._about))
             except NotFound:
                 return
             try:
-                await self._page(0)  # a part that was under way may have arrived after all
+                await self._page(0)  # a pending part may have arrived after the abort
             except (NotFound, Misconfigured, Unsupported):
-                return  # the upload is gone, or the service does not tell
+                return  # the upload is gone, or the service cannot list parts
         raise StoreFailed(
             f"The upload {self.id} of {self._key!r} to {self._store.name!r} could not be aborted: abort it there."
         )
@@ -156,7 +155,7 @@ class S3Upload:
 
 @dataclass(frozen=True, slots=True)
 class MarkedObject:
-    """What is known of an object without reading its bytes, with its mark if it has one."""
+    """The metadata of an object, with its mark if it has one."""
 
     etag: str
     size: int
@@ -164,9 +163,9 @@ class MarkedObject:
 
 
 async def find_marked(store: S3Client, key: str) -> MarkedObject | None:
-    """Return the metadata of an object, None when there is no object."""
+    """Return the metadata of an object, None if it does not exist."""
     try:
-        head = await store.call(key, lambda client: client.head_object(Bucket=store.name, Key=key))
+        head = await store.head(key)
     except NotFound:
         return None
     return MarkedObject(_bare(head["ETag"]), int(head["ContentLength"]), head["Metadata"].get(FILE_MARK))

@@ -1,4 +1,4 @@
-"""The parts of a file in an S3 bucket: chunks that the service copies, and bytes that are sent.
+"""Divide a file into the parts of an S3 multipart upload: chunks that the service copies, and bytes that are sent.
 
 Amazon S3 User Guide, "Amazon S3 multipart upload limits".
 """
@@ -17,9 +17,9 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of parts: at most `most` parts, of at most `largest` bytes and, except the last, at least `least` bytes.
+    """The limits of parts: at most `most` parts of `least` to `largest` bytes; the last may be smaller than `least`.
 
-    Parts that are sent have about `sent` bytes if that is allowed, because they are in memory.
+    Parts that are sent have about `sent` bytes if the limits allow, because they are held in memory.
     """
 
     least: int = 5 * MIB
@@ -33,7 +33,7 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class FileChunk:
-    """A chunk in the file at `start`, with the bytes of `source`."""
+    """A chunk at `start` in the file, with the bytes of `source`."""
 
     start: int
     source: CopySource
@@ -45,7 +45,7 @@ class FileChunk:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The bytes of the file from `start` to before `stop`: copied from `source`, or sent without one."""
+    """The bytes of the file from `start` to `stop` (exclusive): copied from `source`, or sent if that is None."""
 
     start: int
     stop: int
@@ -57,10 +57,10 @@ class FilePart:
 
 
 def plan_parts(size: int, chunks: Sequence[FileChunk], limits: Limits = LIMITS) -> tuple[FilePart, ...]:
-    """Return the parts of a file of `size` bytes, in order; `chunks` ascend without overlap.
+    """Return the parts of a file of `size` bytes, in order; `chunks` must be sorted and must not overlap.
 
-    If the bytes between copied chunks are too few for a part, the part gets bytes of the next chunk, or all of it. If
-    there would be too many parts, small chunks are sent together. `TooLarge` if no parts hold the file.
+    If the bytes before a copied chunk are too few for a part, the part also gets bytes of the chunk, or all of it. If
+    there would be too many parts, small chunks are sent together. Raises `TooLarge` if the file does not fit.
     """
     least = limits.least
     while 2 * least <= limits.largest:
@@ -72,7 +72,7 @@ def plan_parts(size: int, chunks: Sequence[FileChunk], limits: Limits = LIMITS) 
             return parts
         least += max(1, least // 4)
     raise TooLarge(
-        f"The file has {size} bytes; {limits.most} parts, the most there can be, do not hold it: export parts of it."
+        f"The file has {size} bytes, too many for {limits.most} parts, the limit of an upload: divide the domain."
     )
 
 
@@ -96,13 +96,13 @@ def _sent(start: int, stop: int, limits: Limits) -> Iterator[FilePart]:
 
 
 def _copied(chunk: FileChunk, start: int, limits: Limits) -> Iterator[FilePart]:
-    """Yield the parts of a chunk from `start`, an offset in the file."""
+    """Yield the copied parts of a chunk from `start` on, an offset in the file."""
     for first, last in _cut(start, chunk.stop, -(-(chunk.stop - start) // limits.largest)):
         address = chunk.source.address + first - chunk.start
         yield FilePart(first, last, replace(chunk.source, address=address, size=last - first))
 
 
 def _cut(start: int, stop: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield `count` pieces of about the same size, none of them empty."""
+    """Divide a range into `count` ranges of about the same size, without empty ones; yield (first, last) of each."""
     cuts = (start + (stop - start) * number // count for number in range(count + 1))
     yield from ((first, last) for first, last in pairwise(cuts) if first < last)

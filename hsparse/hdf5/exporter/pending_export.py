@@ -1,6 +1,6 @@
-"""The state of an export to S3 that has not ended, stored as an object next to its target.
+"""The state of an interrupted export to S3, stored as an object next to its target.
 
-Its key is that of the target with the file's etag and `.part`, like the name of an unfinished export to a disk.
+The object's key is the target's key with the file's etag and `.part`, like the name of an unfinished export to a disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KIND = "hsparse-export"
 
 @dataclass(frozen=True, slots=True)
 class PendingExport:
-    """The upload `id` of parts with this `digest`; `copied` says whether the service copies chunks."""
+    """A pending upload `id`; `digest` is the digest of its parts' bounds, `copied`: the service copies chunks."""
 
     id: str
     digest: str
@@ -29,9 +29,9 @@ class PendingExport:
 
     @classmethod
     async def load(cls, store: S3Store, key: str, etag: str) -> PendingExport | None:
-        """Return the pending export of the file with that etag, None without one.
+        """Return the pending export of the file with this etag, None if there is none.
 
-        Exports of other states of the file are aborted and deleted.
+        Pending exports of other states of the file are aborted and deleted.
         """
         found = None
         names = re.compile(re.escape(key) + r"\.[\w-]{1,100}" + re.escape(SUFFIX))
@@ -55,7 +55,7 @@ class PendingExport:
             found = json.loads((await store.get_range(name, 0, 4096)).data)
             return cls(found["id"], found["digest"], found["copied"]) if found["kind"] == KIND else None
         except (NotFound, BadRequest, ValueError, KeyError, TypeError):
-            return None  # another program's, empty, or just deleted
+            return None  # an object of another program, empty, or just deleted
 
     async def save(self, store: S3Store, key: str, etag: str) -> None:
         state = {"kind": KIND, "id": self.id, "digest": self.digest, "copied": self.copied}
@@ -63,12 +63,12 @@ class PendingExport:
 
 
 async def forget(store: S3Store, key: str, etag: str) -> None:
-    """Delete the state of an export."""
+    """Delete the stored state of an export."""
     await store.delete(_name(key, etag))
 
 
 def plan_digest(parts: tuple[FilePart, ...]) -> str:
-    """Return a digest of the bounds of parts."""
+    """Return a digest of the parts' bounds."""
     return sha256(repr([part.stop for part in parts]).encode()).hexdigest()
 
 

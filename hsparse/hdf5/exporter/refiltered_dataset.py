@@ -1,8 +1,6 @@
-"""The data of a dataset, copied from one file to another with other filters.
+"""Copy the data of a dataset, dense or structured, to another file with other filters.
 
-The filters of an export, from flags: `--filter shuffle --filter gzip=4`.
-
-The structured chunks of a dataset, copied to another file with other filters of their sections.
+`FilterChoice` has the filters that the flags of an export name: `--filter shuffle --filter gzip=4`.
 """
 
 from __future__ import annotations
@@ -29,15 +27,9 @@ from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayou
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import has_addresses
-from hsparse.hdf5.format.messages.layout_message import (
-    BTREE_1,
-    ChunkedLayout,
-    ContiguousLayout,
-    LayoutIndex,
-    StructuredLayout,
-    plan_structured_layout,
-)
+from hsparse.hdf5.format.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
 from hsparse.hdf5.format.messages.object_messages import MESSAGES, Pipelines, encode_section_pipelines
+from hsparse.hdf5.format.messages.structured_layout import StructuredLayout, plan_structured_layout
 from hsparse.hdf5.format.plan.file_plan import FilePiece
 from hsparse.hdf5.format.plan.planned_chunks import Uint64Column
 from hsparse.hdf5.format.plan.planned_object import plan_layout
@@ -51,20 +43,20 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class FilterChoice:
-    """Filters in the order of application, in the form of `creationProperties.filters`; or `none`."""
+    """Filters in the order in which they are applied, as in `creationProperties.filters`; or `none`."""
 
     items: tuple[Any, ...]
 
     @classmethod
     def parse(cls, flags: Sequence[str]) -> FilterChoice:
-        """Parse flags, each `NAME` or `NAME=LEVEL`, or many joined by `+`; `BadRequest` for others."""
+        """Parse flags, each `NAME` or `NAME=LEVEL`, or several joined by `+`; raises `BadRequest` for others."""
         names = [name for flag in flags for name in flag.split("+")]
         if NONE in names:
             if len(names) > 1:
-                raise BadRequest("--filter none goes with no other filter.")
+                raise BadRequest("--filter none cannot be combined with other filters.")
             return cls((NONE,))
         choice = cls(tuple(map(_item, names)))
-        choice.pipeline(8, 1 << 20)  # raises before anything is fetched
+        choice.pipeline(8, 1 << 20)  # raises errors before data is fetched
         return choice
 
     @property
@@ -72,12 +64,12 @@ class FilterChoice:
         return self.items == (NONE,)
 
     def pipeline(self, element_size: int, chunk_bytes: int) -> tuple[Filter, ...]:
-        """Return the filters of chunks of `chunk_bytes`, of elements of `element_size` bytes."""
+        """Return the filters of dense chunks of `chunk_bytes` bytes, with elements of `element_size` bytes."""
         (found,) = parse_filters(self.items, element_size, sparse=False, chunk_bytes=chunk_bytes)
         return found
 
     def pipelines(self, dims: tuple[int, ...], element_size: int, sections: int) -> Pipelines:
-        """Return the filters of each section, 2 or 3, of sparse chunks of dimensions `dims`."""
+        """Return the filters of each of 2 or 3 `sections` of sparse chunks with dimensions `dims`."""
         return parse_filters(
             self.items,
             element_size,
@@ -97,20 +89,20 @@ def _item(flag: str) -> Any:
     if not equals:
         return name
     if not level.isdecimal():
-        raise BadRequest(f"The level of --filter {flag} is no number; it should be like gzip=4.")
+        raise BadRequest(f"The level of --filter {flag} is not a number; write it like gzip=4.")
     return {"name": name, "level": int(level)}
 
 
 RUN = 4 * 1024 * 1024
-"""Bytes of one request, unless a chunk has more."""
+"""The maximum size in bytes of one read, unless a chunk is larger."""
 NEW_CHUNK = 1024 * 1024
-"""Bytes of a new chunk."""
+"""The approximate size in bytes of new chunks."""
 SMALL = 64 * 1024
-"""Bytes up to which contiguous data stays contiguous."""
+"""The size in bytes up to which contiguous data stays contiguous."""
 
 
 class Task(NamedTuple):
-    """Work that takes `memory` bytes and copies `done` bytes of the source file."""
+    """A unit of work that needs `memory` bytes and copies `done` bytes of the source file."""
 
     memory: int
     done: int
@@ -119,7 +111,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where data is written; `places` has the addresses of data that was written."""
+    """The destination of data; `places` collects the addresses of written data by key."""
 
     area: DataArea
     relocation: Relocation
@@ -128,7 +120,7 @@ class Target:
 
 
 class RefilteredDataset(ABC):
-    """The header messages of data (`layout`, `pipeline`, `messages`), its index, and the tasks that copy it."""
+    """A dataset's data with other filters: header messages, chunk index (`pieces`), and the tasks that copy it."""
 
     pipeline: tuple[Filter, ...] = ()
     messages: tuple[PlannedMessage, ...] = ()
@@ -137,17 +129,17 @@ class RefilteredDataset(ABC):
     @property
     @abstractmethod
     def layout(self) -> Addressed:
-        """The layout message; its length is the same before and after the data is written."""
+        """The layout message; its size is the same before and after the data is written."""
 
     @abstractmethod
     def tasks(self, target: Target) -> Iterator[Task]:
-        """Yield all work, in the order of the source file."""
+        """Yield the tasks that copy all data, in the order of the source file."""
 
 
 def refiltered(key: Key, data: FileData, choice: FilterChoice) -> RefilteredDataset:
-    """Return the copy of a dataset, with the filters of `choice` for its chunks.
+    """Return the refiltered copy of a dataset that is not structured, with the filters of `choice` for its chunks.
 
-    Contiguous data of more than `SMALL` bytes becomes chunks, if its elements have no addresses.
+    Contiguous data of more than `SMALL` bytes becomes chunked, if its elements have no addresses.
     """
     dataset = data.dataset
     if isinstance(dataset.layout, ChunkedLayout):
@@ -163,7 +155,7 @@ def refiltered(key: Key, data: FileData, choice: FilterChoice) -> RefilteredData
 
 
 class OnePiece(RefilteredDataset):
-    """Contiguous or compact data, which has no filters."""
+    """Contiguous data, which has no filters."""
 
     def __init__(self, key: Key, data: FileData) -> None:
         self._data = data
@@ -199,7 +191,7 @@ class OnePiece(RefilteredDataset):
 
 
 class _Chunks(RefilteredDataset):
-    """Chunks of dimensions `dims` at `scaled: (n, rank)`; writing them sets addresses, sizes and masks."""
+    """Chunks with dimensions `dims` at `scaled: (n, rank)`. `put` writes one chunk and sets its index record."""
 
     def __init__(
         self, key: Key, data: FileData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
@@ -226,7 +218,7 @@ class _Chunks(RefilteredDataset):
         return plan_layout(ChunkedLayout(self.dims, self.data.size, LayoutIndex(BTREE_1, None)), place)
 
     def put(self, target: Target, row: int, raw: Buffer) -> None:
-        """Write the chunk at `row`; `raw` has its elements in the form of the source file."""
+        """Filter and write the chunk at `row`; `raw` has its elements as in the source file."""
         stored = self.data.dataset.type
         elements = target.relocation.written(stored, raw, self.dims, target.area, target.address_of)
         filtered, self._mask[row] = apply_filters(self.pipeline, elements)
@@ -239,7 +231,7 @@ class _Chunks(RefilteredDataset):
 
 
 class CopiedChunks(_Chunks):
-    """The chunks of a chunked dataset."""
+    """The chunks of a chunked dataset, with other filters."""
 
     def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
         assert data.records is not None
@@ -275,7 +267,7 @@ class CopiedChunks(_Chunks):
 
 
 class NewChunks(_Chunks):
-    """Chunks of contiguous data: each is one range of it."""
+    """Chunks made of contiguous data; each chunk is one range of the data."""
 
     def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
         dims = default_chunk_dims(data.dims, data.size)
@@ -299,7 +291,7 @@ class NewChunks(_Chunks):
 
 
 def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Return the dimensions of chunks of about `NEW_CHUNK` bytes for elements of `size`; each is one run of data."""
+    """Return dimensions of chunks of at most about `NEW_CHUNK` bytes, each contiguous in row-major data."""
     left, found = max(1, NEW_CHUNK // size), []
     for length in reversed(dims):
         found.append(min(length, left))
@@ -309,14 +301,14 @@ def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 class StructuredChunks(RefilteredDataset):
-    """Sparse chunks; their sections keep their content, except addresses."""
+    """Structured chunks with other filters of their sections; the content changes only in addresses."""
 
     def __init__(self, key: Key, data: StructuredData, choice: FilterChoice) -> None:
         self._data = data
         index = data.layout.index
         self._pipelines = choice.pipelines(index.chunk, index.element_size, index.sections)
         self._metadata = METADATA_VL if index.sections == 3 else METADATA_FIXED
-        # Addresses, sizes and masks are those of the source file until a chunk is written.
+        # Records have the source file's addresses, sizes and masks until their chunk is written.
         self._records = data.records.take(np.arange(len(data.records)))
         self._layout = replace(index, filtered=any(self._pipelines), address=None, info=b"")
         self._plan = plan_chunk_index(self._layout, self._records.scaled)

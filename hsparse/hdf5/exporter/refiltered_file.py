@@ -1,4 +1,4 @@
-"""A copy of an HDF5 file with other filters: metadata, whose size is known, precedes data of unknown size.
+"""Copy an HDF5 file with other filters: metadata, whose size is known, precedes data of unknown size.
 
 `export_filtered` writes such a copy of a domain's file to a disk, atomically.
 """
@@ -47,14 +47,14 @@ from hsparse.hdf5.importer.structured_upload import StructuredData
 from hsparse.model.dataspace import dims_of
 
 THREADS = 8
-"""Bytes of memory of the tasks at a time."""
+"""The number of threads that copy data."""
 ROOT = "g-00000000-00000000-0000-000000-000000"
-"""The id of the root group during the copy: ids connect references with objects, and are in no file."""
+"""The id of the root group during the copy. Ids connect references with objects; files do not contain them."""
 ReportProgress = Callable[[int, int], None]
 
 
 class RefilteredFile:
-    """The file of `source`, planned with the filters of `choice`; raise if some of it cannot be read or written."""
+    """A planned copy of `source` with the filters of `choice`. Raises if a part of it cannot be read or written."""
 
     def __init__(self, source: Source, choice: FilterChoice) -> None:
         self._source = source
@@ -70,7 +70,7 @@ class RefilteredFile:
         self._plan = self._plan_all()
 
     def write(self, descriptor: int, progress: ReportProgress) -> int:
-        """Write the copy to an open, empty file, and return its size in bytes."""
+        """Write the copy to an open, empty file; return its size in bytes."""
         base = self._plan.base
         area = DataArea(descriptor, self._plan.size - base, base)
         self._transport(area, progress)
@@ -78,7 +78,7 @@ class RefilteredFile:
         return base + area.end
 
     def _plan_all(self) -> FilePlan:
-        """Lay out the metadata; its size is the same before and after the data is written."""
+        """Plan the metadata, whose size is the same before and after the data is written."""
         objects = [
             replace(one, layout=self._datasets[one.key].layout) if isinstance(one, PlannedDataset) else one
             for one in self._planned
@@ -88,7 +88,7 @@ class RefilteredFile:
         return plan_file(objects, self._root, pieces, user_block=self._user_block)
 
     def _transport(self, area: DataArea, progress: ReportProgress) -> None:
-        """Read, filter and write all data, in a pool of threads."""
+        """Read, filter and write all data in a pool of threads."""
         target = Target(area, self._relocation, self._address_of, self._places)
         lock, left = Lock(), self._source.size
 
@@ -107,7 +107,7 @@ class RefilteredFile:
         progress(self._source.size, self._source.size)
 
     def _complete(self, area: DataArea) -> None:
-        """Write the metadata, when the addresses of all data are known."""
+        """Write the metadata, after the addresses of all data are known."""
         known, self._plan = self._plan, self._plan_all()
         if known.starts != self._plan.starts:
             raise AssertionError("The metadata has another size than was planned.")
@@ -182,10 +182,10 @@ class RefilteredFile:
 def export_filtered(
     source: Source, choice: FilterChoice, target: Path, progress: ReportProgress, *, replace: bool = False
 ) -> int:
-    """Write the file to `target` and return its size in bytes.
+    """Write a copy of `source` with other filters to `target`; return its size in bytes.
 
-    Until it is complete, its name is `target` with the etag and `.filtered.part`; it is removed after an error. Raises
-    the errors of reading, of writing and of `PartFile`.
+    Until the copy is complete, its name is `target` with the etag and `.filtered.part`. It is removed after an error.
+    Raises the errors of reading, of writing and of `PartFile`.
     """
     with PartFile(target, f"{source.fingerprint}.filtered") as part:
         try:

@@ -1,6 +1,6 @@
-"""Addresses in a file that is being written: allocation of space at its end, and addresses in copied elements.
+"""Allocate space in a file that is being written, and convert the addresses in copied elements.
 
-Elements that refer to objects and heap collections get the addresses of these in the new file.
+References to objects and heap collections get the addresses of these in the new file.
 """
 
 from __future__ import annotations
@@ -8,20 +8,20 @@ from __future__ import annotations
 import os
 from threading import Lock
 
-from hsparse.errors import StoreFailed
+from hsparse.errors import unwritten
 from hsparse.format.buffer import Buffer
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import FileType, has_addresses
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.plan.file_plan import ALIGNMENT
-from hsparse.hdf5.format.plan.planned_chunks import plan_elements
+from hsparse.hdf5.format.plan.plan_elements import plan_elements
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.hdf5.format.plan.transcoded_chunk import CHUNK_HEAP
 from hsparse.hdf5.importer.file_objects import FileObjects
 
 
 class Relocation:
-    """Converts references; the name of an object is the address of its header in the source file."""
+    """Converts references in elements; the key of an object is the address of its header in the source file."""
 
     def __init__(self, objects: FileObjects) -> None:
         self._objects = objects
@@ -30,7 +30,7 @@ class Relocation:
     def elements(
         self, stored: FileType, data: Buffer, shape: tuple[int, ...], heap: GlobalHeapPlan
     ) -> Addressed:
-        """Return elements without their addresses; variable-length parts are added to `heap`."""
+        """Convert elements, leaving addresses to be filled in; payloads of vlen parts are added to `heap`."""
         if not has_addresses(stored):
             return Addressed(bytes(data))
         objects = self._objects
@@ -40,7 +40,7 @@ class Relocation:
     def written(
         self, stored: FileType, data: Buffer, shape: tuple[int, ...], area: DataArea, address_of: AddressOf
     ) -> Buffer:
-        """Return elements with their addresses; variable-length parts are written to `area`."""
+        """Convert elements, with all addresses; payloads of vlen parts are written to `area`."""
         if not has_addresses(stored):
             return data
         heap = GlobalHeapPlan(CHUNK_HEAP)
@@ -64,7 +64,7 @@ class Relocation:
 
 
 class DataArea:
-    """The space of an open file from `start` on; any number of threads may write. Addresses count from byte `base`."""
+    """The space of an open file from address `start` on, relative to byte `base`. Any number of threads may write."""
 
     def __init__(self, descriptor: int, start: int, base: int = 0) -> None:
         self._base = base
@@ -80,17 +80,17 @@ class DataArea:
             return address
 
     def append(self, data: Buffer) -> int:
-        """Allocate space, write data there, and return its address."""
+        """Allocate space, write data to it, and return its address."""
         address = self.allocate(len(data))
         self.write(address, data)
         return address
 
     def write(self, address: int, data: Buffer) -> None:
-        """Write data; `StoreFailed` if the disk is full."""
+        """Write data at `address`; raises `StoreFull` if the disk is full."""
         left = memoryview(data)
         try:
             while len(left):
                 count = os.pwrite(self._descriptor, left, self._base + address)
                 left, address = left[count:], address + count
         except OSError as error:
-            raise StoreFailed(f"The file cannot be written: {error.strerror}.") from error
+            raise unwritten(error, "The file") from error

@@ -1,6 +1,6 @@
-"""`hsparse export DOMAIN s3://bucket/key`: a domain as an HDF5 file in a bucket.
+"""`hsparse export DOMAIN s3://bucket/key`: export a domain as an HDF5 file in a bucket.
 
-The store copies large chunks, and this process sends the rest. The object appears when it is complete.
+The store copies large chunks; this process sends the rest. The object appears when it is complete.
 """
 
 from __future__ import annotations
@@ -11,36 +11,37 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from hsparse.cli.connection_flags import connector
 from hsparse.cli.file_arguments import S3Url, s3_options
 from hsparse.cli.progress import print_message, show_progress
+from hsparse.client.connection import Connection
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.hdf5.domain_file import ReportProgress
 from hsparse.hdf5.exporter.file_reads import FileReads
 from hsparse.hdf5.exporter.multipart_upload import CopySource, Part, S3Upload, find_marked
 from hsparse.hdf5.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_parts
 from hsparse.hdf5.exporter.pending_export import PendingExport, forget, plan_digest
-from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.file_form import FileForm
+from hsparse.storage.bucket_client import START_SECONDS
 from hsparse.storage.s3.s3_store import S3Store
 
 AT_ONCE = 16
-"""Parts that are processed at a time."""
+"""The number of parts that are processed concurrently."""
 SENT_AT_ONCE = 8
 MEMORY = 128 * 1024 * 1024
-"""The most bytes of parts in memory, twice that while they are joined; a single part may have more."""
+"""The maximum size in bytes of the parts in memory, doubled while they are joined. One part may be larger."""
 MEDIA = "application/x-hdf5"
 NO_ETAG = "0123456789abcdef0123456789abcdef"
-"""The etag of no object."""
+"""An etag that no object has."""
 
 
 class _NotCopied(Exception):
-    """The store does not copy chunks; the text is the reason."""
+    """Raised if the store does not copy chunks; the text is the reason."""
 
 
 class S3Export:
-    """The export of one file to the object `key`; `progress` gets the uploaded bytes, `say` messages.
+    """The export of one file to the object `key`. It reports uploaded bytes to `progress`, and messages to `say`.
 
-    With `resume` an upload of the same state is continued, and kept if interrupted again; else it is aborted.
+    With `resume`, a pending upload of the same state is continued, and kept if interrupted again; else it is aborted.
     """
 
     def __init__(
@@ -63,13 +64,16 @@ class S3Export:
         self._say = say
 
     async def run(self) -> int:
-        """Write the object and return its size in bytes.
+        """Write the object; return its size in bytes.
 
-        `BadRequest` if an object exists that it may not replace, `PreconditionFailed` if the domain was changed
+        Raises `BadRequest` if the object exists and must not be replaced, `PreconditionFailed` if the domain is changed
         meanwhile, and the errors of the server and the store.
         """
-        if not self._replace and await find_marked(self._store, self._key) is not None:
-            raise self._exists()
+        if not self._replace:
+            with self._store.within(START_SECONDS):
+                found = await find_marked(self._store, self._key)
+            if found is not None:
+                raise self._exists()
         size, etag = await self._reads.state()
         known = await PendingExport.load(self._store, self._key, etag) if self._resume else None
         chunks: list[FileChunk] = []
@@ -78,7 +82,7 @@ class S3Export:
         try:
             await self._make(etag, plan_parts(size, chunks), known, copied=bool(chunks))
         except _NotCopied as refusal:
-            self._say(f"{refusal} So the chunks go through here.")
+            self._say(f"{refusal} This command sends the chunks instead.")
             await self._make(etag, plan_parts(size, []), None, copied=False)
         return size
 
@@ -103,7 +107,7 @@ class S3Export:
     async def _begin(
         self, etag: str, parts: tuple[FilePart, ...], known: PendingExport | None, *, copied: bool
     ) -> tuple[S3Upload, dict[int, Part]]:
-        """Return an upload, and its parts that are complete."""
+        """Return a resumed or new upload, and its completed parts by number."""
         digest = plan_digest(parts)
         if known is not None:
             upload = S3Upload(self._store, self._key, known.id)
@@ -127,7 +131,7 @@ class S3Export:
     async def _first_copy(
         self, upload: S3Upload, parts: tuple[FilePart, ...], have: dict[int, Part], etag: str
     ) -> None:
-        """Copy one part first: if the store refuses, raise `_NotCopied`, and other parts are planned."""
+        """Copy one part first. If the store refuses, raise `_NotCopied`, so that parts are planned without copies."""
         for number, part in enumerate(parts, 1):
             if part.source is not None:
                 try:
@@ -140,12 +144,12 @@ class S3Export:
                 return
 
     async def _check_condition(self, upload: S3Upload, number: int, source: CopySource) -> None:
-        """Raise `_NotCopied` if the store copies a part on a condition that is false."""
+        """Raise `_NotCopied` if the store ignores the etag condition of a copy."""
         try:
             await upload.copy(number, replace(source, etag=NO_ETAG))
         except PreconditionFailed:
             return
-        raise _NotCopied(f"The bucket {self._store.name!r} ignores the condition of a copy.")
+        raise _NotCopied(f"The bucket {self._store.name!r} ignores the etag condition of a copy.")
 
     async def _all(
         self, upload: S3Upload, parts: tuple[FilePart, ...], have: dict[int, Part], etag: str
@@ -187,7 +191,7 @@ class S3Export:
             raise
 
     async def _check_unchanged(self, etag: str) -> None:
-        """Raise `PreconditionFailed` if the file of the domain has changed."""
+        """Raise `PreconditionFailed` if the domain's file has changed."""
         if (await self._reads.state())[1] != etag:
             raise PreconditionFailed("The domain was changed while it was copied: begin again.")
 
@@ -200,7 +204,7 @@ class S3Export:
             raise self._exists() from error
 
     async def _abort(self, upload: S3Upload, error: BaseException) -> None:
-        """Abort the upload after `error`; if that fails too, report both."""
+        """Abort the upload after `error`; raises an error with both messages if aborting fails."""
         try:
             await upload.abort()
         except HsparseError as left:
@@ -210,9 +214,9 @@ class S3Export:
         return BadRequest(f"{S3Url(self._store.name, self._key)} exists; add --force to replace it.")
 
 
-def run(args: argparse.Namespace, form: FileForm) -> int:
-    """Run `hsparse export` with these arguments, to a file of that form; raise the error that stops it."""
-    url, connect = S3Url.parse(args.file), connector(args)
+def run(args: argparse.Namespace, form: FileForm, connect: Callable[[], Connection]) -> int:
+    """Run `hsparse export` to S3, with a file of this form; raises the error that stops it."""
+    url = S3Url.parse(args.file)
 
     async def export(update: ReportProgress) -> int:
         store = S3Store(url.bucket, **s3_options(args))
@@ -235,7 +239,7 @@ def run(args: argparse.Namespace, form: FileForm) -> int:
         with show_progress(args.progress, args.domain) as shown:
             size = asyncio.run(export(shown.update))
     except KeyboardInterrupt:
-        left = "--resume goes on with it" if args.resume else "nothing was left"
+        left = "--resume continues it" if args.resume else "nothing was left"
         print(f"Stopped: {left}.", file=sys.stderr)
         return 130
     print_message(args.progress, f"{url}: {size} bytes")

@@ -1,14 +1,11 @@
-"""Chunk tables that the server fills from the file, as `hsload --fastlink` asks for: the initializer `chunklocator`.
+"""Fill chunk tables from an HDF5 file (initializer `chunklocator`), as `hsload --fastlink` requests.
 
-Chunk queries of file-backed datasets: the file and offset of each chunk, and the number and bytes of chunks.
-
-These are the chunks of the file, which may be smaller than those that reads are planned by. Contiguous data is one
-chunk.
+Also answer chunk queries of file-backed datasets: the file and offset of each chunk, and the number and bytes of all.
+These chunks of the file may be smaller than the chunks that reads are planned by. Contiguous data counts as one chunk.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -18,7 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import LONG, compute, gather_each
+from hsparse.bounded_cache import BoundedCache
+from hsparse.compute import LONG, compute
+from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import BadRequest, Corrupt, ErrorKind, HsparseError, NotFound, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import row_names
@@ -60,25 +59,25 @@ Result = TypeVar("Result")
 LOCATOR = "chunklocator"
 OPTIONS = ("--h5path", "--filepath", "--bucket")
 MAX_READ = 64 * 1024 * 1024
-"""The most bytes that are read of a file to find its chunks: the index of some million chunks."""
+"""Most bytes that are read of a file to find its chunks; enough for an index of some million chunks."""
 BLOCK = 64 * 1024
 BLOCKS = 64
-"""Small ranges are taken from so many blocks in memory."""
+"""Most blocks of `BLOCK` bytes that are cached; small ranges are taken from these."""
 READS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkLocator:
-    """The dataset of a file whose chunks fill a table."""
+    """The file and the dataset in it whose chunks fill a chunk table."""
 
     uri: str
     h5path: str
 
 
 def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator | None:
-    """Remove the locator from creation properties and return it, None without one; `BadRequest` for a bad one.
+    """Remove the locator from creation properties and return it, None without one; raise `BadRequest` for a bad one.
 
-    `buckets` are those that are served. The table is filled when it is created: it has no initializer afterwards.
+    `buckets` are the served buckets. The table is filled when it is created, so it has no initializer afterwards.
     """
     words = properties.get("initializer")
     words = words.split() if isinstance(words, str) else words
@@ -89,7 +88,7 @@ def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator |
         raise BadRequest(f"The initializer {LOCATOR} needs {', '.join(OPTIONS)}, each with a value.")
     del properties["initializer"]
     bucket, key = given["--bucket"], given["--filepath"]
-    # hsload takes the first component of a path for the bucket.
+    # hsload sends the first component of a path as the bucket, even if there is no such bucket.
     scheme = SCHEMES[0] if bucket in buckets else ""
     return ChunkLocator(f"{scheme}{bucket}/{key}", given["--h5path"])
 
@@ -97,10 +96,10 @@ def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator |
 async def located_chunks(
     request: Request, locator: ChunkLocator, shape: Shape, datatype: Datatype
 ) -> NDArray[Any]:
-    """Return the elements of a chunk table: offset and size of each chunk of the file's dataset.
+    """Return the elements of a chunk table: offset, size and (if it has the field) mask of each chunk of a dataset.
 
-    `NotFound` without the file or the dataset, `Forbidden` without the right to read the file, `BadRequest` for a file
-    that is not HDF5, a dataset without chunks, or a table that they do not fit.
+    Raises `NotFound` for a missing file or dataset, `Forbidden` without the right to read the file, and `BadRequest`
+    for a file that is not HDF5, a dataset without chunks, or a table that does not fit its chunks.
     """
     rights = request.file_rights()
     await rights.require(locator.uri)
@@ -131,7 +130,7 @@ def _empty_table(shape: Shape, datatype: Datatype) -> NDArray[Any]:
     kinds = [element.dtype[name] for name in names]
     if not dims or len(names) < 2 or any(kind.kind not in "iu" or kind.shape for kind in kinds):
         raise BadRequest(
-            f"What {LOCATOR} fills must be a chunk table: dimensions, and compounds of integers, offset and size first."
+            f"The initializer {LOCATOR} needs dimensions, and compounds of integers that begin with offset and size."
         )
     return np.zeros(dims, element.dtype)
 
@@ -146,18 +145,18 @@ async def _records(reader: _FileReader, file: Hdf5File, locator: ChunkLocator) -
 
 
 class _FileReader:
-    """Byte ranges of a file of the store, through data nodes; `TooLarge` once they are more than `MAX_READ`."""
+    """Reads byte ranges of a file in the store through data nodes; raises `TooLarge` beyond `MAX_READ` bytes."""
 
     def __init__(self, owners: Owners, uri: str, size: int) -> None:
         self.size = size
         self._owners = owners
         self._file = BackingFile(uri)
         self._left = MAX_READ
-        self._blocks: OrderedDict[int, Buffer] = OrderedDict()
+        self._blocks: BoundedCache[int, Buffer] = BoundedCache.of_entries(BLOCKS)
 
     @classmethod
     async def open(cls, rights: FileRights, uri: str) -> _FileReader:
-        """Find the file; `NotFound` without it."""
+        """Return a reader of the file at `uri`; raise `NotFound` if there is no such file."""
         owners, bucket, key = rights.owners_of(uri)
         listing = await owners.ask_any(ListKeys(key, limit=1))
         if listing.keys != (key,):
@@ -165,7 +164,7 @@ class _FileReader:
         return cls(rights.owners, uri, listing.sizes[0])
 
     async def run(self, reads: Reads[Result]) -> Result:
-        """Run a reader to its end; its steps run in threads, since an index may be large."""
+        """Run a parser of the file to its end. Its steps run in worker threads, because an index may be large."""
         data: Sequence[Buffer] | None = None
         while True:
             wanted, found = await compute(LONG, _step, reads, data)
@@ -181,9 +180,8 @@ class _FileReader:
         block = self._blocks.get(first)
         if block is None:
             size = min(BLOCK, self.size - first * BLOCK)
-            block = self._blocks[first] = await self._fetch(first * BLOCK, size)
-            if len(self._blocks) > BLOCKS:
-                self._blocks.popitem(last=False)
+            block = await self._fetch(first * BLOCK, size)
+            self._blocks.keep(first, block)
         start = wanted.address - first * BLOCK
         return memoryview(block)[start : start + wanted.size]
 
@@ -191,7 +189,7 @@ class _FileReader:
         self._left -= size
         if self._left < 0:
             raise TooLarge(
-                f"To find the chunks more than {MAX_READ} bytes of {self._file.uri!r} must be read; let the client "
+                f"Finding the chunks of {self._file.uri!r} needs more than {MAX_READ} bytes of it; let the client "
                 "list them (hsload --link)."
             )
         if not size:
@@ -201,7 +199,7 @@ class _FileReader:
 
 
 def _step(reads: Reads[Result], data: Sequence[Buffer] | None) -> tuple[tuple[ByteRange, ...] | None, Any]:
-    """Run one step of a reader: return what it needs next or, at its end, None and its result."""
+    """Run one step of a parser; return the ranges that it needs next and None or, at its end, None and its result."""
     try:
         return (next(reads) if data is None else reads.send(data)), None
     except StopIteration as done:
@@ -213,14 +211,14 @@ OFFSET, SIZE, MASK = range(3)
 
 
 class FileBackedChunkInfo:
-    """`StoredChunks` of a file-backed dataset."""
+    """The `StoredChunks` implementation for a file-backed dataset."""
 
     def __init__(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> None:
         self._owners = owners
         self._elements = FileBackedElements(owners, dataset, read_table)
         self._dataset = dataset
         self._bucket = bucket
-        # In a dimension without elements there are no chunks, but a chunk still has at least one element there.
+        # A dimension of length 0 has no chunks, but a grid's chunks must have at least one element in it.
         self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in self._elements.piece_dims))
 
     async def version(self) -> str:
@@ -253,7 +251,7 @@ class FileBackedChunkInfo:
         return coords.astype(np.uint64)
 
     async def locate(self, scaled: Scaled) -> tuple[BackingFile, int, int, int] | None:
-        """Return the file of a chunk, its offset there, size and filter mask; None if the chunk does not exist."""
+        """Return a chunk's file, offset, size (bytes) and filter mask, or None if the chunk does not exist."""
         entries, uris = await self._elements.places(np.array([scaled], np.int64))
         offset, size, mask = entries[0].tolist()
         if not size:
@@ -262,7 +260,7 @@ class FileBackedChunkInfo:
         return file, offset, size, mask
 
     async def stored_bytes(self, file: BackingFile, offset: int, size: int) -> NDArray[np.uint8]:
-        """Return the bytes of a chunk that was located, (size,) uint8; the errors are those of `read_backing_files`."""
+        """Return the bytes of a chunk found by `locate`, (size,) uint8; raise the errors of `read_backing_files`."""
 
         async def read(files: tuple[BackingFile, ...]) -> NDArray[np.uint8]:
             return await self._owners.ask_owner(file.uri, ReadPiece(files[0], offset, size))
@@ -280,7 +278,7 @@ class FileBackedChunkInfo:
     async def _places(
         self, coords: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[tuple[str, str]]]:
-        """Return the pieces that exist: coordinates, entries (offset, size, mask), buckets and keys of their files."""
+        """Return the existing ones of the pieces at `coords`: coordinates, (offset, size, mask), and (bucket, key)."""
         entries, uris = await self._elements.places(coords)
         there = entries[:, SIZE] > 0
         found = [backing_file(self._dataset).uri] * len(coords) if uris is None else uris
@@ -288,7 +286,7 @@ class FileBackedChunkInfo:
         return coords[there], entries[there], [known[uri] for uri in compress(found, there.tolist())]
 
     def _start_of_page(self, coords: NDArray[np.int64], wanted: ChunkQuery) -> int:
-        """Return the index after the chunk `wanted.after`, 0 without one."""
+        """Return the index in `coords` of the first chunk after `wanted.after`, 0 without a marker."""
         if not wanted.after:
             return 0
         if wanted.order is not ChunkOrder.ADDR:
@@ -317,11 +315,11 @@ UNREADABLE = (
     ErrorKind.UNSUPPORTED,
     ErrorKind.TOO_LARGE,
 )
-"""Errors of a chunk table that count as a table without chunks; a read reports them."""
+"""Errors of a chunk table for which its dataset counts no chunks; a read of the dataset reports them."""
 
 
 async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTable) -> Record:
-    """Return `linked_bytes` and `num_linked_chunks`: stored bytes and chunks of the dataset in files."""
+    """Return `linked_bytes` and `num_linked_chunks`: the bytes and the number of the dataset's chunks in files."""
     layout = file_backed_layout(record)
     if layout is None:
         return {"linked_bytes": 0, "num_linked_chunks": 0}
@@ -342,7 +340,7 @@ async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTab
 
 
 class FileBackedData:
-    """`FileData` of HDF5 files."""
+    """The `FileData` implementation for HDF5 files."""
 
     chunks = FileBackedChunkInfo
     counts = staticmethod(file_backed_counts)
@@ -351,5 +349,5 @@ class FileBackedData:
     located = staticmethod(located_chunks)
 
     def elements(self, owners: Owners, dataset: Dataset) -> FileBackedElements:
-        """Return where the elements of a dataset are read."""
+        """Return the element source of a file-backed dataset."""
         return FileBackedElements(owners, dataset, table_reader(owners))

@@ -1,6 +1,6 @@
-"""Chunk tables: datasets whose elements give the places in files of the pieces of another dataset.
+"""Chunk tables: datasets whose elements give the locations in files of the pieces (chunks) of another dataset.
 
-Checks at the creation of a file-backed dataset: the principal may read the file, if it is there.
+Also checks, when a file-backed dataset is created, that the principal may read the file, if the file exists.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from hsparse.wire.message import Record
 
 MASK_FIELD = "filter_mask"
 BLOCK_ENTRIES = 1 << 18
-"""Entries that are read at a time."""
+"""Table entries that are read at a time."""
 MAX_TABLE_ENTRIES = 1 << 24
-"""The most entries of a table that is read whole; 100 000 chunks are common."""
+"""Most entries of a table that is read whole; tables of 100 000 chunks are common."""
 MAX_FOUND = 1 << 20
-"""The most entries with a piece in a table that is read whole."""
+"""Most existing pieces in a table that is read whole."""
 MAX_ENTRY_BYTES = 4096
-"""The most bytes of an entry: two numbers, a mask and a URI."""
+"""Most bytes of an entry, which has two numbers, a mask and a URI."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFields:
-    """The names of the fields of a table. `uri` is None if the layout names the one file."""
+    """The names of a table's fields. `uri` is None if the layout names one file for all pieces."""
 
     offset: str
     size: str
@@ -45,7 +45,7 @@ class TableFields:
 
 
 class ChunkTable:
-    """The chunk table of a dataset, which `read` reads like any dataset."""
+    """The chunk table of a dataset with `rank` dimensions; `read` reads elements of the table."""
 
     def __init__(self, table: Dataset, layout: Record, rank: int, read: ReadTable) -> None:
         self._table = table
@@ -54,14 +54,14 @@ class ChunkTable:
 
     @classmethod
     async def open(cls, owners: Owners, dataset: Dataset, read: ReadTable) -> ChunkTable:
-        """Return the table that the layout of `dataset` names; `NotFound` if it does not exist."""
+        """Return the table that the layout of `dataset` names; raise `NotFound` if it does not exist."""
         layout = file_backed_layout(dataset.record) or {}
         return cls(Dataset.of(await owners.record(layout["chunk_table"])), layout, len(dataset.extent), read)
 
     async def entries(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
-        """Return offset, size and filter mask of the pieces at `coords`, (n, 3), and the URIs of their files.
+        """Return offset, size and filter mask of the pieces at `coords`, (n, 3) int64, and the URIs of their files.
 
-        A size of 0 means that there is no piece. The URIs are None if the layout names the one file.
+        A size of 0 means that there is no piece. The URIs are None if the layout names one file for all pieces.
         """
         table = self._table
         found = np.zeros((len(coords), 3), np.int64)
@@ -83,7 +83,7 @@ class ChunkTable:
         return found, uris
 
     async def coords(self) -> NDArray[np.int64]:
-        """Return the coordinates of the pieces that exist, (n, rank)."""
+        """Return the coordinates of the existing pieces, (n, rank) int64; raise `TooLarge` beyond `MAX_FOUND`."""
         found = [np.zeros((0, len(self._table.extent)), np.int64)]
         async for first, entries in self._blocks():
             places = np.argwhere(entries[..., 1] > 0)
@@ -96,7 +96,7 @@ class ChunkTable:
         return np.concatenate(found)
 
     async def totals(self) -> tuple[int, int]:
-        """Return the number of pieces that exist, and their bytes."""
+        """Return the number of existing pieces, and the sum of their sizes in bytes."""
         count = size = 0
         async for _, entries in self._blocks():
             count += int(np.count_nonzero(entries[..., 1]))
@@ -104,7 +104,7 @@ class ChunkTable:
         return count, size
 
     async def _blocks(self) -> AsyncIterator[tuple[int, NDArray[np.int64]]]:
-        """Yield the table in blocks of whole rows: the first row, and offset, size and mask, (..., 3)."""
+        """Yield the table in blocks of whole rows: the number of the first row, and the entries, (..., 3) int64."""
         table = self._table
         if prod(table.extent) > MAX_TABLE_ENTRIES:
             raise TooLarge(
@@ -119,7 +119,7 @@ class ChunkTable:
             yield first, self._numbers(values)
 
     def _numbers(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return offset, size and filter mask of elements, (..., 3)."""
+        """Return offset, size and filter mask of table elements, (..., 3) int64; raise `Conflict` if negative."""
         found = np.zeros((*values.shape, 3), np.int64)
         for place, name in enumerate((self._fields.offset, self._fields.size, self._fields.mask)):
             if name is not None:
@@ -129,7 +129,7 @@ class ChunkTable:
         return found
 
     def _uri_text(self, uri: Any) -> str:
-        """Return the URI of an entry with a piece; `Conflict` if it is no text."""
+        """Return the URI of an existing piece; raise `Conflict` if it is empty or not UTF-8."""
         try:
             text = uri.decode() if isinstance(uri, bytes) else uri
         except UnicodeDecodeError as error:
@@ -140,7 +140,7 @@ class ChunkTable:
 
 
 def check_table(table: Dataset, layout: Record, rank: int) -> TableFields:
-    """Return the fields of a table; `BadRequest` if it cannot be the table of a layout with `rank` dimensions."""
+    """Return a table's fields; raise `BadRequest` if it cannot be the table of a layout with `rank` dimensions."""
     if file_backed_layout(table.record) is not None or table.spec.sparse or table.spec.base:
         raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own, and no lower bound.")
     if not table.arrays.is_exact:
@@ -161,7 +161,7 @@ def check_table(table: Dataset, layout: Record, rank: int) -> TableFields:
 
 
 def _fields(table: Dataset, layout: Record) -> TableFields:
-    """Find the fields: the first two are offset and size; a URI is needed only if the layout names no file."""
+    """Find the fields: the first two are offset and size; a URI field is needed only if the layout names no file."""
     dtype = table.dtype
     names = dtype.names or ()
     numbers = {name for name in names if dtype[name].kind in "iu" and dtype[name].shape == ()}
@@ -180,22 +180,22 @@ def _fields(table: Dataset, layout: Record) -> TableFields:
 
 
 async def check_backing_file(request: Request, record: Record) -> None:
-    """Check the backing file that the record of a new dataset names, and put the file's etag and head into it.
+    """Check the backing file of a new dataset, and add the file's etag and head (CRC-32 of its beginning) to `record`.
 
-    All who may read the domain can then read the file's data, so the principal must have the right to read the folder
-    of the file. A file that cannot be seen yet, as it is in another bucket or not there, is only noted: each reader
-    needs the right to it then.
+    Everybody who may read the domain can then read the file's data, so the principal must have the right to read the
+    file's folder. A file that does not exist yet, or is in a bucket that is not served, is marked `unseen` instead:
+    each reader then needs the right to read it.
     """
     layout = file_backed_layout(record)
     if layout is None:
         return
     if record["creationProperties"].get("initializer"):
-        raise BadRequest("What a file does not have reads as the fill value: leave out the initializer.")
+        raise BadRequest("Elements missing in the file read as the fill value: leave out the initializer.")
     owners = request.service.owners
     if layout["class"] == CHUNKED_REF_INDIRECT:
         id = layout["chunk_table"] = request.domain.member(layout["chunk_table"], "datasets")
         outcome = (await owners.read(id))[0]
-        # h5pyd 1.0 creates a table and its dataset in one request: a read reports a table that does not exist.
+        # h5pyd 1.0 creates a table and its dataset in one request, so the table may not exist yet; a read checks it.
         if outcome.failure is None:
             check_table(Dataset.of(outcome.unwrap()), layout, len(record["shape"]["dims"]))
     uri = layout.get("file_uri")
@@ -204,7 +204,7 @@ async def check_backing_file(request: Request, record: Record) -> None:
 
 
 async def _state_of(request: Request, uri: str) -> Record:
-    """Return the etag and the head of a file, or that it cannot be seen."""
+    """Return the etag and the head of a file, or `{"unseen": True}` if it is missing or its bucket is not served."""
     rights = request.file_rights()
     try:
         rights.owners_of(uri)

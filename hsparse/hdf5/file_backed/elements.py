@@ -1,11 +1,10 @@
-"""The elements of a file-backed dataset: locate the pieces of chunks in files, and send one message to each owner.
+"""Read the elements of a file-backed dataset: locate the pieces of chunks in files, and send one message to each owner.
 
-Chunks that are close together in a file have one owner, which can read them in one request.
+Chunks that are close together in a file have the same owner, which can read them by one request to the store.
 
-Reads of the files that datasets are linked to: all go through `read_backing_files`, which says who may see what.
-
-Who links a file shows to all readers of the dataset what was there then: the file in that state. Any other state, of a
-file that was changed or was not there yet, is for those who have the right to the file themselves.
+All reads of backing files go through `read_backing_files`, which checks access. The creator of a file-backed dataset
+grants all readers of the dataset access to the file in its state at creation. If the file has changed since, or did not
+exist then, a reader needs the right to read the file itself.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from hsparse.format.fields import as_type, end_texts, has_text_ends, pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, Search
 from hsparse.format.kinds.dense import not_sparse
+from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, run_of, selection_intersects
 from hsparse.format.plan.grid import Grid
-from hsparse.format.query import Ordering, bind_query
+from hsparse.format.query import bind_query
 from hsparse.format.reductions.partials import Partials, reduce_array
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.points import Selection
@@ -43,10 +43,10 @@ Files = tuple[BackingFile, ...]
 
 
 async def read_backing_files(dataset: Dataset, files: Files, read: Callable[[Files], Awaitable[T]]) -> T:
-    """Return `read(files)`, of files in states that the reader of the dataset may see.
+    """Return `read(files)`, after checking that the dataset's reader may read the files in their current states.
 
-    `Forbidden` without the right to a file that was not there when it was linked, `Conflict` without the right to one
-    that was changed since. The rights to files that a chunk table names were checked where it was read.
+    Without the right to a file, raises `Forbidden` if the file was unseen when the dataset was created, and `Conflict`
+    if it has changed since. Files that a chunk table names have been checked when the table was read.
     """
     unseen = [file.uri for file in files if file.unseen]
     if unseen:
@@ -63,7 +63,7 @@ async def read_backing_files(dataset: Dataset, files: Files, read: Callable[[Fil
 
 
 async def require_file_rights(dataset: Dataset, *uris: str) -> None:
-    """Raise `Forbidden` unless the reader of the dataset has the right to read the files."""
+    """Raise `Forbidden` unless the dataset's reader may read the files, `BadRequest` if the reader is unknown."""
     if dataset.rights is None:
         raise BadRequest(f"{dataset.id} can be read by requests for its values only.")
     await dataset.rights.require(*uris)
@@ -78,14 +78,14 @@ async def _may_read(dataset: Dataset, uris: list[str]) -> bool:
 
 
 MAX_PIECES = 1 << 20
-"""The most pieces of one read: the place of each is in memory."""
+"""Most pieces of one read, because the location of each is kept in memory."""
 MAX_FILES = 10_000
 REDUCED_BYTES = 32 * 1024 * 1024
-"""Elements in memory of a reduction."""
+"""Most bytes of elements that a reduction holds in memory at a time."""
 
 
 class FileBackedElements:
-    """`ElementSource` of a dataset whose data stays in HDF5 files."""
+    """The `ElementSource` implementation for a file-backed dataset."""
 
     def __init__(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> None:
         layout = file_backed_layout(dataset.record)
@@ -105,11 +105,11 @@ class FileBackedElements:
     async def read_defined(
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = 0
     ) -> list[DefinedElements | int | None]:
-        """Refuse: what is in files is dense."""
+        """Raise an error, because file-backed datasets are dense."""
         raise not_sparse(self._dataset.spec)
 
     async def count_defined(self, selection: Selection) -> int | None:
-        """Refuse: what is in files is dense."""
+        """Raise an error, because file-backed datasets are dense."""
         raise not_sparse(self._dataset.spec)
 
     async def find(
@@ -123,7 +123,7 @@ class FileBackedElements:
         places_only: bool = False,
         order_by: str = "",
     ) -> list[FoundElements | None]:
-        """Return what a query finds; owners read the pieces, and the query is evaluated here."""
+        """Return the elements that a query finds. It is evaluated here, on values that the owners read."""
         dtype = self._dataset.dtype
         ordering = Ordering.parse(order_by, dtype) if order_by else None
         search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
@@ -132,7 +132,7 @@ class FileBackedElements:
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
-        """Return partial results of the planned chunks; owners read pieces, some at a time, which are reduced here."""
+        """Return partial results of a reduction, computed here, in parts, on values that the owners read."""
         dtype = self._dataset.dtype
         room = max(1, REDUCED_BYTES // dtype.itemsize)
         state = Partials.empty(
@@ -157,7 +157,7 @@ class FileBackedElements:
     async def _read(
         self, planned: Sequence[PlannedChunk], look: Callable[[PlannedChunk, NDArray[Any]], T]
     ) -> list[T | None]:
-        """Return what `look` returns for each planned chunk and its values, None if the file has no piece of it."""
+        """Return `look(chunk, values)` for each planned chunk, None for a chunk without pieces in the file."""
         count = len(planned)
         result: list[T | None] = [None] * count
         if not count:
@@ -209,13 +209,13 @@ class FileBackedElements:
 
     @property
     def piece_dims(self) -> tuple[int, ...]:
-        """The dimensions of a piece: of the chunks of the file or, for contiguous data, of the extent."""
+        """Dimensions of a piece: a chunk of the file or, for contiguous data, the whole extent."""
         return self._dataset.extent if self._layout["class"] == CONTIGUOUS_REF else self._piece
 
     async def pieces(self) -> NDArray[np.int64]:
-        """Return the coordinates of the pieces inside the extent, (n, rank), in units of pieces, in any order.
+        """Return the coordinates of the existing pieces inside the extent, (n, rank) int64, in any order.
 
-        Contiguous data is one piece.
+        Coordinates count pieces. Contiguous data is one piece.
         """
         if self._layout["class"] == CONTIGUOUS_REF:
             there = self._layout["size"] > 0 and prod(self._dataset.extent) > 0
@@ -227,10 +227,10 @@ class FileBackedElements:
         return found[(found < np.array(self._pieces_grid().counts)).all(axis=1)]
 
     async def places(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
-        """Return offset, size and filter mask of the pieces at `coords`, (n, 3), and the URIs of their files.
+        """Return offset, size and filter mask of the pieces at `coords`, (n, 3) int64, and the URIs of their files.
 
-        A size of 0 means that there is no piece. The URIs are None if all are in the one file of the layout.
-        `Forbidden` without the right to read a file that a chunk table names.
+        A size of 0 means that there is no piece. The URIs are None if the layout names one file for all pieces.
+        Raises `Forbidden` without the right to read a file that a chunk table names.
         """
         if self._layout["class"] == CONTIGUOUS_REF:
             here = [self._layout["offset"], self._layout["size"], 0]
@@ -245,7 +245,7 @@ class FileBackedElements:
     # --- places of pieces -------------------------------------------------------------------------
 
     async def _locate(self, scaled: NDArray[np.int64]) -> tuple[ChunkPieces, tuple[BackingFile, ...]]:
-        """Return the pieces of the chunks at `scaled`, (k, rank), and the files they are in."""
+        """Return the existing pieces of the chunks at `scaled`, (k, rank) int64, and the files that they are in."""
         if self._layout["class"] == CONTIGUOUS_REF:
             return self._slabs(scaled), (backing_file(self._dataset),)
         factors = self._factors()
@@ -278,7 +278,7 @@ class FileBackedElements:
         return pieces, files
 
     def _touched(self, planned: Sequence[PlannedChunk], pieces: ChunkPieces) -> ChunkPieces:
-        """Return the pieces that the selections touch: without one no file is needed, and it may not be readable."""
+        """Return only pieces that the selections intersect: for other pieces the right to the file is not required."""
         if self._layout["class"] == CONTIGUOUS_REF:
             return pieces
         grid, touched = Grid(self._dataset.spec.dims, self._piece), np.zeros(len(pieces.chunk), np.bool_)
@@ -289,9 +289,9 @@ class FileBackedElements:
         return pieces.rows(np.flatnonzero(touched))
 
     async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[BackingFile, ...]]:
-        """Return the number of the file of each URI, and the files; check the right to read them.
+        """Return the number of each URI's file, (n,) uint32, and the distinct files; raise `Forbidden` or `TooLarge`.
 
-        The rights were not checked before: the writers of the table named the files.
+        The rights must be checked for each read, because the writers of a chunk table choose the files.
         """
         files = list(dict.fromkeys(uris))
         if len(files) > MAX_FILES:
@@ -301,7 +301,7 @@ class FileBackedElements:
         return np.array([number[uri] for uri in uris], np.uint32), tuple(map(BackingFile, files))
 
     def _slabs(self, scaled: NDArray[np.int64]) -> ChunkPieces:
-        """Return the one range of each chunk of a contiguous dataset; no pieces if it was never allocated."""
+        """Return one piece, a byte range, per chunk of a contiguous dataset; none if it was never allocated."""
         extent = np.array(self._dataset.extent, np.int64)
         origins = scaled * np.array(self._dataset.spec.dims, np.int64)
         strides = np.append(np.cumprod(extent[:0:-1])[::-1], 1)
@@ -310,7 +310,7 @@ class FileBackedElements:
         sizes = np.minimum(extent - origins, self._dataset.spec.dims).prod(axis=1) * itemsize
         total = self._layout["size"]
         if total and len(starts) and int((starts + sizes).max()) > total:
-            raise Conflict(f"{self._dataset.id} has more elements than the {total} bytes it was linked to.")
+            raise Conflict(f"{self._dataset.id} needs more than the {total} bytes that its layout states.")
         count = len(scaled) if total else 0
         return ChunkPieces(
             np.arange(count, dtype=np.uint32),
@@ -322,7 +322,7 @@ class FileBackedElements:
         )
 
     def _listed(self, coords: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return offset, size and filter mask of pieces that the record lists, (n, 3); a size of 0 is no piece."""
+        """Return offset, size (0: no piece) and filter mask, (n, 3) int64, of pieces, from the list in the record."""
         chunks = self._layout["chunks"]
         found = np.zeros((len(coords), 3), np.int64)
         if len(coords) <= len(chunks):
@@ -344,7 +344,7 @@ class FileBackedElements:
         return found
 
     def _listed_coords(self) -> NDArray[np.int64]:
-        """Return the coordinates of the pieces that the record lists, (n, rank), in its order."""
+        """Return the coordinates of the pieces that the record lists, (n, rank) int64, in the record's order."""
         keys = [key.split("_") for key in self._layout["chunks"]]
         return np.array(keys, np.int64).reshape(-1, len(self._dataset.extent))
 
@@ -352,7 +352,7 @@ class FileBackedElements:
         return await ChunkTable.open(self._owners, self._dataset, self._read_table)
 
     def _factors(self) -> NDArray[np.int64]:
-        """Return how many pieces a chunk of the grid has in each dimension."""
+        """Return the number of pieces per chunk in each dimension."""
         return np.array(self._dataset.spec.dims, np.int64) // np.array(self._piece, np.int64)
 
     def _pieces_grid(self) -> Grid:
@@ -360,7 +360,7 @@ class FileBackedElements:
 
 
 def backing_file(dataset: Dataset) -> BackingFile:
-    """Return the backing file that the layout of a dataset names, with its etag and head at creation if known."""
+    """Return the backing file that a dataset's layout names, with its etag and head at creation if known."""
     layout = file_backed_layout(dataset.record) or {}
     known = dataset.record.get("linkedFile") or {}
     uri = layout.get("file_uri")
@@ -370,5 +370,5 @@ def backing_file(dataset: Dataset) -> BackingFile:
 
 
 def _grid_coords(counts: Sequence[int]) -> NDArray[np.int64]:
-    """Return all coordinates in a grid, (n, rank), in row-major order."""
+    """Return all coordinates in a grid, (n, rank) int64, in row-major order."""
     return np.indices(tuple(counts), np.int64).reshape(len(counts), -1).T

@@ -1,7 +1,4 @@
-"""The state of a domain from which its file is planned, and a digest of it.
-
-The URLs of the files of domains.
-"""
+"""The state of a domain from which its file is planned, with a digest; and the URLs of domains' files."""
 
 from __future__ import annotations
 
@@ -13,13 +10,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from urllib.parse import quote, urlencode
 
-from hsparse.compute import gather_each
+from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import MISSING_KINDS, Forbidden, Moved, TooLarge
-from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.signed_extent import first_of
 from hsparse.hdf5.files.file_backed_pieces import file_backed_chunks
-from hsparse.hdf5.format.plan.file_plan import STOCK, FileForm
+from hsparse.hdf5.format.plan.file_form import STOCK, FileForm
 from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
 from hsparse.hdf5.format.plan.shifted_chunks import shift_chunks
 from hsparse.hdf5.virtual.copied_chunks import CopiedChunks, copied_chunks
@@ -31,6 +28,7 @@ from hsparse.model.ids import collection_of
 from hsparse.model.layout import VIRTUAL
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.domains.listing_check import ListingCheck
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.domain_path import at_snapshot, normal_path
@@ -39,19 +37,19 @@ from hsparse.sn.request import Domain, Request, without_right
 from hsparse.wire.message import Record
 
 MAX_METADATA = 64 * 1024 * 1024
-"""The most bytes of the records of a domain, as JSON."""
+"""The maximum size in bytes of a domain's records, as JSON."""
 MAX_FILE_CHUNKS = 1 << 20
-"""The most stored chunks of a domain: each takes about 60 bytes of memory."""
+"""The maximum number of stored chunks of a domain. Each takes about 60 bytes of memory."""
 LISTINGS_AT_ONCE = 16
 DIGEST_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainState:
-    """The records of all objects below a root group, by id, and the chunks of datasets with a dataspace.
+    """The records of all objects below a root group and the chunks of datasets without null dataspaces, by id.
 
-    The chunks have their stored sizes. `digest` is of the whole state, `digests` has that of each record, by id.
-    `virtual` are the records, by id, of virtual datasets whose values the file has: `records` has what they become.
+    Chunks have their stored sizes. `digest` is the digest of the whole state, `digests` has the records' digests by id.
+    `virtual` has the records of virtual datasets that the file copies, by id; `records` has their copied form.
     """
 
     records: dict[str, Record]
@@ -64,10 +62,11 @@ class DomainState:
 async def read_domain_state(
     owners: Owners, root: str, form: FileForm = STOCK, rights: NestedRights | None = None
 ) -> DomainState:
-    """Read the state of what a file of this form has, for a reader with `rights`, without whom none is virtual.
+    """Read the state of a domain for a file of this form; copying virtual datasets requires the reader's `rights`.
 
-    An object or chunk that is written meanwhile has its old or its new state. `TooLarge` beyond the limits, `Gone` or
-    `NotFound` after a deletion meanwhile, and the errors of `file_backed_chunks` and `CopiedChunks`.
+    An object or chunk that is written meanwhile has its old or its new state. Raises `TooLarge` beyond the limits,
+    `Gone`, `NotFound` or `Moved` if an object is deleted or shrunk meanwhile, and the errors of `file_backed_chunks`
+    and `CopiedChunks`.
     """
     records: dict[str, Record] = {}
     digests: dict[str, bytes] = {}
@@ -85,23 +84,28 @@ async def read_domain_state(
             total += size
             if total > MAX_METADATA:
                 raise TooLarge(
-                    f"The domain's metadata has more than {MAX_METADATA} bytes, the limit of a file: make it of parts."
+                    f"The domain's metadata has more than {MAX_METADATA} bytes, the limit for a file: divide it."
                 )
             crawl.pace.weigh(size)
             await asyncio.sleep(0)
     if root not in records:
         await owners.record(root)  # raises the error of the missing object
-        raise Moved(f"{root} was not there a moment ago.")
+        raise Moved(f"{root} was created while the domain was read.")
+    listing = ListingCheck(owners, root)
+    for id, record in records.items():
+        if collection_of(id) == "datasets":
+            listing.note(record)
     copied = await _copied(owners, records, form, rights)
     records |= {id: one.record for id, one in copied.items()}
     chunks = await _chunks(owners, records, copied)
+    await listing.confirm()
     whole = blake2b(digest_size=DIGEST_SIZE)
     for id in sorted(records):
         whole.update(id.encode() + digests[id])
-        if id in copied:  # whose extent may be that of sources now
+        if id in copied:  # its extent may follow the extents of its sources
             whole.update(_text(records[id]["shape"]))
         if id in chunks:
-            # The etag determines sections and defined elements too.
+            # `digest` has the etags, which also determine sections and defined elements.
             whole.update(chunks[id].scaled.tobytes() + chunks[id].digest.tobytes())
             if (backing := chunks[id].backing) is not None:
                 whole.update(backing.file.etag.encode() + backing.offset.tobytes() + backing.mask.tobytes())
@@ -111,7 +115,7 @@ async def read_domain_state(
 
 
 def changed_files(state: DomainState) -> tuple[str, ...]:
-    """Return the URIs of the backing files that are in another state than when they were linked."""
+    """Return the sorted URIs of the backing files that have changed since datasets were linked to them."""
     found = {
         chunks.backing.file.uri
         for id, chunks in state.chunks.items()
@@ -127,7 +131,7 @@ def record_digest(record: Record) -> bytes:
 
 
 def _text(record: Record) -> bytes:
-    # Keys are not sorted: they have the order of links that were created at the same time.
+    # Keys are not sorted, because their order is the order of links that were created at the same time.
     return json.dumps(record).encode()
 
 
@@ -138,7 +142,7 @@ def _digest(text: bytes) -> bytes:
 async def _copied(
     owners: Owners, records: dict[str, Record], form: FileForm, rights: NestedRights | None
 ) -> dict[str, CopiedChunks]:
-    """Return the virtual datasets whose values the file has, by id."""
+    """Return the virtual datasets that the file copies, by id."""
     wanted = [
         (id, record)
         for id, record in records.items()
@@ -161,7 +165,7 @@ async def _chunks(
         nonlocal left
         left -= count
         if left < 0:
-            raise TooLarge(f"The domain has more than {MAX_FILE_CHUNKS} chunks, the limit of a file.")
+            raise TooLarge(f"The domain has more than {MAX_FILE_CHUNKS} chunks, the limit for a file.")
 
     async def read(dataset: Dataset) -> PlannedChunks:
         if is_file_backed(dataset.record):
@@ -190,9 +194,9 @@ SUFFIX = ".h5"
 
 
 async def file_domain(request: Request, path: str) -> Domain:
-    """Return the domain whose file is at `/files{path}`, which may be read: `path` if it exists, else without `.h5`.
+    """Return the domain whose file is at `/files{path}`: `path` if it exists, else `path` without `.h5`.
 
-    What is refused is refused under the name in the request, as of one that is not there.
+    Raises `Forbidden` without the right to read it. The error has the requested path, as for a missing domain.
     """
     path, query = normal_path(request.service, path), request.http.query
     shorter = path.removesuffix(SUFFIX)
@@ -213,13 +217,13 @@ async def _is_missing(request: Request, path: str) -> bool:
 
 
 def file_href(request: Request, domain: Domain, form: FileForm) -> str:
-    """Return the absolute URL of the file of a domain."""
+    """Return the absolute URL of a domain's file."""
     http, bucket = request.http, request.service.named_bucket
     params = form.params | ({"bucket": bucket} if bucket else {})
     return f"{http.scheme}://{http.host}/files{quote(domain.path)}?{urlencode(params)}"
 
 
 def requested_form(request: Request, layout: str | None = None) -> FileForm:
-    """Return the form that a request names, by default with `layout`; `BadRequest` for an unknown form."""
+    """Return the form that a request's parameters name; `layout` is the default. `BadRequest` for an unknown name."""
     names = ("revision", "matrices", "virtual")
     return FileForm.parse(request.arg("layout") or layout, *map(request.arg, names))

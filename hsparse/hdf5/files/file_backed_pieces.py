@@ -1,4 +1,4 @@
-"""File-backed data in a planned file: chunks as they are stored, or one run of contiguous data."""
+"""File-backed data in a planned file: chunks as the backing file has them, or parts of contiguous data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
-from hsparse.format.file_backed import mask_of, max_piece_size, pipeline_of
+from hsparse.format.file_backed import mask_of, max_piece_size
 from hsparse.format.filters.pipeline import undo_filters
+from hsparse.format.piece_decoding import pipeline_of
 from hsparse.hdf5.file_backed.elements import FileBackedElements, backing_file
 from hsparse.hdf5.format.chunk_indexes.chunk_records import sort_rows
 from hsparse.hdf5.format.plan.planned_chunks import FileBackedPlaces, PlannedChunks
@@ -26,21 +27,21 @@ from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.wire.chunk_info_message import InspectFile, ReadPiece
 
 RUN_BYTES = 4 * 1024 * 1024
-"""Bytes of contiguous data that are read at once."""
+"""The size in bytes of the parts in which contiguous data is read."""
 OFFSET, SIZE, MASK = range(3)
 Record = dict[str, Any]
 
 
 async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int], None]) -> PlannedChunks:
-    """Return the pieces of a file-backed dataset in its current file; `take` counts them and raises beyond a limit.
+    """Return the chunks of a file-backed dataset in its backing file; `take` is called with their number and may raise.
 
-    `Unsupported` if a file cannot have them, `Conflict` if the backing file has changed.
+    Raises `Unsupported` if a planned file cannot have the data, `Conflict` if the backing file has changed.
     """
     layout, dataset = file_backed_layout(record) or {}, Dataset.of(record)
     if "file_uri" not in layout or backing_file(dataset).unseen:
         raise Unsupported(
-            f"The data of {dataset.id} is in files that a chunk table names, or in one that was not there when it was "
-            "linked, to which each reader needs rights of his own: copy the data, or ask for its values."
+            f"The data of {dataset.id} is in files that a chunk table names, or in a file that did not exist when the "
+            "dataset was linked to it. Readers need rights to these files: copy the data, or ask for its values."
         )
     elements = FileBackedElements(owners, dataset, table_reader(owners))
     file = await _current(owners, dataset)
@@ -57,8 +58,8 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     longest = max_piece_size(spec.dims, spec.dtype.itemsize, spec.filters[0])
     if len(entries) and int(entries[:, SIZE].max()) > longest:
         raise Conflict(
-            f"A chunk of {dataset.id} is said to take {int(entries[:, SIZE].max())} bytes in its file; it can take at "
-            f"most {longest}."
+            f"A chunk of {dataset.id} takes {int(entries[:, SIZE].max())} bytes according to its file; the limit is "
+            f"{longest}."
         )
     offset, mask = entries[:, OFFSET].astype(np.uint64), entries[:, MASK].astype(np.uint32)
     places = FileBackedPlaces(file, spec, offset, mask)
@@ -66,18 +67,17 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
 
 
 async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
-    """Return the backing file with its current etag; `Conflict` if it has changed since the dataset was created."""
+    """Return the backing file with its current etag; `Conflict` if it is missing or was changed after it was linked."""
     known = backing_file(dataset)
     try:
         found = await owners.ask_any(InspectFile(known.uri))
     except NotFound as error:
         raise Conflict(
-            f"The data of {dataset.id} is in the file {known.uri!r}, which is not there any more."
+            f"The data of {dataset.id} is in the file {known.uri!r}, which no longer exists."
         ) from error
     if known.etag not in ("", found.etag) and known.head != found.head:
         raise Conflict(
-            f"The file {known.uri!r} was changed after datasets were linked to it; link to it again, or put back what "
-            "it was."
+            f"The file {known.uri!r} was changed after datasets were linked to it; link to it again, or restore it."
         )
     return found
 
@@ -85,13 +85,13 @@ async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
 def _run(
     dataset: Dataset, file: BackingFile, entries: NDArray[np.int64], take: Callable[[int], None]
 ) -> PlannedChunks:
-    """Return contiguous data as parts of `RUN_BYTES` bytes."""
+    """Return contiguous data as parts of `RUN_BYTES` bytes; raises `Unsupported` if no contiguous layout fits."""
     extent, nbytes = dataset.extent, prod(dataset.extent) * dataset.dtype.itemsize
     size = int(entries[:, SIZE].sum())
     if size not in (0, nbytes) or max_dims_of(dataset.record["shape"]) != extent:
         raise Unsupported(
-            f"{dataset.id} is linked to {size} contiguous bytes, and has {nbytes} or may grow, for which no file has a "
-            "layout: ask for its values."
+            f"{dataset.id} is linked to {size} contiguous bytes, but has {nbytes} bytes or may grow, for which no file "
+            "layout exists: ask for its values."
         )
     take(-(-size // RUN_BYTES))
     starts = np.arange(0, size, RUN_BYTES, dtype=np.uint64)
@@ -103,10 +103,10 @@ def _run(
 
 
 def detected_filters(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
-    """Return chunks, at least one, with their actual filters: the layout may name fewer than the file has.
+    """Return chunks, at least one, with their actual filters, which may be more than the dataset's layout declares.
 
-    The bytes of the first chunk, `data`, reveal the filters, sizes reveal where one was skipped. `Unsupported` if none
-    fit.
+    The filters are found from `data`, the bytes of the first chunk; skipped filters are found from the chunks' sizes.
+    Raises `Unsupported` if no filters fit.
     """
     places = chunks.backing
     assert places is not None
@@ -129,7 +129,7 @@ def detected_filters(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
 
 
 async def read_piece(owners: AsksOwners, chunks: PlannedChunks, row: int) -> memoryview:
-    """Return the bytes of a piece; `Moved` if the file has changed since the plan."""
+    """Return the bytes of a chunk or part in the backing file; `Moved` if the file has changed since the plan."""
     places = chunks.backing
     assert places is not None
     message = ReadPiece(places.file, int(places.offset[row]), int(chunks.size[row]), exact=True)
@@ -137,7 +137,7 @@ async def read_piece(owners: AsksOwners, chunks: PlannedChunks, row: int) -> mem
 
 
 def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
-    """Raise `Conflict` if the bytes of a chunk do not decode to its number of elements."""
+    """Raise `Conflict` if a chunk's bytes do not decode to its number of elements; contiguous data is not checked."""
     places = chunks.backing
     assert places is not None
     spec = places.spec

@@ -1,4 +1,4 @@
-"""The bytes of a planned file, range by range: metadata from the plan, and chunks from the store."""
+"""The bytes of ranges of a planned file: metadata from the plan, chunks from the store."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from hsparse.compute import compute, gather_all
+from hsparse.compute import compute
+from hsparse.concurrency.gathering import gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.filters_json import is_hsds_frame
 from hsparse.hdf5.files.file_backed_pieces import check_piece, read_piece
-from hsparse.hdf5.files.file_chunks import read_direct_chunk, read_planned, row_batches
+from hsparse.hdf5.files.file_chunks import row_batches
 from hsparse.hdf5.files.matrix_pieces import BandCache, MatrixPieces, chunk_memory, compressed_chunks
+from hsparse.hdf5.files.sized_chunks import read_direct_chunk, read_planned
 from hsparse.hdf5.format.plan.domain_plan import DomainPlan
 from hsparse.hdf5.format.plan.file_plan import FilePiece
 from hsparse.hdf5.format.plan.matrix_plan import MatrixColumn
@@ -33,11 +35,11 @@ from hsparse.hdf5.virtual.copied_chunks import AsksOwners
 
 Result = TypeVar("Result")
 PART = 256 * 1024
-"""Bytes of a part of an answer, which small pieces are joined to."""
+"""The size in bytes of the parts of a response; smaller pieces are joined."""
 
 
 class FilePieces:
-    """The bytes of one planned file. About `page` bytes of chunks are read at once; `bands` caches matrix bands."""
+    """Reads one planned file, about `page` bytes of chunks at a time; `bands` caches matrix bands."""
 
     def __init__(self, owners: AsksOwners, plan: DomainPlan, page: int, bands: BandCache) -> None:
         self._owners = owners
@@ -46,7 +48,7 @@ class FilePieces:
         self._matrices = MatrixPieces(owners, page, bands)
 
     def memory(self, start: int, stop: int) -> int:
-        """Return the most bytes of memory that reading a range takes."""
+        """Return the maximum memory in bytes for reading the range from `start` to `stop` (exclusive)."""
         largest = together = bands = 0
         for address, piece in self._plan.file.pieces_in(start, stop):
             region, column = self._plan.regions.get(piece.key), self._plan.columns.get(piece.key)
@@ -67,9 +69,9 @@ class FilePieces:
         return bands + 2 * (largest + min(self._page, max(together, stop - start)) + PART)
 
     async def read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
-        """Yield the bytes from `start` to before `stop`.
+        """Yield the bytes from `start` to `stop` (exclusive).
 
-        `PreconditionFailed` if a chunk there has changed since the plan.
+        Raises `PreconditionFailed` if a chunk in the range has changed since the plan.
         """
         pieces = self._read(start, stop)
         pending = bytearray()
@@ -108,7 +110,7 @@ class FilePieces:
     def _stored_parts(
         self, piece: FilePiece, address: int, start: int, stop: int
     ) -> AsyncGenerator[Buffer, None] | None:
-        """Return the parts of a piece that consists of stored chunks, None for a piece of metadata."""
+        """Return the parts of a piece whose data comes from stored chunks, None for a piece of metadata."""
         column, region = self._plan.columns.get(piece.key), self._plan.regions.get(piece.key)
         if column is not None and region is not None:
             return self._compressed(column, region, start, stop)
@@ -122,7 +124,7 @@ class FilePieces:
     async def _chunks(
         self, region: ChunkRegion, address: int, start: int, stop: int
     ) -> AsyncGenerator[Buffer, None]:
-        """Yield the bytes of a region from `start` to before `stop`, offsets in the region."""
+        """Yield the bytes of a region from `start` to `stop` (exclusive), offsets in the region."""
         at = start
         wanted = region.rows(start, stop)
         for rows in row_batches(region.weights(wanted), wanted, self._page):
@@ -141,7 +143,7 @@ class FilePieces:
     async def _compressed(
         self, column: MatrixColumn, region: ChunkRegion, start: int, stop: int
     ) -> AsyncGenerator[Buffer, None]:
-        """Yield the bytes of compressed chunks from `start` to before `stop`, offsets in the region."""
+        """Yield the bytes of a matrix's compressed chunks from `start` to `stop` (exclusive), offsets in the region."""
         rows = region.rows(start, stop)
         at = start
         parts = compressed_chunks(self._matrices, column, region.spec, rows)
@@ -149,7 +151,7 @@ class FilePieces:
             for row in rows:
                 part = memoryview(await anext(parts))
                 if len(part) != region.chunks.size[row]:
-                    # Another service node may have planned it, with a codec that encodes the same values differently.
+                    # Another service node may have planned it, with a codec that encodes equal values differently.
                     raise Moved(f"A chunk of {region.spec.dataset} has another size than was planned.")
                 begin, end = int(region.starts[row]), int(region.starts[row + 1])
                 padded = bytes(part) + bytes(end - begin - len(part))
@@ -157,9 +159,9 @@ class FilePieces:
                 at = min(end, stop)
 
     async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
-        """Return the bytes of a chunk in the file; its region is at `address`."""
+        """Return the bytes of a chunk in the file, whose region is at `address`."""
         spec, chunks, plan = region.spec, region.chunks, self._plan
-        # Addresses in the chunk count from the end of the user block.
+        # Addresses in a chunk are relative to the end of the user block.
         size, place = int(chunks.size[row]), address - plan.file.base + int(region.starts[row])
         weight = int(region.weights(range(row, row + 1))[0])
         if chunks.shifted is not None:
@@ -178,8 +180,8 @@ class FilePieces:
         if region.form is ChunkForm.STORED:
             if not spec.sparse and is_hsds_frame(data, spec.filters[0]):
                 raise Unsupported(
-                    f"HSDS compressed some chunks of {spec.dataset} in a form that no HDF5 file has, and others were "
-                    "written since: write the first one anew, or all."
+                    f"HSDS compressed some chunks of {spec.dataset} in a form that HDF5 files cannot have, and others "
+                    "were written since: write the first chunk again, or all chunks."
                 )
             encoded: Buffer = data
         elif region.form in (ChunkForm.PACKED, ChunkForm.PACKED_DEFINED):
@@ -190,7 +192,7 @@ class FilePieces:
             )
             encoded = await self._run(weight, packed)
             if len(encoded) != size:
-                # Another service node may have planned it, with a codec that encodes the same values differently.
+                # Another service node may have planned the file, with a codec that encodes equal values differently.
                 raise Moved(f"A chunk of {spec.dataset} has another size than was planned.")
         elif region.form is ChunkForm.DEFINED:
             encoded = await self._run(weight, partial(encode_defined_set, spec, data, chunks.sections[row]))
@@ -204,7 +206,7 @@ class FilePieces:
         return encoded
 
     async def _shifted(self, region: ChunkRegion, shifted: ShiftedParts, row: int, weight: int) -> bytes:
-        """Return a chunk of the file that is put together of stored ones."""
+        """Return a chunk of the file that is assembled from several stored chunks."""
         spec, source, plan = region.spec, shifted.source, self._plan
         rows = [
             (step, one) for step, one in zip(shifted.steps.tolist(), shifted.rows[row].tolist(), strict=True)
@@ -227,12 +229,12 @@ class FilePieces:
             data, sections = byte_view(found.data), found.row.sections[0]
             _, encoded = transcode_sections(spec, data, sections, region.revision, plan.key_of)
             if len(encoded.data) != region.chunks.size[row]:
-                # Another service node may have planned it, with a codec that encodes the same values to other bytes.
+                # Another service node may have planned the file, with a codec that encodes equal values differently.
                 raise Moved(f"A chunk of {spec.dataset} has another size than was planned.")
             return encoded.filled(plan.file.address_of)
 
         return await self._run(weight, make)
 
     async def _run(self, nbytes: int, make: Callable[[], Result]) -> Result:
-        """Return `make()`, which works on `nbytes` bytes, computed in a thread if these are many."""
+        """Return `make()`, which processes `nbytes` bytes; many bytes are offloaded to a thread."""
         return await compute(nbytes, make)

@@ -1,6 +1,6 @@
-"""Plans of the files of domains: computed on request, cached, and compared with the domain before reuse.
+"""Plans of domains' files: computed on request, cached, and compared with the domain before reuse.
 
-The addresses of chunks in the file of their domain, in the state that the file's etag names.
+`FileAddresses` has the addresses of chunks in one planned file, for a map.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hsparse.clock import Clock
-from hsparse.compute import LONG, KeyedLock, compute
+from hsparse.compute import LONG, compute
+from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import (
     BadRequest,
@@ -32,11 +33,12 @@ from hsparse.hdf5.files.domain_state import (
     record_digest,
     requested_form,
 )
-from hsparse.hdf5.files.file_chunks import FileChunks, SizedChunks
+from hsparse.hdf5.files.file_chunks import FileChunks
 from hsparse.hdf5.files.matrix_pieces import BandCache, CompressedMatrices
+from hsparse.hdf5.files.sized_chunks import SizedChunks
 from hsparse.hdf5.format.plan.dataset_plan import chunk_form
 from hsparse.hdf5.format.plan.domain_plan import DomainPlan, plan_domain
-from hsparse.hdf5.format.plan.file_plan import STOCK, FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_form import STOCK, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_plan import check_bands
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
 from hsparse.hdf5.virtual.copied_chunks import CopyingOwners, require_sources
@@ -55,26 +57,26 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends
 
 LAYOUT_VERSION = 4
-"""Part of every etag; increment it when the layout of files changes."""
+"""A part of every etag. Increment it when the layout of files changes."""
 MAX_PLAN_BYTES = 64 * 1024 * 1024
-"""The most bytes of cached plans; the last one is cached whatever its size."""
+"""The maximum size in bytes of all cached plans. The newest plan is cached even if it is larger."""
 VALID_SECONDS = 5.0
-"""Seconds that a plan serves ranges of a file before it is compared with the domain again."""
+"""The time in seconds for which a plan answers range requests before it is compared with the domain again."""
 RECHECK_FACTOR = 20.0
-"""A plan whose comparison takes longer than a quarter of a second is reused for this many times its duration."""
+"""If comparing a plan takes more than 0.25 s, the plan is reused for this many times the comparison's duration."""
 PLANNED_AT_ONCE = 2
 ATTEMPTS = 4
 APPEND_LOOKS, APPEND_SECONDS = 100, 0.05
-"""How often a domain with matrices that others append to is looked at, and the seconds between two looks."""
+"""The number of attempts to read a domain while its matrices have no pending appends, and the seconds between."""
 Name = tuple[str, FileForm]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """The file of a domain and its etag, without quotes; `records` has the digests of the planned records, by id.
+    """A planned file of a domain and its etag, without quotes; `records` has the digests of its records by id.
 
-    `changed` are the URIs of backing files that were changed after they were linked: a reader needs the right to them.
-    `virtual` are the records, by id, of virtual datasets whose values it has: a reader needs the right to the sources.
+    Readers need the right to read the backing files that were changed after they were linked (`changed` has their URIs)
+    and the sources of copied virtual datasets (`virtual` has their records by id).
     """
 
     etag: str
@@ -85,7 +87,7 @@ class PlannedFile:
 
     @property
     def nbytes(self) -> int:
-        """Estimated bytes of memory."""
+        """The approximate memory in bytes."""
         return self.plan.nbytes + 150 * len(self.records)
 
 
@@ -97,7 +99,7 @@ class _CachedPlan:
 
 
 class FilePlans:
-    """Plans by root group and form; `answers` is the memory budget for reading.
+    """A cache of plans by root group and form; `answers` is the memory budget for reading chunks.
 
     `bands` is the cache of matrix bands.
     """
@@ -117,16 +119,16 @@ class FilePlans:
 
     @classmethod
     def of(cls, service: Service) -> FilePlans:
-        """Make the plans of a service node."""
+        """Create the plan cache of a service node."""
         return cls(service.owners, service.clock, service.settings, service.answers)
 
     async def current(
         self, root: str, form: FileForm = STOCK, rights: NestedRights | None = None, *, check: bool
     ) -> PlannedFile:
-        """Return the file of a domain for a reader with `rights`; with `check`, of its state after this call.
+        """Return the file of a domain for a reader with `rights`; with `check`, of the state during this call.
 
-        Otherwise the plan may be some seconds old, see `VALID_SECONDS`. `Forbidden` without the right to a source of a
-        virtual dataset whose values it has.
+        Without `check`, the plan may be some seconds old, see `VALID_SECONDS`. Raises `Forbidden` without the right to
+        read a source of a copied virtual dataset.
         """
         file = await self._current(root, form, rights, check)
         await require_sources(self._owners, file.virtual.values(), rights)
@@ -139,14 +141,14 @@ class FilePlans:
         if not check and (cached := self._valid_plan(name)):
             return cached
         async with self._locks.hold(name):
-            # A concurrent request may have planned it while this one waited for the lock.
+            # A concurrent request may have planned the file while this request waited for the lock.
             if not check and (cached := self._valid_plan(name)):
                 return cached
             async with self._gate:
                 return await self._planned(name, rights)
 
     def drop(self, root: str, form: FileForm, etag: str) -> None:
-        """Drop a plan that the domain no longer matches."""
+        """Drop the cached plan with this etag, because the domain no longer matches it."""
         name = (root, form)
         cached = self._cached.get(name)
         if cached is not None and cached.file.etag == etag:
@@ -189,9 +191,9 @@ class FilePlans:
         return file
 
     async def _read(self, root: str, form: FileForm, rights: NestedRights | None) -> DomainState:
-        """Read the state; for matrices, when none has elements outside its extent: the file would have them.
+        """Read the domain's state. Wait until no matrix has elements outside its extent, which the file would contain.
 
-        Raises `Busy` if there is no such moment: others append all the time.
+        Raises `Busy` if appends continue for too long, `Conflict` if a snapshot has such elements.
         """
         for _ in range(APPEND_LOOKS):
             state = await read_domain_state(self._owners, root, form, rights)
@@ -203,17 +205,17 @@ class FilePlans:
                     return state
             except Forbidden as error:
                 raise Conflict(
-                    "The snapshot was taken while matrices were appended to, or shrunk: take the file of a clone of it."
+                    "The snapshot was taken while its matrices were appended to or shrunk: use the file of a clone."
                 ) from error
             await asyncio.sleep(APPEND_SECONDS)
         raise Busy("The matrices of the domain are being appended to; try again.")
 
     async def _inside(self, records: list[Record]) -> bool:
-        """Say whether the datasets have no elements outside the extents in `records`; finish interrupted shrinks."""
+        """Finish interrupted shrinks; return whether no dataset has elements outside its extent in `records`."""
         for record in records:
             if is_trimmed(record):
                 await finish_trim(self._owners, record)
-        # Now, after the chunks were listed: what an append had stored by then, it had announced before.
+        # Read records after chunks were listed: appends are announced in the record before they store chunks.
         now = [one.unwrap() for one in await self._owners.read(*(record["id"] for record in records))]
         appended = [one["id"] for one in now if appended_parts(one)]
         for id in appended:
@@ -235,13 +237,13 @@ class FilePlans:
             self._forget(oldest)
 
     def _forget(self, name: Name) -> None:
-        """Drop a plan and the bands cached for it."""
+        """Drop a plan and its cached bands."""
         columns = self._cached.pop(name).file.plan.columns.values()
         self.bands.forget(column.bands for column in columns)
 
 
 class FileAddresses:
-    """One planned file, for one map: each object of the map is compared with the plan."""
+    """The addresses of one planned file, for one map. Each object of the map is compared with the plan."""
 
     def __init__(self, file: PlannedFile, asked: FileForm, href: str, request: Request) -> None:
         self.file = file
@@ -252,33 +254,33 @@ class FileAddresses:
 
     @classmethod
     async def of(cls, request: Request) -> FileAddresses:
-        """Return the current file of the request's domain, in the form that the request names."""
+        """Plan the current file of the request's domain, in the form that the request names."""
         root = request.domain.root
         if root is None:
             raise BadRequest(f"{request.domain.path} is a folder: only domains are files.")
-        # Matrices have no addresses, so that a map has more of the layout stock.
+        # The default is the stock layout, as matrices of the layout auto have no addresses.
         form = requested_form(request, FileLayout.STOCK.value)
         if form.matrices is not None:
-            raise BadRequest("Matrices are no chunks of the file, and have no addresses: leave matrices out.")
+            raise BadRequest("Matrices in a file have no chunks with addresses: leave matrices out.")
         href = file_href(request, request.domain, form)
         rights = NestedRights(request.file_rights(), request.domain.path)
         file = await request.service.component(FilePlans).current(root, form, rights, check=True)
         return cls(file, form, href, request)
 
     def to_json(self) -> Json:
-        """Return the JSON of the file in a map: URL, etag, size and form."""
+        """Return the JSON that describes the file in a map: URL, etag, size and form."""
         size = self.file.plan.file.size
         return {"href": self.href, "etag": self.file.etag, "size": size, **self._asked.params}
 
     def check(self, record: Record) -> None:
-        """Raise `PreconditionFailed` for an object that has changed since the plan."""
+        """Raise `PreconditionFailed` if an object has changed since the plan."""
         id = record["id"]
         if self.file.records.get(id) != record_digest(record):
             raise self.changed(id)
         self._checked.add(id)
 
     def check_complete(self) -> None:
-        """Raise `PreconditionFailed` if a group or dataset of the file was not checked: it was unlinked."""
+        """Raise `PreconditionFailed` if a group or dataset of the file was not checked, because it was unlinked."""
         ids = [id for id in self.file.records if collection_of(id) != "datatypes"]
         if len(self._checked) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:
             raise self.changed(next(id for id in ids if id not in self._checked))
@@ -289,39 +291,39 @@ class FileAddresses:
         return chunk_form(dataset.spec, self._asked) if region is None else region.form
 
     def chunks(self, dataset: Dataset, chunks: ChunkPages) -> FileChunks:
-        """Return a dataset's chunks with their places in the file; `Conflict` if the dataset is not in it.
+        """Return a dataset's chunks with their addresses in the file.
 
-        `Unsupported` for data that stays in other files, and for chunks that are converted.
+        Raises `Conflict` if the file does not have the dataset, `Unsupported` if it is file-backed or converted.
         """
         if dataset.id not in self.file.records:
             raise Conflict(
-                f"No hard link leads to {dataset.id}, so the domain's file does not have it: link it."
+                f"No hard link leads to {dataset.id}, so the domain's file does not have it: add a link."
             )
         self.check(dataset.record)
         if self._asked.encoding(dataset.record) is not None:
             raise Unsupported(
-                f"{dataset.id} is a matrix in this file, whose arrays are no chunks of it: ask for layout=stock, or "
+                f"{dataset.id} is a matrix in this file, which does not have its chunks: ask for layout=stock, or "
                 "without addresses=file."
             )
         if is_file_backed(dataset.record):
             raise Unsupported(
-                f"The data of {dataset.id} stays in a file: its chunks are there, ask without addresses=file."
+                f"The data of {dataset.id} stays in a file that has its chunks: ask without addresses=file."
             )
         region = self.file.plan.regions.get((dataset.id, "chunks"))
         if region is not None and region.chunks.shifted is not None:
             raise Unsupported(
-                f"{dataset.id} has a lower bound inside of a chunk, so that stored chunks are no chunks of the file: "
+                f"{dataset.id} has a lower bound inside of a chunk, so the file has other chunks than the store: "
                 "ask without addresses=file."
             )
         if self.form(dataset) in (ChunkForm.TRANSCODED_SECTIONS, ChunkForm.PACKED):
             raise Unsupported(
-                f"Chunks of {dataset.id} are converted for this file, which no map describes: ask for layout=stock, or "
-                "without addresses=file."
+                f"Chunks of {dataset.id} are converted for this file, so a map cannot describe them: ask for "
+                "layout=stock, or without addresses=file."
             )
         return FileChunks(dataset, chunks, self.file.plan, self.changed)
 
     def changed(self, what: str) -> PreconditionFailed:
-        """Drop the plan and return the error for something that has changed since."""
+        """Drop the plan; return the error that says that `what` has changed."""
         root = self._request.domain.root or ""
         self._request.service.component(FilePlans).drop(root, self._asked, self.file.etag)
         return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")

@@ -1,4 +1,4 @@
-"""Handlers of domains as HDF5 files: `GET` and `HEAD /files/{path}`, whole and by ranges."""
+"""Handlers of domains as HDF5 files: `GET` and `HEAD /files/{path}`, with range requests."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import BadRequest, PreconditionFailed
+from hsparse.errors import BadRequest, Gone, PreconditionFailed
 from hsparse.format.buffer import Buffer
 from hsparse.hdf5.files.domain_state import file_domain, requested_form
 from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
 from hsparse.hdf5.virtual.copied_chunks import CopyingOwners
 from hsparse.hdf5.virtual.sources import NestedRights
+from hsparse.sn.domains.listing_check import is_deleted
 from hsparse.sn.http.challenge import HttpRange, is_known, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
-from hsparse.sn.request import Request
+from hsparse.sn.request import Domain, Request
 
 HDF5 = "application/x-hdf5"
 DOMAIN_HEADER = "X-Hdf-Domain"
-"""The path of the domain of the file, percent-encoded: the URL may have the suffix more."""
+"""The response header with the percent-encoded path of the domain. The URL may have an additional `.h5`."""
 
 
 async def get_file(request: Request) -> web.StreamResponse:
-    """`GET /files/{path}`: the domain as a file, or a range of it."""
-    form, (path, root) = requested_form(request), await _domain(request)
+    """`GET /files/{path}`: return a domain as an HDF5 file, or a range of the file."""
+    form, domain = requested_form(request), await _domain(request)
+    path, root = domain.path, domain.root_group
     headers, files = request.http.headers, request.service.component(FilePlans)
     rights = NestedRights(request.file_rights(), path)
     file = await files.current(root, form, rights, check=hdrs.RANGE not in headers)
@@ -48,15 +50,16 @@ async def get_file(request: Request) -> web.StreamResponse:
     pieces = FilePieces(owners, file.plan, settings.page_size, files.bands)
     async with request.service.answers.hold(owners.memory + pieces.memory(bounds.start, bounds.stop)):
         try:
-            return await send_stream(request, response, _read(pieces, bounds))
+            return await send_stream(request, response, _read(pieces, bounds, request, domain))
         except PreconditionFailed:
             files.drop(root, form, file.etag)
             raise
 
 
 async def head_file(request: Request) -> web.StreamResponse:
-    """`HEAD /files/{path}`: the length and etag of the file of the domain's current state."""
-    form, (path, root) = requested_form(request), await _domain(request)
+    """`HEAD /files/{path}`: return the length and etag of the file of a domain's current state."""
+    form, domain = requested_form(request), await _domain(request)
+    path, root = domain.path, domain.root_group
     rights = NestedRights(request.file_rights(), path)
     file = await request.service.component(FilePlans).current(root, form, rights, check=True)
     await request.file_rights().require(*file.changed)
@@ -68,23 +71,36 @@ async def head_file(request: Request) -> web.StreamResponse:
     return response
 
 
-async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer, None]:
+async def _read(
+    pieces: FilePieces, bounds: HttpRange, request: Request, domain: Domain
+) -> AsyncGenerator[Buffer, None]:
+    """Yield a range of a file. For a snapshot, yield the last part only if its domain was not deleted meanwhile.
+
+    After the deletion, reads may return current data instead of the snapshot's, which etags do not reveal.
+    """
     parts = pieces.read(bounds.start, bounds.stop)
+    last: Buffer = b""
     async with aclosing(parts):
         async for part in parts:
-            yield part
+            if len(last):
+                yield last
+            last = part
+    record = domain.record
+    if "snapshot" in record and await is_deleted(request.service.owners, record["head"]):
+        raise Gone(f"{domain.path} was deleted, together with its domain, while it was read.")
+    yield last
 
 
-async def _domain(request: Request) -> tuple[str, str]:
-    """Return path and root group of the domain that the URL names, and check the right to read."""
+async def _domain(request: Request) -> Domain:
+    """Return the domain that the URL names; raises `Forbidden` without the right to read, `BadRequest` for a folder."""
     domain = await file_domain(request, "/" + request.params["path"])
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
-    return domain.path, domain.root
+    return domain
 
 
 def _conditional_answer(request: Request, file: PlannedFile) -> web.Response | None:
-    """Return a 304 if the client has the file already; `PreconditionFailed` if it wants another state."""
+    """Return a 304 response if the client has the file, else None; `PreconditionFailed` if `If-Match` differs."""
     headers = request.http.headers
     if hdrs.IF_MATCH in headers and not matches_etag(headers[hdrs.IF_MATCH], file.etag):
         raise PreconditionFailed(

@@ -1,13 +1,12 @@
 """The bytes of a matrix's arrays in a planned file, computed from the bands of chunks that a range overlaps.
 
-Values, indices and pointers of a band are read one after the other, so bands are cached.
+A file has the values, indices and pointers of a band in different places, so sorted bands are cached.
 
-The compressed arrays of matrices in a file: their chunks, and before the file is planned the sizes of these.
+`CompressedMatrices` computes the sizes of the chunks of compressed arrays, which are needed to plan a file.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -17,13 +16,17 @@ from weakref import WeakSet
 
 import numpy as np
 
-from hsparse.compute import LONG, KeyedLock, compute, gather_all
+from hsparse.bounded_cache import BoundedCache
+from hsparse.compute import LONG, compute
+from hsparse.concurrency.gathering import gather_all
+from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.hdf5.files.domain_state import DomainState
-from hsparse.hdf5.files.file_chunks import read_planned, row_batches
-from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
+from hsparse.hdf5.files.file_chunks import row_batches
+from hsparse.hdf5.files.sized_chunks import read_planned
+from hsparse.hdf5.format.plan.file_form import FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.format.plan.matrix_plan import (
     BandSorter,
@@ -47,62 +50,47 @@ from hsparse.model.dataspace import dims_of
 from hsparse.sn.service_settings import ServiceSettings
 
 MAX_BAND_BYTES = 64 * 1024 * 1024
-"""The most bytes of cached bands, for all files; a larger band is not cached."""
+"""The maximum size in bytes of all cached bands. A larger band is not cached."""
 BandName = tuple[MatrixBands, int]
 BLOCK = 32_768
-"""Entries that are computed at once, pointers in 1 ms."""
+"""The number of entries that are computed in one step (1 ms for pointers)."""
 
 
 class BandCache:
-    """Bands by their planned matrix and their number. A band is computed once for all concurrent requests."""
+    """A single-flight cache of sorted bands, by planned matrix and band number."""
 
     def __init__(self, most: int = MAX_BAND_BYTES) -> None:
-        self._most = most
-        self._cached: OrderedDict[BandName, SortedBand] = OrderedDict()
-        self._size = 0
+        self._cached: BoundedCache[BandName, SortedBand] = BoundedCache(most, most, entry_size=0)
         self._gone: WeakSet[MatrixBands] = WeakSet()
         self._locks = KeyedLock()
 
     def find(self, bands: MatrixBands, number: int) -> SortedBand | None:
-        """Return a band from the cache, None if it is not there."""
-        band = self._cached.get((bands, number))
-        if band is not None:
-            self._cached.move_to_end((bands, number))
-        return band
+        """Return a cached band, or None."""
+        return self._cached.use((bands, number))
 
     async def get(
         self, bands: MatrixBands, number: int, make: Callable[[], Awaitable[SortedBand]]
     ) -> SortedBand:
-        """Return a band from the cache, or `make()`."""
+        """Return a cached band, or make it with `make` and cache it."""
         name = (bands, number)
         async with self._locks.hold(name):
-            band = self._cached.pop(name, None)
-            if band is not None:
-                self._size -= band.nbytes
-            else:
+            band = self._cached.use(name)
+            if band is None:
                 band = await make()
-            self._keep(name, band)
+                if bands not in self._gone:
+                    self._cached.keep(name, band, band.nbytes)
             return band
 
     def forget(self, gone: Iterable[MatrixBands]) -> None:
-        """Remove the bands of these matrices for good: a cached band keeps all chunks of its matrix in memory."""
-        # A read that is under way would add more of them.
+        """Remove the bands of these matrices permanently: a cached band keeps its matrix's chunk list in memory."""
+        # A read in progress must not cache more of these bands.
         self._gone.update(gone)
         for name in [name for name in self._cached if name[0] in self._gone]:
-            self._size -= self._cached.pop(name).nbytes
-
-    def _keep(self, name: BandName, band: SortedBand) -> None:
-        if name[0] in self._gone or band.nbytes > self._most:
-            return
-        self._cached[name] = band
-        self._size += band.nbytes
-        while self._size > self._most:
-            _, oldest = self._cached.popitem(last=False)
-            self._size -= oldest.nbytes
+            self._cached.forget(name)
 
 
 class MatrixPieces:
-    """Reads bands, about `page` bytes of chunks at once; bands in the cache are not computed again."""
+    """Reads the arrays of matrices, about `page` bytes of chunks at a time, and caches sorted bands."""
 
     def __init__(self, owners: AsksOwners, page: int, cache: BandCache) -> None:
         self._owners = owners
@@ -110,7 +98,7 @@ class MatrixPieces:
         self._cache = cache
 
     async def read(self, column: MatrixColumn, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
-        """Yield the bytes of a column from `start` to before `stop`; `Moved` if a chunk has changed since the plan."""
+        """Yield an array's bytes from `start` to `stop` (exclusive); `Moved` if a chunk has changed since the plan."""
         first, last = column.span(start, stop)
         at = first * column.width
         parts = self._pointers(column, first, last) if column.part is MatrixPart.POINTERS else None
@@ -122,7 +110,7 @@ class MatrixPieces:
                 at += len(data)
 
     async def _entries(self, column: MatrixColumn, first: int, last: int) -> AsyncGenerator[Buffer, None]:
-        """Yield values or indices."""
+        """Yield the bytes of values or indices from entry `first` to `last` (exclusive)."""
         bands = column.bands
         for some in self._batches(bands, bands.bands_of(column.part, first, last)):
             sorted_bands = await self._bands(bands, some)
@@ -147,7 +135,7 @@ class MatrixPieces:
         return row_batches(bands.weights[some.start : some.stop], some, self._page)
 
     async def _bands(self, bands: MatrixBands, some: range) -> Sequence[SortedBand]:
-        # A task for each band costs more than the entries of a hollow one, so only missing bands have tasks.
+        # A task costs more than the entries of an almost empty band, so only missing bands have tasks.
         found = [self._cache.find(bands, band) for band in some]
         missing = [band for band, one in zip(some, found, strict=True) if one is None]
         made = iter(await gather_all([self._band(bands, band) for band in missing]))
@@ -173,21 +161,21 @@ class MatrixPieces:
 
 
 def _added(maker: BandSorter, found: Sequence[Buffer], is_last: bool) -> SortedBand | None:
-    """Add chunks to a band; return it once these are the last."""
+    """Add chunks to a band; return the sorted band if these are its last chunks, else None."""
     for data in found:
         maker.add(data)
     return maker.finish() if is_last else None
 
 
 MAX_COMPRESSED = 256 * 1024 * 1024
-"""The most bytes of arrays that are compressed in one file: planning it compresses them once."""
+"""The most bytes of arrays that one file compresses. Planning a file compresses these arrays once."""
 MAX_KNOWN = 64
-"""The most matrices whose sizes are kept, so that only changed ones are compressed again."""
+"""The most matrices whose compressed sizes are cached, so that only changed matrices are compressed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _MatrixState:
-    """A dataset as one state of it becomes a matrix; `digest` is of its record and chunks."""
+    """One state of a dataset and its matrix encoding; `digest` covers the dataset's record and chunks."""
 
     id: str
     encoding: MatrixEncoding
@@ -195,20 +183,22 @@ class _MatrixState:
 
 
 class CompressedMatrices:
-    """Measures matrices; `answers` is the memory budget for reading, `bands` the cache of their bands."""
+    """Measures compressed matrices; `answers` is the memory budget for reading chunks, `bands` the cache of bands."""
 
     def __init__(self, settings: ServiceSettings, answers: MemoryBudget, bands: BandCache) -> None:
         self._settings = settings
         self._answers = answers
         self._bands = bands
-        self._known: OrderedDict[_MatrixState, Mapping[MatrixPart, Uint64Column]] = OrderedDict()
+        self._known: BoundedCache[_MatrixState, Mapping[MatrixPart, Uint64Column]] = BoundedCache.of_entries(
+            MAX_KNOWN
+        )
 
     async def of(
         self, state: DomainState, chunks: Mapping[str, PlannedChunks], form: FileForm, owners: AsksOwners
     ) -> dict[str, CompressedMatrix]:
-        """Return the matrices that are compressed in the file, by id: those of the layout `auto`, up to a limit.
+        """Return the matrices that the file compresses, by dataset id: in the layout `auto`, up to `MAX_COMPRESSED`.
 
-        `TooLarge` where a band takes too much memory, `Moved` if a chunk has changed.
+        Raises `TooLarge` if sorting a band takes too much memory, `Moved` if a chunk has changed.
         """
         found: dict[str, CompressedMatrix] = {}
         left, matrices = MAX_COMPRESSED, MatrixPieces(owners, self._settings.page_size, self._bands)
@@ -230,12 +220,10 @@ class CompressedMatrices:
     async def _sizes(
         self, state: _MatrixState, columns: list[MatrixColumn], matrices: MatrixPieces
     ) -> Mapping[MatrixPart, Uint64Column]:
-        known = self._known.pop(state, None)
+        known = self._known.use(state)
         if known is None:
             known = {column.part: await self._measured(column, matrices) for column in columns}
-        self._known[state] = known
-        while len(self._known) > MAX_KNOWN:
-            self._known.popitem(last=False)
+            self._known.keep(state, known)
         return known
 
     async def _measured(self, column: MatrixColumn, matrices: MatrixPieces) -> Uint64Column:
@@ -251,14 +239,14 @@ class CompressedMatrices:
 
 
 def chunk_memory(spec: ChunkSpec) -> int:
-    """Return the most bytes of memory that compressing chunks takes, one after the other."""
+    """Return the maximum memory in bytes for compressing chunks one after the other."""
     return 4 * prod(spec.dims) * spec.dtype.itemsize
 
 
 async def compressed_chunks(
     matrices: MatrixPieces, column: MatrixColumn, spec: ChunkSpec, rows: range
 ) -> AsyncGenerator[Buffer, None]:
-    """Yield some chunks of an array as the file has them; `Moved` if a chunk of the dataset has changed."""
+    """Yield the compressed chunks `rows` of an array; `Moved` if a chunk of the dataset has changed."""
     size, end = spec.dims[0] * column.width, min(rows.stop * spec.dims[0] * column.width, column.size)
     pending, left = bytearray(), end - rows.start * size
     parts = matrices.read(column, rows.start * size, end)

@@ -1,8 +1,8 @@
 """Version 2 B-trees: sorted records of one size.
 
-H5.format.html, III.A.2 "Version 2 B-trees". Groups have them by name (type 5) and creation order (6), attributes
-likewise (8, 9), fractal heaps for huge objects (1), datasets for chunks (10 to 13); callers interpret the records.
-Levels are counted from the leaves, which are level 0.
+H5.format.html, III.A.2 "Version 2 B-trees". They index links by name (type 5) and creation order (6), attributes by
+name (8) and creation order (9), huge objects of fractal heaps (1), and chunks (10 to 13). Callers interpret the
+records. Levels are counted from the leaves, which are level 0.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from hsparse.hdf5.format.file_fields import BLOCK_PREFIX, ByteRange, Reads, Widt
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 SPLIT, MERGE = 100, 40
-"""At how many percent full libhdf5 splits a node, and merges it with its neighbour."""
+"""The fill percentages at which libhdf5 splits a node, and merges it with its neighbour."""
 NODE_OVERHEAD = 10
-"""The bytes of a node's signature, version, type and checksum."""
+"""The size of a node's signature, version, type and checksum together, in bytes."""
 MAX_RECORDS = 2**64
-"""More than any tree counts."""
+"""A tree has fewer records than this: it counts them in at most 8 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BtreeV2Shape:
-    """Nodes of `node_size` bytes with records of `record_size`, in a tree of `depth` levels above its leaves.
+    """The shape of a tree: nodes of `node_size` bytes, records of `record_size` bytes, `depth` levels above the leaves.
 
-    `most[u]` records are the most in a node of level u, `totals[u]` in it and all below. `Corrupt` when a node has no
-    room for a record, or the tree for more records than can be counted.
+    A node of level u has at most `most[u]` records, and at most `totals[u]` together with all nodes below it. `of`
+    raises `Corrupt` if a node has no room for a record, or the tree has room for 2^64 records or more.
     """
 
     node_size: int
@@ -63,7 +63,7 @@ class BtreeV2Shape:
 
     @classmethod
     def holding(cls, count: int, node_size: int, record_size: int, address_width: int = 8) -> BtreeV2Shape:
-        """Return the lowest tree for `count` records."""
+        """Return the shape of the least depth that has room for `count` records."""
         shape = cls.of(node_size, record_size, 0, address_width)
         while shape.totals[-1] < count:
             shape = cls.of(node_size, record_size, shape.depth + 1, address_width)
@@ -71,19 +71,19 @@ class BtreeV2Shape:
 
     @property
     def count_width(self) -> int:
-        """The bytes of a node's number of records in a pointer to it."""
+        """The width, in bytes, of the field for a node's own number of records in a pointer to the node."""
         return _width(self.most[0])
 
     def total_width(self, level: int) -> int:
-        """Return the bytes of the number of records below, in a pointer to a node of `level`; leaves have none."""
+        """Return the width in bytes of `TreeNode.total` in a pointer to a node of `level`; 0 for leaves."""
         return _width(self.totals[level]) if level else 0
 
     def pointer_size(self, level: int) -> int:
-        """Return the bytes of a pointer to a node of `level`."""
+        """Return the size in bytes of a pointer to a node of `level`."""
         return self.address_width + self.count_width + self.total_width(level)
 
     def used(self, level: int, count: int) -> int:
-        """Return the bytes that a node of `level` with `count` records uses."""
+        """Return how many bytes of a node of `level` are in use if it has `count` records."""
         pointers = (count + 1) * self.pointer_size(level - 1) if level else 0
         return NODE_OVERHEAD + count * self.record_size + pointers
 
@@ -93,11 +93,11 @@ def _width(most: int) -> int:
 
 
 RecordArray = NDArray[Any]
-"""(n,) of the bytes of a record each, `V`."""
+"""Encoded records, (n,) of dtype `V<record size>`."""
 
 
 class TreeNode(NamedTuple):
-    """A node: its address, its own records, its first one in the tree's order, and how many it has with all below."""
+    """A node: `first` is its first record's number in tree order; `total` includes the records of all nodes below."""
 
     address: int
     records: int
@@ -112,15 +112,12 @@ def split_records(records: RecordArray) -> list[memoryview]:
 
 
 def btree_header_size(widths: Widths) -> int:
-    """Return the bytes of a tree's header."""
+    """Return the size of a tree's header in bytes."""
     return BLOCK_PREFIX + 4 + 2 + 2 + 1 + 1 + widths.address + 2 + widths.length + CHECKSUM.size
 
 
 def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -> Reads[RecordArray]:
-    """Read all records of the tree of type `kind` whose header is at `address`, in order; raises `Corrupt`.
-
-    One step a level: the nodes of a level are asked for together.
-    """
+    """Read the records of the tree of type `kind` with its header at `address`, in tree order; raises `Corrupt`."""
     what = f"B-tree header at {address}"
     (data,) = yield (bounds.block(address, btree_header_size(widths), "B-tree header"),)
     header = ByteReader(open_block(data, b"BTHD", kind, what), subject=what)
@@ -131,14 +128,14 @@ def read_btree_v2(bounds: FileBounds, widths: Widths, address: int, kind: int) -
     count, total = header.number(2, "number of records"), widths.read_length(header, "number of records")
     shape = BtreeV2Shape.of(node_size, record_size, depth, widths.address)
     if total * record_size > bounds.end or total > shape.totals[-1] or (depth == 0 and count != total):
-        raise Corrupt(f"The {what} has {total} records of {record_size} bytes, {count} of them in its root.")
+        raise Corrupt(f"The {what} is wrong: {total} records of {record_size} bytes, {count} in its root.")
     records = np.zeros(total, f"V{record_size}")
     if not total:
         return records
     nodes = [_node(root, count, 0, total, what)]
     for level in range(depth, -1, -1):
         if len({node.address for node in nodes}) < len(nodes):
-            raise Corrupt(f"The tree with the {what} leads to one node twice.")
+            raise Corrupt(f"The tree with the {what} refers to the same node twice.")
         found = yield tuple(_node_range(shape, level, node, bounds) for node in nodes)
         below: list[TreeNode] = []
         for node, data in zip(nodes, found, strict=True):
@@ -154,9 +151,11 @@ def _node(address: int | None, count: int, first: int, total: int, what: str) ->
 
 
 def _node_range(shape: BtreeV2Shape, level: int, node: TreeNode, bounds: FileBounds) -> ByteRange:
-    """Return the range that a node uses of its bytes."""
+    """Return the range of the bytes that are in use in a node; raises `Corrupt` if its record count is impossible."""
     if node.records > shape.most[level] or (node.total and not node.records):
-        raise Corrupt(f"The B-tree node at {node.address} has {node.records} records of {shape.most[level]}.")
+        raise Corrupt(
+            f"The B-tree node at {node.address} has {node.records} records, not 1 to {shape.most[level]}."
+        )
     return bounds.block(node.address, shape.used(level, node.records), "B-tree node")
 
 
@@ -169,7 +168,7 @@ def _read_node(
     data: Buffer,
     records: RecordArray,
 ) -> list[TreeNode]:
-    """Put a node's records into `records`; return its children: one record of the node lies between two of them."""
+    """Copy a node's own records into `records`; return its children. One of its records separates adjacent children."""
     what = f"B-tree node at {node.address}"
     content = open_block(data, b"BTIN" if level else b"BTLF", kind, what)
     reader = ByteReader(content, subject=what)

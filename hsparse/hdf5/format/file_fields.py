@@ -1,18 +1,14 @@
-"""The fields that structures of a file have in common: addresses, lengths, names, and checksummed blocks.
+"""Fields shared by the structures of a file (addresses, lengths, names, checksummed blocks), and readers without I/O.
 
-H5.format.html, II: "Size of Offsets" and "Size of Lengths" of the superblock; planned files have 8 bytes of each.
+H5.format.html, II: "Size of Offsets" and "Size of Lengths" of the superblock; planned files have 8 bytes for each.
 Names are UTF-8; other bytes become surrogates (`surrogateescape`), as in h5py. A checksummed block has a signature,
 a version, the type of its records, content and a checksum (III.A.2, VII.C and VII.D).
 
-Bytes with addresses that are not known yet.
+`Addressed` is an encoded structure with addresses that are not known yet. The plan of a file first computes the sizes
+of all structures; the addresses, 8 bytes each, are filled in when the bytes are requested.
 
-A file is planned by sizes. The size of a structure is known from its parts; its addresses, 8 bytes each, are
-filled in when its bytes are requested.
-
-Reading a file without I/O: readers are generators that yield byte ranges and are sent their bytes.
-
-The same reader works over an object store, a local file and memory; the caller decides what is merged or cached. A
-reader that needs the bytes of two places asks for both in one step.
+`Reads` is a reader: a generator that yields byte ranges and is sent their bytes. The same reader works with an object
+store, a local file and memory; the caller decides which ranges to merge or cache.
 """
 
 from __future__ import annotations
@@ -27,20 +23,20 @@ from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.structured.container import CHECKSUM
 
 UNDEFINED = b"\xff" * 8
-"""An address that leads nowhere."""
+"""The undefined address, encoded."""
 WIDTH_CODES = {2: "H", 4: "I", 8: "Q"}
-"""`struct`'s codes of numbers, by their widths."""
+"""`struct` codes of unsigned integers by their width in bytes."""
 CHECKSUM_SIZE = CHECKSUM.size
 
 
 class Widths(NamedTuple):
-    """Bytes of an address, counted from the file's base address, and of a length."""
+    """The widths, in bytes, of the addresses and lengths of a file; addresses are relative to its base address."""
 
     address: int = 8
     length: int = 8
 
     def read_address(self, reader: ByteReader, what: str) -> int | None:
-        """Return an address, None where it is undefined."""
+        """Read an address; an undefined address is None."""
         address = reader.number(self.address, what)
         return None if address == 2 ** (8 * self.address) - 1 else address
 
@@ -49,22 +45,22 @@ class Widths(NamedTuple):
 
 
 def address_bytes(address: int | None) -> bytes:
-    """Return the 8 bytes of an address, undefined for None."""
+    """Encode an address (None is the undefined address) in 8 bytes."""
     return UNDEFINED if address is None else address.to_bytes(8, "little")
 
 
 def width_of(number: int) -> int:
-    """Return the fewest bytes that hold a number up to `number`, at least one: HDF5's variable-width fields."""
+    """Return the width in bytes of an HDF5 variable-width field for numbers up to `number`; at least 1."""
     return max(1, (number.bit_length() + 7) // 8)
 
 
 def decode_name(data: memoryview | bytes) -> str:
-    """Return a name as text."""
+    """Decode a name from UTF-8; other bytes become surrogates."""
     return bytes(data).decode("utf-8", "surrogateescape")
 
 
 def encode_name(text: str) -> bytes:
-    """Return a name's bytes, without a zero at their end; `BadRequest` for a name that would end early."""
+    """Encode a name without a terminating zero; raises `BadRequest` if the name contains a zero character."""
     data = text.encode("utf-8", "surrogateescape")
     if b"\0" in data:
         raise BadRequest(f"The name {text!r} has a zero character, which ends a name in a file.")
@@ -72,13 +68,13 @@ def encode_name(text: str) -> bytes:
 
 
 BLOCK_PREFIX = 6
-"""The bytes of signature, version and client."""
+"""The size in bytes of a block's signature, version and record type together."""
 NEWEST_BLOCK_VERSION = 1
-"""The version of blocks of structured chunks in some revisions; 0 is everything else's."""
+"""The block version of structured chunks in some revisions of the format; all other blocks have version 0."""
 
 
 def open_page(data: Buffer, what: str) -> memoryview:
-    """Return bytes without the checksum at their end; `Corrupt`, naming `what`, when it is wrong."""
+    """Verify the checksum at the end of `data`; return the bytes before it. Raises `Corrupt`, naming `what`."""
     view = memoryview(data)
     (stored,) = CHECKSUM.unpack(view[-CHECKSUM.size :])
     found = lookup3(view[: -CHECKSUM.size])
@@ -88,7 +84,7 @@ def open_page(data: Buffer, what: str) -> memoryview:
 
 
 def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memoryview:
-    """Return the bytes between a block's prefix and its checksum; `Corrupt`, naming `what`, when either is wrong."""
+    """Verify a block's prefix and checksum; return the bytes between them. Raises `Corrupt`, naming `what`."""
     view = memoryview(data)
     if view[:4] != signature:
         raise Corrupt(f"The {what} begins with {bytes(view[:4])!r}, not with {signature!r}.")
@@ -101,7 +97,7 @@ def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memory
 
 
 def seal_page(*parts: Buffer) -> bytes:
-    """Return the parts and their checksum."""
+    """Return the parts joined, followed by their checksum."""
     content = b"".join(parts)
     return content + CHECKSUM.pack(lookup3(content))
 
@@ -112,7 +108,7 @@ def seal_block(signature: bytes, version: int, client: int, *parts: Buffer) -> b
 
 
 def check_signature(reader: ByteReader, signature: bytes, version: int | None = 0) -> None:
-    """Read a structure's signature and version; raises `Corrupt` for others."""
+    """Read a structure's signature and, unless `version` is None, its version; raises `Corrupt` if either differs."""
     found = bytes(reader.take(len(signature), "signature"))
     if found != signature:
         raise Corrupt(f"The {reader.subject} begins with {found!r}, not with {signature!r}.")
@@ -121,19 +117,19 @@ def check_signature(reader: ByteReader, signature: bytes, version: int | None = 
 
 
 Key: TypeAlias = Hashable
-"""The key of a structure or an object while a file is planned."""
+"""A key that names a structure or an object of a planned file before its address is known."""
 AddressOf: TypeAlias = Callable[[Key], int]
 
 
 class Addressed(NamedTuple):
-    """`data` with zeros at `places`: (offset, key) of each address that belongs there."""
+    """Encoded `data` with zeros in place of addresses; `places` are (offset, key) of each missing address."""
 
     data: bytes
     places: tuple[tuple[int, Key], ...] = ()
 
     @classmethod
     def join(cls, parts: Iterable[Addressed]) -> Addressed:
-        """Return parts one after the other."""
+        """Concatenate parts."""
         pieces, places, end = [], [], 0
         for data, inside in parts:
             places += [(end + offset, key) for offset, key in inside]
@@ -142,7 +138,7 @@ class Addressed(NamedTuple):
         return cls(b"".join(pieces), tuple(places))
 
     def filled(self, address_of: AddressOf) -> bytes:
-        """Return the bytes with all addresses."""
+        """Return the bytes with all addresses filled in."""
         if not self.places:
             return self.data
         result = bytearray(self.data)
@@ -152,7 +148,7 @@ class Addressed(NamedTuple):
 
 
 def address_to(key: Key | None) -> Addressed:
-    """Return the 8 bytes of an address, undefined for None."""
+    """Return 8 bytes for the address of `key`, to be filled in later (if None, the undefined address)."""
     return Addressed(b"\xff" * 8) if key is None else Addressed(bytes(8), ((0, key),))
 
 
@@ -160,19 +156,19 @@ Result = TypeVar("Result")
 
 
 class ByteRange(NamedTuple):
-    """`size` bytes of a file from `address` on, counted from the file's first byte."""
+    """`size` bytes of a file from `address` on, counted from the file's first byte (not from its base address)."""
 
     address: int
     size: int
 
 
 Reads: TypeAlias = Generator[tuple[ByteRange, ...], Sequence[Buffer], Result]
-"""A reader: it yields the ranges that it needs next, is sent their bytes in the same order, and returns a result.
-Readers call each other with `yield from`."""
+"""A reader: a generator that yields the ranges it needs next, is sent their bytes in the same order, and returns a
+result. Readers call each other with `yield from`."""
 
 
 def run_reads(reads: Reads[Result], fetch: Callable[[tuple[ByteRange, ...]], Sequence[Buffer]]) -> Result:
-    """Run a reader to its end; `fetch` returns the bytes of ranges, exactly as many as were asked for."""
+    """Run a reader to its end and return its result; `fetch` returns the bytes of each range, exactly `size` each."""
     try:
         wanted = next(reads)
         while True:
@@ -183,9 +179,9 @@ def run_reads(reads: Reads[Result], fetch: Callable[[tuple[ByteRange, ...]], Seq
 
 
 def concurrently(readers: Iterable[Reads[Result]]) -> Reads[list[Result]]:
-    """Run readers concurrently; return their results in order. Each step asks for what all of them need.
+    """Run readers concurrently and return their results in order. Each step yields the next ranges of all readers.
 
-    The first error of any reader ends them all.
+    The first error of a reader propagates and ends all of them.
     """
     running: list[Reads[Result]] = []
     found: dict[int, Result] = {}

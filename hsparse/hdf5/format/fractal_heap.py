@@ -1,21 +1,15 @@
-"""Fractal heaps, which hold many links, attributes or shared messages.
+"""Fractal heaps and local heaps.
 
-H5.format.html, III.G: the header, direct and indirect blocks, and the three kinds of heap ids. A heap with filtered
-blocks is `Unsupported`: HDF5 writes one only for a group that was created with filters.
+Fractal heaps hold many links, attributes or shared messages (H5.format.html, III.G). A heap with filtered blocks is
+`Unsupported`: HDF5 writes one only for a group that was created with filters.
 
-Local heaps and global heap collections.
-
-H5.format.html, III.D "Local Heaps": the names of a group with a symbol table. III.E "Global Heap": the bytes of
-variable-length elements and of region references; an element has the address of a collection and the number of an
-object in it.
+Local heaps hold the names of a group with a symbol table (III.D).
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.codec_library import lookup3
@@ -23,7 +17,6 @@ from hsparse.format.dataspace_message import ByteReader
 from hsparse.hdf5.format.btree_v2 import read_btree_v2, split_records
 from hsparse.hdf5.format.file_fields import (
     CHECKSUM_SIZE,
-    WIDTH_CODES,
     Reads,
     check_signature,
     concurrently,
@@ -35,16 +28,16 @@ from hsparse.hdf5.format.hdf5_file import Hdf5File, Walk
 
 MANAGED, HUGE, TINY = range(3)
 CHECKSUMS = 2
-"""The flag of heaps whose direct blocks have a checksum."""
+"""The header flag of a heap whose direct blocks have a checksum."""
 HUGE_RECORD = 1
-"""The B-tree type of huge objects that ids do not have the address of."""
+"""The B-tree record type of huge objects whose heap ids do not include their address."""
 SHORT_TINY = 16
-"""Bytes of the longest tiny object whose length is in 4 bits."""
+"""The size in bytes of the longest tiny object whose length is stored in 4 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class FractalHeap:
-    """A heap's header: the form of its ids, and the table of blocks, which double in size from row to row."""
+    """A heap's header: the form of its ids and its table of blocks. Block sizes double from row to row."""
 
     file: Hdf5File
     address: int
@@ -73,27 +66,27 @@ class FractalHeap:
         return self.max_direct.bit_length() - self.start.bit_length() + 2
 
     def block_size(self, row: int) -> int:
-        """Return the bytes of heap space of each block in a row: the first two rows are alike."""
+        """Return the bytes of heap space of each block in a row; the first two rows have equal blocks."""
         return self.start << max(0, row - 1)
 
     def rows_of(self, size: int) -> int:
-        """Return the rows of an indirect block for `size` bytes of heap space."""
+        """Return the number of rows of an indirect block for `size` bytes of heap space."""
         return size.bit_length() - (self.start * self.width).bit_length() + 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of the table: where it is in the file, and which bytes of the heap it has."""
+    """A block of the table: its address in the file, and the `offset` and `size` of its bytes in the heap."""
 
     address: int
     offset: int
     size: int
     rows: int
-    """0 of a direct block."""
+    """0 for a direct block."""
 
 
 def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
-    """Read the heap's header; raises `Corrupt`, and `Unsupported` for a filtered heap."""
+    """Read the heap's header; raises `Corrupt` if it is damaged, `Unsupported` if the heap has filters."""
     length, width = file.widths.length, file.widths.address
     size = 22 + 12 * length + 3 * width + CHECKSUM_SIZE
     header = yield from file.read(address, size, "fractal heap header")
@@ -125,18 +118,18 @@ def _check(heap: FractalHeap, header: ByteReader) -> None:
     sizes = (heap.width, heap.start, heap.max_direct)
     if not all(size and size & (size - 1) == 0 for size in sizes) or heap.start > heap.max_direct:
         raise Corrupt(
-            f"The {header.subject} has width, first and largest block of {sizes}: no powers of two."
+            f"The {header.subject} has table width and block sizes {sizes}, which are no powers of two."
         )
     if not 0 < heap.heap_bits <= 64 or heap.rows > heap.heap_bits or not heap.max_managed:
-        raise Corrupt(f"The {header.subject} has {heap.heap_bits} bits of space in {heap.rows} rows.")
+        raise Corrupt(f"The {header.subject} has an invalid size: {heap.heap_bits} bits in {heap.rows} rows.")
     if heap.id_length < 1 + heap.offset_width + heap.length_width:
         raise Corrupt(
-            f"The {header.subject} has ids of {heap.id_length} bytes, which hold no offset and length."
+            f"The {header.subject} has ids of {heap.id_length} bytes, too few for an offset and a length."
         )
 
 
 def read_heap_objects(heap: FractalHeap, ids: Sequence[memoryview]) -> Reads[list[memoryview]]:
-    """Read the objects of `ids`, in their order; each block is read once. Raises `Corrupt`."""
+    """Return the objects with the heap ids `ids`, in order; each block is read once. Raises `Corrupt`."""
     found: dict[int, memoryview] = {}
     managed: dict[int, tuple[int, int]] = {}
     huge: dict[int, memoryview] = {}
@@ -144,7 +137,7 @@ def read_heap_objects(heap: FractalHeap, ids: Sequence[memoryview]) -> Reads[lis
     for number, id in enumerate(ids):
         kind = id[0] >> 4 & 3
         if id[0] >> 6 or kind > TINY or len(id) < heap.id_length:
-            raise Corrupt(f"The fractal heap at address {heap.address} has no id {bytes(id).hex()}.")
+            raise Corrupt(f"The fractal heap at address {heap.address} has an invalid id: {bytes(id).hex()}.")
         if kind == TINY:
             found[number] = _tiny(heap, id)
         elif kind == HUGE:
@@ -174,11 +167,11 @@ def _tiny(heap: FractalHeap, id: memoryview) -> memoryview:
 
 
 def _read_managed(heap: FractalHeap, places: dict[int, tuple[int, int]]) -> Reads[dict[int, memoryview]]:
-    """Read the objects at (offset, length), by number."""
+    """Return the managed objects by number; `places` are their (offset, length) in the heap by number."""
     if not places:
         return {}
     if heap.root is None:
-        raise Corrupt(f"The fractal heap at address {heap.address} has ids, and no blocks.")
+        raise Corrupt(f"The fractal heap at address {heap.address} has objects, but no blocks.")
     size = heap.block_size(heap.rows) * heap.width if heap.rows else heap.start
     root = _Block(heap.root, 0, size, heap.rows)
     walk = heap.file.walk(f"fractal heap at address {heap.address}")
@@ -189,7 +182,7 @@ def _read_managed(heap: FractalHeap, places: dict[int, tuple[int, int]]) -> Read
 def _read_block(
     heap: FractalHeap, block: _Block, wanted: list[tuple[int, int, int]], walk: Walk
 ) -> Reads[dict[int, memoryview]]:
-    """Read the `wanted` objects (number, offset, length; by offset), all of which are in the block."""
+    """Return the `wanted` objects of a block by number; they are (number, offset, length), sorted by offset."""
     if block.rows:
         children = yield from _read_indirect(heap, block, walk)
         by_child = list(_by_child(heap, children, wanted))
@@ -212,7 +205,7 @@ def _read_block(
 def _by_child(
     heap: FractalHeap, children: Iterable[_Block], wanted: list[tuple[int, int, int]]
 ) -> Iterable[tuple[_Block, list[tuple[int, int, int]]]]:
-    """Yield each child that has wanted objects, with these; children and objects are in the order of their offsets."""
+    """Yield each child with the wanted objects in it; children and objects are sorted by offset. Raises `Corrupt`."""
     place = 0
     for child in children:
         begin = place
@@ -223,11 +216,13 @@ def _by_child(
         if place > begin:
             yield child, wanted[begin:place]
     if place < len(wanted):
-        raise Corrupt(f"The fractal heap at address {heap.address} has nothing at offset {wanted[place][1]}.")
+        raise Corrupt(
+            f"The fractal heap at address {heap.address} has no block at offset {wanted[place][1]}."
+        )
 
 
 def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_Block]]:
-    """Read an indirect block: the children that exist, in order of their offsets."""
+    """Read an indirect block; return its allocated children, sorted by offset."""
     head = 5 + heap.file.widths.address + heap.offset_width
     size = head + block.rows * heap.width * heap.file.widths.address + CHECKSUM_SIZE
     reader = yield from walk.read(block.address, size, "fractal heap's indirect block")
@@ -240,7 +235,7 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
         rows = 0 if row < heap.direct_rows else heap.rows_of(size)
         if rows < 0 or (row >= heap.direct_rows and not rows):
             raise Corrupt(
-                f"The {reader.subject} has a row {row} whose blocks are smaller than a row of theirs."
+                f"The {reader.subject} has a row {row} whose blocks are too small for indirect blocks."
             )
         for _ in range(heap.width):
             address = heap.file.widths.read_address(reader, "child's address")
@@ -251,27 +246,27 @@ def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_
 
 
 def _check_block(heap: FractalHeap, block: _Block, reader: ByteReader, signature: bytes) -> int:
-    """Read a block's prefix; return its size in bytes."""
+    """Read and check a block's prefix; return the prefix's size in bytes."""
     check_signature(reader, signature)
     owner = heap.file.widths.read_address(reader, "heap's address")
     offset = reader.number(heap.offset_width, "block's offset")
     if owner != heap.address or offset != block.offset:
         raise Corrupt(
-            f"The {reader.subject} is at {offset} of the heap at {owner}, not {block.offset} of {heap.address}."
+            f"The {reader.subject} is for offset {offset} of heap {owner}, not {block.offset} of heap {heap.address}."
         )
     return reader.place
 
 
 def _check_data(reader: ByteReader, place: int) -> None:
-    """Compare a direct block with its checksum at `place`, which was computed over zeros in its place."""
+    """Verify a direct block's checksum at `place`; it is computed with zeros in place of the checksum."""
     blank = bytearray(reader.data)
     blank[place : place + CHECKSUM_SIZE] = bytes(CHECKSUM_SIZE)
     if lookup3(blank) != reader.number(CHECKSUM_SIZE, "checksum"):
-        raise Corrupt(f"The {reader.subject} does not have the checksum that it says.")
+        raise Corrupt(f"The {reader.subject} has a wrong checksum.")
 
 
 def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int, memoryview]]:
-    """Read huge objects, which are outside the heap's blocks; ids have their address, or the key of a record."""
+    """Return huge objects by number. They are outside the heap's blocks: an id has their address, or a B-tree key."""
     if not ids:
         return {}
     widths = heap.file.widths
@@ -283,7 +278,7 @@ def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int,
     else:
         if heap.huge_tree is None:
             raise Corrupt(
-                f"The fractal heap at address {heap.address} has huge objects, and no B-tree of them."
+                f"The fractal heap at address {heap.address} has huge objects, but no B-tree of them."
             )
         records = yield from read_btree_v2(heap.file.bounds, widths, heap.huge_tree, HUGE_RECORD)
         width = min(8, heap.id_length - 1)
@@ -306,20 +301,20 @@ def _place(heap: FractalHeap, data: memoryview) -> tuple[int, int]:
     address = heap.file.widths.read_address(reader, "address")
     size = heap.file.widths.read_length(reader, "length")
     if address is None:
-        raise Corrupt(f"The {reader.subject} is nowhere.")
+        raise Corrupt(f"The {reader.subject} has no address.")
     return address, size
 
 
 @dataclass(slots=True)
 class LocalHeap:
-    """A heap's bytes. Names that overlap so much that they are longer together than the heap are refused."""
+    """A local heap's bytes. `left`, at first the heap's size, limits the total length of the names that are read."""
 
     data: bytes
     address: int
     left: int
 
     def text(self, offset: int) -> str:
-        """Return the name at `offset`; raises `Corrupt`."""
+        """Return the name at `offset`; raises `Corrupt` if there is none, or if names overlap too much."""
         end = self.data.find(b"\0", offset)
         self.left -= end + 1 - offset
         if end < 0 or self.left < 0:
@@ -328,7 +323,7 @@ class LocalHeap:
 
 
 def read_local_heap(file: Hdf5File, address: int) -> Reads[LocalHeap]:
-    """Read the heap at `address`; raises `Corrupt`."""
+    """Read the local heap at `address`; raises `Corrupt`."""
     size = 8 + 2 * file.widths.length + file.widths.address
     reader = yield from file.read(address, size, "local heap")
     check_signature(reader, b"HEAP")
@@ -340,85 +335,3 @@ def read_local_heap(file: Hdf5File, address: int) -> Reads[LocalHeap]:
         raise Corrupt(f"The {reader.subject} has no names.")
     names = yield from file.read(segment, length, "local heap's data segment")
     return LocalHeap(bytes(names.data), address, length)
-
-
-MIN_COLLECTION = 4096
-"""Bytes of the smallest collection that libhdf5 writes."""
-KEPT, MOST_KEPT = 64, 64 * 1024
-"""Collections whose objects are remembered, and the bytes of the largest one."""
-MAX_OBJECTS = 65_535
-OBJECT_HEAD = 16
-"""Bytes before the first object, and before each object's bytes: multiples of 8, whatever the width of a length."""
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalHeap:
-    """A collection, and where in it each object is, and its bytes, by number."""
-
-    address: int
-    data: memoryview
-    places: Mapping[int, tuple[int, int]]
-
-    def __getitem__(self, number: int) -> memoryview:
-        """Return an object; raises `Corrupt` where there is none."""
-        found = self.places.get(number)
-        if found is None:
-            raise Corrupt(f"The global heap collection at address {self.address} has no object {number}.")
-        place, size = found
-        return self.data[place : place + size]
-
-
-def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> Reads[GlobalHeap]:
-    """Read the collection at `address` as a step of `walk`; raises `Corrupt`."""
-    length = walk.file.widths.length
-
-    def whole(start: ByteReader) -> int:
-        return max(OBJECT_HEAD, int.from_bytes(start.data[8 : 8 + length], "little"))
-
-    reader = yield from walk.read_sized(address, OBJECT_HEAD, guess, whole, "global heap collection")
-    check_signature(reader, b"GCOL", 1)
-    data = reader.data
-    try:
-        # the values of many attributes are in one collection
-        places = (_objects_of if len(data) <= MOST_KEPT else _objects_of.__wrapped__)(bytes(data), length)
-    except ValueError as error:
-        raise Corrupt(f"The {reader.subject} {error}.") from error
-    return GlobalHeap(address, data, places)
-
-
-@lru_cache(maxsize=KEPT)
-def _objects_of(data: bytes, length: int) -> dict[int, tuple[int, int]]:
-    """Return where in a collection each object is, and its bytes, by number; `ValueError` if it is damaged."""
-    head = struct.Struct(f"<H6x{WIDTH_CODES[length]}").unpack_from
-    found: dict[int, tuple[int, int]] = {}
-    place = OBJECT_HEAD
-    # the rest may be too small for the object that describes free space
-    while place + OBJECT_HEAD <= len(data):
-        number, size = head(data, place)
-        if not number:
-            break
-        place += OBJECT_HEAD
-        if number in found or size > len(data) - place:
-            raise ValueError(f"has two objects {number}, or ends inside the object {number}")
-        found[number] = place, size
-        place += size + -size % 8
-    return found
-
-
-def collection_size(sizes: Sequence[int]) -> int:
-    """Return the bytes of a collection of objects of these sizes."""
-    used = OBJECT_HEAD + sum(OBJECT_HEAD + size + -size % 8 for size in sizes)
-    return max(MIN_COLLECTION, used)
-
-
-def encode_global_heap(objects: Sequence[bytes]) -> bytes:
-    """Return a collection whose objects are numbered from 1."""
-    size = collection_size([len(data) for data in objects])
-    pieces = [struct.pack("<4sB3xQ", b"GCOL", 1, size)]
-    for number, data in enumerate(objects, 1):
-        pieces += [struct.pack("<HH4xQ", number, 1, len(data)), data, bytes(-len(data) % 8)]
-    free = size - sum(map(len, pieces))
-    if free >= OBJECT_HEAD:
-        pieces.append(struct.pack("<HH4xQ", 0, 0, free))
-        free -= OBJECT_HEAD
-    return b"".join((*pieces, bytes(free)))

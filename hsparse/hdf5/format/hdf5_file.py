@@ -1,7 +1,7 @@
-"""An HDF5 file as its superblock describes it, and the guards that keep reads inside of it.
+"""An HDF5 file as its superblock describes it, and guards against reads outside of the file or without end.
 
-`Walk` guards structures that are read one by one: none is read twice. `FileBounds` guards blocks of an index whose
-ranges are requested together.
+`Walk` guards structures that are read one by one: reading one twice is an error. `FileBounds` guards the blocks of an
+index, whose ranges are requested together.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from hsparse.format.dataspace_message import ByteReader
 from hsparse.hdf5.format.file_fields import ByteRange, Reads, Widths
 
 DEFAULT_K = 32
-"""Half the entries of a node of chunks in a version 1 B-tree, unless the superblock says otherwise."""
+"""Half the maximum number of entries in a v1 B-tree node of chunks, unless the superblock has another number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hdf5File:
-    """A file of `size` bytes, the first `base` of them a user block; addresses count from `base`.
+    """A file of `size` bytes; the first `base` bytes are a user block, and addresses are relative to `base`.
 
-    `root` is the address of the root group's object header. `shared` are the heaps of shared messages: the types
-    of messages in it, a bit each, and its address. `chunk_k` is half the entries of a node of chunks in v1 B-trees.
+    `root` is the address of the root group's object header. `shared` has, for each heap of shared messages, a bit mask
+    of message types and the heap's address. `chunk_k` is half the maximum of entries in a v1 B-tree node of chunks.
     """
 
     size: int
@@ -34,7 +34,7 @@ class Hdf5File:
     chunk_k: int = DEFAULT_K
 
     def check(self, address: int, size: int, what: str) -> ByteRange:
-        """Return where in the file a structure is; raises `Corrupt` where it is not wholly in it."""
+        """Return the range of a structure in the file; raises `Corrupt` if it extends beyond the file's end."""
         if size < 0 or address + size > self.size - self.base:
             raise Corrupt(
                 f"The {what} at address {address} has {size} bytes; the file ends at {self.size - self.base}."
@@ -42,16 +42,16 @@ class Hdf5File:
         return ByteRange(self.base + address, size)
 
     def read(self, address: int, size: int, what: str) -> Reads[ByteReader]:
-        """Read `size` bytes at `address`; raises `Corrupt` where they are not in the file."""
+        """Read `size` bytes at `address`; raises `Corrupt` if they extend beyond the file's end."""
         (data,) = yield (self.check(address, size, what),)
         return ByteReader(memoryview(data), subject=f"{what} at address {address}")
 
     def read_sized(
         self, address: int, least: int, guess: int, whole: Callable[[ByteReader], int], what: str
     ) -> Reads[ByteReader]:
-        """Read a structure whose first `least` bytes tell its size to `whole`; `guess` saves a step where it fits.
+        """Read a structure of unknown size: `whole` computes its size from its first `least` bytes.
 
-        Raises `Corrupt` where it is not in the file.
+        One step is enough if the size is at most `guess`. Raises `Corrupt` if it extends beyond the file's end.
         """
         self.check(address, least, what)
         first = max(least, min(guess, self.size - self.base - address))
@@ -63,19 +63,19 @@ class Hdf5File:
 
     @property
     def bounds(self) -> FileBounds:
-        """The file's bounds, for one walk through blocks that do not overlap."""
+        """New bounds of the file, to guard the reading of one index, whose blocks do not overlap."""
         return FileBounds(self.size - self.base, self.base)
 
     def walk(self, what: str) -> Walk:
-        """Return the guard of one walk through structures of this file."""
+        """Return a new guard for one walk through structures of this file; `what` names the walk in errors."""
         return Walk(self, what, self.size)
 
 
 @dataclass(slots=True)
 class Walk:
-    """The structures that one walk reads: none twice, and together not larger than the file.
+    """A guard of one walk: each structure is read at most once, and all together are not larger than the file.
 
-    It refuses before anything is read, so that a file which leads to one place a million times costs nothing.
+    Checks precede reads, so a damaged file that refers to one address a million times causes no extra reads.
     """
 
     file: Hdf5File
@@ -84,14 +84,14 @@ class Walk:
     seen: set[int] = field(default_factory=set)
 
     def read(self, address: int, size: int, what: str) -> Reads[ByteReader]:
-        """Read as the file does; raises `Corrupt` where the walk has been before."""
+        """Read `size` bytes at `address`; raises `Corrupt` if this walk has read that address before."""
         self._add(address, size, what)
         return (yield from self.file.read(address, size, what))
 
     def read_sized(
         self, address: int, least: int, guess: int, whole: Callable[[ByteReader], int], what: str
     ) -> Reads[ByteReader]:
-        """Read as the file does; raises `Corrupt` where the walk has been before."""
+        """Read as `Hdf5File.read_sized` does; raises `Corrupt` if this walk has read the address before."""
         self._add(address, least, what)
 
         def checked(start: ByteReader) -> int:
@@ -103,7 +103,7 @@ class Walk:
         return (yield from self.file.read_sized(address, least, guess, checked, what))
 
     def limit_guess(self, guess: int, count: int) -> int:
-        """Return a guess that `count` structures may have at once, so that all take no more than the file."""
+        """Return a guess for `read_sized`, limited so that `count` concurrent reads take at most the file's size."""
         return min(guess, self.file.size // max(1, count))
 
     def _add(self, address: int, size: int, what: str) -> None:
@@ -122,10 +122,10 @@ class Walk:
 
 
 class FileBounds:
-    """A file of `end` bytes from `base` on, where addresses begin, and how much of it blocks may still take.
+    """A guard of the blocks of one index, in a file with `end` bytes after the base address `base`.
 
-    Blocks of one index never overlap, so that together they have at most `end` bytes: damaged addresses that lead
-    to the same block again and again are found before memory is taken for it.
+    Blocks of one index never overlap, so their sizes sum to at most `end`. Damaged addresses that refer to the same
+    block again and again are therefore detected before memory is allocated.
     """
 
     def __init__(self, end: int, base: int = 0) -> None:
@@ -134,7 +134,7 @@ class FileBounds:
         self._left = end
 
     def block(self, address: int, size: int, what: str) -> ByteRange:
-        """Return the range of a block called `what`; `Corrupt` when the file does not have room for it."""
+        """Return the range of a block, named `what` in errors; `Corrupt` if the file has no room (left) for it."""
         if address + size > self.end:
             raise Corrupt(
                 f"The {what} at {address} has {size} bytes and ends beyond the file's end at {self.end}."

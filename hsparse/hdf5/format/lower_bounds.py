@@ -1,6 +1,6 @@
-"""The lower bounds of a dataset in a file, which counts from 0: attributes that an import takes back.
+"""Lower bounds of datasets, which files store as attributes because HDF5 indices begin at 0. Imports read them back.
 
-`hsparse_lower` has the place of the first element in each dimension, `hsparse_minlower` how far that may move down.
+`hsparse_lower` has the lower bound of each dimension, `hsparse_minlower` the least value that the bound may reach.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hsparse.model.layout import CHUNKED, STRUCTURED
 LOWER, MINLOWER = "hsparse_lower", "hsparse_minlower"
 INT64 = "H5T_STD_I64LE"
 NO_LIMIT = -(2**63)
-"""An unlimited `minlower` in the attribute."""
+"""The attribute's value for an unlimited `minlower`."""
 Json = dict[str, Any]
 
 
 def bounds_attributes(shape: Json) -> Json:
-    """Return the attributes of a dataspace's lower bounds, none without such."""
+    """Return the attributes that store a dataspace's lower bounds, by name; empty if it has no lower bounds."""
     lower = lower_of(shape)
     if not lower:
         return {}
@@ -33,7 +33,7 @@ def bounds_attributes(shape: Json) -> Json:
 
 
 def with_bounds(body: Json) -> Json:
-    """Return the body that creates a dataset with the lower bounds that its attributes say, which are left out."""
+    """Move lower bounds from a dataset's attributes to the `lower` and `minlower` of the body that creates it."""
     attributes, shape = dict(body.get("attributes") or {}), body["shape"]
     dims = dims_of(shape) if isinstance(shape, dict) else tuple(shape)
     lower = _bounds_of(attributes.get(LOWER), dims)
@@ -44,7 +44,7 @@ def with_bounds(body: Json) -> Json:
     limits = _bounds_of(attributes.get(MINLOWER), dims)
     if limits is not None:
         del attributes[MINLOWER]
-        if "maxdims" in body or "maxdims" in shape:  # else no bound moves
+        if "maxdims" in body or "maxdims" in shape:  # without maxdims, bounds are fixed
             body["minlower"] = [UNLIMITED if limit == NO_LIMIT else limit for limit in limits]
     properties = body.get("creationProperties") or {}
     if (properties.get("layout") or {}).get("class") not in (CHUNKED, STRUCTURED):
@@ -53,7 +53,7 @@ def with_bounds(body: Json) -> Json:
 
 
 def _bounds_of(attribute: Json | None, dims: tuple[int, ...] | None) -> list[int] | None:
-    """Return the bounds in an attribute, one for each dimension; None if it has none."""
+    """Return the bounds in an attribute, one for each dimension, or None if it is not such an attribute."""
     if attribute is None or not dims or attribute.get("encoding") != "base64":
         return None
     item, own = attribute["type"], dims_of(attribute["shape"]) or ()

@@ -1,13 +1,12 @@
-"""Object headers, versions 1 and 2: the messages that describe an object.
+"""Object headers, versions 1 and 2: the messages that describe an object, and messages shared with other objects.
 
-H5.format.html, IV.A.1.a (version 1, without checksum) and IV.A.1.b (version 2), continuation blocks included;
-IV.A.2 for the types of messages.
+H5.format.html, IV.A.1.a (version 1, without checksum) and IV.A.1.b (version 2), with continuation blocks; IV.A.2 has
+the message types.
 
-Shared messages: in the header of another object, or in the file's heap of shared messages.
-
-H5.format.html, IV.A.2 "Shared Message", versions 1 to 3; IV.A.2.p (message 0x000F, in the superblock extension) and
-III.I (the table of indexes) for the heap, which only files made with `H5Pset_shared_mesg_index` have. A heap id
-leads to a message; the indexes by content serve writers only.
+A shared message is in the header of another object or in the file's heap of shared messages: IV.A.2 "Shared Message",
+versions 1 to 3. IV.A.2.p (message 0x000F, in the superblock extension) and III.I (the table of indexes) describe the
+heap, which only files created with `H5Pset_shared_mesg_index` have. Readers find a message by its heap id; only
+writers use the indexes by content.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from hsparse.hdf5.format.hdf5_file import Hdf5File, Walk
 
 
 class MessageType(IntEnum):
-    """A message's type."""
+    """The type of an object header message."""
 
     DATASPACE = 0x01
     LINK_INFO = 0x02
@@ -58,20 +57,20 @@ class MessageType(IntEnum):
 
 
 HIGHEST_TYPE = 0x19
-"""The highest message type that is known."""
+"""The highest message type that this module knows."""
 SHARED_FLAG, REFUSE_UNKNOWN = 0x02, 0x80
-"""Flags of messages: shared; a reader that does not know the type must not open the object."""
+"""Message flags: the message is shared; a reader that does not know the type must not open the object."""
 HEADER_GUESS = 512
 PREFIX_1 = 16
 SHORTEST_HEADER = 11
-"""Bytes of the shortest header, one of version 2 without messages."""
+"""The size in bytes of the shortest header: version 2, without messages."""
 SIZE_BITS, ATTRIBUTE_ORDER, ATTRIBUTE_INDEX, PHASES, TIMES = 3, 4, 8, 16, 32
-"""Flags of version 2: the bytes of the first block's size, and which fields there are."""
+"""Flags of version 2: the width of the first block's size (2 bits), and which optional fields are present."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderMessage:
-    """A message's type, flags and bytes; `order` is that of its creation, where attributes' order is tracked."""
+    """A message's type, flags and bytes; `order` is its creation order if the header tracks attributes' order."""
 
     kind: int
     flags: int
@@ -80,16 +79,16 @@ class HeaderMessage:
 
     @property
     def shared(self) -> bool:
-        """Say whether the bytes are only the location of the message."""
+        """Whether `data` is the location of a shared message."""
         return bool(self.flags & SHARED_FLAG)
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectHeader:
-    """An object's messages in file order, without continuations and gaps.
+    """An object's messages in file order, without continuation and NIL messages.
 
-    `references` is the number of hard links in version 1; version 2 has a message for it. `times` are access,
-    modification, change and birth in seconds since 1970, where version 2 has them.
+    `references` is the number of hard links in version 1; version 2 has a message for it. `times` are the optional
+    access, modification, change and birth times of version 2, in seconds since 1970.
     """
 
     address: int
@@ -102,19 +101,19 @@ class ObjectHeader:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The form of messages in one header."""
+    """The form of the messages in one header; `ordered`: messages have a creation order."""
 
     version: int
     ordered: bool = False
 
     @property
     def overhead(self) -> int:
-        """The bytes before a message."""
+        """The size in bytes of the prefix of a message."""
         return 8 if self.version == 1 else 6 if self.ordered else 4
 
 
 def read_object_header(file: Hdf5File, address: int) -> Reads[ObjectHeader]:
-    """Read the object header at `address`; raises `Corrupt`, and `Unsupported` for messages that must be known."""
+    """Read the object header at `address`; raises `Corrupt`, or `Unsupported` for an unknown required message."""
     walk = file.walk(f"object header at address {address}")
     first = yield from walk.read_sized(address, SHORTEST_HEADER, HEADER_GUESS, _whole, "object header")
     if bytes(first.data[:4]) == b"OHDR":
@@ -139,8 +138,32 @@ def read_object_header(file: Hdf5File, address: int) -> Reads[ObjectHeader]:
     )
 
 
+def first_block(start: memoryview) -> Iterator[tuple[HeaderMessage, int]]:
+    """Yield each message of a header's first block, with the offset of its bytes in the header.
+
+    `start` begins with the header; raises `Corrupt` if it ends before the block does. Checksums are not verified.
+    """
+    first = ByteReader(start, subject="object header")
+    size = _whole(ByteReader(start, subject=first.subject))
+    first = ByteReader(first.take(size, "first block"), subject=first.subject)
+    if bytes(first.data[:4]) == b"OHDR":
+        flags = first.data[5]
+        form = _Form(2, bool(flags & ATTRIBUTE_ORDER))
+        begin, end = 6 + _optional(flags) + (1 << (flags & SIZE_BITS)), size - CHECKSUM_SIZE
+    else:
+        form, begin, end = _Form(1), PREFIX_1, size
+    block = ByteReader(first.data[begin:end], subject=first.subject)
+    for message in _messages(block, form):
+        yield message, begin + block.place - len(message.data)
+
+
+def block_size(start: memoryview) -> int:
+    """Return the size in bytes of a header's prefix and first block; raises `Corrupt` if `start` is too short."""
+    return _whole(ByteReader(start, subject="object header"))
+
+
 def _whole(start: ByteReader) -> int:
-    """Return the bytes of the prefix and the first block."""
+    """Return the size in bytes of the prefix and first block, including the checksum of version 2."""
     if bytes(start.data[:4]) != b"OHDR":
         return PREFIX_1 + int.from_bytes(start.data[8:12], "little")
     flags = start.data[5]
@@ -151,7 +174,7 @@ def _whole(start: ByteReader) -> int:
 
 
 def _optional(flags: int) -> int:
-    """Return the bytes of the prefix's optional fields."""
+    """Return the size in bytes of the prefix's optional fields."""
     return (16 if flags & TIMES else 0) + (4 if flags & PHASES else 0)
 
 
@@ -182,7 +205,7 @@ def _begin_2(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, Byte
 
 
 def _opened(block: ByteReader, form: _Form) -> ByteReader:
-    """Return the messages' bytes of a continuation block."""
+    """Return the part of a continuation block that has messages; raises `Corrupt`."""
     if form.version == 1:
         return block
     check_signature(block, b"OCHK", None)
@@ -211,9 +234,7 @@ def _continued(walk: Walk, message: HeaderMessage, block: ByteReader) -> Reads[B
 
 def _check_known(message: HeaderMessage, block: ByteReader) -> None:
     if message.kind > HIGHEST_TYPE and message.flags & REFUSE_UNKNOWN:
-        raise Unsupported(
-            f"The {block.subject} has a message of type {message.kind:#04x}, which is not known here."
-        )
+        raise Unsupported(f"The {block.subject} has a message of the unknown type {message.kind:#04x}.")
 
 
 IN_HEAP, COMMITTED = 1, 2
@@ -221,17 +242,17 @@ HEAP_ID_SIZE = 8
 
 
 class SharedHeapId(NamedTuple):
-    """The id of a message in the file's heap of shared messages."""
+    """The heap id of a message in the file's heap of shared messages."""
 
     id: bytes
 
 
 SharedLocation: TypeAlias = int | SharedHeapId
-"""The location of a message: the address of an object header, or an id in the heap."""
+"""The location of a shared message: the address of an object header, or a heap id."""
 
 
 def decode_shared_location(message: ByteReader, widths: Widths) -> SharedLocation:
-    """Return where the message is; raises `Corrupt`."""
+    """Decode the location of a shared message; raises `Corrupt`."""
     version, kind = message.numbers(2, 1, "shared message")
     if not 1 <= version <= 3:
         raise Corrupt(f"The {message.subject} has a shared message of version {version}; 1 to 3 exist.")
@@ -241,19 +262,19 @@ def decode_shared_location(message: ByteReader, widths: Widths) -> SharedLocatio
         message.take(6 + widths.length, "shared message")
     address = widths.read_address(message, "address of a shared message")
     if address is None:
-        raise Corrupt(f"The {message.subject} has a shared message that is nowhere.")
+        raise Corrupt(f"The {message.subject} has a shared message without an address.")
     return address
 
 
 def encode_shared_location(address: int) -> bytes:
-    """Return the shared message for the datatype committed at `address`: version 3, which HDF5 1.8 reads."""
+    """Encode the location of a datatype committed at `address`, in version 3, which HDF5 1.8 reads."""
     return bytes((3, COMMITTED)) + address_bytes(address)
 
 
 def read_shared_table(file: Hdf5File, extension: ObjectHeader) -> Reads[tuple[tuple[int, int], ...]]:
-    """Read of each index the types of its messages, a bit each, and its heap's address; none where none are shared.
+    """Read `Hdf5File.shared`: (bit mask of message types, heap address) of each index; empty if nothing is shared.
 
-    `extension` is the superblock's.
+    `extension` is the header of the superblock extension.
     """
     for message in extension.messages:
         if message.kind == MessageType.SHARED_TABLE:
@@ -284,10 +305,12 @@ def _read_table(file: Hdf5File, message: ByteReader) -> Reads[tuple[tuple[int, i
 
 
 def read_shared_messages(file: Hdf5File, kind: int, ids: list[memoryview]) -> Reads[list[ByteReader]]:
-    """Read messages of type `kind` by their heap ids; raises `Corrupt`."""
+    """Read the shared messages of type `kind` with these heap ids; raises `Corrupt`."""
     for types, address in file.shared:
         if types >> kind & 1:
             heap = yield from read_fractal_heap(file, address)
             found = yield from read_heap_objects(heap, ids)
             return [ByteReader(data, subject=f"message in the heap at address {address}") for data in found]
-    raise Corrupt(f"The file shares no messages of type {kind:#04x}, though an object has one.")
+    raise Corrupt(
+        f"An object has a shared message of type {kind:#04x}, but the file has no heap for this type."
+    )

@@ -1,8 +1,8 @@
-"""The superblock, versions 0 to 3: where a file begins, and where its root group is.
+"""The superblock, versions 0 to 3: base address, widths of addresses and lengths, and root group of a file.
 
 H5.format.html, II.A. It is at byte 0 or, after a user block, at 512, 1024, 2048 and so on. Its extension may have the
-message "B-tree 'K' Values" (IV.A.2.t, message 0x0013): how many entries nodes of version 1 B-trees have; superblocks
-of version 0 and 1 have the values themselves.
+message "B-tree 'K' Values" (IV.A.2.t, message 0x0013) with the node sizes of version 1 B-trees; superblocks of versions
+0 and 1 contain these values.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from hsparse.hdf5.format.object_header import MessageType, read_object_header, r
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MAX_SUPERBLOCK = 8 + 16 + 4 + 4 * 8 + 40
-"""Bytes of version 1 with addresses of 8 bytes."""
+"""The size in bytes of the largest superblock: version 1 with addresses of 8 bytes."""
 FIRST_USER_BLOCK = 512
 WIDTHS = (2, 4, 8)
 SIZE_2 = 48
-"""Bytes of versions 2 and 3 with addresses of 8 bytes."""
+"""The size in bytes of versions 2 and 3 with addresses of 8 bytes."""
 
 
 def read_superblock(size: int) -> Reads[Hdf5File]:
-    """Find and read the superblock of a file of `size` bytes; raises `Corrupt`, and `Unsupported` for versions
-    and widths that no known library writes."""
+    """Find and read the superblock of a file of `size` bytes. Raises `Corrupt`, or `Unsupported` for an unknown
+    version or width, or for one of several files that form one HDF5 file."""
     base = yield from _find(size)
     (data,) = yield (ByteRange(base, min(MAX_SUPERBLOCK, size - base)),)
     reader = ByteReader(memoryview(data), subject=f"superblock at byte {base}")
@@ -53,7 +53,7 @@ def _find(size: int) -> Reads[int]:
     places = [0]
     while (place := max(FIRST_USER_BLOCK, 2 * places[-1])) + len(SIGNATURE) <= size:
         places.append(place)
-    # Most files have no user block: the other places are looked at, together, where that is not so.
+    # Most files have no user block, so byte 0 is read first; all other places are read in one step.
     for some in (places[:1], places[1:]) if size >= len(SIGNATURE) else ():
         found = yield tuple(ByteRange(place, len(SIGNATURE)) for place in some)
         for place, data in zip(some, found, strict=True):
@@ -66,7 +66,7 @@ def _widths(reader: ByteReader) -> Widths:
     widths = Widths(*reader.numbers(2, 1, "widths"))
     if not set(widths) <= set(WIDTHS):
         raise Unsupported(
-            f"The {reader.subject} has addresses of {widths.address} bytes, lengths of {widths.length}."
+            f"The {reader.subject} has addresses of {widths.address} bytes, lengths of {widths.length}: not supported."
         )
     return widths
 
@@ -81,7 +81,7 @@ def _read_old(reader: ByteReader, size: int, base: int, version: int) -> Hdf5Fil
         reader.take(2, "chunk K")
     stored_base, _, end, driver = (widths.read_address(reader, "addresses") for _ in range(4))
     if driver is not None:
-        raise Unsupported(f"The {reader.subject} is of one of several files; join them first (h5repack).")
+        raise Unsupported(f"The {reader.subject} belongs to one of several files; join them (h5repack).")
     _check_end(reader, size, base, stored_base, end)
     widths.read_address(reader, "root entry")
     root = widths.read_address(reader, "root entry")
@@ -89,7 +89,7 @@ def _read_old(reader: ByteReader, size: int, base: int, version: int) -> Hdf5Fil
 
 
 def _read_new(reader: ByteReader, size: int, base: int, version: int) -> tuple[Hdf5File, int | None]:
-    """Return the file, and the address of the superblock extension."""
+    """Read a superblock of version 2 or 3; return the file and the address of the superblock extension."""
     widths = _widths(reader)
     reader.take(1, "consistency flags")
     stored_base, extension, end, root = (widths.read_address(reader, "addresses") for _ in range(4))
@@ -100,7 +100,7 @@ def _read_new(reader: ByteReader, size: int, base: int, version: int) -> tuple[H
 
 
 def _check_end(reader: ByteReader, size: int, base: int, stored_base: int | None, end: int | None) -> None:
-    """Refuse a file that is shorter than its superblock says. Both addresses count from byte 0."""
+    """Raise `Corrupt` if the file is shorter than its superblock says. Both addresses count from byte 0."""
     expected = base + _present(reader, end) - _present(reader, stored_base)
     if expected > size:
         raise Corrupt(f"The file has {size} bytes, its superblock says {expected}: it was cut short.")
@@ -113,9 +113,9 @@ def _present(reader: ByteReader, address: int | None) -> int:
 
 
 def encode_superblock(root: int, end: int, version: int = 2, base: int = 0) -> bytes:
-    """Return 48 bytes: version 2 (read by HDF5 1.8) or 3 (by 1.10).
+    """Encode a superblock of 48 bytes, in version 2 (read by HDF5 1.8 and later) or 3 (1.10 and later).
 
-    `end` counts from byte 0, `root` from `base`, the size of the user block.
+    `end` counts from byte 0; `root` is relative to `base`, the size of the user block.
     """
     head = SIGNATURE + struct.pack("<BBBB", version, 8, 8, 0)
     body = head + address_bytes(base) + address_bytes(None) + address_bytes(end) + address_bytes(root)
@@ -123,7 +123,7 @@ def encode_superblock(root: int, end: int, version: int = 2, base: int = 0) -> b
 
 
 def decode_chunk_k(message: ByteReader) -> int:
-    """Return half the entries of a node of chunks; those of groups are found in each node. Raises `Corrupt`."""
+    """Decode the chunk K, half the entries of a v1 B-tree node of chunks. Raises `Corrupt`. Group nodes need no K."""
     version = message.number(1, "version")
     if version:
         raise Corrupt(
@@ -133,7 +133,7 @@ def decode_chunk_k(message: ByteReader) -> int:
 
 
 def check_chunk_k(k: int, subject: str) -> int:
-    """Return the value; raises `Corrupt` for 0, with which a node has no entries."""
+    """Return `k`; raises `Corrupt` for 0, with which B-tree nodes would have no entries."""
     if not k:
         raise Corrupt(f"The {subject} says that nodes of chunk B-trees have no entries.")
     return k

@@ -1,6 +1,6 @@
-"""What HDF5 has no place for in the layout of a virtual dataset: an attribute of its file, which an import takes back.
+"""Virtual layout properties that HDF5 cannot store, kept in an attribute of the file. Imports read them back.
 
-`hsparse_virtual` has a JSON object with those of `missing` ("fill"), `dims` and `flags` that the layout has.
+The attribute `hsparse_virtual` is a JSON object with the layout's `missing` ("fill"), `dims` and `flags`, if set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def layout_attributes(record: Json) -> Json:
-    """Return the attribute of a virtual dataset that stays one; none for others, and where HDF5's layout says all."""
+    """Return the attribute of a virtual dataset, by name; empty for other datasets or if HDF5's layout suffices."""
     if class_elsewhere(record) != VIRTUAL:
         return {}
     layout = record["creationProperties"]["layout"]
@@ -41,7 +41,7 @@ def layout_attributes(record: Json) -> Json:
 
 
 def with_layout(body: Json) -> Json:
-    """Return the body that creates a dataset with what the attribute says of its layout; the attribute is left out."""
+    """Move layout properties from a dataset's attribute to the layout of the body that creates the dataset."""
     attributes, properties = dict(body.get("attributes") or {}), body.get("creationProperties") or {}
     shape = body["shape"]
     rank = len((shape.get("dims") or ()) if isinstance(shape, dict) else shape)
@@ -57,7 +57,7 @@ def with_layout(body: Json) -> Json:
 
 
 def _parsed(attribute: Json | None, rank: int) -> Json | None:
-    """Return what an attribute says, None if it is none of a dataset of `rank` dimensions."""
+    """Return the layout properties in an attribute, or None if it does not fit a dataset of `rank` dimensions."""
     if attribute is None or attribute.get("encoding") != "base64":
         return None
     try:

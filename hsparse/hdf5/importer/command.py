@@ -1,11 +1,13 @@
 """`hsparse import`: import a file into a domain of a running server.
 
-The import creates the domain, or resumes an earlier import into it. After a failure it deletes the domain.
+The import creates the domain, or resumes an earlier import into it. If the file cannot be imported, it deletes the
+domain again. If the server cannot be reached, it keeps the domain, so that the import can be resumed.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -14,14 +16,17 @@ from functools import partial
 from pathlib import Path
 
 from hsparse.cli import file_arguments, progress
-from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.bounded_pool import MEMORY, BoundedPool
 from hsparse.cli.connection_flags import add_server_flags, domain_connector
 from hsparse.cli.file_arguments import SCHEME
 from hsparse.cli.progress import Advance, ProgressForm, interruptible, print_message, reports_failure
+from hsparse.cli.run_each import SMALL
 from hsparse.client.connection import Connection, Json
+from hsparse.client.errors import OtherServer
+from hsparse.client.http.retry import REPEATED
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, HsparseError, Unsupported
+from hsparse.errors import BadRequest, HsparseError, StoreFailed, Unauthenticated, Unsupported, reword
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind
 from hsparse.hdf5.importer.dense_upload import create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
@@ -33,10 +38,11 @@ from hsparse.hdf5.importer.formats.file_formats import (
     is_zarr,
     read_format,
 )
-from hsparse.hdf5.importer.formats.matrix_directory import is_directory, open_directory
+from hsparse.hdf5.importer.formats.matrix_directory import has_matrix, is_directory, open_directory
 from hsparse.hdf5.importer.formats.part_upload import PartUpload
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.index_columns import look_at_indices
+from hsparse.hdf5.importer.many_files import OneOfMany, hdf5_files, import_file, import_folder
 from hsparse.hdf5.importer.matrix_forms import EVENTS
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
 from hsparse.hdf5.importer.npz_matrix import open_npz
@@ -57,69 +63,83 @@ Import a file into a new domain of a running server.
   hsparse import run.h5 /home/ada/run.h5 --user ada
   hsparse import cells.h5ad /home/ada/cells.h5ad --token-file key
   hsparse import graph.mtx.gz /home/ada/graph.h5
+  hsparse import runs /home/ada/runs
 
+Each HDF5 file in a folder becomes a domain with the same relative path; files that fail are listed, others go on.
 HDF5 files are imported as they are: groups, links, attributes, committed types, datasets with their chunks and
 filters. Groups that are sparse matrices (AnnData, Binsparse), and datasets with a defined set, become sparse datasets;
---as-is leaves them what they are.
+--as-is keeps them unchanged.
 Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz) become one sparse dataset.
 Matrices of Cell Ranger (.h5, or a directory with matrix.mtx, barcodes.tsv and features.tsv) and loom files become
-AnnData; coolers sparse datasets of their pixels, with the bins. --as-is imports the HDF5 file.
-Zarr stores (directories, .zarr.zip) become groups and datasets, those of AnnData as from an .h5ad file; a measurement
-of a TileDB-SOMA experiment (a directory) becomes AnnData.
+AnnData; coolers become sparse datasets of their pixels, and tables of bins. --as-is imports the HDF5 file unchanged.
+Zarr stores (directories, .zarr.zip) become groups and datasets; a store of AnnData is imported like an .h5ad file. A
+measurement of a TileDB-SOMA experiment (a directory) becomes AnnData.
 
-When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
+If the file cannot be imported, or after Ctrl-C, the new domain is deleted again, unless --keep or --resume is given.
+If the server cannot be reached any more, or a proxy refuses, the domain stays, and --resume continues the import.
 
-The exit status is 0 for a whole file, 3 when something was left behind, which is named at the end, 2 for a failure and
-130 after Ctrl-C.
+The exit status is 0 for a whole file, 3 if parts of the file were skipped (they are listed at the end), 2 for a failure
+and 130 after Ctrl-C.
 """
 MATRICES: dict[str, Callable[[Source], Matrix]] = {
     ".mtx": open_matrix_market,
     ".mtx.gz": open_matrix_market,
     ".npz": open_npz,
 }
-"""Readers of files of one matrix, by the end of the name."""
+"""Readers of files that contain one matrix, by suffix."""
 NAMED = 20
-"""How many of the things that were left behind are named."""
+"""Most skipped objects that a message lists by name."""
 INCOMPLETE = 3
-"""The exit status of an import that left something behind."""
+"""Exit status of an import that skipped a part of the file."""
+PASSING: tuple[type[HsparseError], ...] = (*REPEATED, OtherServer, StoreFailed, Unauthenticated)
+"""Temporary errors, which are not the file's fault: the imported part is kept, for a resumed import."""
 Reader = Callable[[], DomainParts]
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `import`; the parsed ones have `run`."""
+    """Add the arguments of `import` to a parser; the parsed arguments have `run` as a default."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="the file, an object, s3://bucket/key, a directory (Zarr, SOMA, Cell Ranger's of a matrix), or an "
-        "upload, upload:///home/ada/run.h5.upload, which is deleted then",
+        help="a file, an object s3://bucket/key, a directory (of HDF5 files, Zarr, SOMA, or a Cell Ranger matrix), "
+        "or an upload, upload:///home/ada/run.h5.upload, which is deleted after the import",
     )
     parser.add_argument(
-        "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
+        "domain",
+        metavar="DOMAIN",
+        help="the domain, like /home/ada/run.h5, in a folder that exists; for a folder of files, the folder to create",
     )
     add_server_flags(parser, piped=True)
     parser.add_argument(
-        "--resume", action="store_true", help="go on with an import of the same file that was stopped"
+        "--resume", action="store_true", help="continue an import of the same file that was stopped"
     )
     parser.add_argument(
-        "--keep", action="store_true", help="keep what was imported when something goes wrong"
+        "--force",
+        action="store_true",
+        help="replace an existing domain once the import is done; the domain keeps its access rights",
     )
+    parser.add_argument(
+        "--drop-snapshots",
+        action="store_true",
+        help="with --force: also replace a domain that has snapshots, which are deleted",
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the imported part if the import fails")
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="refuse a file with something that no server can have, which is left out otherwise",
+        help="fail if the file has something that hsparse cannot store, instead of skipping it",
     )
     parser.add_argument(
         "--as-is",
         action="store_true",
-        help="leave HDF5 files of other formats, sparse matrices in groups, and defined sets what they are",
+        help="import HDF5 files of other formats, sparse matrices in groups, and defined sets unchanged",
     )
     parser.add_argument(
         "--events",
         action="store_true",
-        help="beside the columns of NXevent_data in a NeXus file, make a sparse dataset counts, pulses x pixels: the "
-        "number of events",
+        help="add to each NXevent_data group of a NeXus file a sparse dataset counts: the events by pulses x pixels",
     )
     parser.add_argument(
         "--chunk",
@@ -133,35 +153,35 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "--sparse",
         action="append",
         metavar="PATTERN",
-        help="make dense datasets of an HDF5 file sparse whose paths match, such as '/entry/data/*' (* is any text); "
-        "with --drop-fill or --threshold. May be repeated",
+        help="import dense datasets of an HDF5 file as sparse ones if their paths match, such as '/entry/data/*' (* is "
+        "any text); needs --drop-fill or --threshold. May be repeated",
     )
     parser.add_argument(
         "--drop-fill",
         action="store_true",
-        help="leave out elements of these that have the fill value's bytes",
+        help="with --sparse: leave out elements that have the fill value's bytes",
     )
     parser.add_argument(
-        "--threshold", metavar="N", help="leave out elements of these that are not above N; NaN is kept"
+        "--threshold", metavar="N", help="with --sparse: leave out elements up to N; NaN is kept"
     )
     parser.add_argument(
         "--sources",
         action="append",
         metavar="PLACE",
-        help="look for files that an HDF5 file names, of virtual datasets and external data, also in this directory or "
-        "prefix s3://bucket/path, and allow all files below it; those below the directory of FILE are always allowed. "
-        "May be repeated",
+        help="also look in this directory or prefix s3://bucket/path for files that an HDF5 file names (sources of "
+        "virtual datasets, external data), and allow all files below it; files below the directory of FILE are always "
+        "allowed. May be repeated",
     )
     parser.add_argument(
         "--copy",
         action="store_true",
-        help="copy virtual datasets; else those stay virtual whose sources are domains of the server",
+        help="copy virtual datasets; without it, those whose sources are domains of the server stay virtual",
     )
     parser.add_argument(
         "--linked",
         default="",
         metavar="FOLDER",
-        help="the folder with domains of the files that virtual datasets name, such as /run (default: that of DOMAIN)",
+        help="the folder with the domains of files that virtual datasets name, such as /run (default: DOMAIN's folder)",
     )
     parser.add_argument(
         "--path",
@@ -174,61 +194,78 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         default="",
         metavar="NAME",
         help="which of several matrices: a resolution of an .mcool, a genome of Cell Ranger 2, a "
-        "measurement of SOMA, what the names of a directory's files begin with",
+        "measurement of SOMA, the prefix of a directory's files",
     )
     parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
     )
     file_arguments.add_s3_flags(parser)
     progress.add_progress_flag(parser)
-    parser.add_argument(
-        "--quiet",
-        action="store_const",
-        const=ProgressForm.NONE,
-        dest="progress",
-        help="the same as --progress none",
-    )
     parser.set_defaults(run=reports_failure(run))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import the file; raise the `HsparseError` that stops it."""
+    """Import a file, or each HDF5 file of a folder; return the exit status. Raises the `HsparseError` that stops it."""
     connections = domain_connector(args)
+    run_file = partial(_run_file, connections)
+    if _is_folder_of_files(args):
+        return import_folder(args, connections, run_file)
+    return import_file(args, connections, run_file)
+
+
+def _is_folder_of_files(args: argparse.Namespace) -> bool:
+    """Return whether a local directory has HDF5 files and is not itself a Zarr store, SOMA experiment or matrix."""
+    place = Path(args.file)
+    if args.part or not place.is_dir() or is_zarr(args.file) or is_soma(args.file) or has_matrix(place):
+        return False
+    return any(True for _ in hdf5_files(place))
+
+
+def _run_file(
+    connections: Callable[[str | None], Connection],
+    args: argparse.Namespace,
+    told: str,
+    own: OneOfMany | None = None,
+) -> int:
+    """Import one file; return the exit status. `told` names the domain in messages; `own` is set in a folder import."""
     connect, open_source = partial(connections, args.domain), partial(_open, args, connections)
-    # There is a client of its own for undoing, because the other one is stopped.
+    # Undoing needs a client of its own, because a failure or Ctrl-C stops the client that sends.
     server, sending = RetryingClient(connect), RetryingClient(connect)
     left: list[str] = []
+    if own is not None:
+        own.many.watch(own.number, sending.stop)
     try:
         with interruptible(), ExitStack() as opened:
             source, read = _open_main(args, open_source)
             opened.enter_context(source)
             name = source.name.rpartition("/")[2]
             files = SourceFiles(args.file, open_source, args.sources or ())
+            files.imported = getattr(args, "imported", {})
             if isinstance(source, UploadSource):
                 check_uploaded(source.name)
                 files = NoOtherFiles()
-            with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
-                _Run(args, server, sending, source, files, shown.advance).run(read, left)
+            form = args.progress if own is None else ProgressForm.NONE
+            with closing(files), progress.show_progress(form, name, source.size) as shown:
+                advance = shown.advance if own is None else own.many.advance
+                _Run(args, server, sending, source, files, advance, own).run(read, left)
             if isinstance(source, UploadSource) and (failure := source.delete()):
                 print_message(args.progress, failure, sys.stderr)
     except KeyboardInterrupt:
-        kept = f"--resume goes on with {args.domain}."
-        gone = "What was imported is deleted again; --keep keeps it, for --resume."
+        kept = f"--resume continues the import into {told}."
+        gone = "The imported part is deleted again; --keep keeps it, for --resume."
         print(f"Stopped. {kept if args.keep or args.resume else gone}", file=sys.stderr)
         return 130
     finally:
         server.close()
         sending.close()
-    print_message(
-        args.progress, f"Imported {args.file} into {args.domain}{', not all of it' if left else ''}."
-    )
+    print_message(args.progress, f"Imported {args.file} into {told}{', not all of it' if left else ''}.")
     for text in left:
         print_message(args.progress, text, sys.stderr)
     return INCOMPLETE if left and not args.piped else 0
 
 
 def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[Opened, Reader | None]:
-    """Open what is imported; return what reads all of it, too, of other formats than those of a file."""
+    """Open the imported file, store or directory; also return the reader of a store's or directory's whole content."""
     check_known(args.file)
     if args.file.startswith(UPLOAD):
         return open_source(args.file), None
@@ -267,8 +304,10 @@ class _Run:
         source: Opened,
         files: SourceFiles,
         advance: Advance,
+        own: OneOfMany | None,
     ) -> None:
         self._args = args
+        self._own = own
         self._files = files
         self._sending = sending
         self._source = source
@@ -277,9 +316,9 @@ class _Run:
         self._sparsify = Sparsify.parse(args.sparse or (), args.drop_fill, args.threshold)
 
     def run(self, read: Reader | None, left: list[str]) -> None:
-        """Read as much as possible first; then create the domain, and delete it after a failure.
+        """Read as much as possible first, then create the domain; delete it after a failure.
 
-        What was left behind is appended to `left`, in words.
+        Messages about skipped parts of the file are appended to `left`.
         """
         parts = read() if read is not None else None
         known = None
@@ -316,7 +355,7 @@ class _Run:
 
     def _kinds(self) -> tuple[str, ...]:
         if self._args.as_is and self._args.events:
-            raise BadRequest("--as-is leaves events what they are; leave --events out.")
+            raise BadRequest("--as-is does not convert events; leave --events out.")
         if self._args.as_is:
             return ()
         return (*ALL_MATRICES, EVENTS) if self._args.events else ALL_MATRICES
@@ -326,7 +365,7 @@ class _Run:
             raise BadRequest("--events is for NeXus files.")
         if self._sparsify is not None:
             raise BadRequest(
-                "--sparse is for datasets of HDF5 files; one of another format needs --as-is, too."
+                "--sparse is for datasets of HDF5 files; a file of another format needs --as-is as well."
             )
 
     def _hdf5(self, known: str | None, root: str, objects: FileObjects, left: list[str]) -> None:
@@ -334,7 +373,11 @@ class _Run:
         if self._sparsify is not None:
             self._sparsify.check_all([one.path for one in objects.of(ObjectKind.DATASET)])
         resumed, sparsify = known is not None, self._sparsify
-        links = None if self._args.copy else VirtualLinks(self._sending, self._target.path, self._args.linked)
+        links = None
+        if not self._args.copy:
+            links = VirtualLinks(
+                self._sending, self._target.path, self._args.linked, before=self._await_earlier
+            )
         self._guarded(
             known,
             root,
@@ -359,22 +402,29 @@ class _Run:
             text = f"{objects.lost} references lead to objects that are not imported: they are null."
             print_message(self._args.progress, text, sys.stderr)
         for text in _listed(
-            "Filters that are stored, and exported, in a form that HSDS reads; hsparse export --filter sets others",
+            "Filters replaced by ones that HSDS reads, also in exports; hsparse export --filter sets others",
             [f"{path}: {changed}" for path, changed in objects.refiltered.items()],
         ):
             print_message(self._args.progress, text, sys.stderr)
         left += _listed("Not imported", list(objects.skipped.values()))
         left += _listed(
-            "Sources of virtual datasets that are missing, whose elements have the fill value",
+            "Missing sources of virtual datasets, whose elements have the fill value",
             sorted(self._files.missing),
         )
+        if objects.external:
+            self._await_earlier()
         left += _listed(
-            "External links to files that are no domains; import them too",
+            "External links to files that are not imported as domains; import them too",
             self._target.missing(objects.external),
         )
 
+    def _await_earlier(self) -> None:
+        """In a folder import, wait until all files before this one are imported."""
+        if self._own is not None:
+            self._own.await_earlier()
+
     def _parts(self, known: str | None, root: str, parts: DomainParts) -> list[str]:
-        """Import a file of another format; return what was left behind."""
+        """Import a file of another format; return messages about skipped parts."""
         self._refuse_sparsify()
         for path, (matrix, attributes) in parts.matrices.items():
             if self._args.chunk:
@@ -397,15 +447,28 @@ class _Run:
         work: Callable[[BoundedPool], None],
         user_block: Json | None = None,
     ) -> None:
+        is_there = known is not None
         try:
             if known is None:
                 self._target.create(root, self._source.fingerprint, ordered=ordered, user_block=user_block)
-            with BoundedPool(self._args.requests, stop=self._sending.stop) as uploads:
+                is_there = True
+            count, memory = self._args.requests, MEMORY
+            if self._own is not None and self._own.is_small:
+                count, memory = 1, SMALL
+            with BoundedPool(count, memory, self._sending.stop) as uploads:
                 work(uploads)
         except BaseException as error:
-            if known is None and not self._args.keep and not self._args.resume:
+            is_lost = self._own is not None and self._own.many.is_lost
+            is_kept = isinstance(error, PASSING) or (isinstance(error, HsparseError) and error.is_of_proxy)
+            if is_there and isinstance(error, HsparseError) and (is_kept or is_lost):
+                reword(error, f"{error.message} The imported part is kept: {self._way_on()}")
+            elif known is None and not self._args.keep and not self._args.resume:
                 self._undo(root, error)
             raise
+
+    def _way_on(self) -> str:
+        command = shlex.join(["hsparse", "import", self._args.file, self._args.domain, "--resume"])
+        return f"continue by {command} with the flags of this import."
 
     def _undo(self, root: str, error: BaseException) -> None:
         """Delete the domain; if that fails too, report both errors."""
@@ -413,7 +476,7 @@ class _Run:
             self._target.delete(root)
         except HsparseError as left:
             raise HsparseError(
-                f"{error} What was imported could not be deleted again, delete {self._args.domain}: {left.message}"
+                f"{error} The imported part could not be deleted, delete {self._args.domain}: {left.message}"
             ) from error
 
     def _matrix(self, uploads: BoundedPool, root: str, matrix: Matrix) -> None:
@@ -430,7 +493,7 @@ class _Run:
 
 
 def _listed(title: str, some: list[str]) -> list[str]:
-    """Return a message of what was left behind: its number, and the first ones by their names."""
+    """Return a message with a title, the number of texts and the first `NAMED` of them; empty without any text."""
     more = [f"and {len(some) - NAMED} more"] if len(some) > NAMED else []
     return ["\n  ".join([f"{title} ({len(some)}):", *some[:NAMED], *more])] if some else []
 

@@ -1,10 +1,10 @@
-"""The values of dense datasets, sent chunk by chunk of the server's grid.
+"""Upload the values of dense datasets, chunk by chunk of the server's grid.
 
-A chunk is sent as its stored bytes if the server stores such chunks with the same filters, and by value otherwise. A
-request writes whole chunks and every element once, so that an existing chunk is complete. A chunk that many requests
-write is written again when an import is resumed.
+A chunk is sent as its stored bytes if the server stores chunks of the same dimensions with the same filters, and by
+value otherwise. Each request writes whole chunks, so that a chunk that exists on the server is complete. A chunk that
+needs several requests is written again when an import is resumed.
 
-What sends the values of one dataset of a file, whatever their form.
+`ValueUpload` is the base class of all uploads of a dataset's values.
 
 Tests: tests/cli/importer/test_defined_upload.py, tests/cli/importer/test_dense_upload.py.
 """
@@ -43,12 +43,12 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 
 LARGEST = 64 * 1024 * 1024
-"""The most bytes of values in a request, unless an element has more."""
+"""Most bytes of values in a request, unless one element has more."""
 Data = TypeVar("Data")
 
 
 class ValueUpload(Generic[Data]):
-    """The values of one dataset; `record` is the server's JSON of the dataset."""
+    """Base class of an upload of one dataset's values from `data`; `record` is the server's JSON of the dataset."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class ValueUpload(Generic[Data]):
 
     @property
     def _takes_chunks(self) -> bool:
-        """Whether the chunks of the dataset begin where those of a file do, at its first element."""
+        """Whether chunks begin at the dataset's first element, as in a file: the lower bound is on a chunk boundary."""
         return not any(map(int.__mod__, lower_of(self._record["shape"]), chunk_spec(self._record).dims))
 
     def _chunk_url(self, scaled: Dims) -> str:
-        """Return the path of a chunk, which has its coordinates from the place 0 on."""
+        """Return the request path of a chunk; `scaled` counts from the dataset's first chunk, the path from index 0."""
         base = chunk_spec(self._record).base
         return f"{self._url}/chunks/{chunk_name([*map(add, scaled, base)] if base else scaled)}/value"
 
     def _put_chunk(self, scaled: Dims, data: bytes, sections: Sequence[Section]) -> None:
-        """Store a structured chunk as it is."""
+        """Store the bytes of a structured chunk unchanged."""
         self._server.json(
             "PUT",
             self._chunk_url(scaled),
@@ -90,7 +90,7 @@ class ValueUpload(Generic[Data]):
         )
 
     def _put_elements(self, points: Points, values: Values) -> None:
-        """Define elements of a sparse dataset, in halves if they are too many for a request."""
+        """Write elements of a sparse dataset; split them in halves if they are too many for a request."""
         count = points.size
         if not count:
             return
@@ -110,30 +110,30 @@ class ValueUpload(Generic[Data]):
 
 
 def points_in_chunk(grid: Grid, scaled: Dims, offsets: NDArray[np.uint32]) -> Points:
-    """Return the places in the dataset of elements at offsets of a chunk."""
+    """Return the coordinates in the dataset of the elements at `offsets`, (n,) uint32, in a chunk."""
     return Points(grid.extent, unravel(offsets, grid.chunk) + np.array(grid.origin(scaled), np.uint64))
 
 
 UNDIVIDED = 1024 * 1024
-"""Bytes of the largest chunk that is never written in parts: every server's `max_request_size` allows it."""
+"""Most bytes of a chunk that is never written in parts: every server's `max_request_size` allows it."""
 BAND = 16 * 1024 * 1024
-"""Bytes of values in a request of smaller chunks; a band of all chunks side by side may have `LARGEST`."""
+"""Bytes of values in a request of several chunks; a band that spans a whole dimension may have `LARGEST` bytes."""
 SMALL = 256 * 1024
-"""Bytes of the largest chunk of the file that is not worth a request of its own."""
+"""Most bytes of a chunk that is sent together with others, because it is not worth a request of its own."""
 PAGE = 10_000
 SIGNED = "signed"
-"""How names of chunks count: of a dataset with a lower bound from the place 0."""
+"""Value of the parameter `places`: chunk names count from index 0, also in a dataset with a lower bound."""
 
 
 class DenseUpload(ValueUpload[FileData | VirtualData]):
-    """The values of one dense dataset."""
+    """The upload of the values of one dense dataset."""
 
     @cached_property
     def _spec(self) -> ChunkSpec:
         return chunk_spec(self._record)
 
     def submit(self, stored: Collection[Dims]) -> None:
-        """Submit all values, except chunks that are `stored` and complete."""
+        """Submit all values, except chunks that are `stored` on the server and complete."""
         data = self._data
         if not data.dims:
             self._uploads.submit(data.size, lambda: self._send((), ()))
@@ -163,17 +163,17 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
                 )
 
     def _suits_bands(self, nbytes: int) -> bool:
-        """Say whether many chunks of the file are sent by one request: small ones, of which none is missing."""
+        """Return whether many chunks are sent by one request: they are small, all stored, and none skips a filter."""
         records = self._data.records
         return nbytes <= SMALL and self._data.is_whole and records is not None and not records.mask.any()
 
     @property
     def _is_undivided(self) -> bool:
-        """Whether a chunk that is sent by value is always in one request."""
+        """Whether a chunk that is sent by value always fits into one request."""
         return self._data.is_raw and self._spec.datatype.guessed_size * prod(self._spec.dims) <= UNDIVIDED
 
     def _accepts_stored(self) -> bool:
-        """Say whether the chunks of the server have the same bytes as those of the file."""
+        """Return whether the server's chunks have the same dimensions and bytes as the file's chunks."""
         layout = self._data.dataset.layout
         same = isinstance(layout, ChunkedLayout) and layout.dims == self._spec.dims and self._data.is_raw
         return (
@@ -197,14 +197,14 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
         self._advance(*self._counted(start, stop))
 
     def _counted(self, start: Dims, stop: Dims) -> tuple[int, int]:
-        """Return about how many bytes of the file a box has, and its elements."""
+        """Return the approximate number of bytes that a box takes in the file, and its number of elements."""
         count, records = prod(map(int.__sub__, stop, start)), self._data.records
         whole = self._data.size * prod(self._data.dims)
         stored = whole if records is None else int(records.size.sum())
         return self._data.size * count * stored // whole, count
 
     def _send(self, start: Dims, stop: Dims) -> None:
-        """Send the values of a box, in parts if they are too many for a request."""
+        """Send the values of a box; split it if they are too many for a request."""
         size = self._data.size * prod(b - a for a, b in zip(start, stop, strict=True))
         if size > LARGEST and self._halve(start, stop):
             return
@@ -221,7 +221,7 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
                 raise
 
     def _halve(self, start: Dims, stop: Dims) -> bool:
-        """Send a box as two; return False for a single element, or a single chunk that is not divided."""
+        """Send a box as two halves; return False for a single element, or a single chunk that must not be split."""
         units = (self._spec.dims,) if self._is_undivided else (self._spec.dims, (1,) * len(start))
         for unit in units:
             for dim, (a, b) in enumerate(zip(start, stop, strict=True)):
@@ -235,10 +235,10 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
 
 
 def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
-    """Yield boxes of chunks that cover a grid, as scaled coordinates of the first chunk and past the last one.
+    """Yield boxes of chunks that cover a grid, as the scaled coordinates of the first chunk and one past the last.
 
-    Chunks have `nbytes`; `counts` has their number in each dimension. A box spans the last dimensions and part of one
-    other, about `BAND` bytes, so that its elements are one run, or few runs, in row-major order.
+    `counts` has the number of chunks in each dimension, `nbytes` is the size of a chunk. A box spans the last
+    dimensions and a part of one other, about `BAND` bytes, so that its elements are few runs in row-major order.
     """
     steps = [1] * len(counts)
     for dim in reversed(range(len(counts))):
@@ -253,7 +253,7 @@ def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
 def create_or_find(
     server: RetryingClient, collection: str, body: dict[str, Any]
 ) -> tuple[dict[str, Any], bool]:
-    """Create an object of the id in `body`; return the server's JSON of it, and whether it existed before."""
+    """Create an object with the id in `body`; return the server's JSON of the object, and whether it existed before."""
     try:
         return server.json("POST", f"/{collection}", body), False
     except Conflict:
@@ -261,9 +261,9 @@ def create_or_find(
 
 
 def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> dict[Dims, int]:
-    """Return the scaled coordinates of the stored chunks of a dataset on the server.
+    """Return the number of defined elements of each chunk that the server stores of a dataset, by scaled coordinates.
 
-    Each has the number of its defined elements, if it is a structured one.
+    The number is 0 for chunks that are not structured. Coordinates count from the dataset's first chunk.
     """
     found: dict[Dims, int] = {}
     if not dims_of(record["shape"]):

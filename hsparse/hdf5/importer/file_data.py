@@ -1,27 +1,25 @@
-"""The data of a dataset of a file, read by boxes; not for structured chunks.
-
-Elements of a source of a virtual dataset, converted to the type of the virtual dataset as libhdf5 does it.
-"""
+"""Read the elements of a dataset in an HDF5 file by boxes, for all layouts but structured chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise, product
 from math import prod
-from threading import Lock
+from threading import RLock
 from typing import Any, Protocol
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import Corrupt, Unsupported
+from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.plan.grid import Grid
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.hdf5_file import Hdf5File
-from hsparse.hdf5.format.messages.file_type import FileType, dims_of_array, is_byte_identical, names_of_enum
+from hsparse.hdf5.format.messages.file_type import FileType, is_byte_identical
 from hsparse.hdf5.format.messages.layout_message import (
     UNFILTERED_EDGES,
     ChunkedLayout,
@@ -39,15 +37,15 @@ from hsparse.model.json_values import Values
 
 Dims = tuple[int, ...]
 LARGE_CHUNK = 64 * 1024 * 1024
-"""Bytes from which on a decoded chunk is cached, and decoded alone."""
+"""Decoded chunks of at least this many bytes are decoded one at a time, and the last one is cached."""
 LONG_RUN = 4 * 1024
-"""Bytes of a run that is worth a read of its own."""
+"""Bytes of a contiguous run that is worth a separate read."""
 SPARSE_SPAN = 4
-"""Runs of contiguous data are read together if the gaps are shorter than this many times the run."""
+"""Short runs of contiguous data are read by one read if that reads at most this many times the wanted bytes."""
 
 
 class DataFile(Protocol):
-    """A file with datasets: its bytes, the files that it names, and the targets of its references."""
+    """An open HDF5 file: its bytes (`source`), its superblock (`file`), the files that it names, and its references."""
 
     @property
     def source(self) -> Source: ...
@@ -62,15 +60,33 @@ class DataFile(Protocol):
 
 
 def is_raw(stored: FileType) -> bool:
-    """Say whether elements have the same bytes in the file and in hsparse."""
+    """Return whether elements of a type have the same bytes in the file and in hsparse."""
     element = element_of(stored.item)
     return isinstance(element, Fixed) and is_byte_identical(stored)
 
 
-class FileData:
-    """The elements of a dataset. `records` are its chunks, None for other layouts.
+class _LargeChunk:
+    """The last large chunk that was decoded; a process holds one for all files."""
 
-    Raises `Corrupt` if contiguous data ends beyond the file, and the errors of `ExternalData`.
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.of: ref[FileData] | None = None
+        self.row = -1
+        self.content: Buffer | None = None
+
+    def forget(self, gone: ref[FileData] | None = None) -> None:
+        """Free the chunk; if `gone` is given, only if the chunk belongs to that data."""
+        if gone is None or gone is self.of:
+            self.of = self.content = None
+
+
+_LARGE = _LargeChunk()
+
+
+class FileData:
+    """The elements of a dataset. `records` is its chunk index, None for layouts without chunks.
+
+    Raises `Corrupt` if contiguous data exceeds the file or compact data has a wrong size, and `ExternalData`'s errors.
     """
 
     def __init__(self, objects: DataFile, dataset: ParsedDataset) -> None:
@@ -80,8 +96,6 @@ class FileData:
         self.size = dataset.type.size
         self.is_raw = is_raw(dataset.type)
         self.records: ChunkRecords | None = None
-        self._lock = Lock()
-        self._last: tuple[int, Buffer] | None = None
         self._external: ExternalData | None = None
         if dataset.external:
             self._external = ExternalData(objects.files, objects.source.name, dataset)
@@ -97,7 +111,7 @@ class FileData:
 
     @property
     def is_allocated(self) -> bool:
-        """Whether there is any data; without it all elements have the fill value."""
+        """Whether the dataset has storage and elements; without storage, all elements have the fill value."""
         if dims_of(self.dataset.shape) is None or 0 in self.dims:
             return False
         layout = self.dataset.layout
@@ -106,14 +120,14 @@ class FileData:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is data for all elements: no chunk is missing."""
+        """Whether all elements are stored: storage is allocated, and no chunk is missing."""
         layout = self.dataset.layout
         if isinstance(layout, ChunkedLayout):
             return self.records is not None and len(self.records) == Grid(self.dims, layout.dims).size
         return self.is_allocated
 
     def read(self, start: Dims, stop: Dims) -> Values:
-        """Return the elements of a box in the form of hsparse; raise `Corrupt` and `Unsupported`."""
+        """Return the elements of the box `start:stop` as hsparse represents them; raise `Corrupt` and `Unsupported`."""
         raw = self._read_raw(start, stop)
         data = np.ascontiguousarray(raw).reshape(-1).view(np.uint8).data
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
@@ -127,11 +141,11 @@ class FileData:
         )
 
     def has_data(self, start: Dims, stop: Dims) -> bool:
-        """Say whether elements of a box may have other values than the fill value."""
+        """Return whether elements of a box may differ from the fill value; here always True."""
         return True
 
     def stored_chunk(self, row: int) -> tuple[bytes, int, bool]:
-        """Return a chunk's stored bytes, its filter mask, and whether any filters were applied to it."""
+        """Return a chunk's stored bytes, its filter mask, and whether it is filtered (edge chunks may not be)."""
         assert self.records is not None
         file = self.objects.file
         address, size = int(self.records.address[row]), int(self.records.size[row])
@@ -139,21 +153,22 @@ class FileData:
         return self.objects.source.read(*where), int(self.records.mask[row]), self._is_filtered(row)
 
     def whole_chunk(self, row: int) -> NDArray[Any]:
-        """Return the elements of a chunk, also beyond the extent; they have the same bytes in the file (`is_raw`)."""
+        """Return all elements of a chunk, including those beyond the extent. Requires `is_raw`."""
         layout, element = self.dataset.layout, element_of(self.dataset.type.item)
         assert isinstance(layout, ChunkedLayout)
         assert isinstance(element, Fixed)
         return np.ndarray(layout.dims, element.dtype, self._decoded(row, prod(layout.dims) * self.size))
 
-    def chunks_by_grid(self, grid: Dims) -> Iterator[tuple[Dims, NDArray[np.intp]]]:
-        """Yield scaled coordinates in a grid of chunks of dimensions `grid`, each with the rows of `records`
-        whose chunks overlap that chunk; only those with any."""
+    def chunks_by_grid(self, grid: Dims, first: Dims = ()) -> Iterator[tuple[Dims, NDArray[np.intp]]]:
+        """Yield each chunk, of dimensions `grid`, that overlaps stored chunks: scaled coordinates, and those chunks'
+        rows in `records`. `first` is the position of element 0 in chunk 0 (default: the origin)."""
         assert self.records is not None
         assert isinstance(self.dataset.layout, ChunkedLayout)
         chunk = np.array(self.dataset.layout.dims, np.int64)
-        first = self.records.scaled.astype(np.int64) * chunk
-        last = np.minimum(first + chunk, np.array(self.dims, np.int64)) - 1
-        low, high = first // np.array(grid), last // np.array(grid)
+        begin = self.records.scaled.astype(np.int64) * chunk
+        last = np.minimum(begin + chunk, np.array(self.dims, np.int64)) - 1
+        before = np.array(first or (0,) * len(grid), np.int64)
+        low, high = (begin + before) // np.array(grid), (last + before) // np.array(grid)
         keys, rows = [low], [np.arange(len(low))]
         for row in np.flatnonzero((low != high).any(1)).tolist():
             counts = high[row] - low[row] + 1
@@ -165,11 +180,11 @@ class FileData:
         places, owners = places[order], owners[order]
         new = np.flatnonzero((places[1:] != places[:-1]).any(1)) + 1
         bounds = [0, *new.tolist(), len(places)] if len(places) else []
-        for begin, end in pairwise(bounds):
-            yield tuple(places[begin].tolist()), owners[begin:end]
+        for one, end in pairwise(bounds):
+            yield tuple(places[one].tolist()), owners[one:end]
 
     def stored_size(self, rows: NDArray[np.intp]) -> int:
-        """Return the bytes of chunks in the file."""
+        """Return the number of bytes that the chunks at `rows` take in the file."""
         assert self.records is not None
         return int(self.records.size[rows].sum())
 
@@ -178,15 +193,17 @@ class FileData:
         raw = np.dtype(f"V{self.size}")
         if isinstance(layout, CompactLayout):
             return np.ndarray(self.dims, raw, layout.data)[_slices(start, stop)]
-        if isinstance(layout, ContiguousLayout):
+        if isinstance(layout, ContiguousLayout) and self.is_allocated:
             return self._read_contiguous(layout, start, stop)
-        assert isinstance(layout, ChunkedLayout)
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
         result = np.zeros(shape, raw)
         if fill := self.dataset.fill.value:
             if len(fill) != self.size:
                 raise Corrupt(f"The fill value has {len(fill)} bytes, an element {self.size}.")
             result[...] = np.frombuffer(fill, raw)[0]
+        if not self.is_allocated:
+            return result
+        assert isinstance(layout, ChunkedLayout)
         for row in self._rows_in(layout.dims, start, stop).tolist():
             self._copy_chunk(layout.dims, row, start, stop, result)
         return result
@@ -196,7 +213,7 @@ class FileData:
         scaled = self.records.scaled
         low = np.array([a // step for a, step in zip(start, chunk, strict=True)], np.uint64)
         high = np.array([(b - 1) // step for b, step in zip(stop, chunk, strict=True)], np.uint64)
-        # rows ascend by the first coordinate
+        # rows are sorted by the first coordinate
         begin, end = np.searchsorted(scaled[:, 0], low[0]), np.searchsorted(scaled[:, 0], high[0], "right")
         part = scaled[begin:end]
         rows: NDArray[np.intp] = np.flatnonzero(((part >= low) & (part <= high)).all(1)) + begin
@@ -219,15 +236,17 @@ class FileData:
         return undo_filters(self.dataset.pipeline if filtered else (), data, mask if filtered else 0, size)
 
     def _kept(self, row: int, size: int) -> Buffer:
-        """Decode a chunk once for all boxes that need it, one after the other."""
-        with self._lock:
-            if self._last is None or self._last[0] != row:
-                self._last = None  # free it before the next one is decoded
-                self._last = (row, self._decoded(row, size))
-            return self._last[1]
+        """Return a decoded large chunk from the cache, so that consecutive boxes decode it once."""
+        with _LARGE.lock:
+            if _LARGE.of is None or _LARGE.of() is not self or _LARGE.row != row:
+                _LARGE.forget()  # free it before the next one is decoded
+                _LARGE.content = self._decoded(row, size)
+                _LARGE.row, _LARGE.of = row, ref(self, _LARGE.forget)
+            assert _LARGE.content is not None
+            return _LARGE.content
 
     def _read_contiguous(self, layout: ContiguousLayout, start: Dims, stop: Dims) -> NDArray[Any]:
-        """Read a box of contiguous data: from its first byte to its last, or run by run."""
+        """Read a box of contiguous data: by one read from its first byte to its last, or run by run."""
         raw, source, file = np.dtype(f"V{self.size}"), self.objects.source, self.objects.file
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
         if self._external is not None:
@@ -275,93 +294,3 @@ def _with(place: Dims, dim: int, at: int) -> Dims:
 
 def _slices(start: Dims, stop: Dims) -> tuple[slice, ...]:
     return tuple(map(slice, start, stop))
-
-
-NUMBERS = ("H5T_INTEGER", "H5T_FLOAT")
-Array = NDArray[Any]
-
-
-def convert_elements(values: Array, source: Any, target: Any) -> Array:
-    """Return values of the type item `source` as those of `target`; `Unsupported` names types that do not convert.
-
-    Numbers beyond the range of an integer type become its least or largest, fields of compounds go by their names, and
-    fields that the source does not have are zero.
-    """
-    if source == target:
-        return values
-    kinds = source["class"], target["class"]
-    if kinds[0] in NUMBERS and kinds[1] in NUMBERS:
-        return _numbers(values, _dtype(target))
-    if kinds == ("H5T_STRING", "H5T_STRING"):
-        lengths = source["length"], target["length"]
-        if "H5T_VARIABLE" not in lengths:
-            return _texts(values, source, target)
-        if lengths == ("H5T_VARIABLE", "H5T_VARIABLE"):
-            return values
-    if kinds == ("H5T_ENUM", "H5T_ENUM") and names_of_enum(source) == names_of_enum(target):
-        return values.astype(_dtype(target))
-    fixed = isinstance(element_of(source), Fixed) and isinstance(element_of(target), Fixed)
-    if kinds == ("H5T_COMPOUND", "H5T_COMPOUND") and fixed:
-        return _compounds(values, source, target)
-    if kinds == ("H5T_ARRAY", "H5T_ARRAY") and fixed and dims_of_array(source) == dims_of_array(target):
-        return convert_elements(values, source["base"], target["base"])
-    raise Unsupported(
-        f"Elements of type {source} cannot be converted to {target}: copy the data to a dataset of one type."
-    )
-
-
-def _dtype(item: Any) -> np.dtype[Any]:
-    return element_of(item).dtype
-
-
-def _numbers(values: Array, dtype: np.dtype[Any]) -> Array:
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            return values.astype(dtype)
-    limits = np.iinfo(dtype)
-    if values.dtype.kind != "f":
-        own = np.iinfo(values.dtype)
-        return np.clip(values, max(own.min, limits.min), min(own.max, limits.max)).astype(dtype)
-    wide = values.astype(np.float64)
-    over, under = wide >= float(limits.max), wide <= float(limits.min)
-    with np.errstate(invalid="ignore"):
-        found = np.where(over | under, 0, wide).astype(dtype)
-    found[over], found[under] = limits.max, limits.min
-    return found
-
-
-def _texts(values: Array, source: Any, target: Any) -> Array:
-    size = int(target["length"])
-    texts = values.astype(f"S{values.dtype.itemsize}")
-    if source["strPad"] == "H5T_STR_NULLTERM":
-        texts = _cut_at_zeros(texts)
-    elif source["strPad"] == "H5T_STR_SPACEPAD":
-        texts = np.strings.rstrip(texts, b" ")
-    if target["strPad"] == "H5T_STR_NULLTERM":
-        # A zero is the end of such a text, even of one that is cut.
-        texts = texts.astype(f"S{max(1, size - 1)}") if size > 1 else np.zeros_like(texts, "S1")
-    return texts.astype(_dtype(target))
-
-
-def _cut_at_zeros(texts: Array) -> Array:
-    """Return texts without what follows their first zero."""
-    rows = np.ascontiguousarray(texts).view(np.uint8).reshape(*texts.shape, texts.dtype.itemsize)
-    ended = np.logical_or.accumulate(rows == 0, axis=-1)
-    return np.where(ended, np.uint8(0), rows).view(texts.dtype)[..., 0]
-
-
-def _compounds(values: Array, source: Any, target: Any) -> Array:
-    result = np.zeros(values.shape, _dtype(target))
-    known = {field["name"]: field["type"] for field in source["fields"]}
-    for field in target["fields"]:
-        name = field["name"]
-        if name in known:
-            result[name] = convert_elements(values[name], _item(known[name]), _item(field["type"]))
-    return result
-
-
-def _item(item: Any) -> Any:
-    """Return a type item as an object, predefined ones too."""
-    if not isinstance(item, str):
-        return item
-    return {"class": "H5T_FLOAT" if item.startswith("H5T_IEEE") else "H5T_INTEGER", "base": item}

@@ -1,7 +1,7 @@
-"""The objects of an HDF5 file, by the addresses of their headers, with their ids on the server.
+"""Find the objects of an HDF5 file, by the addresses of their headers, and give them ids on the server.
 
-An id is computed from the file and the address, so that a resumed import finds the objects that exist already. Groups
-that are sparse matrices become datasets.
+An id is derived from the root group's id and the address, so that a resumed import finds the objects that exist
+already. Groups that are sparse matrices become datasets.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from threading import RLock
 from typing import TypeAlias
 
 from hsparse.errors import Conflict, HsparseError, StoreFailed, Unsupported
@@ -49,20 +50,21 @@ COLLECTIONS = {
 }
 
 
+OWN_CLASS = "The link is user-defined: delete it from the file, or replace it by a soft link."
 MOST_WALKED = 4096
-"""Objects that are kept in memory between the walk and their first reading."""
+"""Most parsed objects that are kept in memory from the walk until they are read."""
 ALL_MATRICES = ("csr", "csc", "coo", "frames")
-SHIFTED = ("shifted",)
-"""No matrices, and of defined sets those of datasets with a lower bound: a file may have these in no other form."""
 """All kinds of sparse matrices, and frames of pixels."""
+SHIFTED = ("shifted",)
+"""No matrices; defined sets only of datasets with a lower bound, which a file can represent in no other way."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileObject:
-    """An object: the first of its paths, its kind, its id, and its extent if it is a dataset.
+    """An object of a file: its first path, its kind, its id, and its extent if it is (or becomes) a dataset.
 
-    `matrix` is set for a group that becomes a sparse dataset, `defined` and `frames` for a dataset that becomes one.
-    A sparse dataset beside columns of events has the address `~group` of their group, and is linked there.
+    `matrix` is set for a group that becomes a sparse dataset, `defined` or `frames` for a dataset that becomes one.
+    The sparse dataset made of a group's event columns has the address `~group`, and is linked from that group.
     """
 
     address: int
@@ -76,28 +78,28 @@ class FileObject:
 
 
 def is_matrix(one: FileObject) -> bool:
-    """Say whether an object becomes a sparse dataset, made of several datasets."""
+    """Return whether an object becomes a sparse dataset that combines several datasets of the file."""
     return one.matrix is not None or one.frames is not None
 
 
 def is_ordered(stored: ParsedObject) -> bool:
-    """Say whether the order of creation of links or attributes is tracked."""
+    """Return whether an object tracks the creation order of links or attributes."""
     orders = [*(one.order for one in stored.links), *(one.order for one in stored.attributes)]
     return stored.header.attribute_order or any(order is not None for order in orders)
 
 
 def check_names(stored: ParsedObject) -> None:
-    """Raise `Unsupported` for a name of a link or an attribute that JSON cannot contain."""
+    """Raise `Unsupported` for a link or attribute name that is not UTF-8."""
     names = [*(link.name for link in stored.links), *(one.name for one in stored.attributes)]
     for name in names:
         if not is_utf8_name(name):
             raise Unsupported(
-                f"The name {encode_name(name)!r} is no UTF-8: rename what has it (H5Lmove, H5Arename)."
+                f"The name {encode_name(name)!r} is not UTF-8: rename the link or attribute (H5Lmove, H5Arename)."
             )
 
 
 def check_stored(stored: ParsedObject) -> None:
-    """Raise `Unsupported` for a type or a filter that no server has."""
+    """Raise `Unsupported` for a type or a filter that hsparse does not support."""
     kind = stored.type if stored.dataset is None else stored.dataset.type
     if kind is not None:
         check_readable(kind)
@@ -112,12 +114,12 @@ def check_stored(stored: ParsedObject) -> None:
 
 
 def is_utf8_name(name: str) -> bool:
-    """Say whether a name was UTF-8 in the file; other bytes are surrogates."""
+    """Return whether a name was UTF-8 in the file; other bytes were decoded as surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 class FileObjects:
-    """All objects of a file that are reachable by links. `find` resolves references."""
+    """The objects of a file that are reachable by hard links. `find` resolves references."""
 
     def __init__(
         self,
@@ -132,16 +134,18 @@ class FileObjects:
         copied: bool = False,
         damaged: bool = False,
         known: Sequence[FileObject] = (),
+        most: int | None = None,
+        digest: Digest = lambda address: sha256(b"%d" % address).digest(),
     ) -> None:
-        """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
+        """Walk the file from its root group, which gets the id `root`; raise `Corrupt` and `Unsupported`.
 
-        Groups that are sparse matrices of the kinds `matrices` become datasets, and their members are left out; with
-        any, datasets with a defined set become sparse ones, and the set is left out. `look` is called with the form of
-        each matrix, and returns the one to use; what it raises is why the group stays what it is. Without
-        `files`, no other file is read. `matrix_chunk` are the chunk dimensions of those matrices, if not chosen.
-        With `copied`, all stays as it is; otherwise what no server can have is left out, with the reason in `skipped`,
-        or with `strict` raises `Unsupported`. With `damaged`, so is what cannot be read, but for the root group.
-        A file that was walked before is not if its objects are `known`.
+        Groups that are sparse matrices of the kinds `matrices` become datasets without their members. If `matrices` is
+        not empty, datasets with a defined set become sparse. `look(self, form)` returns the form to use for a matrix;
+        if it raises, the group stays a group. `matrix_chunk` are chunk dimensions of matrices (default: chosen later).
+        Without `files`, no other file is read. With `strict`, an object that hsparse cannot represent is an error;
+        otherwise it is left out, with the reason in `skipped`. `damaged` also leaves out unreadable objects other than
+        the root. `copied` keeps unsupported types and filters. Given the objects `known` from a previous walk, there is
+        no walk. The walk stops beyond `most` objects: `at` finds others. `digest` encodes an address for ids.
         """
         self.source = source
         self.files = files or NO_FILES
@@ -151,36 +155,47 @@ class FileObjects:
         self.by_address: dict[int, FileObject] = {}
         self.skipped: dict[str, str] = {}
         self.refiltered: dict[str, str] = {}
-        """What becomes of the filters of datasets that the server stores through others."""
+        """Descriptions, by path, of filters that the server replaces by others."""
         self.external: dict[str, ExternalLink] = {}
         self.lost = 0
         self.kept: dict[str, tuple[int, int]] = {}
-        """How many elements of dense datasets that become sparse are kept, and of how many."""
+        """Number of kept elements and of all elements, by path, of dense datasets that become sparse."""
         self._strict = strict
         self._copied = copied
         self._left_out = (HsparseError,) if damaged else (Unsupported,)
         self.failed: dict[int, str] = {}
-        """Why objects are left out, by the addresses of their headers."""
+        """Reasons why objects are left out, by address."""
         self.is_ordered = False
         self._walked: dict[int, ParsedObject] = {}
-        """Objects as the walk has found them, until they are read for the first time."""
+        """Parsed objects, by address, from the walk until they are first read."""
         self._root = root
         self._look: Look = look or (lambda _, form: form)
+        self._matrices = matrices
+        self._digest = digest
+        self._frames: list[FramesForm] = []
+        self._beside: set[int] = set()
+        """Addresses of defined sets, which are parts of other datasets."""
+        self._ahead = [("/", self.file.root)]
+        self._entered: set[int] = set()
+        """Addresses of objects whose links have been added to `_ahead`."""
+        self._lock = RLock()
+        self.is_whole = bool(known)
+        """Whether all objects are known."""
         if known:
             self.by_address = {one.address: one for one in known}
         else:
-            self._walk(matrices)
+            self.walk(most)
 
     def of(self, kind: ObjectKind) -> list[FileObject]:
-        """Return the objects of a kind; `matrices` are left out."""
+        """Return the objects of a kind, without those that `matrices` returns."""
         return [one for one in self.by_address.values() if one.kind == kind and not is_matrix(one)]
 
     def matrices(self) -> list[FileObject]:
-        """Return the groups that become sparse datasets, and the values of frames."""
+        """Return the objects that become sparse datasets combining several datasets: matrix groups and frames."""
         return list(filter(is_matrix, self.by_address.values()))
 
     def read(self, one: FileObject) -> ParsedObject:
-        """Read an object: its header, and the messages and links that it leads to."""
+        """Parse an object; attributes and links are adjusted if the object becomes, or gets, a sparse dataset."""
         if one.address < 0:
             group = self._parsed(~one.address, one.path)
             header = replace(group.header, address=one.address)
@@ -196,7 +211,7 @@ class FileObjects:
         )
 
     def user_block(self) -> Json | None:
-        """Return the user block as a creation property, None without one; one that is too long is left out."""
+        """Return the user block as a creation property, None without one; skip a block that is too long."""
         if not self.file.base:
             return None
         found = user_block_json(self.source.read(0, self.file.base)) if self.file.base <= MAX_SIZE else None
@@ -206,67 +221,103 @@ class FileObjects:
             )
         return found
 
-    def keeps(self, link: LinkMessage) -> bool:
-        """Say whether a link is imported: not if what it leads to was left out, or a program defines its class."""
-        target = link.target
-        if isinstance(target, HardLink):
-            return target.address in self.by_address
-        return isinstance(target, SoftLink | ExternalLink)
+    def why_left_out(self, link: LinkMessage) -> str:
+        """Return why a link or its target is left out, "" if neither is."""
+        match link.target:
+            case HardLink(address):
+                return self.failed.get(address, "")
+            case SoftLink() | ExternalLink():
+                return ""
+        return f"{link.name}: {OWN_CLASS}"
 
     def find(self, address: int) -> ReferenceTarget | None:
-        """Return the target of a reference to an address; None, counted in `lost`, if no link leads there."""
-        one = self.by_address.get(address)
+        """Return the target of a reference to an address, or None, counted in `lost`, if there is no such object.
+
+        Until all objects are known, any object at the address is accepted, even if no link leads to it.
+        """
+        one = self.at(address)
         if one is None:
             self.lost += 1
             return None
         return ReferenceTarget(f"{collection_of(one.id)}/{one.id}", one.dims)
 
-    def _walk(self, matrices: Collection[str]) -> None:
-        ahead, frames = [("/", self.file.root)], list[FramesForm]()
-        while ahead:
-            path, address = ahead.pop()
-            if address in self.by_address or address in self.failed:
-                continue
-            try:
-                with path_in_errors(path):
-                    found = self._parsed(address, path)
-                    check_names(found)
-                    if not self._copied:
-                        check_stored(found)
-            except (StoreFailed, Conflict):
-                raise
-            except self._left_out as error:
-                if address == self.file.root:
-                    raise
-                self._skip(path, error)
-                self.failed[address] = self.skipped[path]
-                continue
-            if len(self._walked) < MOST_WALKED:
-                self._walked[address] = found
-            self._note_links(path, found)
+    def at(self, address: int, path: str = "") -> FileObject | None:
+        """Return the object at an address, or None if it is missing or left out. `path` is its path, if known."""
+        with self._lock:
+            one = self.by_address.get(address)
+            if one is None and not self.is_whole and address >= 0:
+                self._meet(name := path or f"(object at address {address})", address)
+                one = self.by_address.get(address)
+                if one is None and not path:  # perhaps no object at all: do not remember the failure
+                    self.failed.pop(address, None)
+                    self.skipped.pop(name, None)
+            return None if one is None or address in self._beside else one
+
+    def walk(self, most: int | None = None) -> None:
+        """Find all objects that hard links lead to; with `most`, stop once more objects than that are known."""
+        while not self.is_whole and (most is None or len(self._ahead) + len(self.by_address) <= most):
+            with self._lock:
+                if self._ahead:
+                    self._enter(*self._ahead.pop())
+                else:
+                    self._leave_places_out(self._frames)
+                    self.is_whole = True
+
+    def _enter(self, path: str, address: int) -> None:
+        """Add an object, and put the targets of its hard links on the list of objects to visit (`_ahead`)."""
+        if address in self._entered:
+            return
+        self._entered.add(address)
+        found = self._meet(path, address)
+        one = self.by_address.get(address)
+        if one is None or one.kind != ObjectKind.GROUP or one.matrix is not None:
+            return
+        parent = path.rstrip("/")
+        links = (found or self._parsed(address, path)).links
+        self._ahead += [
+            (f"{parent}/{link.name}", link.target.address)
+            for link in reversed(links)
+            if isinstance(link.target, HardLink)
+        ]
+
+    def _meet(self, path: str, address: int) -> ParsedObject | None:
+        """Add an object, or the reason why it is left out; return the parsed object if it is new."""
+        if address in self.by_address or address in self.failed:
+            return None
+        try:
+            with path_in_errors(path):
+                found = self._parsed(address, path)
+                check_names(found)
+                if not self._copied:
+                    check_stored(found)
+        except (StoreFailed, Conflict):
+            raise
+        except self._left_out as error:
             if address == self.file.root:
-                self.is_ordered = is_ordered(found)
-            matrix, defined, columns = self._forms(path, found, matrices)
-            frames += columns
-            dims = dims_of(found.dataset.shape) or () if found.dataset is not None else ()
-            dims = dims if matrix is None else matrix.shape
-            id = self._id(address, "datasets" if matrix is not None else COLLECTIONS[found.kind])
-            self.by_address[address] = FileObject(address, path, found.kind, id, dims, matrix, defined)
-            if matrix is None:
-                if EVENTS in matrices and found.kind == ObjectKind.GROUP:
-                    self._count_events(path, found)
-                parent = path.rstrip("/")
-                ahead += [
-                    (f"{parent}/{link.name}", link.target.address)
-                    for link in reversed(found.links)
-                    if isinstance(link.target, HardLink)
-                ]
-        self._leave_places_out(frames)
+                raise
+            self._skip(path, error)
+            self.failed[address] = self.skipped[path]
+            return None
+        if len(self._walked) < MOST_WALKED:
+            self._walked[address] = found
+        self._note_links(path, found)
+        if address == self.file.root:
+            self.is_ordered = is_ordered(found)
+        matrix, defined, columns = self._forms(path, found, self._matrices)
+        self._frames += columns
+        self._beside |= set() if defined is None else {defined.address}
+        dims = dims_of(found.dataset.shape) or () if found.dataset is not None else ()
+        dims = dims if matrix is None else matrix.shape
+        id = self.id_at(address, "datasets" if matrix is not None else COLLECTIONS[found.kind])
+        self.by_address[address] = FileObject(address, path, found.kind, id, dims, matrix, defined)
+        if matrix is None and EVENTS in self._matrices and found.kind == ObjectKind.GROUP:
+            self._count_events(path, found)
+        return found
 
     def _forms(
         self, path: str, found: ParsedObject, matrices: Collection[str]
     ) -> tuple[MatrixForm | None, DefinedSet | None, list[FramesForm]]:
-        """Return the matrix that an object is, or the defined set of a dataset, or columns of pixels in a group."""
+        """Return the matrix that a group is, the defined set of a dataset, and the frames of a group; None or []."""
         if not matrices:
             return None, None, []
         if found.kind != ObjectKind.GROUP:
@@ -282,7 +333,7 @@ class FileObjects:
         return None, None, find_frames(self.source, self.file, found) if "frames" in matrices else []
 
     def _looked_at(self, path: str, find: Callable[[], MatrixForm | None]) -> MatrixForm | None:
-        """Return a form as `look` has it; None, with the reason in `skipped`, where it raises an error."""
+        """Return the form that `look` chooses; if an error is raised, put it into `skipped` and return None."""
         try:
             with path_in_errors(path):
                 form = find()
@@ -294,18 +345,18 @@ class FileObjects:
             return None
 
     def _count_events(self, path: str, found: ParsedObject) -> None:
-        """Add the sparse dataset beside columns of events, or why there is none."""
+        """Add the sparse dataset of a group's event columns, or the reason why there is none."""
         beside = f"{path.rstrip('/')}/{counts_name(found.links)}"
         address = ~found.header.address
         form = self._looked_at(beside, lambda: find_events(self.source, self.file, found))
         if form is not None:
-            id = self._id(address, "datasets")
+            id = self.id_at(address, "datasets")
             self.by_address[address] = FileObject(address, beside, ObjectKind.DATASET, id, form.shape, form)
         elif beside in self.skipped:
             self.failed[address] = self.skipped[beside]
 
     def _leave_places_out(self, frames: list[FramesForm]) -> None:
-        """Make sparse datasets of the values of frames, and leave out what says where values are."""
+        """Turn the values of frames into sparse datasets; leave out index columns and defined sets."""
         beside = {one.defined.address for one in self.by_address.values() if one.defined is not None}
         for form in frames:
             if {form.values, *form.places} <= {*self.by_address}:
@@ -316,7 +367,7 @@ class FileObjects:
             self.by_address.pop(address, None)
 
     def _parsed(self, address: int, path: str) -> ParsedObject:
-        """Read an object, without attributes of types that no server has."""
+        """Parse an object, without attributes of unsupported types."""
         found = self.source.run(parse_object(self.file, address))
         if self._copied:
             return found
@@ -335,12 +386,10 @@ class FileObjects:
         parent = path.rstrip("/")
         for link in found.links:
             if isinstance(link.target, ExternalLink):
-                self.external[f"{parent}/{link.name}"] = link.target
+                file = self.files.domain(link.target.file, self.source.name)
+                self.external[f"{parent}/{link.name}"] = replace(link.target, file=file)
             elif not isinstance(link.target, HardLink | SoftLink):
-                reason = (
-                    "Programs define the class of this link: delete it from the file, or make it a soft link."
-                )
-                self._skip(f"{parent}/{link.name}", Unsupported(reason))
+                self._skip(f"{parent}/{link.name}", Unsupported(OWN_CLASS))
 
     def _skip(self, path: str, error: HsparseError) -> None:
         text = error.message if error.message.startswith(f"{path}: ") else f"{path}: {error.message}"
@@ -348,10 +397,12 @@ class FileObjects:
             raise Unsupported(text)
         self.skipped[path] = text
 
-    def _id(self, address: int, collection: str) -> str:
+    def id_at(self, address: int, collection: str) -> str:
+        """Return the id of the object at an address; `collection` is groups, datasets or datatypes."""
         if address == self.file.root:
             return self._root
-        return derived_id(collection, self._root, sha256(b"%d" % address).digest())
+        return derived_id(collection, self._root, self._digest(address))
 
 
+Digest: TypeAlias = Callable[[int], bytes]
 Look: TypeAlias = Callable[[FileObjects, MatrixForm], MatrixForm]

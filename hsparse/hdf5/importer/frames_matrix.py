@@ -1,4 +1,4 @@
-"""The stored pixels of a detector's frames in an HDF5 file: columns, of which each becomes a sparse dataset."""
+"""Read the stored pixels of a detector's frames, columns in an HDF5 file, as a sparse matrix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
 
 def open_frames(objects: FileObjects, form: FramesForm) -> Matrix:
-    """Open the pixels; raise `Corrupt` if the columns do not fit together."""
+    """Open the pixels as a matrix; raise `Corrupt` if the columns have different lengths or bad pointers."""
     values = open_column(objects, form.values, "values")
     indices = [open_column(objects, address, "indices") for address in form.indices]
     count = values.dims[0]
@@ -41,7 +41,7 @@ def open_frames(objects: FileObjects, form: FramesForm) -> Matrix:
 
 
 def _pointers(objects: FileObjects, form: FramesForm, count: int) -> NDArray[np.int64]:
-    """Return where the pixels of each frame begin, (frames + 1,), and end."""
+    """Return the number of the first pixel of each frame, and the end of the last one: (frames + 1,) int64."""
     if form.pointers is None and form.counts is None:
         return np.array([0, count])
     frames = form.shape[0]
@@ -52,7 +52,7 @@ def _pointers(objects: FileObjects, form: FramesForm, count: int) -> NDArray[np.
     if form.pointers is None:
         if len(found) != frames or (found < 0).any() or (found > count).any():
             raise Corrupt(
-                f"The {len(found)} numbers of pixels are not those of {frames} frames of {count} pixels."
+                f"The {len(found)} pixel counts do not fit {frames} frames with {count} pixels together."
             )
         found = np.concatenate(([0], np.cumsum(found)))
     check_pointers(found, frames, count)
@@ -60,8 +60,8 @@ def _pointers(objects: FileObjects, form: FramesForm, count: int) -> NDArray[np.
 
 
 def _chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return chunks of whole frames, or of some rows of one that has many pixels."""
-    if len(shape) == 2:
+    """Return chunk dimensions: whole frames, or some rows of a frame that has many pixels; () leaves the choice."""
+    if len(shape) == 2 or 0 in shape:
         return ()
     frames, rows, columns = shape
     each = max(1, count // frames)
@@ -71,7 +71,7 @@ def _chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def _ranges(pointers: NDArray[np.int64], width: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of pixels: those of some times `width` frames, about `BATCH` of them."""
+    """Yield ranges of about `BATCH` pixels; they end at multiples of `width` frames unless these have too many."""
     begin = last = 0
     for end in [*pointers[width::width].tolist(), count]:
         if end - begin > BATCH and last > begin:

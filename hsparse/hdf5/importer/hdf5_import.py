@@ -1,6 +1,6 @@
-"""Import of an HDF5 file: committed types, datasets with their values, groups, and the root group's links last.
+"""Import an HDF5 file: committed types, then datasets with their values, groups, and the root group's links last.
 
-So no part of the file is visible before it is complete.
+With this order no part of the file is visible before it is complete.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, ParsedObject
 from hsparse.hdf5.format.virtual_attribute import with_layout
+from hsparse.hdf5.importer.defined_upload import DefinedData, DefinedUpload
 from hsparse.hdf5.importer.dense_upload import DenseUpload, create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
@@ -41,36 +42,31 @@ from hsparse.hdf5.importer.object_body import (
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import MatrixUpload, matrix_body
 from hsparse.hdf5.importer.sparsified_upload import SparsifiedData, SparsifiedUpload, Sparsify
-from hsparse.hdf5.importer.structured_upload import (
-    DefinedData,
-    DefinedUpload,
-    StructuredData,
-    StructuredUpload,
-)
+from hsparse.hdf5.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 from hsparse.hdf5.importer.virtual_links import VirtualLinks
 from hsparse.model.ids import collection_of
 
 Json = dict[str, Any]
 LINKS = 5000
-"""The most links in a request."""
+"""Most links in a request."""
 OBJECTS = 100
-"""The most objects that a request creates."""
+"""Most objects that a request creates."""
 BODIES = 4 * 1024 * 1024
-"""The most bytes of base64 values in such a request, unless one object has more."""
+"""Most bytes of base64 values in a request that creates objects, unless one object has more."""
 INLINE = 64 * 1024
-"""The most bytes of values that are sent in the request that creates their dataset."""
+"""Most bytes of values that are sent in the request that creates their dataset."""
 Data: TypeAlias = FileData | VirtualData | StructuredData | DefinedData | SparsifiedData
 Upload: TypeAlias = Callable[[], None]
 UploadMaker: TypeAlias = Callable[[Json, dict[Dims, int]], Upload]
-"""Called with the server's answer, and the chunks that it stores."""
+"""Returns the upload of a dataset, from the server's JSON of the dataset and the chunks that it stores."""
 KEPT = 1000
-"""The most rows of a chunk index that is kept until the values are sent; a longer one is read again."""
+"""Most rows of a chunk index that is kept until the values are sent; a longer one is read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewObject:
-    """An object to create at `path`: its body, the upload of a dataset's values, and further links of a group."""
+    """An object to create at `path`: its body, the upload of a dataset's values, and links of a group not in `body`."""
 
     path: str
     body: Json
@@ -79,9 +75,9 @@ class NewObject:
 
 
 class Hdf5Import:
-    """One import; `resumed`: some objects may exist. `sparsify` says which dense datasets become sparse.
+    """The import of one file. `resumed` says that some objects may exist already.
 
-    `links` are those of virtual datasets that stay virtual; without it all are copied.
+    `sparsify` chooses dense datasets that become sparse, `links` virtual datasets that stay virtual (default: none).
     """
 
     def __init__(
@@ -105,7 +101,7 @@ class Hdf5Import:
         self._matrices: list[MatrixUpload] = []
 
     def run(self) -> None:
-        """Import the whole file; errors have the path of the object in the file."""
+        """Import the whole file; errors name the path of the object in the file."""
         for step in (self._create_types, self._complete_types):
             for _ in self._uploads.ahead(self._batches(ObjectKind.DATATYPE), step):
                 pass
@@ -123,7 +119,7 @@ class Hdf5Import:
         self._complete_root(root)
 
     def _batches(self, kind: ObjectKind) -> Iterator[list[FileObject]]:
-        """Yield the objects of a kind, without the root group, in batches for one request."""
+        """Yield the objects of a kind, except the root group, in lists of at most `OBJECTS`."""
         objects = (one for one in self._objects.of(kind) if one.path != "/")
         while some := list(islice(objects, OBJECTS)):
             yield some
@@ -131,7 +127,7 @@ class Hdf5Import:
     def _create(
         self, collection: str, objects: Iterator[NewObject]
     ) -> Iterator[tuple[NewObject, Json, bool]]:
-        """Create objects; yield each, the server's JSON of it, and whether it existed."""
+        """Create objects; yield each, the server's JSON of the object, and whether it existed before."""
         some: list[NewObject] = []
         nbytes = 0
         for one in objects:
@@ -146,11 +142,11 @@ class Hdf5Import:
     def _create_together(
         self, collection: str, some: list[NewObject]
     ) -> Iterator[tuple[NewObject, Json, bool]]:
-        """Create objects by one request; if it fails, or some exist, one by one: then errors name the object.
+        """Create objects by one request; if that fails, create them one by one, so that errors name the object.
 
-        Of a resumed import those are left out that are there as their creation makes them. Others are created one by
-        one, until one was not there: the stopped import came no further, and the server, which deletes what it created
-        of a refused request, would take no values for the ids of that.
+        A resumed import skips complete objects and creates the others one by one: if a common request were refused, the
+        server would delete the objects that it created, and accept no values for their ids. Once an object did not
+        exist, the stopped import came no further, and later calls use one request again.
         """
         there = self._complete(collection, some) if self._resumed else set()
         if len(some) > 1 and not self._resumed:
@@ -172,9 +168,9 @@ class Hdf5Import:
         self._resumed &= all_there
 
     def _complete(self, collection: str, some: list[NewObject]) -> set[str]:
-        """Return the ids of those objects that need nothing more, none unless all of them exist; two requests.
+        """Return the ids of objects that exist and need nothing more; none unless all candidates exist. Two requests.
 
-        An object is created with its attributes and first links; a dataset's values are written after it.
+        An object is created with its attributes and first links, so only objects with an upload may be incomplete.
         """
         valued = {one.body["id"]: one.body["value_base64"] for one in some if "value_base64" in one.body}
         found = {one.body["id"] for one in some if one.make is None}
@@ -187,7 +183,7 @@ class Hdf5Import:
             return set()
 
     def _written(self, valued: dict[str, str]) -> set[str]:
-        """Return which datasets have the values, in base64, that belong to their ids."""
+        """Return the ids of the datasets whose values on the server equal the given ones (base64, by id)."""
         reads = {"reads": [{"ids": list(valued)}]}
         answer = self._server.ask(lambda connection: connection.binary("POST", "/datasets/values", reads))
         parts = zip(valued.items(), answer_parts(answer), strict=True)
@@ -206,7 +202,7 @@ class Hdf5Import:
             stored = self._objects.read(one)
             assert stored.type is not None
             check_readable(stored.type)
-            # Its attributes may have types that do not exist yet.
+            # The attributes may use committed types that do not exist yet, so they are added later.
             body = common_body(self._objects, stored, one.path, attributes=False) | {"type": stored.type.item}
             return NewObject(one.path, body)
 
@@ -287,7 +283,7 @@ class Hdf5Import:
         record: Json,
         there: dict[Dims, int],
     ) -> Upload:
-        """Return the function that submits a dataset's values; its data is `kept`, or read again."""
+        """Return a function that submits a dataset's values from `kept` data or, if that is None, from `read()`."""
         record["type"] = dataset.type.item
 
         def submit() -> None:
@@ -323,7 +319,7 @@ class Hdf5Import:
         return upload.submit
 
     def _stored(self, record: Json, was_there: bool) -> dict[Dims, int]:
-        """Return the chunks that an import before this one has stored of a dataset."""
+        """Return the chunks of a dataset that an earlier import has stored, see `stored_chunks`."""
         return stored_chunks(self._server, record) if was_there and self._resumed else {}
 
     def _create_groups(self, some: list[FileObject]) -> None:
@@ -360,13 +356,13 @@ class Hdf5Import:
 
 
 def _kept(data: Data) -> Data | None:
-    """Return data with a short index, None if it is to be read again."""
+    """Return `data` if its chunk index is short enough to be kept in memory, else None."""
     return data if data.records is None or len(data.records) <= KEPT else None
 
 
 def _inline(data: FileData | VirtualData) -> Json:
-    """Return the values for the body that creates their dataset, nothing if they are too many."""
-    # Reading counts lost references, so it is done once.
+    """Return the values for the body that creates their dataset, {} if they are too many or sent separately."""
+    # Data with references is read only once, because reading counts the lost references.
     if not data.is_whole or data.size * prod(data.dims) > INLINE or has_references(data.dataset.type):
         return {}
     values = values_bytes(data.read((0,) * len(data.dims), data.dims))
@@ -374,6 +370,6 @@ def _inline(data: FileData | VirtualData) -> Json:
 
 
 def _nbytes(body: Json) -> int:
-    """Return about how many bytes the values in a body have."""
+    """Return the approximate number of bytes of the values in a body."""
     values = [body, *body.get("attributes", {}).values()]
     return sum(len(one.get("value_base64") or one.get("value") or "") for one in values)

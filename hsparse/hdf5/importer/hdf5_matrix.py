@@ -1,4 +1,4 @@
-"""The elements of a matrix that is a group of an HDF5 file."""
+"""Read the elements of a sparse matrix that is a group of an HDF5 file."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from hsparse.model.initial_values import chunk_of
 Json = dict[str, Any]
 Column = FileData | VirtualData
 COUNT = {"class": "H5T_INTEGER", "base": "H5T_STD_U32LE"}
-"""The type of numbers of events."""
+"""Datatype of event counts."""
 MOST_IN_PULSE = 2**32 - 1
 
 
 def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
-    """Open a matrix; raise `Corrupt` if its parts do not fit together."""
+    """Open a matrix of the form `form`; raise `Corrupt` if its parts do not fit together."""
     data = open_column(objects, form.values, "values")
     indices = [open_column(objects, address, "indices") for address in form.indices]
     count = indices[0].dims[0]
@@ -55,18 +55,18 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
         matrix = replace(matrix, item=COUNT, itemsize=4)
     if pointers is not None:
         return replace(matrix, lines=_lines(form, data, indices[-1], pointers, stored))
-    step = max(1, BATCH // stored) * stored  # so that hardly any chunk is decoded twice
+    step = max(1, BATCH // stored) * stored  # whole chunks, so that few are decoded twice
     return replace(matrix, batches=_batches(form, data, indices, count, step), most=step)
 
 
 def read_pointers(objects: FileObjects, form: MatrixForm, count: int) -> NDArray[np.int64]:
-    """Return where each row or column of `count` elements begins, and where the last one ends; `Corrupt`."""
+    """Return the first element of each row or column, and the end of the last: (lines + 1,) int64; raise `Corrupt`."""
     assert form.pointers is not None
     column = open_column(objects, form.pointers, "pointers")
     lines = form.shape[form.kind == "csc"]
     found = np.asarray(column.read((0,), column.dims)).astype(np.int64)
     if form.kind == EVENTS:
-        # Some programs write the end of the last pulse, too, or -1 for pulses after the last event.
+        # Some programs also write the end of the last pulse, or write -1 for pulses after the last event.
         found[found == -1] = count
         if len(found) < lines or (found[lines:] != count).any():
             raise Corrupt(
@@ -80,10 +80,10 @@ def read_pointers(objects: FileObjects, form: MatrixForm, count: int) -> NDArray
 
 
 def values_body(objects: FileObjects, form: MatrixForm | FramesForm) -> Json:
-    """Return the type and the fill value of a matrix's dataset.
+    """Return the type and the fill value, for the body that creates a matrix's dataset.
 
-    The fill value is Binsparse's `fill_value`, or else HDF5's of the dataset of values. `Unsupported` if its type is
-    not that of the values.
+    The fill value is Binsparse's `fill_value`, or else the HDF5 fill value of the dataset of values. Raises
+    `Unsupported` if its type differs from the type of the values.
     """
     if isinstance(form, MatrixForm) and form.kind == EVENTS:
         return {"type": COUNT, "creationProperties": {}}
@@ -98,12 +98,14 @@ def values_body(objects: FileObjects, form: MatrixForm | FramesForm) -> Json:
 
 
 def open_column(objects: FileObjects, address: int, what: str) -> Column:
-    """Return a part of a matrix, whole numbers if it is no values; `Corrupt` and `Unsupported` if it cannot be one."""
+    """Open a column of a matrix (`what`: values, indices, pointers, fill value); raise `Corrupt` and `Unsupported`."""
     stored = objects.source.run(parse_object(objects.file, address)).dataset
     if stored is None:
         raise Corrupt(f"The {what} of the matrix are no dataset.")
     check_readable(stored.type)
     column = open_data(objects, stored)
+    if isinstance(column, VirtualData):
+        column.find_sources()
     if len(column.dims) != 1:
         raise Corrupt(f"The {what} of the matrix have {len(column.dims)} dimensions, not 1.")
     if what in ("indices", "pointers") and stored.type.item["class"] != "H5T_INTEGER":
@@ -121,7 +123,7 @@ def open_column(objects: FileObjects, address: int, what: str) -> Column:
 
 
 def column_bytes(column: Column) -> int:
-    """Return the bytes of a column in the file."""
+    """Return the number of bytes that a column takes in the file."""
     return column.dims[0] * column.size if column.records is None else int(column.records.size.sum())
 
 

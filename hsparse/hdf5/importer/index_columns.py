@@ -1,4 +1,4 @@
-"""One look at a whole index column, in pieces: what must be known before a matrix is a sparse dataset."""
+"""Check index columns, read in pieces, before a group is treated as a sparse matrix."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hsparse.setting import MIB
 def look_at_indices(
     objects: FileObjects, form: MatrixForm, *, most: int | None = None, ordered: bool = False
 ) -> MatrixForm:
-    """Return the form of events with the number of pixels, that of another matrix as it is.
+    """Check a matrix and return its form; the form of events gets its number of pixels (highest event id + 1).
 
-    With `ordered`, a matrix must have its elements row by row, and a row must fit into a chunk: `Unsupported`, also for
-    a column of more than `most` bytes. `Corrupt` for what is damaged.
+    With `ordered`, raises `Unsupported` for a coo matrix whose elements are not sorted by row, and if a row does not
+    fit into a chunk. Raises `Unsupported` for a column of more than `most` bytes, and `Corrupt` for a damaged one.
     """
     if form.kind == EVENTS:
         ids = open_column(objects, form.indices[0], "indices")
@@ -38,7 +38,7 @@ def look_at_indices(
         return form
     if ordered and form.shape[1] > MAX_CHUNK_ELEMENTS:
         raise Unsupported(
-            f"A row of {form.shape[1]} is longer than a chunk, {MAX_CHUNK_ELEMENTS}: import the file."
+            f"A row of {form.shape[1]} does not fit into a chunk, {MAX_CHUNK_ELEMENTS}: import the file."
         )
     return form
 
@@ -48,20 +48,18 @@ def _check_order(objects: FileObjects, form: MatrixForm, most: int | None) -> No
     last = 0
     for piece in _pieces(rows, "row index", most):
         if int(piece[0]) < last or (piece[1:] < piece[:-1]).any():
-            raise Unsupported(
-                "The elements of the coo matrix are not in the order of their rows: it stays a group."
-            )
+            raise Unsupported("The elements of the coo matrix are not sorted by row: it stays a group.")
         last = int(piece[-1])
     if last >= form.shape[0]:
         raise Corrupt(f"An index of the matrix is {last}, not below its extent {form.shape[0]}.")
 
 
 def _pieces(column: Column, what: str, most: int | None) -> Iterator[NDArray[Any]]:
-    """Yield the elements of a column, in order; `Corrupt` for a negative one, `Unsupported` for too many bytes."""
+    """Yield a column's elements in pieces; raise `Corrupt` if one is negative, `Unsupported` beyond `most` bytes."""
     nbytes = column_bytes(column)
     if most is not None and nbytes > most:
         raise Unsupported(
-            f"Its {what} has {nbytes / MIB:.1f} MiB, more than the {most / MIB:.1f} that are looked at "
+            f"Its {what} has {nbytes / MIB:.1f} MiB, more than the {most / MIB:.1f} that are checked "
             "when a file is opened: import it."
         )
     count, layout = column.dims[0], column.dataset.layout

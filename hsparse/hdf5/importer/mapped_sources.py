@@ -1,4 +1,4 @@
-"""The sources of a virtual dataset, and its extent: patterns of names and mappings without end are resolved."""
+"""Resolve the mappings of a virtual dataset: name patterns (%b) and unlimited mappings, and the dataset's extent."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.plan.virtual_plan import block_of, bounds_of, clipped, end_of_slices, slices_before
+from hsparse.format.plan.unlimited_selection import block_of, clipped, end_of_slices, slices_before
+from hsparse.format.plan.virtual_plan import bounds_of
 from hsparse.format.selections.serialized_selection import Regular, Serialized
 from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping, block_name, unlimited_dim
 
 Dims = tuple[int, ...]
 SourceDims: TypeAlias = Callable[[str, str], Dims | None]
-"""Returns the extent of a dataset in a file, None if one of the two is missing."""
+"""Returns the extent of a dataset, given the names of its file and itself, or None if one of the two is missing."""
 MAX_BLOCKS = 100_000
-"""The most sources that a pattern may name."""
+"""Most sources that a name pattern may yield."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappedSource:
-    """The elements `virtual` of a virtual dataset are `source` of the dataset `dataset` in `file`."""
+    """A resolved mapping: `virtual` elements of the virtual dataset are `source` elements of `dataset` in `file`."""
 
     file: str
     dataset: str
@@ -31,10 +32,10 @@ class MappedSource:
 def resolve_mappings(
     mappings: Iterable[VirtualMapping], stored: Dims, dims_of: SourceDims
 ) -> tuple[list[MappedSource], Dims]:
-    """Return the sources of all mappings, and the extent of the dataset, `stored` unless a mapping has no end.
+    """Return the sources of all mappings, and the extent of the dataset: `stored`, but for unlimited dimensions.
 
-    As libhdf5 does it with its default view: a mapping ends where its source does, a pattern before the first name that
-    is missing, and the extent with the last of them. `Corrupt` and `TooLarge` for what no dataset can have.
+    As in libhdf5's default view, an unlimited mapping ends where its source does, a name pattern before the first
+    missing source, and the extent where the last mapping does. Raises `Corrupt` and `TooLarge`.
     """
     ends: dict[int, int] = {}
     least = [0] * len(stored)
@@ -58,7 +59,7 @@ def _names(one: VirtualMapping, block: int = 0) -> tuple[str, str]:
 
 
 def _blocks(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[MappedSource], int]:
-    """Return the sources that a pattern names, up to the first missing one, and the end of their blocks."""
+    """Return the existing sources of a name pattern, up to the first missing one, and the end of their blocks."""
     assert isinstance(one.virtual, Regular)
     found: list[MappedSource] = []
     while dims_of(*(names := _names(one, len(found)))) is not None:
@@ -72,7 +73,7 @@ def _blocks(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[Ma
 
 
 def _endless(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[MappedSource], int]:
-    """Return what of a mapping without end its source has, and the end of that."""
+    """Return the part of an unlimited mapping for which its source has elements ([] without a source), and its end."""
     names = _names(one)
     dims, end = dims_of(*names), unlimited_dim(one.source)
     assert isinstance(one.virtual, Regular)
@@ -81,7 +82,7 @@ def _endless(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[M
     if dims is None:
         return [], 0
     if len(dims) != len(one.source.spans):
-        raise Corrupt(f"{one.dataset} in {one.file} has {len(dims)} dimensions, its mapping others.")
+        raise Corrupt(f"{one.dataset} in {one.file} has {len(dims)} dimensions, unlike its mapping.")
     slices = slices_before(one.source.spans[end], dims[end])
     stop = end_of_slices(one.virtual.spans[dim], slices)
     virtual, source = clipped(one.virtual, dim, slices), clipped(one.source, end, slices)

@@ -1,6 +1,6 @@
-"""Chunks of compressed matrices: cut out of the lines, encoded here, and sent finished, each by one request.
+"""Upload compressed matrices as chunks: cut them out of the lines, encode them, and send each by one request.
 
-So the server stores bytes that it only checks, and a chunk that is there is whole: an import goes on behind it.
+The server only checks and stores the bytes. A chunk that exists there is complete, so a resumed import skips it.
 
 Tests: tests/cli/importer/test_matrix_chunks.py.
 """
@@ -38,28 +38,28 @@ from hsparse.hdf5.importer.file_data import Dims
 from hsparse.hdf5.importer.source import path_in_errors
 
 PIECE = 1 << 18
-"""Elements that are cut at a time: their columns stay in the processor's cache, which halves the time."""
+"""Elements that are cut at a time; so few that they stay in the processor's cache, which halves the time."""
 LONGEST = 1 << 22
-"""The most elements that are cut at a time: longer chunks of the file are read for several pieces."""
+"""Most elements that are cut at a time; chunks of the file with more elements are read several times."""
 CUT_BYTES = 32
-"""The memory of an element while it is cut, besides its value."""
+"""Bytes of memory per element while it is cut, without its value."""
 SOME = 1 << 22
-"""Elements of lines that are cut together if they are in several rows of chunks."""
+"""Most elements of several rows of chunks that are cut together."""
 WAITING = 192 * 1024 * 1024
-"""Bytes of elements that wait for the rest of their chunks; lines that have more are read for some chunks at a time."""
+"""Most bytes of elements that wait for the rest of their chunks; longer lines are read repeatedly, for some chunks."""
 SHORT_RUN = 4
-"""Elements of one chunk after each other, on average, up to which they are sorted one by one."""
+"""Runs of elements of one chunk that are shorter than this on average are sorted element by element."""
 NUMBERED = 1 << 16
-"""The most chunks of several rows of them that are cut together: numbers of two bytes are sorted in no time."""
+"""Most chunks in several rows of chunks that are cut together: two-byte chunk numbers are sorted very fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
     """The stored elements of a compressed matrix, line by line: rows or, if `axis` is 1, columns.
 
-    `pointers`, (lines + 1,) int64, say where each line begins. `read(begin, end)` returns the indices in their lines
-    and the values of elements; `step` of them are best read together. They take `nbytes` of the file. With `adds_up`
-    values at one place are added up.
+    `pointers`, (lines + 1,) int64, has the first element of each line. `read(begin, end)` returns the indices (in their
+    lines) and the values of elements, preferably in multiples of `step` elements. All elements take `nbytes` in the
+    file. With `adds_up`, values with equal coordinates are added.
     """
 
     axis: int
@@ -72,9 +72,9 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Chunks that are cut together: rows of chunks from `first` to `last`, of these the chunks from `low` to `high`.
+    """Chunks that are cut together: chunks `low:high` of the rows of chunks `first:last`.
 
-    `begin` and `end` are those of the elements of these lines.
+    `begin:end` are the elements of all lines of these rows.
     """
 
     first: int
@@ -96,9 +96,9 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """Elements of a part, by chunks: of chunk k they are those from `bounds[k]` to `bounds[k + 1]`.
+    """Elements of a part, sorted by chunk: chunk k has the elements `bounds[k]:bounds[k + 1]`.
 
-    They are made of `counts[k]` elements of the matrix.
+    They result from `counts[k]` elements of the matrix, which is a larger number if elements were added up.
     """
 
     counts: NDArray[np.intp]
@@ -108,7 +108,7 @@ class _Piece:
 
 
 class ChunkUpload(ValueUpload[Lines]):
-    """The chunks of a compressed matrix of `shape`."""
+    """The upload of the chunks of a compressed matrix of `shape`."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class ChunkUpload(ValueUpload[Lines]):
         self._byte_rate = data.nbytes / max(1, int(data.pointers[-1]))
 
     def submit(self, stored: Mapping[Dims, int]) -> None:
-        """Submit all chunks but those that are `stored`, with so many elements as they have in the file."""
+        """Submit all chunks, except those that are `stored` with as many elements as they have in the file."""
         for part in self._parts():
             there = sum(stored.get(self._scaled(part, number), 0) for number in range(part.size))
             if part.width == self._counts[1 - self._axis] and there == part.end - part.begin:
@@ -146,7 +146,7 @@ class ChunkUpload(ValueUpload[Lines]):
                     self._uploads.submit(nbytes, partial(self._send, scaled, pieces, number, count))
 
     def _parts(self) -> Iterator[_Part]:
-        """Yield the parts with any elements."""
+        """Yield the parts that have elements."""
         bands, width = self._counts[self._axis], self._counts[1 - self._axis]
         pointers, lines = self._data.pointers, self._spec.dims[self._axis]
         starts = pointers[np.minimum(np.arange(bands + 1) * lines, len(pointers) - 1)]
@@ -162,7 +162,7 @@ class ChunkUpload(ValueUpload[Lines]):
             first = last
 
     def _pieces(self, part: _Part) -> list[_Piece]:
-        """Return all elements of a part; while they are read, chunks of the part before are sent."""
+        """Return all elements of a part; the chunks of the previous part are sent while they are read."""
         found: dict[int, _Piece] = {}
         for begin, end in self._ranges(part):
             nbytes = (end - begin) * (CUT_BYTES + 3 * self._spec.dtype.itemsize)
@@ -174,13 +174,13 @@ class ChunkUpload(ValueUpload[Lines]):
         found[bounds[0]] = self._cut(part, bounds)
 
     def _ranges(self, part: _Part) -> Iterator[tuple[int, int]]:
-        """Yield ranges of a part's elements, cut where reading is cut too, unless that is too far."""
+        """Yield ranges of a part's elements, cut at multiples of `Lines.step`, unless that exceeds `LONGEST`."""
         step = min(LONGEST, max(1, PIECE // self._data.step) * self._data.step)
         cuts = range((part.begin // step + 1) * step, part.end, step)
         return pairwise((part.begin, *cuts, part.end))
 
     def _cut(self, part: _Part, bounds: tuple[int, int]) -> _Piece:
-        """Read some elements of a part, and sort them by chunks."""
+        """Read the elements `bounds` of a part, and sort them by chunk."""
         with path_in_errors(self._path):
             indices, values = self._data.read(*bounds)
             indices = checked_indices(indices, self._grid.extent[1 - self._axis])
@@ -188,7 +188,7 @@ class ChunkUpload(ValueUpload[Lines]):
             values = values.view(self._empty.values.dtype)
         length, line_length = self._spec.dims[1 - self._axis], self._spec.dims[self._axis]
         strides = (self._spec.dims[1], 1)
-        # What is the same for a line is computed once for it.
+        # Values that are constant in a line are computed once per line.
         first, counts = lines_of(self._data.pointers, *bounds)
         lines = np.arange(first, first + len(counts))
         chunks = indices // indices.dtype.type(length)
@@ -223,7 +223,7 @@ class ChunkUpload(ValueUpload[Lines]):
         return pair[::-1] if self._axis else pair
 
     def _send(self, scaled: Dims, pieces: list[_Piece], number: int, count: int) -> None:
-        """Encode and send a chunk that is made of `count` elements."""
+        """Encode and send a chunk that results from `count` elements of the matrix."""
         slices = [(piece, slice(*piece.bounds[number : number + 2])) for piece in pieces]
         offsets = np.concatenate([piece.offsets[some] for piece, some in slices])
         values = np.concatenate([piece.values[some] for piece, some in slices])
@@ -231,7 +231,7 @@ class ChunkUpload(ValueUpload[Lines]):
         if self._data.adds_up:
             offsets, values = added_up(offsets, values)
         if self._axis and rows <= 1 << 16:
-            # Columns follow each other: sorting by rows of two bytes alone is 5 times as fast as by places.
+            # Columns are in order already: a stable sort by two-byte rows is 5 times as fast as one by offsets.
             order = np.argsort((offsets // np.uint32(width)).astype(np.uint16), kind="stable")
             offsets, values = offsets[order], values[order]
         chunk = self._empty.merge(offsets, values)
@@ -239,7 +239,7 @@ class ChunkUpload(ValueUpload[Lines]):
             twice = len(offsets) - len(chunk.offsets)
             if twice:
                 raise Corrupt(
-                    f"{twice} of {len(offsets)} elements are at places that others have too, in the chunk "
+                    f"{twice} of {len(offsets)} elements have the coordinates of another element, in the chunk "
                     f"{chunk_name(scaled)}; add them up first (sum_duplicates)."
                 )
             if not self._takes_chunks or not self._put_whole(scaled, chunk):
@@ -248,7 +248,7 @@ class ChunkUpload(ValueUpload[Lines]):
         self._count(count)
 
     def _put_whole(self, scaled: Dims, chunk: SparseChunk) -> bool:
-        """Store a chunk; return False if it is too large for one request: the server puts parts of it together."""
+        """Store a chunk by one request; return False if it is too large, and must be sent as elements instead."""
         contents = encode_places(chunk.offsets, chunk.dims), byte_view(chunk.values)
         stored = build(contents, METADATA_FIXED, self._spec.filters)
         try:
@@ -258,14 +258,14 @@ class ChunkUpload(ValueUpload[Lines]):
         return True
 
     def _count(self, elements: int, *, before: bool = False) -> None:
-        """Count elements as done, maybe by an import before this one."""
+        """Advance the progress by elements; `before` means that an earlier import has stored them."""
         self._advance(int(elements * self._byte_rate), elements, before=before)
 
 
 def order_of(numbers: NDArray[Any], size: int) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
-    """Return the stable order by numbers below `size`, None if they ascend, and how many there are of each.
+    """Return the stable sort order of numbers below `size` (None if they are sorted), and the count of each number.
 
-    Of long runs of equal numbers only the runs are sorted, in less than half of the time.
+    If equal numbers form long runs, only the runs are sorted, which takes less than half of the time.
     """
     ends = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
     starts = np.append(0, ends)[: len(numbers)]
@@ -277,7 +277,7 @@ def order_of(numbers: NDArray[Any], size: int) -> tuple[NDArray[np.intp] | None,
     lengths, runs = np.diff(starts, append=len(numbers)), np.argsort(of_runs, kind="stable")
     counts = np.bincount(of_runs, lengths, size).astype(np.intp)
     starts, lengths = starts[runs], lengths[runs]
-    # The step from an element to the next is 1, from the last one of a run the way to the next run.
+    # The step to the next element is 1 inside of a run, and leads to the next run at the end of one.
     steps = np.ones(len(numbers), np.intp)
     steps[0] = starts[0]
     steps[np.cumsum(lengths[:-1])] = starts[1:] - (starts[:-1] + lengths[:-1] - 1)
@@ -285,7 +285,7 @@ def order_of(numbers: NDArray[Any], size: int) -> tuple[NDArray[np.intp] | None,
 
 
 def added_up(places: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the places, ascending and each once, and the sums of their counts."""
+    """Return the distinct places in ascending order, and the sum of the counts at each."""
     order = np.argsort(places, kind="stable")
     places = places[order]
     first = np.flatnonzero(np.append(True, places[1:] != places[:-1])[: len(places)])
@@ -293,7 +293,7 @@ def added_up(places: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[Any], 
 
 
 def checked_indices(indices: NDArray[Any], extent: int) -> NDArray[Any]:
-    """Return indices, uint32 or uint64 as the extent needs; `Corrupt` for one that is beyond it."""
+    """Return indices as uint32 (uint64 for an extent above 2**32); raise `Corrupt` for one outside of the extent."""
     if len(indices):
         if int(indices.min()) < 0:
             raise Corrupt("An index of the matrix is negative.")
@@ -303,30 +303,30 @@ def checked_indices(indices: NDArray[Any], extent: int) -> NDArray[Any]:
 
 
 def encode_places(offsets: NDArray[np.uint32], dims: Dims) -> bytes:
-    """Return what `encode_offsets` does, in a third of its time if elements are scattered."""
+    """Return the result of `encode_offsets`, in a third of its time if the elements are scattered."""
     if not len(offsets) or not are_scattered(offsets, dims):
         return encode_offsets(offsets, dims)
     return image_head(dims, None) + encode_points(coordinate_columns(offsets, dims))
 
 
 def are_scattered(offsets: NDArray[np.uint32], dims: Dims) -> bool:
-    """Say whether so few elements have a neighbour that points are smaller than boxes; only sometimes if they are."""
+    """Return whether points are certainly a smaller encoding than boxes, because few elements have a neighbour."""
     count, width = len(offsets), dims[-1]
     row = int(np.searchsorted(offsets, (int(offsets[0]) // width + 1) * width))
     if not count % row and (offsets[-row:] % width == offsets[:row] % width).all():
-        return False  # maybe a regular hyperslab
-    # A box less for each neighbour at most.
+        return False  # perhaps a regular hyperslab
+    # Each pair of neighbours saves at most one box.
     boxes = count - int(np.count_nonzero(offsets[1:] - offsets[:-1] == 1))
     for step in strides(dims)[:-1]:
         both = np.concatenate((offsets, offsets + np.uint32(step)))
-        both.sort(kind="stable")  # two that ascend are merged
+        both.sort(kind="stable")  # a stable sort merges the two sorted halves
         boxes -= int(np.count_nonzero(both[1:] == both[:-1]))
     highest = max(dims) - 1
     return blocks_size(max(1, boxes), len(dims), highest) >= points_size(count, len(dims), highest)
 
 
 def lines_of(pointers: NDArray[np.int64], begin: int, end: int) -> tuple[int, NDArray[np.int64]]:
-    """Return the first line of the elements `begin` to `end`, and how many of them this and each following line has."""
+    """Return the first line with elements `begin:end`, and the number of these in it and in each following line."""
     first = int(np.searchsorted(pointers, begin, "right")) - 1
     last = int(np.searchsorted(pointers, end, "left"))
     bounds = np.clip(pointers[first : last + 1], begin, end)

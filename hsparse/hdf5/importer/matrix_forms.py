@@ -1,7 +1,7 @@
-"""Groups and datasets of an HDF5 file that become sparse datasets, and which datasets these are made of.
+"""Recognize groups and datasets of an HDF5 file that become sparse datasets, and the datasets that they consist of.
 
-Groups of AnnData (`encoding-type`, and the older `h5sparse_format`) and of Binsparse; datasets with a defined set;
-frames of detectors as columns of pixels, by pyFAI's sparsify-Bragg and by ImageD11; events of NeXus.
+These are groups of AnnData (`encoding-type`, or the older `h5sparse_format`) and Binsparse, datasets with a defined
+set, detector frames as columns of pixels (pyFAI's sparsify-Bragg and ImageD11), and events of NeXus.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification,
 https://www.silx.org/doc/pyFAI, https://imaged11.readthedocs.io,
@@ -40,11 +40,11 @@ from hsparse.model.json_values import to_json
 
 @dataclass(frozen=True, slots=True)
 class MatrixForm:
-    """A matrix of `shape`: `kind` is csr, csc, coo or events. The other fields are addresses of datasets.
+    """A matrix of `shape`; `kind` is csr, csc, coo or events. The other fields are addresses of datasets.
 
     `indices` has the column (csr), the row (csc) or both (coo) of each element, `pointers` the start of each row or
-    column. `iso`: all elements have the same value. Events are a csr, pulses x pixels, whose values are the numbers of
-    elements at a place; `values` are their indices, too.
+    column. With `iso`, all elements have the same value. Events are a csr matrix, pulses x pixels, whose values are
+    event counts; its `values` and `indices` are the same dataset.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class MatrixForm:
 
 
 def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
-    """Return the form of a group that is a matrix, None for other groups and unknown forms."""
+    """Return the form of a group that is a matrix, None for other groups and for unknown forms."""
     attributes = {one.name: one for one in stored.attributes}
     members = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
 
@@ -78,10 +78,10 @@ def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixF
 
 @dataclass(frozen=True, slots=True)
 class FramesForm:
-    """Frames of a detector whose stored pixels are columns: `shape` is (frames, rows, columns), of one (rows, columns).
+    """Detector frames stored as columns of pixels; `shape` is (frames, rows, columns), or (rows, columns) of one frame.
 
-    The other fields are addresses of datasets. `indices` has the pixels: numbers in the frame, or rows and columns.
-    Which are of a frame say `pointers`, to the first of each, or `counts`.
+    The other fields are addresses of datasets. `indices` has the pixel's number in its frame, or row and column.
+    `pointers` has the first pixel of each frame, or `counts` its number of pixels.
     """
 
     shape: tuple[int, ...]
@@ -92,18 +92,18 @@ class FramesForm:
 
     @property
     def places(self) -> set[int]:
-        """The datasets that say where the values are."""
+        """Addresses of the datasets with the coordinates of the values."""
         return {one for one in (*self.indices, self.pointers, self.counts) if one is not None}
 
 
 EVENTS = "events"
 COUNTS = "counts"
-"""The name of the sparse dataset beside the columns of events."""
+"""Name of the sparse dataset that is added to a group of event columns."""
 EVENT_COLUMNS = ("event_id", "event_index", "event_time_zero")
 
 
 def counts_name(links: Iterable[LinkMessage]) -> str:
-    """Return a name for the sparse dataset that no link of its group has."""
+    """Return a name for the sparse dataset of events that no link of its group has yet."""
     names, name = {link.name for link in links}, COUNTS
     while name in names:
         name += "_"
@@ -111,9 +111,9 @@ def counts_name(links: Iterable[LinkMessage]) -> str:
 
 
 def find_events(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
-    """Return the form of the events in a group of NeXus, whose shape has no pixels yet; None for a group without any.
+    """Return the form of the events in a NeXus group, with the shape (pulses, 0), or None without events.
 
-    `Corrupt` if the columns that say which events are of which pulse are not there.
+    Raises `Corrupt` if a column is missing, or is not a one-dimensional dataset of numbers.
     """
     classes = [_value(source, file, one) for one in stored.attributes if one.name == "NX_class"]
     if classes not in (["NXevent_data"], [["NXevent_data"]]):
@@ -125,7 +125,7 @@ def find_events(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixF
     for name in EVENT_COLUMNS:
         found = _dims(source, file, names[name]) if name in names else None
         if found is None or len(found) != 1:
-            raise Corrupt(f"There is no column of numbers {name} beside.")
+            raise Corrupt(f"The group has no column of numbers {name}.")
         dims.append(found[0])
     if not all(dims):
         return None
@@ -135,11 +135,11 @@ def find_events(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixF
 
 PYFAI = ("frame_ptr", "index", "intensity", "mask")
 SIDES = ("shape0", "shape1")
-"""ImageD11's attributes of a group, with the rows and columns of a frame."""
+"""ImageD11's group attributes with the number of rows and of columns of a frame."""
 
 
 def find_frames(source: Source, file: Hdf5File, stored: ParsedObject) -> list[FramesForm]:
-    """Return the forms of the columns of pixels in a group, by their values; none in other groups."""
+    """Return the forms of the pixel columns in a group, one for each column of values; [] for other groups."""
     names = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
     sides = {one.name: one for one in stored.attributes if one.name in (*SIDES, "nframes")}
     is_pyfai = {*PYFAI} <= {*names}
@@ -163,7 +163,7 @@ def find_frames(source: Source, file: Hdf5File, stored: ParsedObject) -> list[Fr
     counts = names.get("nnz") if len(given) == 3 else None
     if len(given) == 3 and counts is None:
         return []
-    is_sure = given[:-2] != count  # other columns may be of frames
+    is_sure = given[:-2] != count  # else columns of that length may have one value per frame
     return [
         FramesForm(given, names[name], (names["row"], names["col"]), None, counts)
         for name, dims in columns.items()
@@ -172,7 +172,7 @@ def find_frames(source: Source, file: Hdf5File, stored: ParsedObject) -> list[Fr
 
 
 def _dims(source: Source, file: Hdf5File, address: int) -> tuple[int, ...] | None:
-    """Return the extent of a dataset of numbers, None for other objects."""
+    """Return the extent of a numeric dataset, None for other objects."""
     try:
         found = source.run(parse_object(file, address)).dataset
     except HsparseError:
@@ -183,16 +183,16 @@ def _dims(source: Source, file: Hdf5File, address: int) -> tuple[int, ...] | Non
 
 @dataclass(frozen=True, slots=True)
 class DefinedSet:
-    """Which elements of a dataset are defined: a dataset of booleans, at `address`, that `attribute` leads to."""
+    """The defined set of a dataset: a dataset of booleans at `address`, which `attribute` refers to."""
 
     attribute: str
     address: int
 
 
 def find_defined_set(source: Source, file: Hdf5File, stored: ParsedObject) -> DefinedSet | None:
-    """Return the defined set of a dataset that was sparse, None for others.
+    """Return the defined set of a dataset that was exported from a sparse one, None for other datasets.
 
-    An attribute of that name that leads to no booleans of the same extent and chunks is the user's own.
+    An attribute of that name is ignored unless it refers to booleans with the same extent and chunks.
     """
     if stored.dataset is None or not isinstance(stored.dataset.layout, ChunkedLayout):
         return None
@@ -245,7 +245,7 @@ def _shape(value: Any) -> tuple[int, int]:
 def _value(
     source: Source, file: Hdf5File, one: ParsedAttribute, find: Callable[[int], None] = lambda _: None
 ) -> Any:
-    """Return an attribute's value, None if it is unreadable; `find` is called with the addresses in it."""
+    """Return an attribute's value, None if it is unreadable; call `find` with each address that it refers to."""
     try:
         reads = parse_elements(file, one.type, one.data, dims_of(one.shape) or (), find)
         return to_json(source.run(reads), element_of(one.type.item))

@@ -1,9 +1,9 @@
-"""Matrix Market files, `.mtx` and `.mtx.gz`, read in pieces.
+"""Read Matrix Market files, `.mtx` and `.mtx.gz`, in pieces.
 
-https://math.nist.gov/MatrixMarket/formats.html. The header line is `%%MatrixMarket matrix FORMAT FIELD SYMMETRY`;
-comments follow, then the numbers of rows, columns and entries, then a line for each entry, with indices from 1. In the
-format `array` there is no number of entries, and lines are of values alone, column by column, of a symmetric matrix
-those from the diagonal on, of a skew-symmetric one those below it. `unsigned-integer` is a field of scipy's.
+See https://math.nist.gov/MatrixMarket/formats.html. The first line is `%%MatrixMarket matrix FORMAT FIELD SYMMETRY`.
+Comments follow, then a line with the numbers of rows, columns and entries, then a line per entry with 1-based indices.
+The format `array` has no number of entries, and its lines are only values, column by column: of a symmetric matrix from
+the diagonal down, of a skew-symmetric one below the diagonal. The field `unsigned-integer` is an extension of scipy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
 PIECE = 8 * 1024 * 1024
-"""Bytes of text that are read at once."""
+"""Bytes of text that are read at a time."""
 LONGEST_LINE = 1024
 COMPLEX = {
     "class": "H5T_COMPOUND",
@@ -37,7 +37,10 @@ FIELDS: dict[str, tuple[str, Any, int]] = {
     "complex": ("<c16", COMPLEX, 2),
     "pattern": ("|u1", "H5T_STD_U8LE", 0),
 }
-"""For each field: the dtype and the HDF5 type of its values, and the number of words in an entry."""
+"""Dtype and HDF5 type of the values of each field, and the number of words of a value in an entry."""
+FLOATS = ("real", "double", "complex")
+EXPONENTS = bytes.maketrans(b"Dd", b"Ee")
+"""Translates Fortran's exponents of double precision, `1.5D+02`."""
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 
@@ -52,14 +55,14 @@ class _Header:
 
     @property
     def numbers(self) -> int:
-        """The numbers in an entry: its place, where it is written, and its value."""
+        """The count of numbers in an entry: row and column (not in the format `array`), and the value."""
         return (0 if self.is_array else 2) + FIELDS[self.field][2]
 
 
 def open_matrix_market(source: Source) -> Matrix:
-    """Read the header and, for a symmetric matrix, all entries once to count the elements.
+    """Open a Matrix Market file: read the header and, to count a symmetric matrix's elements, all entries once.
 
-    `Corrupt` names the line.
+    Raises `Corrupt` and `Unsupported`.
     """
     with open_text(source) as file:
         header = _read_header(source.name, file)
@@ -72,7 +75,7 @@ def open_matrix_market(source: Source) -> Matrix:
 
 
 def open_text(source: Source) -> IO[bytes]:
-    """Open a file that may be gzipped, by its name, to read its text."""
+    """Open a file for reading text as bytes; decompress it if its name ends with .gz."""
     file = source.file()
     return cast(IO[bytes], gzip.open(file)) if source.name.lower().endswith(".gz") else file
 
@@ -87,7 +90,7 @@ def _read_header(path: str, file: IO[bytes]) -> _Header:
         is_array = words[2] == "array"
         if words[3] not in FIELDS or words[4] not in SYMMETRIES or (is_array and words[3] == "pattern"):
             raise Corrupt(
-                f"{path} has values {words[3]} of symmetry {words[4]} in the format {words[2]}, which there are not."
+                f"{path} has values {words[3]} of symmetry {words[4]} in the format {words[2]}, which is not possible."
             )
         line = b"%"
         while line.startswith(b"%") or line.isspace():
@@ -99,7 +102,7 @@ def _read_header(path: str, file: IO[bytes]) -> _Header:
             rows, columns, entries = map(int, line.split())
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise Corrupt(f"{path} has no line of rows, columns and entries: {error}.") from error
-    if min(rows, columns) < 1 or entries < 0:
+    if min(rows, columns, entries) < 0:
         raise Corrupt(f"{path} has {rows} rows, {columns} columns and {entries} entries.")
     if words[4] != "general" and rows != columns:
         raise Corrupt(f"{path} is {words[4]}, but has {rows} rows and {columns} columns.")
@@ -114,7 +117,7 @@ def _array_entries(symmetry: str, rows: int, columns: int) -> int:
 
 
 def _array_places(header: _Header, before: int, count: int) -> NDArray[np.int64]:
-    """Return the places of entries of the format `array`, (count, 2), from number `before` on."""
+    """Return the coordinates, (count, 2) int64, of `count` entries of the format `array` from entry `before` on."""
     numbers = np.arange(before, before + count)
     if header.symmetry == "general":
         return np.stack((numbers % header.rows, numbers // header.rows), axis=1)
@@ -125,7 +128,7 @@ def _array_places(header: _Header, before: int, count: int) -> NDArray[np.int64]
 
 
 def _batches(source: Source) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    """Yield the pieces of the file; `Corrupt` if the number of entries is not that of the header."""
+    """Yield the bytes and the reader of each piece; raise `Corrupt` unless the entries are as many as in the header."""
     path = source.name
     with open_text(source) as file:
         header = _read_header(path, file)
@@ -138,14 +141,12 @@ def _batches(source: Source) -> Iterator[tuple[int, Callable[[], MatrixElements]
             lines, _, rest = (rest + text).rpartition(b"\n") if text else (rest, b"", b"")
             if len(rest) > PIECE:
                 raise Corrupt(f"{path} has a line of more than {PIECE} bytes.")
-            tokens = lines.split()
+            tokens = (lines.translate(EXPONENTS) if header.field in FLOATS else lines).split()
             if tokens:
                 numbers = header.numbers
                 count, odd = divmod(len(tokens), numbers)
                 if odd:
-                    raise Corrupt(
-                        f"{path} has a line that is not of {numbers} numbers, after {found} entries."
-                    )
+                    raise Corrupt(f"{path} has a line without {numbers} numbers, after {found} entries.")
                 yield len(lines), partial(_parse, path, header, tokens, found)
                 found += count
             if found > header.entries or (not text and found < header.entries):
@@ -159,7 +160,7 @@ def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> Matr
     table = np.array(tokens).reshape(-1, header.numbers)
     try:
         if header.is_array:
-            # Entries that there are too many of are reported by who counts them.
+            # Excess entries are reported by `_batches`, which counts them.
             places = _array_places(header, before, min(len(table), header.entries - before))
             table = table[: len(places)]
         else:
@@ -172,9 +173,7 @@ def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> Matr
         else:
             values = np.ones(len(table), dtype)
     except (ValueError, OverflowError) as error:
-        raise Corrupt(
-            f"{path} has no number where there is to be one, after {before} entries: {error}."
-        ) from error
+        raise Corrupt(f"{path} has text in place of a number, after {before} entries: {error}.") from error
     extent = np.array((header.rows, header.columns))
     if ((places < 0) | (places >= extent)).any():
         raise Corrupt(f"{path} has an index beyond {header.rows} x {header.columns}, after {before} entries.")
@@ -182,7 +181,7 @@ def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> Matr
 
 
 def _mirrored(symmetry: str, places: NDArray[np.uint64], values: NDArray[Any]) -> MatrixElements:
-    """Return the entries and, for a symmetric matrix, their mirror images."""
+    """Return the entries and, unless the matrix is general, their mirror images off the diagonal."""
     if symmetry == "general":
         return places, values
     other = places[:, 0] != places[:, 1]

@@ -1,4 +1,4 @@
-"""Sparse arrays in `.npz` files, of `scipy.sparse.save_npz` and of `sparse.save_npz` (pydata)."""
+"""Read sparse arrays from `.npz` files, written by `scipy.sparse.save_npz` or pydata's `sparse.save_npz`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def open_npz(source: Source) -> Matrix:
-    """Load the arrays of a file, never as pickles; raise `Corrupt` and `Unsupported`."""
+    """Load the sparse array of a file, without unpickling objects; raise `Corrupt` and `Unsupported`."""
     path = source.name
     try:
         with source.file() as file, np.load(file, allow_pickle=False) as found:
@@ -41,7 +41,7 @@ def open_npz(source: Source) -> Matrix:
     try:
         return _matrix(path, arrays)
     except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise Corrupt(f"{path} has no sparse array in a form that is known: {error}.") from error
+        raise Corrupt(f"{path} has no sparse array in a known form: {error}.") from error
 
 
 def _matrix(path: str, arrays: Arrays) -> Matrix:
@@ -94,7 +94,7 @@ def _take(coords: NDArray[Any], values: NDArray[Any]) -> MatrixElements:
 
 
 def _kind(arrays: Arrays) -> str:
-    """Return the form of an array of scipy, empty for one of pydata."""
+    """Return scipy's name of the array's format, empty for an array of pydata."""
     kind: str | bytes = arrays["format"].item() if "format" in arrays else ""
     return kind.decode() if isinstance(kind, bytes) else kind
 
@@ -113,7 +113,7 @@ def _compressed(arrays: Arrays, shape: tuple[int, ...], kind: str) -> Matrix:
 
 
 def _values(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values of a type that HDF5 has, too."""
+    """Return values; complex ones become complex64 or complex128, little-endian."""
     if values.dtype.kind != "c":
         return values
     return values.astype("<c8" if values.dtype.itemsize == 8 else "<c16")
@@ -160,7 +160,7 @@ def _from_dia(arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDA
 
 
 def _from_gcxs(arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the elements of pydata's GCXS: compressed over some axes, the others linear, row-major both."""
+    """Return the coordinates and values of pydata's GCXS, whose compressed and other axes are each linearized."""
     data, indices = arrays["data"], arrays["indices"].astype(np.int64)
     compressed = [int(axis) for axis in np.atleast_1d(arrays["compressed_axes"])]
     others = [axis for axis in range(len(shape)) if axis not in compressed]

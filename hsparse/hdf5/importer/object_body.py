@@ -1,4 +1,4 @@
-"""The bodies of requests that create the objects of a file: type, extent, attributes, links, creation properties."""
+"""Build the bodies of requests that create the objects of a file: type, shape, attributes, links and properties."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import Values, to_json
 from hsparse.model.layout import MAX_CHUNK_BYTES
+from hsparse.model.link import left_out_link
 from hsparse.model.vlen_array import VlenArray
 
 Json = dict[str, Any]
 MAX_KEPT = 1 << 16
-"""The most chunks of a dataset that has those of the file; of more, the server may enlarge small ones."""
+"""Datasets with at most this many chunks keep the file's chunk dimensions; for others the server may enlarge them."""
 FILL_TIMES = {ON_ALLOCATION: "H5D_FILL_TIME_ALLOC", NEVER: "H5D_FILL_TIME_NEVER"}
-"""When fill values are written, where that is not libhdf5's default."""
+"""HDF5's names of the times when fill values are written, except the default."""
 
 
 def values_bytes(values: Values) -> memoryview:
-    """Return the bytes of values, not copied: packed, length-prefixed if their size varies."""
+    """Return the bytes of values without a copy: packed, and length-prefixed if they are vlen."""
     return byte_view(values.heap if isinstance(values, VlenArray) else values)
 
 
 def type_body(objects: FileObjects, stored: FileType, committed: int | None) -> Any:
-    """Return a type's item, or the id of the committed type that is at an address."""
-    one = objects.by_address.get(committed) if committed is not None else None
+    """Return a type's item, or `datatypes/ID` if the type is the committed type at the address `committed`."""
+    one = objects.at(committed) if committed is not None else None
     return stored.item if one is None else f"datatypes/{one.id}"
 
 
 def common_body(objects: FileObjects, stored: ParsedObject, path: str, *, attributes: bool = True) -> Json:
-    """Return the keys of the bodies of all kinds of objects; `attributes` are left out if False."""
+    """Return the keys that the bodies of all kinds of objects share; with `attributes=False`, without attributes."""
     found = {}
     for one in stored.attributes if attributes else ():
         with path_in_errors(f"{path} (attribute {one.name})"):
@@ -63,7 +64,7 @@ def common_body(objects: FileObjects, stored: ParsedObject, path: str, *, attrib
 
 
 def attribute_body(objects: FileObjects, one: ParsedAttribute) -> Json:
-    """Return an attribute, with its value as bytes."""
+    """Return the request body of an attribute, with its value in base64."""
     check_readable(one.type)
     body: Json = {"type": type_body(objects, one.type, one.committed), "shape": one.shape}
     dims = dims_of(one.shape)
@@ -75,23 +76,28 @@ def attribute_body(objects: FileObjects, one: ParsedAttribute) -> Json:
 
 
 def link_bodies(objects: FileObjects, links: Iterable[LinkMessage]) -> Json:
-    """Return the links that are imported, by their names."""
-    return {link.name: _link(objects, link) for link in links if objects.keeps(link)}
+    """Return the bodies of links, by name; a link to an object that is left out states the reason."""
+    found = {link.name: _link(objects, link) for link in links}
+    return {name: body for name, body in found.items() if body}
 
 
 def _link(objects: FileObjects, link: LinkMessage) -> Json:
+    """Return the request body of a link, {} for a link to a part of another object (which gets no link)."""
+    if why := objects.why_left_out(link):
+        return left_out_link(why)
     match link.target:
         case HardLink(address):
-            return {"id": objects.by_address[address].id}
+            one = objects.by_address.get(address)
+            return {} if one is None else {"id": one.id}
         case SoftLink(target):
             return {"h5path": target}
         case ExternalLink(file, target):
-            return {"h5path": target, "file": file}
+            return {"h5path": target, "file": objects.files.domain(file, objects.source.name)}
     raise AssertionError(link)
 
 
 def virtual_body(objects: FileObjects, stored: ParsedObject, path: str, layout: Json) -> Json:
-    """Return a virtual dataset that stays virtual, of this layout."""
+    """Return the request body of a virtual dataset that stays virtual, with this layout."""
     dataset = stored.dataset
     assert dataset is not None
     body = common_body(objects, stored, path)
@@ -103,7 +109,7 @@ def virtual_body(objects: FileObjects, stored: ParsedObject, path: str, layout: 
 def dataset_body(
     objects: FileObjects, stored: ParsedObject, path: str, storage: ParsedDataset | None = None
 ) -> Json:
-    """Return a dataset without structured chunks; one that is virtual may have the chunks and filters of `storage`."""
+    """Return the request body of a dataset without structured chunks; a virtual one gets the chunks of `storage`."""
     dataset = stored.dataset
     assert dataset is not None
     body = common_body(objects, stored, path)
@@ -120,7 +126,7 @@ def dataset_body(
 
 
 def changed_filters(dataset: ParsedDataset) -> str:
-    """Say which filters of dense chunks the server replaces, and by which; nothing if it stores them as they are."""
+    """Describe the filters of dense chunks that the server replaces, and by which; "" if it keeps all filters."""
     items = [creation_property(one) for one in dataset.pipeline]
     stored = parse_hsds_filters(items, dataset.type.size, 0) if items else ()
     kept = {one.id for one in stored}
@@ -132,7 +138,7 @@ def changed_filters(dataset: ParsedDataset) -> str:
 
 
 def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:
-    """Return the fill value as JSON, which all clients read, or as bytes if JSON cannot contain it."""
+    """Return the fill value as JSON, or in base64 if JSON cannot represent it; {} if it is absent or zero."""
     if not dataset.fill.value or not any(dataset.fill.value):
         return {}
     stored = dataset.type
@@ -146,8 +152,8 @@ def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:
 
 
 def _copied_layout(dataset: ParsedDataset, storage: ParsedDataset | None) -> ParsedDataset:
-    """Return a virtual dataset with the chunks of a dataset of the same rank, and with its filters if it has the same
-    type and hsparse has them."""
+    """Return a virtual dataset with the chunk dimensions of `storage`, if that is chunked and has the same rank, and
+    with its filters, if it has the same type and hsparse supports them."""
     dims = dims_of(dataset.shape) or ()
     if (
         storage is None
@@ -174,11 +180,11 @@ def _layout(dataset: ParsedDataset) -> Json:
     if isinstance(layout, ContiguousLayout):
         return {"layout": {"class": "H5D_CONTIGUOUS"}}
     if isinstance(layout, CompactLayout):
-        # The size of variable-length elements is a guess, which may exceed the limit of compact data.
+        # The size of vlen elements is an estimate, which may exceed the limit of compact data.
         fixed = not element_of(dataset.type.item).references
         return {"layout": {"class": "H5D_COMPACT" if fixed else "H5D_CONTIGUOUS"}}
     assert isinstance(layout, ChunkedLayout)
-    size = layout.item_size
+    size = dataset.type.size
     for length in layout.dims:
         size *= length
     chosen: Json = {} if size > MAX_CHUNK_BYTES else {"dims": list(layout.dims)}

@@ -1,7 +1,7 @@
-"""What describes a file that is far away, read by few requests while it is opened.
+"""Read the metadata of a remote file by few requests while it is opened.
 
-A file of up to `WHOLE` bytes is read in ever larger parts, and soon as a whole: that takes as long as some requests one
-after the other. Of a larger one what is asked for together is fetched at once, what is near each other by one request.
+A file of up to `WHOLE` bytes is read in ever larger parts, and soon as a whole, which takes no longer than a few
+consecutive requests. In a larger file, the ranges of a read are fetched concurrently, and nearby ones by one request.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from concurrent.futures import Future
 from hsparse.hdf5.format.file_fields import ByteRange
 
 Begin = Callable[[ByteRange], Future[bytes]]
-"""Starts to fetch a range of a file."""
+"""Starts to fetch a range of a file; returns a future of its bytes."""
 MIB = 1024 * 1024
 PAGE = 64 * 1024
 WHOLE = 64 * MIB
-"""Bytes of a file that may be read as a whole."""
+"""Most bytes of a file that may be read as a whole."""
 MOST = 32 * MIB
-"""The most bytes of a request."""
+"""Most bytes of a request."""
 NEAR = MIB
-"""Bytes between two ranges that are fetched by one request: they take about as long as another one would."""
+"""Most bytes between two ranges that are fetched by one request: more would take longer than a second request."""
 FIRST, GROWS, MOST_AHEAD = MIB, 4, 4 * MIB
-"""Bytes of the first request, how many times more each next one has, and how many at the most, unless all is read."""
+"""Bytes of the first request, the factor by which each next request grows, and the most bytes of such a request."""
 KEPT_PAGES = WHOLE // PAGE
 
 
 class OpeningReads:
-    """The pages of a file of `size` bytes that one thread opens: `WHOLE` bytes are kept, and what it asks for."""
+    """A page cache of a file of `size` bytes, for one thread that opens the file; it keeps about `WHOLE` bytes."""
 
     def __init__(self, size: int, begin: Begin) -> None:
         self._size = size
         self._begin = begin
         self._pages: dict[int, tuple[Future[bytes], int]] = {}
-        """The request that has each page, and where in its bytes the page begins."""
+        """For each page number, the request that fetches the page, and the page's position in its bytes."""
         self._ahead = FIRST
 
     def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
@@ -47,13 +47,13 @@ class OpeningReads:
         return found
 
     def fetched(self) -> Iterator[tuple[int, memoryview]]:
-        """Yield where each run of pages that are there begins, and its bytes."""
+        """Yield the address and the bytes of each fetched range."""
         wholes = {id(whole): (number * PAGE - at, whole) for number, (whole, at) in self._pages.items()}
         for start, whole in wholes.values():
             yield start, memoryview(whole.result())
 
     def _runs(self, missing: list[int]) -> Iterator[tuple[int, int]]:
-        """Yield the first and the end of runs of pages to fetch, which have those that are missing."""
+        """Yield runs of pages to fetch, as first and end, that contain the sorted page numbers `missing`."""
         if not missing:
             return
         last = -(-self._size // PAGE)
@@ -89,5 +89,5 @@ class OpeningReads:
 
 
 def _pages(wanted: ByteRange) -> range:
-    """Return the numbers of the pages that have the bytes of a range."""
+    """Return the numbers of the pages that a range covers."""
     return range(wanted.address // PAGE, -(-(wanted.address + wanted.size) // PAGE))

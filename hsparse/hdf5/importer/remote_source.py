@@ -1,6 +1,6 @@
-"""A file that a server has, read by ranges: small ones that are close together are fetched by one request.
+"""Read a remote file by ranges; small ranges that are close together are fetched by one request.
 
-Requests are coroutines on an event loop in a thread of its own; any number of threads wait for their results.
+Requests are coroutines on an event loop in a separate thread; any number of threads may wait for their results.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.importer.block_cache import BlockCache, Blocks
 from hsparse.hdf5.importer.opening_reads import Begin, OpeningReads
-from hsparse.hdf5.importer.source import BlockCache, Blocks, Source
+from hsparse.hdf5.importer.source import Source
 
 Result = TypeVar("Result")
 Get = Callable[[ByteRange], Coroutine[Any, Any, bytes]]
-"""Returns the bytes of a range of a file; `Conflict` once the file is in another state."""
+"""Returns the bytes of a range of a file; raises `Conflict` once the file is in another state."""
 
 
 class LoopThread:
-    """A thread with an event loop, for coroutines whose results other threads wait for."""
+    """A thread that runs an event loop, for coroutines whose results other threads wait for."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -30,15 +31,15 @@ class LoopThread:
         self._thread.start()
 
     def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Start a coroutine, and return a future of its result."""
+        """Start a coroutine; return a future of its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return the result of a coroutine."""
+        """Run a coroutine; wait for its result and return it."""
         return self.start(work).result()
 
     def close(self, last: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Cancel what is under way, run `last`, and end the thread."""
+        """Cancel all running coroutines, run `last`, and end the thread."""
         self.wait(self._end(last))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -53,9 +54,9 @@ class LoopThread:
 
 
 class RemoteSource(Source):
-    """A file in a state, whose ranges `get` fetches on the loop of `thread`.
+    """A remote file in one state; `get` fetches ranges of it on the loop of `thread`.
 
-    Concurrent threads that need the same block wait for one request. Files may have their `blocks` in common.
+    Concurrent threads that need the same block share one request. Several files may share a cache of `blocks`.
     """
 
     is_far = True
@@ -69,7 +70,7 @@ class RemoteSource(Source):
         self._opening: OpeningReads | None = None
 
     def close(self) -> None:
-        """Close nothing: what opened the file has the connections."""
+        """Do nothing: the connections belong to the object that opened the file."""
 
     @contextmanager
     def opening(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""A file in an S3 bucket, `s3://bucket/key`, read by ranges."""
+"""Read a file in an S3 bucket, `s3://bucket/key`, by ranges."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hsparse.cli.file_arguments import DEADLINE, S3Url
 from hsparse.errors import BadRequest, Conflict, NotFound
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.remote_source import Get, LoopThread, RemoteSource
+from hsparse.storage.bucket_client import START_SECONDS
 from hsparse.storage.object_store import Page
 from hsparse.storage.s3.s3_store import S3Store
 
@@ -16,10 +17,10 @@ Result = TypeVar("Result")
 
 
 class BucketReader:
-    """A bucket that threads read: one client for all of them."""
+    """Blocking access to a bucket, for any number of threads, with one client."""
 
     def __init__(self, bucket: str, **options: Any) -> None:
-        """Open the bucket with the options of `S3Store`; nothing is sent yet."""
+        """Open the bucket with the options of `S3Store`; no request is sent yet."""
         self.bucket = bucket
         self.store = S3Store(bucket, **options)
         self.thread = LoopThread("s3")
@@ -33,15 +34,15 @@ class BucketReader:
         self.thread.close(self.store.close)
 
     def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return the result of a coroutine of the store."""
+        """Run a coroutine of the store; wait for its result and return it."""
         return self.thread.wait(work)
 
     async def head(self, key: str) -> dict[str, Any]:
-        """Return what S3 answers about an object; `NotFound` without one."""
-        return await self.store.call(key, lambda client: client.head_object(Bucket=self.bucket, Key=key))
+        """Return S3's answer to HeadObject for a key; raise `NotFound` if there is no such object."""
+        return await self.store.head(key)
 
     async def pages(self, prefix: str, most: int | None = None) -> list[Page]:
-        """Return what is directly below a prefix, as objects and prefixes; with `most`, not all pages after those."""
+        """Return pages of the objects and prefixes directly below a prefix: all, or the first `most` pages."""
         found: list[Page] = []
         async for page in self.store.list(prefix, delimiter=True):
             found.append(page)
@@ -50,7 +51,7 @@ class BucketReader:
         return found
 
     def get(self, key: str, etag: str, name: str, remedy: str) -> Get:
-        """Return what gets ranges of an object in a state; errors call it `name`, and end with `remedy`."""
+        """Return a reader of ranges of an object, which raises `Conflict` (with `name` and `remedy`) if it changes."""
 
         async def get(wanted: ByteRange) -> bytes:
             changed = Conflict(f"{name} was changed while it was read: {remedy}.")
@@ -66,14 +67,15 @@ class BucketReader:
 
 
 class S3Source(RemoteSource):
-    """An object of a bucket, with a client of its own."""
+    """An object of a bucket, read with its own client."""
 
     def __init__(self, url: str, *, deadline: float = DEADLINE, **options: Any) -> None:
-        """Open the object, of an `S3Store` with these options; `NotFound` without one, and its errors."""
+        """Open the object with the options of `S3Store`; raise `NotFound` if it is missing, and the store's errors."""
         place = S3Url.parse(url)
         self._reader = BucketReader(place.bucket, deadline=deadline, **options)
         try:
-            found = self._reader.wait(self._reader.store.get_range(place.key, -1))
+            with self._reader.store.within(START_SECONDS):
+                found = self._reader.wait(self._reader.store.get_range(place.key, -1))
         except NotFound as error:
             self.close()
             raise NotFound(f"There is no object {url}.") from error

@@ -1,4 +1,4 @@
-"""Files that a server of the REST API has, read by ranges: an upload, `upload:///home/ada/run.h5.upload`."""
+"""Read files over the REST API by ranges: uploads, such as `upload:///home/ada/run.h5.upload`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import HsparseError
 from hsparse.hdf5.format.file_fields import ByteRange
-from hsparse.hdf5.importer.source import BlockCache, Source
+from hsparse.hdf5.importer.block_cache import BlockCache
+from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.hdf5.importer.upload import Upload, bytes_id, root_id, upload_path
 
 
 class ServerSource(Source):
-    """A file that is read over the connections that `connect` opens; requests are repeated as by `RetryingClient`.
+    """Base class of a file that is read over connections that `connect` opens; `RetryingClient` retries requests.
 
-    A subclass sets `name`, and the rest by `_opened`.
+    A subclass sets `name`, and calls `_opened` with the size and the fingerprint.
     """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
@@ -44,14 +45,14 @@ class ServerSource(Source):
 
     @abstractmethod
     def _get(self, connection: Connection, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` to before `stop`."""
+        """Return the bytes from `start` up to, not including, `stop`."""
 
 
 class UploadSource(ServerSource):
-    """The uploaded file, called by its own name."""
+    """An uploaded file; its `name` is that of the original file."""
 
     def __init__(self, url: str, connect: Callable[[str | None], Connection]) -> None:
-        """Ask what is uploaded; raise the server's error, and as `Upload.parse`."""
+        """Look up the upload; raise the errors of the server and of `Upload.parse`."""
         self._path = upload_path(url)
         super().__init__(lambda: connect(self._path))
         try:
@@ -64,7 +65,7 @@ class UploadSource(ServerSource):
         self._opened(upload.size, upload.state)
 
     def delete(self) -> str:
-        """Delete the upload, which is imported; return why it cannot be deleted, or nothing."""
+        """Delete the upload after its import; return a message if it cannot be deleted, else ""."""
         try:
             TargetDomain(self._server, self._path).delete(self._root)
         except HsparseError as error:

@@ -1,37 +1,31 @@
-"""The imported file: byte ranges of it, and a fingerprint that identifies it.
-
-Small ranges of a remote file are taken from a cache of blocks, so that close ones are fetched by one request.
-"""
+"""Read byte ranges of the imported file, and identify the file and its state by a fingerprint."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from errno import EINVAL
 from hashlib import sha256
 from io import SEEK_CUR, SEEK_END, SEEK_SET, BufferedReader, RawIOBase
 from pathlib import Path
 from stat import S_ISREG
-from threading import Lock
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFailed
+from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFailed, reword
 from hsparse.hdf5.format.file_fields import ByteRange, Reads, run_reads
 
 PIECE = 4 * 1024 * 1024
-"""Bytes that are fetched at once if a file is read from start to end."""
+"""Bytes that are fetched at a time if a file is read from start to end."""
 Result = TypeVar("Result")
 
 
 class Opened(ABC):
-    """What is imported, of `size` bytes: a file, or many.
+    """An opened input of an import, of `size` bytes: one file, or a directory of files.
 
-    `name` is its name in messages. `fingerprint` identifies it and its state.
+    `name` is its name in messages. `fingerprint` identifies the input and its state.
     """
 
     name: str
@@ -50,22 +44,22 @@ class Opened(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release the resources of reading."""
+        """Close the files and connections."""
 
 
 class Source(Opened):
-    """A file that many threads may read at once."""
+    """A file that any number of threads may read concurrently."""
 
     @abstractmethod
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
-        """Return the bytes of ranges; `Corrupt` if the file ends before."""
+        """Return the bytes of ranges; raise `Corrupt` for a range beyond the end of the file."""
 
     def opening(self) -> AbstractContextManager[None]:
-        """While it lasts, one thread reads what describes the file: a request may fetch more than it asks for."""
+        """Return a context in which one thread reads the file's metadata; requests may fetch more than asked for."""
         return nullcontext()
 
     def read(self, address: int, size: int) -> bytes:
-        """Return `size` bytes from `address` on; `Corrupt` if the file ends before."""
+        """Return `size` bytes from `address` on; raise `Corrupt` if the file ends before."""
         return self.fetch((ByteRange(address, size),))[0]
 
     def file(self) -> BufferedReader:
@@ -73,11 +67,11 @@ class Source(Opened):
         return BufferedReader(_Reader(self), PIECE)
 
     def run(self, reads: Reads[Result]) -> Result:
-        """Run a reader to its end."""
+        """Run a parser, which yields the ranges that it needs, on this file; return its result."""
         return run_reads(reads, self.fetch)
 
     def check(self, wanted: ByteRange) -> None:
-        """Raise `Corrupt` if the file ends before the range."""
+        """Raise `Corrupt` if the range exceeds the end of the file."""
         if wanted.address + wanted.size > self.size:
             raise Corrupt(
                 f"There are no {wanted.size} bytes at {wanted.address}: the file ends at {self.size}."
@@ -85,7 +79,7 @@ class Source(Opened):
 
 
 class _Reader(RawIOBase):
-    """A source as an open file."""
+    """A raw Python file object that reads a source."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -117,13 +111,13 @@ class _Reader(RawIOBase):
 
 
 class LocalSource(Source):
-    """A file of this machine."""
+    """A local file."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file; `NotFound` or `BadRequest` if it cannot be read."""
+        """Open the file; raise `NotFound` if it is missing, `BadRequest` if it cannot be read or is no regular file."""
         self.name = str(path)
         try:
-            # A pipe would wait for its writer.
+            # Without O_NONBLOCK, opening a named pipe would wait for a writer.
             self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             status = os.fstat(self._descriptor)
         except FileNotFoundError as error:
@@ -159,89 +153,9 @@ class LocalSource(Source):
 
 @contextmanager
 def path_in_errors(path: str) -> Iterator[None]:
-    """Put the path of an object before the text of its errors."""
+    """Put the path of an object before the messages of errors raised in this context."""
     try:
         yield
     except HsparseError as error:
-        raise type(error)(f"{path}: {error.message}") from error
-
-
-BLOCK = 1024 * 1024
-BLOCKS = 64
-"""The bytes of a block, and the most blocks in the cache."""
-SMALL = 256 * 1024
-"""The most bytes of a range that is read from blocks: sequential reads of four ranges cost one request."""
-
-
-class Blocks:
-    """The least recently used blocks of any number of files, for any number of threads."""
-
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most or BLOCKS
-        self._lock = Lock()
-        self._blocks: OrderedDict[tuple[object, int], Future[bytes]] = OrderedDict()
-
-    def get(self, file: object, number: int, begin: Callable[[], Future[bytes]]) -> Future[bytes]:
-        """Return a block of a file, which `begin` starts to fetch; one that failed is fetched again."""
-        with self._lock:
-            found = self._blocks.get((file, number))
-            if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
-                found = self._blocks[file, number] = begin()
-                if len(self._blocks) > self._most:
-                    self._blocks.popitem(last=False)
-            self._blocks.move_to_end((file, number))
-            return found
-
-    def add(self, file: object, number: int, data: bytes) -> None:
-        """Add a block of a file that was fetched otherwise."""
-        found = Future[bytes]()
-        found.set_result(data)
-        self.get(file, number, lambda: found)
-
-
-class BlockCache:
-    """The blocks of a file of `size` bytes, for any number of threads; `blocks` may be those of other files, too.
-
-    `begin` starts to fetch a range and returns a future of its bytes.
-    """
-
-    def __init__(
-        self, size: int, begin: Callable[[ByteRange], Future[bytes]], blocks: Blocks | None = None
-    ) -> None:
-        self._size = size
-        self._begin = begin
-        self._blocks = blocks or Blocks()
-
-    def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
-        """Return the bytes of ranges inside the file; all are requested before the first one is awaited."""
-        parts = list(map(self._parts, wanted))
-        return [_joined(one, part) for one, part in zip(wanted, parts, strict=True)]
-
-    def add(self, start: int, data: memoryview) -> None:
-        """Add the blocks that are wholly in the bytes from `start` on."""
-        stop = start + len(data)
-        for number in range(-(-start // BLOCK), -(-self._size // BLOCK)):
-            first, end = number * BLOCK - start, min((number + 1) * BLOCK, self._size) - start
-            if end > stop - start:
-                break
-            self._blocks.add(self, number, bytes(data[first:end]))
-
-    def _parts(self, wanted: ByteRange) -> list[Future[bytes]]:
-        """Return futures of the bytes of a range or, for a small one, of the blocks that have them."""
-        if wanted.size > SMALL:
-            return [self._begin(wanted)]
-        stop = wanted.address + wanted.size
-        return [self._block(number) for number in range(wanted.address // BLOCK, -(-stop // BLOCK))]
-
-    def _block(self, number: int) -> Future[bytes]:
-        start = number * BLOCK
-        wanted = ByteRange(start, min(BLOCK, self._size - start))
-        return self._blocks.get(self, number, lambda: self._begin(wanted))
-
-
-def _joined(wanted: ByteRange, parts: list[Future[bytes]]) -> bytes:
-    if wanted.size > SMALL:
-        return parts[0].result()
-    data = b"".join(part.result() for part in parts)
-    start = wanted.address % BLOCK
-    return data[start : start + wanted.size]
+        reword(error, f"{path}: {error.message}")
+        raise

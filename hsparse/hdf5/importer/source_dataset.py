@@ -1,6 +1,6 @@
-"""Datasets of files that another file names, found by their paths: through groups, soft links and external links.
+"""Find datasets of files that another file names, by paths that may lead through soft links and external links.
 
-Scattered elements of a dataset, read as boxes: of limited size, and not much larger than what is wanted of them.
+Also read scattered elements of a dataset as boxes that are limited in size, or have no unneeded elements.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.source_files import SharedSource, SourceFiles
 
 MAX_LINKS = 16
-"""Soft and external links that are followed to one dataset: libhdf5's limit."""
+"""Most soft and external links that are followed to one dataset, as in libhdf5."""
 
 MAX_DEPTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """An open HDF5 file; `files` has those that it names. Its references lead nowhere."""
+    """An open HDF5 file that another file names; `files` opens the files that it names. Its references are null."""
 
     source: Source
     file: Hdf5File
@@ -40,17 +40,17 @@ class SourceFile:
 
     @classmethod
     def of(cls, source: Source, files: SourceFiles) -> SourceFile:
-        """Read the superblock; raises `Corrupt` and `Unsupported`."""
+        """Return a file after reading its superblock; raise `Corrupt` and `Unsupported`."""
         return cls(source, source.run(read_superblock(source.size)), files)
 
     def find(self, address: int) -> ReferenceTarget | None:
-        """Return None: no object of this file is imported."""
+        """Return None, because no object of this file is imported."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundObject:
-    """An object and its file, which is another one than was asked for where an external link leads to it."""
+    """An object and its file; after an external link, the file differs from the one that the search began in."""
 
     source: Source
     file: Hdf5File
@@ -60,9 +60,9 @@ class FoundObject:
 def find_object(
     source: Source, file: Hdf5File, files: SourceFiles, path: str, left: int = MAX_LINKS
 ) -> FoundObject | None:
-    """Return the object at a path, from the root group of a file; None if a link on the way is missing.
+    """Return the object at a path from a file's root group, following links, or None if a link is missing.
 
-    External links lead to other files. `Corrupt` for more links than libhdf5 follows.
+    `left` is the number of soft and external links that may still be followed; beyond it, raises `Corrupt`.
     """
     address, base = file.root, ""
     parts = _components(path)
@@ -85,7 +85,7 @@ def find_object(
                 other, SourceFile.of(other, files).file, files, f"{target.path}/{rest}", left - 1
             )
         if not isinstance(target, SoftLink):
-            raise Corrupt(f"The link {part} on the way to {path} is of a class that programs define.")
+            raise Corrupt(f"The link {part} on the way to {path} is user-defined.")
         start = "" if target.path.startswith("/") else base
         return find_object(source, file, files, f"{start}/{target.path}/{rest}", left - 1)
     return FoundObject(source, file, carried_object(source.run(parse_object(file, address))))
@@ -104,20 +104,20 @@ def _member(source: Source, file: Hdf5File, group: int, name: str) -> LinkTarget
 
 
 HULL = 32 * 1024 * 1024
-"""The most bytes of a box of which some elements are not wanted."""
+"""Most bytes of a box that includes unneeded elements."""
 ReadBox: TypeAlias = Callable[[Dims, Dims], NDArray[Any]]
 
 
 def read_part(read: ReadBox, part: MappedPart, size: int) -> NDArray[Any]:
-    """Return the elements of the source of a part, of `size` bytes each, in the shape of its index lists.
+    """Return the elements that a part selects in its source, in the shape of its index lists.
 
-    `read` returns a box of the source, from its start to before its stop.
+    `read(start, stop)` returns a box of the source, and `size` is the number of bytes of an element.
     """
     return _product(read, part.source, size) if part.products else _points(read, part.source, size)
 
 
 def _hull(lists: tuple[Indices, ...]) -> tuple[Dims, Dims, Dims]:
-    """Return start, stop and lengths of the box around indices."""
+    """Return start, stop and lengths of the bounding box of index lists, one for each dimension."""
     start = tuple(int(one.min()) for one in lists)
     stop = tuple(int(one.max()) + 1 for one in lists)
     return start, stop, tuple(b - a for a, b in zip(start, stop, strict=True))
@@ -131,7 +131,7 @@ def _product(read: ReadBox, lists: tuple[Indices, ...], size: int) -> NDArray[An
     if prod(lengths) * size <= HULL:
         inside = (one - a for one, a in zip(lists, start, strict=True))
         return read(start, stop)[np.ix_(*inside)]
-    # Where the gaps are; a box is divided until it has none, or is small.
+    # Split where the gaps are, until a box has no gaps or is small.
     dim = max(range(len(counts)), key=lambda dim: lengths[dim] / counts[dim] if counts[dim] > 1 else 0)
     half = counts[dim] // 2
     parts = (lists[dim][:half], lists[dim][half:])

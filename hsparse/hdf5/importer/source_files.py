@@ -1,19 +1,20 @@
-"""Files that an HDF5 file names: sources of its virtual datasets, and external raw files.
+"""Find and open the files that an HDF5 file names: sources of virtual datasets, and external raw files.
 
-A name is looked up as libhdf5 does it: an absolute one as it is, and if there is none its last component; then beside
-the file that has the name, then in each place that the caller adds, an absolute one under its last component. Only
-files below allowed places are read: the directory of the imported file, and those that the caller adds. So a hostile
-file cannot have the files of this machine imported.
+A name is looked up as in libhdf5: a relative name beside the file that contains it; an absolute name as it is, then by
+its last component beside that file. The places that the caller adds are searched last, also by the last component of an
+absolute name. Only files below allowed places are read: the directory of the imported file, and the added places. A
+malicious file can therefore not import other files of this machine.
 
-The data of a dataset in external raw files, as one source: the runs of bytes that the file lists, end to end.
+`ExternalData` reads a dataset in external raw files as one source, which joins the byte ranges that the file lists.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from math import prod
 from pathlib import Path
 from posixpath import normpath
@@ -28,21 +29,29 @@ from hsparse.hdf5.importer.source import Source
 from hsparse.model.dataspace import dims_of
 
 MAX_OPEN = 64
-"""Open files that are kept for the next read."""
+"""Most files that are kept open between reads."""
 OpenSource = Callable[[str], Source]
+EtagOf = Callable[[str], str]
 
 
 class SourceFiles:
-    """The files that `main` names; `open_source` opens one by its path or URL.
+    """The files that `main` names; `open_source` opens a file by its path or URL. Thread-safe.
 
-    `places` are further directories, or prefixes `s3://bucket/path`, below which files may be. `name` is what `main` is
-    called in errors. Any number of threads may use it.
+    `places` are additional allowed directories, or prefixes `s3://bucket/path`. `name` is the name of `main` in errors.
+    `etag_of` returns the current etag of a file or raises `NotFound`; `is_changed` and `etag` need it.
     """
 
     def __init__(
-        self, main: str, open_source: OpenSource, places: Sequence[str] = (), name: str = ""
+        self,
+        main: str,
+        open_source: OpenSource,
+        places: Sequence[str] = (),
+        name: str = "",
+        etag_of: EtagOf | None = None,
     ) -> None:
         self._open_source = open_source
+        self._etag_of = etag_of
+        self._etags: dict[tuple[str, str], str] = {}
         self._called = {name: main} if name else {}
         self._beside = tuple(one for place in _folders(main) for one in _real(place))
         self._places = tuple(one for place in places for one in _real(place))
@@ -51,33 +60,101 @@ class SourceFiles:
         self._users: dict[str, int] = {}
         self._lock = Lock()
         self.missing: set[str] = set()
+        self.others: Mapping[str, str] = {}
+        """Paths that other directories are served as, by directory; files there are named (`in_other`), not read."""
+        self.imported: Mapping[str, str] = {}
+        """Folders of domains that directories are imported into, by directory."""
 
     def find(self, name: str, beside: str) -> str | None:
-        """Return the path or URL of the file that `beside` calls `name`, None if there is none.
+        """Return the path or URL of the file that the file `beside` calls `name`, None if there is none.
 
-        `Forbidden` if it could only be outside of the allowed places, whether it is there or not.
+        Raises `Forbidden` if it is not found, but might be outside of the allowed places, where nothing is looked up.
         """
         key = (name, beside)
         if key not in self._found:
+            # Taken before the file is opened, so that a change in between counts as a change.
+            self._etags[key] = self._state_of(key)
             self._found[key] = self._lookup(name, beside)
         return self._found[key]
 
     @property
+    def is_changed(self) -> bool:
+        """Whether a name that was looked up now leads to another file, or to a file in another state."""
+        return any(self._state_of(key) != etag for key, etag in list(self._etags.items()))
+
+    @property
+    def etag(self) -> str:
+        """An etag of the states of all files that were looked up."""
+        return sha256(repr(sorted(self._etags.items())).encode(errors="surrogateescape")).hexdigest()[:32]
+
+    def _state_of(self, key: tuple[str, str]) -> str:
+        """Return the location and the etag of the file that a name leads to now, "" if there is none."""
+        if self._etag_of is None:
+            return ""
+        for one in self._candidates(*key):
+            if self._is_allowed(one):
+                with suppress(NotFound):
+                    return f"{one} {self._etag_of(one)}"
+        return ""
+
+    @property
     def names_others(self) -> bool:
-        """Whether any other file was looked for."""
+        """Whether any other file has been looked up."""
         return bool(self._found)
 
     def looked_at(self, name: str, beside: str) -> str:
-        """Return where `find` looked for a file, in words; nothing for the name of a file itself."""
+        """Return a list, for messages, of the locations that `find` tried; "" for ".", the file itself."""
         return (
             ""
             if name == "."
             else ", ".join(one for one in self._candidates(name, beside) if self._is_allowed(one))
         )
 
+    def in_place(self, name: str, beside: str, *, named: bool = False) -> str | None:
+        """Return the path below the first added place of the file that `beside` calls `name`, None if outside.
+
+        The file need not exist; of several candidates, the first existing local file is preferred. With `named`, an
+        absolute name is only taken as it is, not by its last component.
+        """
+        place = self._places[0].rstrip("/") + "/"
+        found: list[str] = []
+        with suppress(Forbidden):  # beyond the bucket
+            found = [one for one in self._candidates(name, beside) if one.startswith(place)]
+        if named:
+            found = [one for one in found if one == os.path.realpath(name)]
+        there = [one for one in found if not one.startswith(SCHEME) and _is_there(one)]
+        return next((one.removeprefix(place) for one in (*there, *found)), None)
+
+    def in_other(self, name: str, beside: str) -> tuple[str, str] | None:
+        """Return (served path, path below it) of the file that `beside` calls `name`, if it is in one of the `others`.
+
+        Returns None for other files. Existing candidates are preferred; if none exists, the first candidate counts.
+        """
+        found = [(one, self._other(one)) for one in (self._candidates(name, beside) if self.others else ())]
+        found = [(one, place) for one, place in found if place or self._is_allowed(one)]
+        there = (one for one in found if _is_there(one[0]))
+        first, place = next(there, found[0] if found else ("", ""))
+        if not place or self._is_allowed(first):
+            return None
+        return self.others[place], str(Path(first).relative_to(place))
+
+    def _other(self, location: str) -> str:
+        """Return the innermost directory of `others` that contains a path, "" if there is none."""
+        return max((one for one in self.others if Path(location).is_relative_to(one)), key=len, default="")
+
+    def domain(self, name: str, beside: str) -> str:
+        """Return the domain that a file with an absolute name is imported into; for any other file, return its name."""
+        if not name.startswith("/") or not self.imported:
+            return name
+        for one in self._candidates(name, beside):
+            for folder, domain in self.imported.items():
+                if Path(one).is_relative_to(folder) and Path(one).is_file():
+                    return f"{domain}/{Path(one).relative_to(folder)}"
+        return name
+
     @contextmanager
     def use(self, location: str) -> Iterator[Source]:
-        """Open a file that `find` has returned, or take it from those that are open."""
+        """Yield the open file at a location that `find` has returned; keep up to `MAX_OPEN` files open afterwards."""
         source = self._acquire(location)
         try:
             yield source
@@ -85,7 +162,7 @@ class SourceFiles:
             self._release(location)
 
     def close(self) -> None:
-        """Close all files; none is in use."""
+        """Close all files. No file may be in use."""
         while self._kept:
             self._kept.popitem()[1].close()
 
@@ -104,7 +181,7 @@ class SourceFiles:
         return None
 
     def _candidates(self, name: str, beside: str) -> list[str]:
-        """Return where a file may be: where libhdf5 looks for it, and below the added places."""
+        """Return the locations where a file may be: where libhdf5 looks for it, then below the added places."""
         found = dict.fromkeys(_candidates(name, self._called.get(beside, beside)))
         inside = normpath(name.rpartition("/")[2] if name.startswith("/") else name)
         if name.startswith(SCHEME) or inside.startswith(".."):
@@ -122,7 +199,7 @@ class SourceFiles:
         if any(not place.startswith(SCHEME) and path.is_relative_to(place) for place in self._places):
             return True
         beside = (path.relative_to(place) for place in self._beside if path.is_relative_to(place))
-        # A file in a home directory must not lead to what programs keep there.
+        # A file in a home directory must not read hidden files there, such as keys.
         return any(not any(part.startswith(".") for part in one.parts) for one in beside)
 
     def _acquire(self, location: str) -> Source:
@@ -154,7 +231,7 @@ class SourceFiles:
 
 
 class SharedSource(Source):
-    """The file at a place that `files` has found; it is open only while it is read, and longer if there is room."""
+    """The file at a location that `files` has found; `files` opens it for reads, and may keep it open."""
 
     def __init__(self, files: SourceFiles, location: str) -> None:
         self.name = location
@@ -163,7 +240,7 @@ class SharedSource(Source):
             self.size, self.fingerprint = source.size, source.fingerprint
 
     def close(self) -> None:
-        """Close nothing: the files are closed by `SourceFiles`."""
+        """Do nothing: `SourceFiles` closes the files."""
 
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
         with self._files.use(self.name) as source:
@@ -173,23 +250,27 @@ class SharedSource(Source):
 
 
 def _folders(main: str) -> tuple[str, ...]:
-    """Return the directory of a file by its name, or the prefix of an object's."""
+    """Return the directories of a local file, by its path and by its real path, or the prefix of an object."""
     if main.startswith(SCHEME):
         return (main.rpartition("/")[0],)
     return str(Path(main).absolute().parent), str(Path(os.path.realpath(main)).parent)
 
 
 def _real(place: str) -> tuple[str, ...]:
-    """Return a place with symbolic links resolved; a prefix of objects with a slash at its end."""
+    """Return a directory with symbolic links resolved, or a prefix of objects with a slash at its end."""
     if place.startswith(SCHEME):
         return (place.rstrip("/") + "/",)
     return (os.path.realpath(place),)
 
 
+def _is_there(path: str) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises an error of a mount that does not answer
+
+
 def _candidates(name: str, beside: str) -> list[str]:
-    """Return where a file may be, as paths with symbolic links resolved or as URLs."""
+    """Return the locations where libhdf5 looks for a file: paths with symbolic links resolved, or URLs."""
     if not name or "\0" in name:
-        raise BadRequest(f"{beside} names a file {name!r}, which is no name.")
+        raise BadRequest(f"{beside} names a file {name!r}, which is not a valid name.")
     last = name.rpartition("/")[2]
     if beside.startswith(SCHEME):
         return _objects(name, last, beside)
@@ -201,7 +282,7 @@ def _candidates(name: str, beside: str) -> list[str]:
 
 
 def _objects(name: str, last: str, beside: str) -> list[str]:
-    """Return URLs beside an object; an absolute path has no meaning in a bucket, and counts by its last component."""
+    """Return the URL of a file beside an object; an absolute path is reduced to its last component."""
     if name.startswith(SCHEME):
         place = S3Url.parse(name)
         return [str(S3Url(place.bucket, normpath(place.key)))]
@@ -217,11 +298,11 @@ def _refuse(location: str) -> Source:
 
 
 NO_FILES = SourceFiles("/nowhere/none", _refuse)
-"""For files of which no others are read."""
+"""Files of a file that may not read any other files: opening one raises `Unsupported`."""
 
 
 class NoOtherFiles(SourceFiles):
-    """For a file without any beside it: what it names is missing, wherever it is said to be."""
+    """Files of an uploaded file, which has no files beside it: every file that it names is missing."""
 
     def __init__(self) -> None:
         super().__init__("/nowhere/none", _refuse)
@@ -231,7 +312,7 @@ class NoOtherFiles(SourceFiles):
 
     @property
     def names_others(self) -> bool:
-        """Whether any other file was looked for."""
+        """Whether any other file has been looked up, which is never the case."""
         return bool(self._found)
 
     def looked_at(self, name: str, beside: str) -> str:
@@ -239,9 +320,9 @@ class NoOtherFiles(SourceFiles):
 
 
 class ExternalData(Source):
-    """The bytes of a dataset that the file `beside` has in other files. A file that is too short ends in zeros.
+    """The bytes of a dataset that the file `beside` stores in external files; files that are too short read as zeros.
 
-    `NotFound` without one of the files, `Corrupt` if they are for fewer bytes than the dataset has.
+    Raises `NotFound` for a missing file, and `Corrupt` if the listed ranges have fewer bytes than the dataset.
     """
 
     def __init__(self, files: SourceFiles, beside: str, dataset: ParsedDataset) -> None:
@@ -250,7 +331,7 @@ class ExternalData(Source):
         self.size = prod(dims_of(dataset.shape) or ()) * dataset.type.size
         self._files = files
         self._parts: list[tuple[int, int, int, str]] = []
-        """Of each run: where it begins and ends in the data, where in its file, and the place of the file."""
+        """Each range: its begin and end in the data, its offset in its file, and the location of the file."""
         at = 0
         for one in dataset.external:
             if at < self.size:
@@ -258,10 +339,10 @@ class ExternalData(Source):
                 self._parts.append((at, stop, one.offset, self._place(one, beside)))
                 at = stop
         if at < self.size:
-            raise Corrupt(f"The external files are for {at} bytes; the dataset has {self.size}.")
+            raise Corrupt(f"The external files provide {at} bytes; the dataset has {self.size}.")
 
     def close(self) -> None:
-        """Close nothing: the files are closed by `SourceFiles`."""
+        """Do nothing: `SourceFiles` closes the files."""
 
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
         for one in wanted:
@@ -278,7 +359,7 @@ class ExternalData(Source):
                 there = max(0, min(high - low, source.size - first))
                 if there:
                     yield source.read(first, there)
-                # As libhdf5 (`H5D__efl_read`) reads beyond the end of a file.
+                # libhdf5 (`H5D__efl_read`) also reads zeros beyond the end of a file.
                 yield bytes(high - low - there)
 
     def _place(self, one: ExternalFile, beside: str) -> str:

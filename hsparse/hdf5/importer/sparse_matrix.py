@@ -1,4 +1,4 @@
-"""Sparse matrices of any source, and their upload to sparse datasets."""
+"""Represent sparse matrices from any file format, and upload them to sparse datasets."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
-"""Coordinates, (n, rank), and values, (n,)."""
+"""Coordinates (n, rank) uint64, and values (n,)."""
 Json = dict[str, Any]
 BATCH = 1 << 19
-"""Elements of a request, unless its chunks have more."""
+"""Elements per request, unless its chunks have more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """An array with `count` stored elements of type `item`.
+    """A sparse array with `count` stored elements of the datatype `item`.
 
-    Those of a compressed matrix are `lines`. Otherwise `batches` yields functions that read some, each with its number
-    of bytes in the file; reading the largest one takes the memory of `most` elements. `chunk` are the chunk dimensions
-    that the user wants, none if `chunk_of` chooses.
+    The elements of a compressed matrix are in `lines`. Otherwise, `batches` yields pairs: the number of bytes of a
+    batch in the file, and a function that reads the batch, which takes the memory of at most `most` elements. `chunk`
+    are the chunk dimensions that the user wants; if empty, `chunk_of` chooses.
     """
 
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class Matrix:
 
 
 def matrix_body(matrix: Matrix) -> Json:
-    """Return the body that creates the dataset of a matrix."""
+    """Return the request body that creates the dataset of a matrix."""
     if 0 in matrix.shape:
         raise Unsupported(f"A sparse dataset of extent {list(matrix.shape)} has no elements; leave it out.")
     dims = chunk_of(matrix.shape, matrix.count, matrix.chunk, by_chunks=False)
@@ -65,7 +65,7 @@ def matrix_body(matrix: Matrix) -> Json:
 
 
 class MatrixUpload(ValueUpload[Matrix]):
-    """The elements of a matrix, of a compressed one without those in chunks that are `stored`, with their numbers."""
+    """The upload of a matrix; a compressed one skips chunks that are `stored` with the same number of elements."""
 
     def __init__(
         self,
@@ -98,14 +98,14 @@ class MatrixUpload(ValueUpload[Matrix]):
             )
 
     def check(self) -> None:
-        """Check that as many elements are defined as were read: `Corrupt` if the file has some twice."""
+        """Raise `Corrupt` if the server has fewer elements than were read: some have equal coordinates in the file."""
         if self._data.lines is not None:
             return  # each chunk was checked before it was sent
         answer = self._server.json("GET", f"{self._url}/defined", count_only=1)
         twice = self._data.count - int(answer["count"])
         if twice:
             raise Corrupt(
-                f"{self._path}: {twice} of {self._data.count} elements are at places that others have too; "
+                f"{self._path}: {twice} of {self._data.count} elements have the coordinates of another element; "
                 "add them up first (sum_duplicates)."
             )
 
@@ -120,22 +120,22 @@ class MatrixUpload(ValueUpload[Matrix]):
 
 
 def row_of(pointers: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int64]:
-    """Return the row, or column, of each of the elements `begin` to `end` of a compressed matrix."""
+    """Return the row (or column) of each of the elements `begin:end` of a compressed matrix, (n,) int64."""
     first, counts = lines_of(pointers, begin, end)
     return np.repeat(np.arange(first, first + len(counts), dtype=np.int64), counts)
 
 
 def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:
-    """Raise `Corrupt` unless pointers, `lines` + 1 numbers, ascend from 0 to `count`."""
+    """Raise `Corrupt` unless the pointers are `lines` + 1 ascending numbers from 0 to `count`."""
     right = len(pointers) == lines + 1 and int(pointers[0]) == 0 and int(pointers[-1]) == count
     if not right or (np.diff(pointers) < 0).any():
         raise Corrupt(
-            f"The {len(pointers)} pointers do not lead from 0 to {count} elements in {lines} lines."
+            f"The {len(pointers)} pointers do not ascend from 0 to {count} elements in {lines} rows or columns."
         )
 
 
 def matrix_coordinates(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
-    """Return coordinates, (n, 2); for csc the lines are columns. `Corrupt` for negative ones."""
+    """Return coordinates (n, 2) uint64 of two index columns, swapped for csc; raise `Corrupt` if one is negative."""
     pair = (second, first) if kind == "csc" else (first, second)
     if len(first) and min(int(first.min()), int(second.min())) < 0:
         raise Corrupt("An index of the matrix is negative.")

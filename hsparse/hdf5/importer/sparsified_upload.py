@@ -1,4 +1,4 @@
-"""Dense datasets of a file that become sparse ones: of the elements only those that the user wants are defined.
+"""Import dense datasets of a file as sparse datasets that define only the elements that the user wants to keep.
 
 Tests: tests/cli/importer/test_sparsified_upload.py.
 """
@@ -24,8 +24,9 @@ from hsparse.format.selections.points import Points
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject
+from hsparse.hdf5.importer.convert_elements import NUMBERS
 from hsparse.hdf5.importer.dense_upload import ValueUpload
-from hsparse.hdf5.importer.file_data import NUMBERS, Dims, FileData
+from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.object_body import dataset_body
 from hsparse.hdf5.importer.source import path_in_errors
@@ -34,17 +35,17 @@ from hsparse.model.initial_values import chunk_of, matrix_filters
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
 CHUNK = 1 << 20
-"""Elements of a chunk, defined or not, unless one of the file has more."""
+"""Elements of a chunk, including undefined ones, unless the file's chunks have more."""
 PIECE = 1 << 21
-"""Elements that are looked at together."""
+"""Elements that are tested at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sparsify:
-    """Which dense datasets become sparse, and which of their elements are left out.
+    """The dense datasets that become sparse, and the rules by which their elements are dropped.
 
-    `patterns` are of paths; `*` stands for any text. With `drop_fill` elements with the bytes of the fill value are
-    left out, with a `threshold` those that are at most as large: not NaN, which is neither more nor less.
+    `patterns` match paths; `*` stands for any text. `drop_fill` drops elements with the bytes of the fill value, and
+    `threshold` drops elements at or below it, but not NaN.
     """
 
     patterns: tuple[str, ...]
@@ -53,7 +54,7 @@ class Sparsify:
 
     @classmethod
     def parse(cls, patterns: Collection[str], drop_fill: bool, threshold: str | None) -> Sparsify | None:
-        """Return what flags say, None without patterns; `BadRequest` for what does not fit together."""
+        """Return the rules that command-line flags state, None without patterns; raise `BadRequest` for bad flags."""
         if not patterns:
             if drop_fill or threshold is not None:
                 raise BadRequest("--drop-fill and --threshold are for the datasets that --sparse names.")
@@ -64,17 +65,17 @@ class Sparsify:
         return cls(absolute, drop_fill, None if threshold is None else _number(threshold))
 
     def is_meant(self, path: str) -> bool:
-        """Say whether a dataset becomes sparse."""
+        """Return whether the dataset at a path becomes sparse."""
         return any(fnmatchcase(path, one) for one in self.patterns)
 
     def check_all(self, paths: Collection[str]) -> None:
-        """Raise `BadRequest` for a pattern that none of the paths of datasets matches."""
+        """Raise `BadRequest` for a pattern that matches none of the datasets' paths."""
         for one in self.patterns:
             if not any(fnmatchcase(path, one) for path in paths):
                 raise BadRequest(f"No dataset matches --sparse {one}.")
 
     def kept(self, values: NDArray[Any], fill: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the places of the elements of a row that are kept."""
+        """Return the indices of the elements of `values`, (n,), that are kept."""
         kept = np.ones(len(values), np.bool_)
         if self.drop_fill:
             raw = values.view(np.uint8).reshape(len(values), -1)
@@ -101,10 +102,10 @@ def _number(text: str) -> int | float:
 
 
 class SparsifiedData:
-    """A dense dataset of a file, of which `rule` says what is kept."""
+    """A dense dataset of a file that becomes sparse; `rule` chooses the elements to keep."""
 
     def __init__(self, objects: FileObjects, stored: ParsedObject, path: str, rule: Sparsify) -> None:
-        """Raise `Unsupported` unless its elements are numbers."""
+        """Raise `Unsupported` unless the dataset's elements are numbers."""
         assert stored.dataset is not None
         kind = stored.dataset.type
         if kind.item["class"] not in NUMBERS:
@@ -125,7 +126,7 @@ class SparsifiedData:
         self._fill = np.asarray(objects.source.run(reads))
 
     def body(self) -> dict[str, Any]:
-        """Return the body that creates the sparse dataset."""
+        """Return the request body that creates the sparse dataset."""
         storage = self.data.storage if isinstance(self.data, VirtualData) else None
         body = dataset_body(
             self._objects, replace(self._stored, dataset=self.data.dataset), self._path, storage
@@ -138,7 +139,7 @@ class SparsifiedData:
         return body
 
     def chunks(self) -> Iterator[tuple[Dims, int]]:
-        """Yield the scaled coordinates of chunks that may have elements to keep, and their bytes in the file."""
+        """Yield the scaled coordinates of chunks that may have elements to keep, and the chunks' bytes in the file."""
         data = self.data
         if not data.is_allocated:
             return
@@ -152,7 +153,7 @@ class SparsifiedData:
                 yield scaled, prod(map(int.__sub__, stop, start)) * data.size
 
     def read(self, scaled: Dims) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
-        """Yield the coordinates, (n, rank), and values, (n,), of the elements of a chunk that are kept."""
+        """Yield coordinates (n, rank) uint64 and values (n,) of the kept elements of a chunk, in pieces."""
         start, stop = self.grid.bounds(scaled)
         values = np.ascontiguousarray(self.data.read(start, stop)).reshape(-1)
         shape = tuple(map(int.__sub__, stop, start))
@@ -162,13 +163,13 @@ class SparsifiedData:
             yield np.stack(inside, axis=1).astype(np.uint64) + np.array(start, np.uint64), values[places]
 
     def count(self, kept: int) -> None:
-        """Count elements that are kept, for the user."""
+        """Add to the number of kept elements, which the command reports (`FileObjects.kept`)."""
         with self._lock:
             before, _ = self._objects.kept.get(self._path, (0, 0))
             self._objects.kept[self._path] = before + kept, prod(self.data.dims)
 
     def _chunk(self) -> Dims:
-        """Return the chunks of the file, or several of them that lie in a row."""
+        """Return the chunk dimensions of the file, multiplied as long as a chunk has at most `CHUNK` elements."""
         dims, layout = self.data.dims, self.data.dataset.layout
         if self._objects.matrix_chunk:
             return chunk_of(dims, 1, self._objects.matrix_chunk)
@@ -180,10 +181,10 @@ class SparsifiedData:
 
 
 class SparsifiedUpload(ValueUpload[SparsifiedData]):
-    """The elements of a dataset that are kept."""
+    """The upload of the kept elements of a dataset."""
 
     def submit(self, stored: Collection[Dims]) -> None:
-        """Submit all chunks, those that are `stored` too: a request may have written a part."""
+        """Submit all chunks, also those that are `stored`, because these may be incomplete."""
         data, count = self._data.data, prod(self._data.grid.chunk)
         row = 2 * data.size + 8 * len(data.dims)
         self._data.count(0)

@@ -1,4 +1,4 @@
-"""The domain of an import: created, found again by an import that goes on, and deleted after a failure."""
+"""Create the domain of an import, find it again to resume an import, and delete it after a failure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
 from hsparse.model.link import external_domain
 
 FINGERPRINT = "importedFile"
-"""The creation property of the root group with the fingerprint of the imported file."""
+"""Creation property of the root group that has the fingerprint of the imported file."""
 
 
 class TargetDomain:
-    """The domain `path` of an import."""
+    """The domain at `path` that a file is imported into."""
 
     def __init__(self, server: RetryingClient, path: str) -> None:
         self._server = server
         self.path = path
 
     def root_to_resume(self, fingerprint: str) -> str | None:
-        """Return the root group of an interrupted import, None without a domain.
+        """Return the root group's id of an import of this file to resume, None if there is no domain.
 
-        `Conflict` if another object is there.
+        Raises `Conflict` if there is a folder, or a domain that was not imported from this file in this state.
         """
         try:
             root = self._server.json("GET", "/").get("root")
@@ -49,11 +49,12 @@ class TargetDomain:
         except (NotFound, Gone):
             return
         raise Conflict(
-            f"{self.path} exists already: go on with an import that was stopped by --resume, or name another domain."
+            f"{self.path} exists already: continue a stopped import by --resume, replace the domain by --force, or "
+            "name another domain."
         )
 
     def missing(self, links: Mapping[str, ExternalLink]) -> list[str]:
-        """Return the external links, by their paths, that lead to no domain beside this one, in words."""
+        """Return a message for each external link, given by path, whose domain is missing or forbidden."""
         found: dict[str, bool] = {}
         left = []
         for path, target in links.items():
@@ -74,9 +75,9 @@ class TargetDomain:
     def create(
         self, root: str, fingerprint: str | None, *, ordered: bool, user_block: Json | None = None
     ) -> None:
-        """Create the domain with this root group; `ordered`: the order of creation is tracked.
+        """Create the domain with this root group id; with `ordered`, the root group tracks the creation order.
 
-        Without a fingerprint no import can resume it.
+        Without a fingerprint, no import can be resumed into the domain.
         """
         properties: Json = {} if fingerprint is None else {FINGERPRINT: fingerprint}
         properties |= {"CreateOrder": 1} if ordered else {}
@@ -84,7 +85,7 @@ class TargetDomain:
         body = {"root_id": root, "group": {"creationProperties": properties}}
         try:
             self._server.json("PUT", "/", body)
-        except Conflict:  # created by this request, which was repeated after a lost answer
+        except Conflict:  # perhaps this request created it, and was retried after a lost response
             if self._server.json("GET", "/").get("root") != root:
                 raise
 

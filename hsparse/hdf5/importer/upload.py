@@ -1,8 +1,8 @@
-"""An upload: a domain with the bytes of a file, beside the domain that is to be made of it.
+"""Uploads: an upload is a domain that contains the bytes of a file, from which the file's domain is imported.
 
-`/home/ada/run.h5.upload` has the dataset `bytes`, of as many bytes as the file, and attributes of its root group: the
-file's `name` and `size`, `modified`, and `received`, how many bytes from its start are there. Whoever uploads writes
-a piece, then `received`, and goes on from there after a cut.
+`/home/ada/run.h5.upload` has a dataset `bytes`, with one element per byte of the file. Attributes of its root group are
+the file's `name`, `size` and `modified` time, and `received`, the number of bytes from the start that are stored. A
+client writes a piece, then updates `received`, and continues from there after an interruption.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """The file `name` of `size` bytes, in the dataset `id`; `state` identifies it and what was done to it."""
+    """An uploaded file `name` of `size` bytes in the dataset `id`; `state` is a fingerprint of the upload's content."""
 
     name: str
     size: int
@@ -33,9 +33,9 @@ class Upload:
 
     @classmethod
     def parse(cls, path: str, root: Record, dataset: Record) -> Upload:
-        """Return the upload at a path; `BadRequest` if it is none, `Conflict` if it is not whole.
+        """Return the upload at a path; raise `BadRequest` if it is not an upload, `Conflict` if it is incomplete.
 
-        `root` is the root group with its attributes, `dataset` that of `bytes_id`.
+        `root` is the JSON of the root group with attributes, `dataset` that of the dataset `bytes_id`.
         """
         attributes: Record = root.get("attributes") or {}
         found: Record = {name: one.get("value") for name, one in attributes.items()}
@@ -62,7 +62,7 @@ class Upload:
 
 
 def upload_path(url: str) -> str:
-    """Return the path of the domain of an upload; `BadRequest` for a URL of none."""
+    """Return the path of the domain that an `upload://` URL names; raise `BadRequest` for other URLs."""
     path = url.removeprefix(UPLOAD)
     if not url.startswith(UPLOAD) or not path.startswith("/") or not path.endswith(SUFFIX):
         raise BadRequest(f"{url!r} names no upload; it should be like {UPLOAD}/home/ada/run.h5{SUFFIX}.")
@@ -70,14 +70,14 @@ def upload_path(url: str) -> str:
 
 
 def root_id(path: str, domain: Record) -> str:
-    """Return the id of the root group of the domain at a path; `BadRequest` for a folder."""
+    """Return the root group's id from the JSON of the domain at a path; raise `BadRequest` for a folder."""
     if domain.get("root") is None:
         raise _no_upload(path, "it is a folder")
     return str(domain["root"])
 
 
 def bytes_id(path: str, root: Record) -> str:
-    """Return the id of the dataset that has the bytes; `BadRequest` if the root group has none."""
+    """Return the id of the dataset `bytes` that the root group links to; raise `BadRequest` if there is none."""
     link = (root.get("links") or {}).get(BYTES) or {}
     id = str(link.get("id", ""))
     if not id.startswith("d-"):
@@ -86,7 +86,7 @@ def bytes_id(path: str, root: Record) -> str:
 
 
 def is_file_name(text: str) -> bool:
-    """Say whether a file may have this name."""
+    """Return whether a text can be the name of a file."""
     return 0 < len(text) <= LONGEST_NAME and text.isprintable() and "/" not in text
 
 

@@ -1,21 +1,22 @@
-"""The data of a virtual dataset: its elements, copied from the datasets that it maps.
+"""Read the elements of a virtual dataset in a file from the datasets that it maps.
 
-Without a source elements have the fill value, as libhdf5 reads them; a source that cannot be read is an error.
+Elements of a missing source have the fill value, as in libhdf5. A source that cannot be read is an error.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
-from threading import Lock, local
+from threading import local
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.errors import Corrupt
 from hsparse.format.plan.virtual_plan import Ordered, is_product, mapped_part, ordered, overlaps
 from hsparse.hdf5.format.messages.layout_message import VirtualLayout
@@ -27,7 +28,8 @@ from hsparse.hdf5.format.parse.virtual_mapping import (
     parse_virtual_mappings,
     unlimited_dim,
 )
-from hsparse.hdf5.importer.file_data import DataFile, Dims, FileData, convert_elements, is_raw
+from hsparse.hdf5.importer.convert_elements import convert_elements
+from hsparse.hdf5.importer.file_data import DataFile, Dims, FileData, is_raw
 from hsparse.hdf5.importer.mapped_sources import resolve_mappings
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.source_dataset import SourceFile, find_object, read_part
@@ -37,42 +39,33 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 
 MAX_NESTED = 16
-"""Virtual datasets that are sources of each other."""
+"""Most levels of virtual datasets that are sources of each other."""
 MAX_POINTS = 1 << 20
-"""The most elements that are copied one by one at a time; hyperslabs of equal shapes are copied as such."""
+"""Most elements that are copied one by one at a time; hyperslabs of equal shapes are copied as boxes."""
 MAX_ROWS = 1 << 20
-"""Rows of the chunk indexes of sources that are in memory; each takes about 60 bytes."""
+"""Most rows of sources' chunk indexes in memory; each row takes about 60 bytes."""
 Name = tuple[str, str]
-"""The names of a file and of a dataset in it."""
+"""The name of a file, and the path of a dataset in it."""
 _nesting = local()
 
 
 class RecentData:
-    """The data of sources that were used last, until they have `MAX_ROWS` rows of chunk indexes together."""
+    """A thread-safe cache of recently used sources, with at most `MAX_ROWS` rows of chunk indexes together."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Name, FileData | VirtualData] = OrderedDict()
-        self._rows = 0
-        self._lock = Lock()
+        self._kept: BoundedCache[Name, FileData | VirtualData] = BoundedCache(
+            MAX_ROWS, sys.maxsize, entry_size=0
+        )
 
     def get(self, name: Name) -> FileData | VirtualData | None:
-        """Return the data of a source if it is there."""
-        with self._lock:
-            found = self._kept.get(name)
-            if found is not None:
-                self._kept.move_to_end(name)
-            return found
+        """Return the data of a source, None if it is not cached."""
+        return self._kept.use(name)
 
     def keep(self, name: Name, data: FileData | VirtualData) -> FileData | VirtualData:
-        """Add the data of a source, and return what is there of it, which another thread may have added."""
-        with self._lock:
-            if name not in self._kept:
-                self._kept[name] = data
-                self._rows += _rows(data)
-            found = self._kept[name]
-            while self._rows > MAX_ROWS and len(self._kept) > 1:
-                self._rows -= _rows(self._kept.popitem(last=False)[1])
-            return found
+        """Add the data of a source, and return the cached data, which another thread may have added before."""
+        if (found := self._kept.use(name)) is None:
+            self._kept.keep(name, data, _rows(data))
+        return found or data
 
 
 def _rows(data: FileData | VirtualData) -> int:
@@ -80,16 +73,16 @@ def _rows(data: FileData | VirtualData) -> int:
 
 
 def open_data(objects: DataFile, dataset: ParsedDataset) -> FileData | VirtualData:
-    """Return the data of a dataset without structured chunks; raise the errors of either class."""
+    """Return the data of a dataset without structured chunks; raise the errors of `FileData` or `VirtualData`."""
     if isinstance(dataset.layout, VirtualLayout):
         return VirtualData(objects, dataset)
     return FileData(objects, dataset)
 
 
 class VirtualData:
-    """The elements of a virtual dataset, read as `FileData` is. `dataset` has the extent that the sources give it.
+    """The elements of a virtual dataset, with the interface of `FileData`. `dataset` has the current extent.
 
-    Raises `Corrupt`, `Forbidden` and `TooLarge`, naming the source.
+    Raises `Corrupt`, `Forbidden` and `TooLarge`, which name the source.
     """
 
     records = None
@@ -108,7 +101,7 @@ class VirtualData:
             self.sources, self.dims = resolve_mappings(mappings, stored, self._dims_of)
             for one in mappings:
                 if unlimited_dim(one.virtual) is not None:
-                    # Without it the dataset has nothing of this mapping, not even fill values.
+                    # Report a missing source: the extent then has no elements for it, not even fill values.
                     self._is_there(block_name(one.file, 0), block_name(one.dataset, 0))
         self.dataset = dataset
         if self.dims != stored:
@@ -123,12 +116,18 @@ class VirtualData:
 
     @property
     def is_allocated(self) -> bool:
-        """Whether there is any data; without it all elements have the fill value."""
+        """Whether there are elements and mappings; without mappings, all elements have the fill value."""
         return 0 not in self.dims and bool(self.sources)
+
+    def find_sources(self) -> None:
+        """Look up all sources, so that `SourceFiles` records all files that the dataset depends on."""
+        with _nested():
+            for one in self.sources:
+                self._is_there(one.file, one.dataset)
 
     @property
     def storage(self) -> ParsedDataset | None:
-        """The first source that is there and is no virtual dataset: its chunks and filters suit the copy."""
+        """The first existing source that is not virtual, or None: a copy may use its chunks and filters."""
         for one in self.sources:
             with _nested():
                 found = self._open(one.file, one.dataset)
@@ -137,7 +136,7 @@ class VirtualData:
         return None
 
     def has_data(self, start: Dims, stop: Dims) -> bool:
-        """Say whether elements of a box may have other values than the fill value."""
+        """Return whether an existing source covers elements of a box, so that they may differ from the fill value."""
         with _nested():
             return any(
                 overlaps(self._virtual[number], start, stop)
@@ -146,10 +145,10 @@ class VirtualData:
             )
 
     def read(self, start: Dims, stop: Dims) -> Values:
-        """Return the elements of a box in the form of hsparse."""
+        """Return the elements of the box `start:stop` as hsparse represents them."""
         shape = tuple(b - a for a, b in zip(start, stop, strict=True))
         fill = self._fill()
-        # Elements of an array type have dimensions of their own.
+        # numpy appends the dimensions of an array type to the shape.
         result = np.empty(shape + fill.shape, fill.dtype)
         result[...] = fill
         with _nested():
@@ -163,7 +162,7 @@ class VirtualData:
         return result
 
     def _fill(self) -> NDArray[Any]:
-        """Return the fill value, an array of no dimensions; of objects if its size varies."""
+        """Return the fill value as an array with only the dimensions of an array type; a vlen value is an object."""
         kind = self.dataset.type
         data = self.dataset.fill.value or bytes(kind.size)
         if len(data) != kind.size:
@@ -178,7 +177,7 @@ class VirtualData:
         return numbers
 
     def _copy(self, number: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
-        """Copy what a box has of one source, which is there."""
+        """Copy the elements of a box that an existing source covers into `result`."""
         one, virtual = self.sources[number], self._virtual[number]
         data = self._open(one.file, one.dataset)
         assert data is not None
@@ -213,7 +212,7 @@ class VirtualData:
         return None if data is None else data.dims
 
     def _is_there(self, name: str, path: str) -> bool:
-        """Say whether a source exists; note one that does not."""
+        """Return whether a source exists; add a missing one to `SourceFiles.missing`."""
         if self._open(name, path) is not None:
             return True
         looked = self.objects.files.looked_at(name, self.objects.source.name)
@@ -255,7 +254,7 @@ class VirtualData:
 
 
 def elements(values: Values) -> NDArray[Any]:
-    """Return values as an array, of objects if their size varies."""
+    """Return values as an array; vlen elements become objects."""
     if not isinstance(values, VlenArray):
         return values
     found = np.empty(values.size, object)
@@ -265,7 +264,7 @@ def elements(values: Values) -> NDArray[Any]:
 
 @contextmanager
 def _nested() -> Iterator[None]:
-    """Count virtual datasets that are read for each other; `Corrupt` for too many, as of one that maps itself."""
+    """Count nested reads of virtual datasets in this thread; raise `Corrupt` beyond `MAX_NESTED`, as in a cycle."""
     depth = getattr(_nesting, "depth", 0)
     if depth > MAX_NESTED:
         raise Corrupt(f"More than {MAX_NESTED} virtual datasets are sources of each other.")

@@ -1,11 +1,12 @@
-"""Virtual datasets of a file that stay virtual: their sources are in the store, and nothing is copied.
+"""Import virtual datasets of a file as virtual datasets whose sources are domains of the server, without a copy.
 
-A source is in reach if the file that a mapping names is a domain: beside the new one, as HDF5 looks beside a file, or
-in a folder that the caller names; or if it is the file itself.
+A source is reachable if it is in the same file, or if the file that its mapping names is a domain beside the new domain
+or in a folder that the caller names. If a source is not reachable, the dataset is copied.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from posixpath import basename, join
 from typing import Any
 
@@ -33,24 +34,34 @@ Json = dict[str, Any]
 
 
 class VirtualLinks:
-    """Links of the virtual datasets of one file, which becomes the domain `target`.
+    """Builds layouts for the virtual datasets of one file, which is imported into the domain `target`.
 
-    `folder` is one with domains of the files that mappings name, empty for that of the domain. With `all` nothing is
-    looked for: the file is that of a domain, whose virtual datasets have what they name there.
+    `folder` has the domains of the files that mappings name; if empty, it is the folder of `target`. With `all`, every
+    virtual dataset stays virtual and no source is looked up: the file is an export of a domain that has the sources.
+    `before` is called before each lookup of a domain.
     """
 
-    def __init__(self, server: RetryingClient, target: str, folder: str = "", *, all: bool = False) -> None:
+    def __init__(
+        self,
+        server: RetryingClient,
+        target: str,
+        folder: str = "",
+        *,
+        all: bool = False,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:
         self._all = all
+        self._before = before
         self._server = server
         self._target = target
         self._folder = folder
         self._domains: dict[str, str | None] = {}
         self._types: dict[tuple[str, str], Any] = {}
         self.linked: dict[str, int] = {}
-        """How many mappings each dataset that was linked has, by its path."""
+        """Number of mappings of each dataset that stays virtual, by path."""
 
     def layout(self, objects: FileObjects, dataset: ParsedDataset, path: str) -> Json | None:
-        """Return the layout of a dataset that is made of others, None for one that is to be copied."""
+        """Return the layout of a dataset that stays virtual, None for one that is not virtual or must be copied."""
         if not isinstance(dataset.layout, VirtualLayout) or not dims_of(dataset.shape):
             return None
         mappings = objects.source.run(parse_virtual_mappings(objects.file, dataset.layout))
@@ -67,7 +78,7 @@ class VirtualLinks:
         return {"class": VIRTUAL, "mappings": [mapping_json(one) for one in found]}
 
     def _reached(self, objects: FileObjects, dataset: ParsedDataset, one: VirtualMapping) -> str | None:
-        """Return what the layout calls the domain of a mapping, None if its source is not in reach."""
+        """Return the name, for the layout, of the domain of a mapping's source, or None if that is not reachable."""
         path = block_name(one.dataset, 0)
         if self._all:
             return one.file if one.file == THIS_FILE else join(self._folder, one.file)
@@ -86,7 +97,7 @@ class VirtualLinks:
         return domain if not varies or item == dataset.type.item else None
 
     def _domain(self, file: str) -> str | None:
-        """Return what a layout calls the domain of a file, None without one."""
+        """Return the name, for the layout, of the domain of a file, or None if there is no such domain."""
         if file not in self._domains:
             names = [file, basename(file)] if file.startswith("/") else [file]
             places = [join(self._folder, name) for name in names]
@@ -95,13 +106,14 @@ class VirtualLinks:
 
     def _is_domain(self, place: str) -> bool:
         domain = external_domain(block_name(place, 0), self._target)
+        self._before()
         try:
             return bool(self._server.json("GET", "/", domain=domain).get("root"))
         except (NotFound, Gone, Forbidden, BadRequest):
             return False
 
     def _type(self, domain: str, path: str) -> Any:
-        """Return the type of a dataset of a domain; `NotFound` without one."""
+        """Return the type JSON of a dataset in a domain; raise `NotFound` if there is no such dataset."""
         if (domain, path) not in self._types:
             params: Json = {
                 "domain": domain,

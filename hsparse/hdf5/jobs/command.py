@@ -1,4 +1,4 @@
-"""`hsparse job`: imports, exports and copies that a server runs."""
+"""`hsparse job`: have a server import, export or copy a domain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hsparse.wire.message import Failure
 
 POLL_SECONDS = 1.0
 ABOUT = """\
-Have a server import or export a file by itself, where it allows that (its setting job_places), or copy a domain.
+Have a server import or export a file, if its setting job_places allows the file's place, or copy a domain.
 
   hsparse job import s3://beamline/run.h5 /home/ada/run.h5 --option resume --user ada
   hsparse job export /home/ada/run.h5 s3://exports/run.h5 --option layout=structured --wait
@@ -32,7 +32,7 @@ JobAction = Callable[[argparse.Namespace, RetryingClient, Connection], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the commands of jobs; the parsed arguments have `run`."""
+    """Add the subcommands of `hsparse job`; parsed arguments have `run`."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -48,19 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
             action="append",
             default=[],
             metavar="NAME[=VALUE]",
-            help="an option of it; repeatable",
+            help="an option of the job; repeatable",
         )
         one.add_argument(
-            "--wait", action="store_true", help="wait until it has ended, as hsparse job wait does"
+            "--wait", action="store_true", help="wait until the job has ended, as hsparse job wait does"
         )
     _command(commands, "list", "list jobs: id, status, kind, domain", _list)
-    _command(commands, "show", "tell all about a job, in JSON", _show, "id")
-    _command(commands, "wait", "wait until a job has ended; status 2 when it is not done then", _wait, "id")
-    _command(commands, "cancel", "cancel a job, or forget one that has ended", _cancel, "id")
+    _command(commands, "show", "show a job's record in JSON", _show, "id")
+    _command(commands, "wait", "wait until a job has ended; exit with status 2 if it failed", _wait, "id")
+    _command(commands, "cancel", "cancel a job, or delete the record of a job that has ended", _cancel, "id")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send the request; raise the server's error, or that of a job that was waited for."""
+    """Run a subcommand; raises the server's error, or the error of a job that it waited for."""
     opening = connector(args)
     connections: list[Connection] = []
 
@@ -97,7 +97,7 @@ def _begin(args: argparse.Namespace, server: RetryingClient, connection: Connect
     for name in ("source", "target"):
         if name in args:
             body[name] = getattr(args, name)
-    # Not by `server`, which may repeat a request: that would be two jobs.
+    # Not by `server`, which may repeat the request: a repeated request would begin a second job.
     args.id = connection.json("POST", "/jobs", body)["id"]
     print(args.id, flush=True)
     return _wait(args, server, connection) if args.wait else 0
@@ -135,13 +135,13 @@ def _cancel(args: argparse.Namespace, server: RetryingClient, connection: Connec
 
 
 def _failure(job: Json) -> HsparseError:
-    """Return the error of a job that is not done."""
+    """Return the error of a job that ended without success, or was lost."""
     error = job.get("error") or {"kind": "internal", "message": f"The job {job['id']} was {job['status']}."}
     return Failure(error["kind"], error["message"]).error()
 
 
 def _options(kind: JobKind, words: list[str]) -> Json:
-    """Return options by name, with numbers parsed; an option without a value is true."""
+    """Parse `NAME=VALUE` words to options by name; numbers are parsed, and an option without a value is True."""
     found: Json = {}
     for name, equals, value in (word.partition("=") for word in words):
         is_number = OPTIONS[kind].get(name) is COUNT and value.isascii() and value.isdigit()

@@ -1,4 +1,4 @@
-"""Handlers of `/jobs`: imports, exports and copies that the server runs with the rights of the user."""
+"""Handlers of `/jobs`: imports, exports and copies that the server runs with the user's rights."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
 
 MAX_LISTED_JOBS = 1000
 LEAST_MEMORY = 2 << 30
-"""Bytes of address space that a process of many threads may have before it reads anything."""
+"""The minimum address space of a job in bytes: a process with many threads needs about as much from the start."""
 
 
 async def post_job(request: Request) -> web.StreamResponse:
-    """Accept a job. What makes a domain needs the right to create in its folder, what reads one the right to."""
+    """Accept a job. Its user needs the right to read the domains it reads, and to create the domain it creates."""
     _require_user(request)
     if request.service.named_bucket is not None:
         raise Unsupported(
-            "Jobs are for domains of the first bucket; use the commands hsparse import and export."
+            "Jobs work only with domains of the first bucket; use the commands hsparse import and hsparse export."
         )
     job = _parse(request, await read_json_object(request))
     jobs = request.service.component(JobQueue)
@@ -67,7 +67,7 @@ async def post_job(request: Request) -> web.StreamResponse:
 
 
 async def get_jobs(request: Request) -> web.StreamResponse:
-    """List the user's jobs, the oldest first; an admin gets those of all users, grouped by user."""
+    """List the user's jobs, oldest first. For an admin, list the jobs of all users, grouped by user."""
     _require_user(request)
     owners, principal = request.service.owners, request.principal
     marker = request.arg("Marker")
@@ -82,19 +82,19 @@ async def get_jobs(request: Request) -> web.StreamResponse:
     records = [
         outcome.unwrap()
         for outcome in outcomes
-        if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS  # deleted since the listing
+        if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS  # deleted after the listing
     ]
     now = request.service.clock.now()
     return respond({"jobs": [job_json(record, now) for record in records if _sees(request, record)]})
 
 
 async def get_job(request: Request) -> web.StreamResponse:
-    """Answer with a job's record."""
+    """Respond with a job's record."""
     return respond(job_json(await _record(request), request.service.clock.now()))
 
 
 async def delete_job(request: Request) -> web.StreamResponse:
-    """Stop a job that has not ended: its process undoes its changes. Delete the record of a job that has ended."""
+    """Cancel a job that has not ended; its process undoes its changes. Delete the record of a job that has ended."""
     record = await _record(request)
     id, service = record["id"], request.service
     if job_status(record, service.clock.now()) not in (JobStatus.QUEUED, JobStatus.RUNNING):
@@ -107,7 +107,7 @@ async def delete_job(request: Request) -> web.StreamResponse:
 
 def _require_user(request: Request) -> None:
     if request.principal.anonymous:
-        raise Unauthenticated("Jobs are of users: send a name and password, an API key or a token.")
+        raise Unauthenticated("Jobs belong to users: sign in by a name and password, an API key or a token.")
 
 
 def _sees(request: Request, record: Record) -> bool:
@@ -115,7 +115,7 @@ def _sees(request: Request, record: Record) -> bool:
 
 
 async def _record(request: Request) -> Record:
-    """Return the record of the job in the path; `NotFound` for a job of another user."""
+    """Return the record of the job in the path; raises `NotFound` for a job of another user."""
     _require_user(request)
     id = check_job_id(request.params["job"])
     record = await request.service.owners.record(id)
@@ -145,7 +145,7 @@ def _parse(request: Request, body: Record) -> Job:
         raise BadRequest("domain must be the path of a domain, such as /home/user/file.h5, not of a folder.")
     options = check_options(kind, body.get("options"))
     if "filter" in options and place.startswith(S3):
-        raise BadRequest("Filters are applied to a file: leave out the option filter, or export to file:///.")
+        raise BadRequest("The option filter needs a file as the target: leave it out, or export to file:///.")
     owner = request.principal.name
     return Job(new_job_id(owner, request.service.clock), kind, owner, path, place, options)
 
@@ -153,7 +153,7 @@ def _parse(request: Request, body: Record) -> Job:
 async def _require_new(request: Request, job: Job) -> None:
     await require_creation(request, job.domain)
     if not job.options.get("resume") and (await request.service.owners.read(job.domain))[0].failure is None:
-        remedy = "go on with an import that was stopped by the option resume"
+        remedy = "use the option resume to continue an interrupted import"
         if job.kind is JobKind.COPY:
             remedy = "choose another name"
         raise Conflict(f"{job.domain} exists already; {remedy}.")
@@ -184,7 +184,7 @@ ROUTES = (
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return all that a service node has for HDF5 files."""
+    """Return the routes, components and background work for HDF5 files that this extension adds to a service node."""
     REGISTERED.update(dict.fromkeys(FILE_BACKED, FileBackedData()) | {VIRTUAL: VirtualDatasets()})
     return Parts(
         ROUTES,
@@ -196,10 +196,10 @@ def parts(settings: Settings, clock: Clock) -> Parts:
 
 @asynccontextmanager
 async def _running_jobs(settings: Settings, service: Service, url: str) -> AsyncIterator[None]:
-    """Run jobs while the context lasts; they send requests to the node at `url`."""
+    """Run jobs while the context is open. Jobs send their requests to this node, which listens on `url`."""
     prefix = (sys.executable, "-m", "hsparse.cli.main")
     chosen = settings.service
-    # Each thread of a BLAS, which no job uses, takes address space.
+    # Jobs do not use BLAS, but each of its threads would take address space.
     environment = job_environment(settings) | {"OPENBLAS_NUM_THREADS": "1"}
     memory = address_space(chosen.job_memory)
     command = JobCommand(prefix, environment, loopback(url), memory, chosen.job_time)
@@ -211,10 +211,10 @@ async def _running_jobs(settings: Settings, service: Service, url: str) -> Async
 
 
 def address_space(most: int) -> int:
-    """Return the bytes of address space of a job: `most`, or less if the machine has no more to spare; 0 is any."""
+    """Return a job's address space in bytes: `most`, or three quarters of memory if that is less; 0 is unlimited."""
     return min(most, max(LEAST_MEMORY, machine_memory() // 4 * 3))
 
 
 def loopback(url: str) -> str:
-    """Return the URL by which a node that listens on `url` reaches itself, also if it listens on all addresses."""
+    """Return the URL by which a node that listens on `url` reaches itself: replace "all addresses" by loopback."""
     return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")

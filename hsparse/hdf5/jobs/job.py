@@ -1,6 +1,6 @@
-"""A job: an import, export or copy that the server runs, its options and its record.
+"""A job (an import, export or copy that the server runs), its options and its record.
 
-Options are the flags of `hsparse import` and `hsparse export` that make sense on a server.
+The options are the flags of `hsparse import` and `hsparse export` that make sense on a server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from hsparse.errors import BadRequest, ErrorKind
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.hdf5.format.plan.file_plan import EXPORTED, FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_form import FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_plan import EXPORTED
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.importer.upload import UPLOAD
 from hsparse.model.link import check_title
@@ -21,13 +22,13 @@ from hsparse.wire.message import Record
 MAX_REQUESTS = 64
 LONGEST_NAME = 1024
 LOST_SECONDS = 60.0
-"""Seconds without a renewal after which a job is lost. Its node renews the record at least every 10 seconds."""
+"""A job is lost if its record is not renewed for this many seconds. Its node renews it at least every 10 seconds."""
 CANCEL = "cancel"
-"""The field of a record that asks the job's node to stop the job."""
+"""The record's field that tells the job's node to stop the job."""
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """The kind of a job."""
 
     IMPORT = "import"
     EXPORT = "export"
@@ -36,14 +37,14 @@ class JobKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobOption:
-    """The values of an option: `fits` checks one, `description` describes them all."""
+    """The valid values of an option: `fits` checks a value, `description` describes valid values."""
 
     fits: Callable[[Any], bool]
     description: str
 
 
 def is_argument_text(value: Any) -> bool:
-    """Say whether a value is text without control characters, which an argument of a process must be."""
+    """Return whether a value can be a process argument: text of 1 to 1024 characters without control characters."""
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and not any(ord(c) < 32 for c in value)
 
 
@@ -58,7 +59,7 @@ COUNT = JobOption(
 
 
 def one_of(choices: Iterable[Enum]) -> JobOption:
-    """Return an option with the values of an enumeration, or of some of it."""
+    """Return an option whose valid values are the values of these enumeration members."""
     names = [choice.value for choice in choices]
     return JobOption(lambda value: value in names, f"one of {', '.join(names)}")
 
@@ -83,13 +84,13 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
     },
     JobKind.COPY: {},
 }
-"""The options of each kind of job, by flag, with `_` for `-`."""
+"""The options of each kind of job, by the flag's name with `_` for `-`."""
 
 
 def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
-    """Return the options in a body; `BadRequest` for an unknown one, and for values that do not fit.
+    """Return the options in a request body, empty for None; raises `BadRequest` if they are invalid.
 
-    Options that contradict each other are a `BadRequest` too, unless that depends on the place of the file.
+    Unknown options, invalid values and contradictory options are invalid; the place of the file is not considered.
     """
     if options is None:
         return {}
@@ -108,7 +109,7 @@ def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
 
 
 def flags(kind: JobKind, options: dict[str, Any]) -> list[str]:
-    """Return the flags of the command for checked options."""
+    """Convert checked options to the flags of the command."""
     given = [(f"--{name.replace('_', '-')}", options[name]) for name in OPTIONS[kind] if name in options]
     return [
         flag if value is True else f"{flag}={value}"  # one argument, because a value may begin with a dash
@@ -118,11 +119,11 @@ def flags(kind: JobKind, options: dict[str, Any]) -> list[str]:
 
 
 PLACE = {JobKind.IMPORT: "source", JobKind.EXPORT: "target", JobKind.COPY: "source"}
-"""The key of the file in the body, for each kind of job; of the copied domain."""
+"""The body's key for the URL of the file, by kind of job; for a copy, for the path of the source domain."""
 
 
 class JobStatus(StrEnum):
-    """The status of a job. `lost` is never stored: it is the status of a record that is not renewed."""
+    """The status of a job. `lost` is never stored: it is the status of a job whose record is not renewed."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -134,7 +135,7 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A requested job of the user `owner`: a domain, and the file at the URL `place`, or the path of what is copied."""
+    """A job requested by the user `owner`; `place` is the URL of its file or, for a copy, the source domain's path."""
 
     id: str
     kind: JobKind
@@ -145,11 +146,11 @@ class Job:
 
     @property
     def is_inside(self) -> bool:
-        """Whether the job reads what the server has itself, and no file elsewhere."""
+        """Whether the job's source is on the server: a domain to copy, or an upload."""
         return self.kind is JobKind.COPY or self.place.startswith(UPLOAD)
 
     def new_record(self, now: float) -> Record:
-        """Return the record of a waiting job."""
+        """Return the record of this job while it waits; `now` is the time of its creation."""
         return {
             "id": self.id,
             "kind": self.kind.value,
@@ -164,9 +165,9 @@ class Job:
         }
 
     def arguments(self, file: str, endpoint: str, sources: Sequence[str] = ()) -> tuple[str, ...]:
-        """Return the arguments of the command; `file` is the place in the form of an argument.
+        """Return the arguments of the job's command; `file` is the argument for the place.
 
-        `sources` are the places of files that an imported file may name.
+        `sources` are the places of files to which an imported file may refer.
         """
         own: tuple[str, ...] = ("--endpoint", endpoint, "--piped", "--progress", "json")
         if self.kind is JobKind.COPY:
@@ -178,18 +179,18 @@ class Job:
 
 
 def job_status(record: Record, now: float) -> JobStatus:
-    """Return the status of the job of a record, at the time `now`."""
+    """Return the status, at the time `now`, of the job with this record."""
     if "ended" not in record and now - record["lastModified"] > LOST_SECONDS:
         return JobStatus.LOST
     return JobStatus(record["status"])
 
 
 def job_json(record: Record, now: float) -> Record:
-    """Return the JSON of a job's record, at the time `now`."""
+    """Convert a job's record to JSON, with its status at the time `now`."""
     found = {key: value for key, value in record.items() if key != CANCEL}
     found["status"] = job_status(record, now).value
     if found["status"] == JobStatus.LOST:
         resume = " with the option resume" if record["kind"] == JobKind.IMPORT else ""
-        message = f"The node that had the job does not tell of it any more: POST it again{resume}."
+        message = f"The node that ran the job no longer reports on it: POST it again{resume}."
         found["error"] = {"kind": ErrorKind.BUSY.value, "message": message}
     return found

@@ -1,6 +1,6 @@
-"""The job queue of a node, limited in running and waiting jobs. The records of each user's last jobs are kept.
+"""The job queue of a node, which limits running and waiting jobs and keeps the records of each user's last jobs.
 
-Where jobs may read and write files: only below what the setting `job_places` lists.
+`JobPlaces` has the places where jobs may read and write files, which the setting `job_places` lists.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 S3 = "s3://"
 FILE = "file://"
 USER = "{user}"
-"""In a place, it stands for the name of the job's user."""
+"""The placeholder in a place for the name of the job's user."""
 LONGEST = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlaces:
-    """The places, as `s3://bucket/prefix/` and `file:///directory/`; without any, all jobs are refused.
+    """Places of the form `s3://bucket/prefix/` or `file:///directory/`; without places, jobs may not access files.
 
-    The server's own objects are in no place: those of the `served` buckets of S3, and the `root` directory.
+    A place must not have the server's own objects, which are in the `served` S3 buckets or in the `root` directory.
     """
 
     entries: tuple[str, ...]
@@ -46,24 +46,24 @@ class JobPlaces:
     root: str = ""
 
     def __post_init__(self) -> None:
-        """Normalize the entries; `Misconfigured` for an entry that is no place, or has the server's objects."""
+        """Normalize the entries; raises `Misconfigured` for an invalid entry, or one with the server's objects."""
         object.__setattr__(self, "entries", tuple(map(_checked_entry, self.entries)))
         for entry in self.entries:
             if self._has_objects(entry):
                 raise Misconfigured(
-                    f"job_places: {entry} has objects that the server keeps there itself; name another place."
+                    f"job_places: {entry} contains the server's own objects; name another place."
                 )
 
     def argument(self, url: str, user: str, *, writes: bool) -> str:
-        """Return the argument of a command for the file at `url`, with symbolic links resolved.
+        """Return the command's argument for the file at `url`: the URL, or the path with symbolic links resolved.
 
-        `BadRequest` for text that is no URL of a file, `Forbidden` for a file outside of the places of `user`, also
-        through a symbolic link.
+        Raises `BadRequest` for text that is not a file URL, `Forbidden` for a file outside of the places of `user`,
+        also if a symbolic link leads outside.
         """
         check_file_url(url)
         if not self.entries:
             raise Forbidden(
-                "Jobs of this server have no files but uploads: its setting job_places lists no place for them."
+                "Jobs of this server can read uploads only, because its setting job_places lists no place for files."
             )
         for place in self._of(user):
             if url.startswith(place):
@@ -74,7 +74,7 @@ class JobPlaces:
         )
 
     def folders(self, user: str) -> tuple[str, ...]:
-        """Return the places of `user` as arguments of a command: directories, and prefixes of objects."""
+        """Return the places of `user` as arguments of a command: directories and S3 prefixes."""
         return tuple(place.removeprefix(FILE) for place in self._of(user))
 
     def _of(self, user: str) -> Iterator[str]:
@@ -84,7 +84,7 @@ class JobPlaces:
                 yield place
 
     def _has_objects(self, place: str) -> bool:
-        """Say whether a place has all of a served bucket, or something of its objects, or of the root directory."""
+        """Return whether a place overlaps the root directory, or is a whole served bucket or its objects' folder."""
         if place.startswith(FILE):
             both = Path(os.path.realpath(place.removeprefix(FILE))), Path(os.path.realpath(self.root))
             return bool(self.root) and (both[0].is_relative_to(both[1]) or both[1].is_relative_to(both[0]))
@@ -93,28 +93,28 @@ class JobPlaces:
         return bucket in self.served and first.casefold() in ("", OBJECTS_FOLDER)
 
     def _check_own(self, url: str) -> None:
-        """Raise `Forbidden` for the key of a record of a served bucket."""
+        """Raise `Forbidden` for a key of the server's records in a served bucket."""
         bucket, *components = url.removeprefix(S3).split("/")
         if url.startswith(S3) and bucket in self.served and any(one.startswith(".") for one in components):
-            raise Forbidden(f"{url} is no file for jobs: the server keeps its own objects there.")
+            raise Forbidden(f"{url} cannot be a job's file: the server keeps its own objects there.")
 
 
 def check_file_url(url: str) -> None:
-    """Raise `BadRequest` for a URL that is not `s3://bucket/key` or `file:///directory/file`, or has `.` or `..`."""
+    """Raise `BadRequest` unless a URL is `s3://bucket/key` or `file:///directory/file`, without `.` and `..`."""
     if len(url) > LONGEST:
-        raise BadRequest(f"A URL of a file can have {LONGEST} characters, not {len(url)}.")
+        raise BadRequest(f"A URL of a file can have at most {LONGEST} characters, not {len(url)}.")
     scheme = next((scheme for scheme in (S3, FILE) if url.startswith(scheme)), None)
     parts = url.removeprefix(scheme or "").split("/")
     if scheme is None or len(parts) < 2 or (scheme == FILE) != (parts[0] == ""):
         raise BadRequest(f"{url!r} must be like s3://bucket/path/file.h5 or file:///directory/file.h5.")
     if any(part in ("", ".", "..") for part in parts[1:]):
-        raise BadRequest(f"{url!r} must not have the components '', '.' and '..'.")
+        raise BadRequest(f"{url!r} must not have empty components, '.' or '..'.")
     if any(ord(c) < 32 or ord(c) == 127 for c in url):
         raise BadRequest(f"{url!r} must not have control characters.")
 
 
 def _checked_entry(entry: str) -> str:
-    """Return an entry with one trailing slash."""
+    """Return an entry with one trailing slash; raises `Misconfigured` if it is not a place."""
     entry = entry.rstrip("/") + "/"
     try:
         check_file_url(entry + "file")
@@ -126,15 +126,15 @@ def _checked_entry(entry: str) -> str:
 
 
 def _inside(url: str, place: str, *, writes: bool) -> str:
-    """Return the path of a file with symbolic links resolved; `Forbidden` if that is not in the place."""
+    """Return the path of a file with symbolic links resolved; raises `Forbidden` if it is outside of the place."""
     path = Path(url.removeprefix(FILE))
     if writes and path.is_symlink():
         raise Forbidden(f"{url} is a symbolic link; name a file.")
-    # A file to be written need not exist, but its directory must.
+    # A file that will be written need not exist, but its directory must.
     real = Path(os.path.realpath(path.parent)) / path.name if writes else Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(place.removeprefix(FILE))):
-        raise Forbidden(f"{url} leads out of the place {place} by a symbolic link.")
-    if real.exists() and not real.is_file():  # a pipe would wait for its other end
+        raise Forbidden(f"{url} leads out of the place {place} through a symbolic link.")
+    if real.exists() and not real.is_file():  # opening a pipe would block until its other end is opened
         raise BadRequest(f"{url} is no regular file.")
     return str(real)
 
@@ -142,13 +142,13 @@ def _inside(url: str, place: str, *, writes: bool) -> str:
 log = logging.getLogger(__name__)
 
 KEPT = 100
-"""The most records of a user; the oldest ones of jobs that have ended are deleted."""
+"""The most job records of a user. Beyond it, the oldest records of jobs that have ended are deleted."""
 RETRY_SECONDS = 30.0
 UNENDED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 class JobQueue:
-    """Jobs, first in, first out, those of users with fewer running ones first.
+    """A queue of jobs. It prefers jobs of users with the fewest running jobs, then jobs that were submitted earlier.
 
     Call `start` before `submit`, and `close` before the node stops.
     """
@@ -169,18 +169,18 @@ class JobQueue:
 
     @classmethod
     def of(cls, service: Service) -> JobQueue:
-        """Make the queue of a service node."""
+        """Create the queue of a service node."""
         return cls(service.owners, service.clock, service.settings, service.metrics)
 
     def start(self, command: JobCommand) -> None:
-        """Accept jobs from now on, and run them by `command`."""
+        """Begin to accept jobs, and run them with `command`."""
         self._command = command
 
     async def submit(self, job: Job, authorization: str | None) -> Record:
-        """Accept a job with the rights of an `Authorization` header; return its record.
+        """Accept a job that will run with the rights of an `Authorization` header; return its record.
 
-        `Busy` if too many jobs wait, `RateLimited` if too many of its user do. The header is kept in memory until the
-        job begins, and nowhere else.
+        Raises `Busy` if too many jobs wait or run, `RateLimited` if too many jobs of its user do. The header is kept
+        only in memory, until the job begins.
         """
         command = self._command
         if command is None:
@@ -197,7 +197,7 @@ class JobQueue:
             )
 
         async def prepare() -> JobProcess:
-            # Checked again: symbolic links may have changed while the job waited.
+            # Check the place again: symbolic links may have changed while the job waited.
             file = await self.argument(job)
             sources = () if job.is_inside else self.places.folders(job.owner)
             return JobProcess(command, job.arguments(file, command.endpoint, sources), authorization)
@@ -217,21 +217,21 @@ class JobQueue:
         return record
 
     async def argument(self, job: Job) -> str:
-        """Return the argument of the command for the job's file; raise as `JobPlaces.argument`."""
+        """Return the command's argument for the job's file or source; raises as `JobPlaces.argument`."""
         if job.is_inside:
             return job.place
         writes = job.kind is JobKind.EXPORT
-        # It looks at the file system, which may be a slow one.
+        # In a thread, because the file system may be slow.
         return await asyncio.to_thread(self.places.argument, job.place, job.owner, writes=writes)
 
     def cancel(self, id: str) -> None:
-        """Cancel a job, if it is this node's."""
+        """Cancel a job if it is a job of this node."""
         run = self._runs.get(id)
         if run is not None:
             run.cancel()
 
     async def close(self) -> None:
-        """Accept no more jobs, end all, and wait for them: they may need this node to undo their changes."""
+        """Accept no more jobs, stop all jobs, and wait: they may need this node to undo their changes."""
         self._closing = True
         for run in self._runs.values():
             run.give_up()
@@ -239,11 +239,11 @@ class JobQueue:
             await asyncio.wait(self._tasks)
 
     def _advance(self) -> None:
-        """Start as many jobs as the limit allows, of the users with the fewest running ones."""
+        """Start as many jobs as the limit allows, of the users with the fewest running jobs first."""
         running = Counter(run.job.owner for run in self._runs.values() if run.running)
         waiting = [run for run in self._runs.values() if not run.running]
         while waiting and running.total() < self._at_once:
-            run = min(waiting, key=lambda run: running[run.job.owner])  # of several, the first that came
+            run = min(waiting, key=lambda run: running[run.job.owner])  # the earliest job, if users are equal
             waiting.remove(run)
             running[run.job.owner] += 1
             run.begin()
@@ -258,10 +258,10 @@ class JobQueue:
         try:
             await self._forget_old(run.job.owner)
         except HsparseError as error:
-            log.warning("old jobs were not forgotten: %s", error.message)
+            log.warning("records of old jobs were not deleted: %s", error.message)
 
     async def _forget_old(self, owner: str) -> None:
-        """Delete the oldest records of a user beyond `KEPT`, but not those of jobs that have not ended."""
+        """Delete the oldest job records of a user beyond `KEPT`, except records of jobs that have not ended."""
         listing = await self._owners.ask_any(ListKeys(job_key_prefix(owner)))
         oldest = [job_id_of_key(key) for key in listing.keys][:-KEPT]
         if not oldest:

@@ -1,6 +1,6 @@
-"""One job of this node: it waits and runs, and renews its record until it has ended.
+"""One job of this node, which waits, runs and renews its record until it ends; and the process of a job.
 
-The process of a job: a command that reads its credential from standard input and reports progress line by line.
+The process is a command that reads its credential from standard input and reports its progress line by line.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import UpdateJob
 
 GRACE = 10.0
-"""Seconds that a process has for undoing its changes after its standard input was closed."""
+"""The seconds that a process has to undo its changes after its standard input is closed."""
 KILLED = Failure.of(
     HsparseError(
-        "The job was killed, as it did not end when it was stopped: delete what it made, or POST it again with resume."
+        "The job was killed because it did not stop in time: delete what it created, or POST it again with resume."
     )
 )
 FIRST_TO_END = "1000"
-"""The largest `oom_score_adj`, see proc_pid_oom_score_adj(5)."""
+"""The largest `oom_score_adj`: Linux kills such a process first, see proc_pid_oom_score_adj(5)."""
 LONGEST_LINE = 1 << 20
 LONGEST_MESSAGE = 2000
 MAX_MESSAGES = 10
@@ -40,9 +40,9 @@ MAX_MESSAGES = 10
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """How commands are run: the words before their arguments, their environment, and the URL of this node.
+    """The way to run a command: the words before its arguments, its environment, and the URL of this node.
 
-    A process has `memory` bytes of address space and `seconds` of time; 0 is any.
+    A process may use `memory` bytes of address space and `seconds` of time; 0 is unlimited.
     """
 
     prefix: tuple[str, ...]
@@ -54,7 +54,7 @@ class JobCommand:
 
 @dataclass(slots=True)
 class Progress:
-    """What a process has reported: bytes done, their total if known, messages, and its failure."""
+    """The reports of a process: bytes done, total bytes if known, messages, and its failure."""
 
     done: int = 0
     total: int | None = None
@@ -62,7 +62,7 @@ class Progress:
     failure: Failure | None = None
 
     def parse_line(self, line: bytes) -> None:
-        """Parse a line of a process; other lines are ignored."""
+        """Parse a line of a process's output; ignore lines that are not reports."""
         try:
             report = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -79,7 +79,7 @@ class Progress:
 
 
 class JobProcess:
-    """A process that runs once; `progress` is what it has reported so far."""
+    """A process that runs once; `progress` has its reports so far."""
 
     def __init__(self, command: JobCommand, arguments: tuple[str, ...], authorization: str | None) -> None:
         self.progress = Progress()
@@ -90,9 +90,9 @@ class JobProcess:
         self._stopped = False
 
     async def run(self, heard: Callable[[], Any] = lambda: None) -> None:
-        """Run the process to its end, calling `heard` after each line; raise the failure it reports, or `HsparseError`.
+        """Run the process to its end, and call `heard` after each line; raises the reported failure or `HsparseError`.
 
-        Its standard error is that of this process. A cancellation of this call kills it.
+        The process inherits standard error. Cancelling this call kills the process.
         """
         try:
             process = self._process = await asyncio.create_subprocess_exec(
@@ -123,11 +123,11 @@ class JobProcess:
         if self.progress.failure is not None:
             raise self.progress.failure.error()
         if status:
-            memory = f" Does it need more than job_memory, {self._command.memory} bytes?" * bool(
+            memory = f" It may need more than job_memory, {self._command.memory} bytes." * bool(
                 self._command.memory
             )
             raise HsparseError(
-                f"The process of the job ended with status {status}, and did not tell why.{memory}"
+                f"The process of the job ended with status {status} without an error message.{memory}"
             )
 
     def stop(self) -> None:
@@ -140,14 +140,14 @@ class JobProcess:
         asyncio.get_running_loop().call_later(GRACE, self._kill, self._process)
 
     def _limit_memory(self, process: Process) -> None:
-        """Limit the memory of the process, which does nothing before it is signed in.
+        """Limit the memory of the process, which waits for its credential before it does anything.
 
-        Where all memory is taken nevertheless, Linux ends this process, and not the server.
+        If memory runs out nevertheless, Linux kills this process rather than the server.
         """
-        with suppress(OSError):  # another system, or it has ended
+        with suppress(OSError):  # not Linux, or the process has ended
             Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_END)
         if self._command.memory and hasattr(resource, "prlimit"):
-            with suppress(ProcessLookupError):  # it has ended; the exit status has the reason
+            with suppress(ProcessLookupError):  # the process has ended; its exit status is the reason
                 limit_memory(process.pid, self._command.memory)
 
     def _expire(self) -> None:
@@ -161,7 +161,7 @@ class JobProcess:
 
     def _sign_in(self, process: Process) -> None:
         assert process.stdin is not None
-        with suppress(ConnectionError):  # it has ended; the exit status has the reason
+        with suppress(ConnectionError):  # the process has ended; its exit status is the reason
             process.stdin.write(f"{self._authorization or ''}\n".encode())
         self._authorization = None
         if self._stopped:
@@ -173,7 +173,7 @@ class JobProcess:
             try:
                 line = await process.stdout.readline()
             except ValueError as error:
-                raise HsparseError("The process of the job told a line that is too long.") from error
+                raise HsparseError("The process of the job wrote a line that is too long.") from error
             if not line:
                 return
             self.progress.parse_line(line)
@@ -186,7 +186,7 @@ class JobProcess:
 
 
 def limit_memory(pid: int, most: int) -> None:
-    """Limit the address space of a process, to less than `most` if it has a lower limit: only root can raise that."""
+    """Limit the address space of a process to `most` bytes, or to its lower hard limit, which only root can raise."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
     limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))
@@ -196,14 +196,14 @@ log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 2.0
 WAITING_SECONDS = 10.0
-"""Seconds between renewals of the record of a running job, and of a waiting one."""
+"""The seconds between renewals of the record of a running job, and of a waiting job."""
 DEFECT = Failure.of(HsparseError("Internal error; the server's log has the details."))
 FORGOTTEN = frozenset({ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.CONFLICT})
-"""Errors of an update that mean that the job was deleted."""
+"""Kinds of update errors that mean that the job was deleted."""
 
 
 class JobRun:
-    """A job and its process, which `prepare` makes when the queue starts the job."""
+    """A job and its process. `prepare` creates the process when the queue starts the job."""
 
     def __init__(
         self, job: Job, owners: Owners, clock: Clock, prepare: Callable[[], Awaitable[JobProcess]]
@@ -218,20 +218,20 @@ class JobRun:
         self._stopped_by: JobStatus | None = None
 
     def begin(self) -> None:
-        """Start the job."""
+        """Start the job, which has waited until now."""
         self.running = True
         self._turn.set()
 
     def cancel(self) -> None:
-        """Cancel the job for its owner."""
+        """Stop the job because its owner cancelled it."""
         self._stop(JobStatus.CANCELLED)
 
     def give_up(self) -> None:
-        """End the job because the node stops."""
+        """Stop the job because the node stops."""
         self._stop(JobStatus.FAILED)
 
     async def run(self) -> JobStatus:
-        """Wait, run, and return the final status, which is in the record too."""
+        """Wait for `begin`, run the job, and return its final status, which is also stored in its record."""
         renewing = asyncio.create_task(self._renew())
         status, failure = JobStatus.DONE, None
         try:
@@ -244,7 +244,7 @@ class JobRun:
             log.exception("the job %s failed", self.job.id)  # other jobs must continue
             status, failure = JobStatus.FAILED, DEFECT
         finally:
-            self._prepare = None  # it has the credential
+            self._prepare = None  # releases the credential
             renewing.cancel()
             with suppress(asyncio.CancelledError):
                 await renewing
@@ -270,7 +270,7 @@ class JobRun:
             self._process.stop()
 
     async def _renew(self) -> None:
-        """Renew the record with the job's progress, so that it is not lost; stop the job if its record was deleted."""
+        """Renew the record with the job's progress, so that the job is not lost; stop it if the record is deleted."""
         while True:
             if self._turn.is_set():
                 # Renewals are periodic: there is no event to wait for.
@@ -301,11 +301,11 @@ class JobRun:
         return {"done": progress.done} | ({} if progress.total is None else {"total": progress.total})
 
     def _why_stopped(self, failure: Failure | None) -> Failure | None:
-        """Return the error of a stopped job: the failure that its process reported, if any."""
+        """Return the error of a stopped job: the failure that its process reported, or that the node was stopped."""
         reported = None if self._process is None else self._process.progress.failure
         if reported is not None or self._stopped_by is JobStatus.CANCELLED:
             return reported
-        return Failure.of(Busy("The node that had the job was stopped: POST it again."))
+        return Failure.of(Busy("The node that ran the job was stopped: POST it again."))
 
     async def _end(self, status: JobStatus, failure: Failure | None) -> None:
         fields = self._progress() | {"status": status.value, "ended": self._clock.now()}

@@ -1,4 +1,4 @@
-"""`hsparse map`: the map of a domain's chunks, written as a file that other programs open."""
+"""`hsparse map`: write the map of a domain's chunks to a file that other programs open."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.error import URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
@@ -18,41 +19,44 @@ from urllib.request import Request, urlopen
 from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.file_arguments import check_target
 from hsparse.cli.terminal_text import terminal_text
-from hsparse.client.connection import Connection
+from hsparse.client.connection import JSON, Connection
 from hsparse.client.http.address import check_domain
+from hsparse.client.http.answers import check_type
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.http.route import trusted_authorities
 from hsparse.errors import Conflict
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.domain_file import DomainFile
-from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_form import FileForm, FileLayout
 
 PARQUET = "kerchunk-parquet"
-FORMATS = ("json", "kerchunk", PARQUET, "dmrpp")
+FORMATS = {"json": JSON, "kerchunk": JSON, PARQUET: JSON, "dmrpp": "application/xml"}
+"""The media type of the response by `--format`."""
 PART = 1 << 20
 PIECES = 8
-"""How many parts of a copy are compared, each of `PIECE` bytes."""
+"""The number of parts of a copy that are compared, each of `PIECE` bytes."""
 PIECE = 16 << 10
 TIMEOUT = 30
-"""Seconds without a byte of a copy."""
+"""The timeout in seconds for reading a copy."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `map`; the parsed ones carry `run`."""
+    """Add the arguments of `hsparse map`; parsed arguments have `run`."""
     parser.description = (
-        "Write where the chunks of a domain are, in a form that other programs read them by: hsparse's "
-        "own JSON, kerchunk references in JSON, as a directory of Parquet files, or DMR++. What a form does not have "
-        "is left out and named. A password is asked for, or read as one line when standard input is not a terminal."
+        "Write the map of a domain's chunks, with which other programs read them: hsparse's own JSON, kerchunk "
+        "references in JSON or as a directory of Parquet files, or DMR++. Objects that a format cannot describe are "
+        "left out and named. A password is asked for, or read as one line if standard input is not a terminal."
     )
-    parser.add_argument("domain", metavar="DOMAIN", help="its path, as /home/user/file.h5")
+    parser.add_argument("domain", metavar="DOMAIN", help="path of the domain, such as /home/user/file.h5")
     parser.add_argument(
-        "out", type=Path, metavar="OUT", help=f"the file to be made, of {PARQUET} a directory"
+        "out", type=Path, metavar="OUT", help=f"the file to write; for {PARQUET}, a directory"
     )
-    parser.add_argument("--format", choices=FORMATS, default="json", help="the form (default: json)")
+    parser.add_argument("--format", choices=FORMATS, default="json", help="the format (default: json)")
     parser.add_argument(
         "--addresses",
         choices=["objects", "file"],
         default="objects",
-        help="where chunks are: in the store's objects (default), or in the domain's HDF5 file",
+        help="locations of chunks: in the store's objects (default), or in the domain's HDF5 file",
     )
     parser.add_argument(
         "--layout",
@@ -67,18 +71,18 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "--base",
         metavar="URL",
-        help="what URLs begin with: the store's directory or bucket, or a copy of the file (export --layout stock)",
+        help="prefix of URLs: the store's directory or bucket, or a copy of the file (export --layout stock)",
     )
     parser.add_argument(
-        "--urls", type=int, metavar="SECONDS", help="presigned URLs of the objects, good for so long; S3 only"
+        "--urls", type=int, metavar="SECONDS", help="presigned URLs of objects, valid for SECONDS; S3 only"
     )
     add_server_flags(parser)
-    parser.add_argument("--force", action="store_true", help="replace OUT where there is one")
+    parser.add_argument("--force", action="store_true", help="replace OUT if it exists")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the map; raise the error that stops it."""
+    """Write the map; raises the error that stops it."""
     check_domain(args.domain)
     parquet = args.format == PARQUET
     if not (parquet and args.force and _is_ours(args.out)):
@@ -89,27 +93,41 @@ def run(args: argparse.Namespace) -> int:
     connect = connector(args, args.domain)
     if args.base and args.addresses == "file":
         _check_base(args, connect)
-    with (
-        connect() as connection,
-        connection.response("GET", "/map", **params) as answer,
-        TemporaryDirectory(".part", f"{args.out.name}.", args.out.absolute().parent) as directory,
-    ):
-        part = Path(directory, args.out.name)
-        write(answer, part)
-        if args.out.is_dir():
-            shutil.rmtree(args.out)
-        part.replace(args.out)
+    server = RetryingClient(connect)
+    try:
+        server.ask(lambda one: _save(one, params, write, args.out))
+    finally:
+        server.close()
     print(args.out)
     return 0
 
 
+def _save(
+    connection: Connection,
+    params: dict[str, Any],
+    write: Callable[[http.client.HTTPResponse, Path], None],
+    out: Path,
+) -> None:
+    """Write the response of `GET /map` to `out`, which appears when it is complete."""
+    with (
+        connection.response("GET", "/map", **params) as answer,
+        TemporaryDirectory(".part", f"{out.name}.", out.absolute().parent) as directory,
+    ):
+        check_type(connection.url, "GET /map", answer, FORMATS[params["format"]])
+        part = Path(directory, out.name)
+        write(answer, part)
+        if out.is_dir():
+            shutil.rmtree(out)
+        part.replace(out)
+
+
 def _check_base(args: argparse.Namespace, connect: Callable[[], Connection]) -> None:
-    """Raise `Conflict` if the copy that the map is to lead to is another file."""
+    """Raise `Conflict` if the copy at `--base`, to which the map will refer, is another file."""
     form = FileForm.parse(args.layout or FileLayout.STOCK.value, args.revision)
     flags = " ".join(f"--{name} {value}" for name, value in form.params.items())
     with connect() as connection:
         file = DomainFile(connection.for_domain(None), args.domain, form)
-        check_copy(args.base, file, f"Copy it there by hsparse export {args.domain} FILE {flags}.")
+        check_copy(args.base, file, f"Export the file to it: hsparse export {args.domain} FILE {flags}.")
 
 
 def _write(answer: http.client.HTTPResponse, path: Path) -> None:
@@ -133,15 +151,15 @@ def _parts(answer: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether a directory has references only, so that nothing else is lost."""
+    """Return whether a directory has only references, so that `--force` may replace it."""
     return (path / ".zmetadata").is_file()
 
 
 def check_copy(base: str, file: DomainFile, remedy: str) -> None:
-    """Raise `Conflict`, with the remedy, if there is another file than this one at a path or a URL.
+    """Raise `Conflict`, with the remedy, if the file at `base`, a path or a URL, differs from `file`.
 
-    Its size is compared, and some bytes of it all over: nearly any change of a file, also another layout, moves what is
-    behind it. Where nothing can be read, as yet or from here, that is said.
+    The check compares the size and some parts all over the file, because nearly every change moves later data. If the
+    file at `base` cannot be read (yet, or from here), a warning is printed to standard error.
     """
     size, etag = file.state()
     step = max(1, (size - PIECE) // (PIECES - 1))
@@ -150,7 +168,7 @@ def check_copy(base: str, file: DomainFile, remedy: str) -> None:
         try:
             found, length = _read(base, start, stop)
         except (OSError, URLError, http.client.HTTPException, ValueError) as error:
-            text = f"{base} is not checked: {error}. Every value is read wrongly there unless it is made so: {remedy}"
+            text = f"{base} is not checked: {error}. Values are wrong if it differs from the map's file. {remedy}"
             print(terminal_text(text, sys.stderr), file=sys.stderr)
             return
         if length != size or found != file.read(start, stop, etag):
@@ -158,14 +176,14 @@ def check_copy(base: str, file: DomainFile, remedy: str) -> None:
 
 
 def _read(base: str, start: int, stop: int) -> tuple[bytes, int]:
-    """Return the bytes from `start` to before `stop`, and the size of the whole."""
+    """Return the bytes from `start` to `stop` (exclusive) of the file at `base`, and the size of the file."""
     parts = urlsplit(base)
     if parts.scheme in ("http", "https"):
-        request = Request(base, headers={"Range": f"bytes={start}-{stop - 1}"})  # noqa: S310 - of HTTP alone
+        request = Request(base, headers={"Range": f"bytes={start}-{stop - 1}"})  # noqa: S310 - HTTP only
         with urlopen(request, timeout=TIMEOUT, context=trusted_authorities()) as answer:  # noqa: S310
             total = answer.headers.get("Content-Range", "").rpartition("/")[2]
             if answer.status != 206 or not total.isdigit():
-                raise ValueError("it is not sent in parts")
+                raise ValueError("the server does not answer range requests")
             return answer.read(), int(total)
     if parts.scheme not in ("", "file"):
         raise ValueError(f"hsparse does not read {parts.scheme}: URLs")

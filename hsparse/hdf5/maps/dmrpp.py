@@ -1,10 +1,8 @@
-"""DMR++: a domain as a dataset of DAP4 (OPeNDAP), with the places of the chunks of each variable.
+"""DMR++: a domain as a DAP4 dataset (OPeNDAP), with the locations of the chunks of each variable.
 
 The document is DAP4's (namespace `http://xml.opendap.org/ns/DAP/4.0#`, version 4.0) with `dmrpp:chunks` in the
-variables (`http://xml.opendap.org/dap/dmrpp/1.0.0#`). Objects that it cannot describe are named in the
-attribute `LEFT_OUT` of their group.
-
-Datasets as variables of DAP4 with chunks described by DMR++: atomic types, and the filters of plain HDF5.
+variables (`http://xml.opendap.org/dap/dmrpp/1.0.0#`). Variables are datasets of atomic types with filters of plain
+HDF5. The attribute `LEFT_OUT` of a group names the objects that the document cannot describe.
 """
 
 from __future__ import annotations
@@ -33,20 +31,16 @@ from hsparse.hdf5.maps.kerchunk import (
     plain_attributes,
     scales_of,
 )
-from hsparse.model.attribute import attribute_value_json
+from hsparse.model.attribute_json import attribute_value_json
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
-from hsparse.sn.chunks.stored_chunk_read import (
-    REPORTED_KINDS,
-    MappedObject,
-    datasets_of_group,
-    path_components,
-)
+from hsparse.sn.chunks.mapped_objects import MappedObject, datasets_of_group, path_components
+from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.object_path import hard_links
+from hsparse.sn.records.object_path import hard_links, left_out_links
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, object_url, refuse_filter_mask
 from hsparse.wire.message import Record
 
@@ -55,12 +49,12 @@ SIZES = {"i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (4, 8)}
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 """Characters that an XML 1.0 document cannot contain."""
 SPACES = {ord("\t"): "&#9;", ord("\n"): "&#10;", ord("\r"): "&#13;"}
-"""White space that XML readers normalize in attributes."""
+"""Escapes of the white space that XML readers normalize in attributes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DapVariable:
-    """A variable: its type in DAP4, and attributes of `chunks` in DMR++. `compression` and `level` may be empty."""
+    """A variable: its DAP4 type, and attributes of `dmrpp:chunks`. `compression` and `level` may be empty."""
 
     type: str
     byte_order: str
@@ -70,9 +64,9 @@ class DapVariable:
 
     @classmethod
     def of(cls, dtype: np.dtype[Any], fill: bytes, pipeline: Sequence[Filter]) -> DapVariable:
-        """Return the variable of a dense dataset; `fill` has the bytes of one element, none for zero.
+        """Return the variable of a dense dataset; `fill` has the bytes of one element, empty for zero.
 
-        `Unsupported` if DAP4 lacks the type, or DMR++ the pipeline.
+        Raises `Unsupported` if DAP4 lacks the type, or DMR++ lacks the pipeline.
         """
         value = np.frombuffer(fill, dtype)[0].item() if fill and dtype.kind in "biuf" else 0
         return cls(
@@ -84,18 +78,18 @@ class DapVariable:
 
 
 def dap_type(dtype: np.dtype[Any]) -> str:
-    """Return DAP4's name of a type; `Unsupported` without one."""
+    """Return DAP4's name of a dtype; raises `Unsupported` if it has none."""
     if dtype.kind == "b":
         return "Int8"
     if dtype.itemsize not in SIZES.get(dtype.kind, ()):
-        raise Unsupported(f"DAP4 has no type for elements like {dtype}, or DMR++ no way to refer to them.")
+        raise Unsupported(f"DMR++ cannot describe elements of type {dtype}.")
     return f"{DAP_TYPES[dtype.kind]}{8 * dtype.itemsize}"
 
 
 def dap_attribute(stored: Json) -> tuple[str, list[str]]:
-    """Return the type and the values, as text, of a stored attribute of a plain type; arrays are flattened.
+    """Return the DAP4 type and the flattened values, as text, of a stored attribute of a plain type.
 
-    `Unsupported` if DAP4 lacks the type.
+    Raises `Unsupported` if DAP4 lacks the type.
     """
     datatype = parse_type(stored["type"])
     values = list(_flat(attribute_value_json(stored)))
@@ -106,23 +100,23 @@ def dap_attribute(stored: Json) -> tuple[str, list[str]]:
 
 
 def is_xml(text: str) -> bool:
-    """Say whether an XML document can contain a text."""
+    """Return whether an XML document can contain a text."""
     return NOT_XML.search(text) is None
 
 
 def xml_text(text: str) -> str:
-    """Escape text for a document or an attribute; `Unsupported` for characters that XML cannot contain."""
+    """Escape text for XML content or an XML attribute; raises `Unsupported` for characters that XML cannot contain."""
     if not is_xml(text):
-        raise Unsupported(f"XML cannot have the text {text[:80]!r}.")
+        raise Unsupported(f"XML cannot contain the text {text[:80]!r}.")
     return escape(text).translate(SPACES)
 
 
 def _compression(pipeline: Sequence[Filter], size: int) -> tuple[str, str]:
-    """Return the names of filters, and the level of the one that has a level."""
+    """Return DMR++'s names of filters, and the level of the filter that has one; raises `Unsupported`."""
     ids = [filter.id for filter in pipeline]
     names = [BY_ID[id].dmrpp for id in ids if id in BY_ID]
     if len(names) < len(ids) or not all(names) or len(set(ids)) < len(ids):
-        raise Unsupported(f"DMR++ has no pipeline like that of the HDF5 filters {ids}.")
+        raise Unsupported(f"DMR++ cannot describe the HDF5 filters {ids}.")
     levels = [BY_ID[filter.id].dmrpp_level(filter.values, size) for filter in pipeline]
     return " ".join(names), "".join(levels)
 
@@ -136,7 +130,7 @@ def _flat(value: Any) -> Iterator[Any]:
 
 
 def _number(value: float) -> str:
-    """Return a float in the form of XML Schema."""
+    """Format a float as in XML Schema."""
     value = float(value)
     if isfinite(value):
         return repr(value)
@@ -152,7 +146,7 @@ NAMESPACES = (
 )
 Text = AsyncGenerator[bytes, None]
 Dimensions = list[tuple[str, int]]
-"""The dimensions of a variable: the path of a shared dimension, empty for an anonymous one, and the size."""
+"""(Path, size) of each dimension of a variable; the path of an anonymous dimension is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +159,7 @@ class _Scale:
 
 
 class Dmrpp:
-    """Documents about objects with the URLs `base` + key or, with `file`, about the file at the URL `base`."""
+    """Writes documents that refer to objects with URLs `base` + key or, with `file`, to the file with URL `base`."""
 
     def __init__(
         self,
@@ -179,7 +173,7 @@ class Dmrpp:
         self._scales: dict[str, _Scale] = {}
 
     async def dataset(self, dataset: Dataset) -> Text:
-        """Yield the document of one dataset, named by its id; `Unsupported` if DMR++ cannot describe it."""
+        """Yield the document of one dataset, named by its id; raises `Unsupported` if DMR++ cannot describe it."""
         sizes: Dimensions = [("", size) for size in dataset.extent]
         variable = self._variable(dataset.id, dataset.record, sizes)
         async with aclosing(variable):
@@ -190,7 +184,7 @@ class Dmrpp:
         yield b"</Dataset>\n"
 
     async def domain(self, name: str, owners: Owners, groups: AsyncGenerator[MappedObject, None]) -> Text:
-        """Yield the document of a domain; `groups` comes from `nested_groups`."""
+        """Yield the document of a domain; `groups` are the groups that `nested_groups` yields."""
         yield self._begin(name)
         inside: tuple[str, ...] = ()
         async with aclosing(groups):
@@ -220,7 +214,7 @@ class Dmrpp:
     # --- groups -------------------------------------------------------------------------------------
 
     async def _group(self, group: tuple[str, ...], record: Record, owners: Owners) -> Text:
-        """Yield the content of a group's element, without its groups."""
+        """Yield the content of a group's element, without nested groups."""
         left_out: list[str] = []
         sizes, declared = await self._dimensions(group, record, owners)
         for name, size in declared.items():
@@ -246,13 +240,14 @@ class Dmrpp:
                         yield text
         attributes, others = _attributes(record)
         yield attributes
+        left_out += [f"{title}: {why}" for title, why in left_out_links(record).items()]
         left_out += others + [
-            f"{title}: a group whose name XML cannot have" for title in _unnamed_groups(record)
+            f"{title}: a group whose name XML cannot contain" for title in _unnamed_groups(record)
         ]
         yield _left_out(left_out)
 
     async def _pass(self, record: Record, owners: Owners) -> None:
-        """Check the objects of a group that is left out."""
+        """Check the datasets of a group that is left out against the file's plan."""
         datasets = datasets_of_group(owners, record)
         async with aclosing(datasets):
             async for _, dataset in datasets:
@@ -262,9 +257,9 @@ class Dmrpp:
     async def _dimensions(
         self, group: tuple[str, ...], record: Record, owners: Owners
     ) -> tuple[dict[str, Dimensions], dict[str, int]]:
-        """Return the dimensions of each dataset in a group, and the sizes of those that the group declares.
+        """Return the dimensions of a group's datasets by name, and the sizes of the dimensions that the group declares.
 
-        Dimension scales are declared in their group; a dimension without one is named after the dataset.
+        A group declares the dimensions of its dimension scales. A dimension without a scale is named after its dataset.
         """
         shapes: dict[str, tuple[tuple[int, ...], list[str]]] = {}
         own: dict[str, int] = {}
@@ -274,7 +269,7 @@ class Dmrpp:
                 try:
                     self._described(Dataset.of(dataset))
                 except (BadRequest, Unsupported):
-                    continue  # reported in the place of the variable
+                    continue  # `_group` reports the error
                 dims = dims_of(dataset["shape"]) or ()
                 shapes[title] = dims, scales_of(dataset)
                 if is_scale(dataset) and _is_plain(title):
@@ -292,7 +287,7 @@ class Dmrpp:
         return found, declared
 
     def _shared(self, group: tuple[str, ...], id: str, size: int, own: str) -> str:
-        """Return the path of the dimension of a scale: the dataset's `own` name, or that of the scale `id`."""
+        """Return the path of a shared dimension: that of the scale `own` or `id`; empty if neither is usable."""
         if own and _is_plain(*group):
             return _path((*group, own))
         scale = self._scales.get(id)
@@ -303,13 +298,13 @@ class Dmrpp:
     # --- variables ----------------------------------------------------------------------------------
 
     async def _variable(self, name: str, record: Record, dims: Dimensions | None) -> Text:
-        """Yield a variable; `Unsupported`, before anything is yielded, if DMR++ cannot describe it."""
+        """Yield a variable; raises `Unsupported`, before the first yield, if DMR++ cannot describe it."""
         dataset, chunks = self._open(record)
         variable = self._described(dataset)
         if dims is None or tuple(size for _, size in dims) != dataset.extent:
             raise Conflict(f"{dataset.id} was changed while the map was made. Ask for the map again.")
         title = xml_text(name)
-        if is_file_backed(record):  # without filters there are no masks
+        if is_file_backed(record):  # only file-backed chunks can have filter masks
             async for row in defined_chunks(chunks):
                 refuse_filter_mask(row)
         rows = defined_chunks(chunks)
@@ -324,7 +319,7 @@ class Dmrpp:
 
     @staticmethod
     def _head(variable: DapVariable, title: str, dims: Dimensions, record: Record) -> bytes:
-        """Return the start of a variable's element: its dimensions and attributes."""
+        """Return the start of a variable's element with its dimensions and attributes."""
         text = "".join(
             f'<Dim name="{xml_text(path)}"/>\n' if path else f'<Dim size="{size}"/>\n' for path, size in dims
         )
@@ -336,7 +331,7 @@ class Dmrpp:
         transcoded = self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
         check_referable(dataset, "DMR++", transcoded=transcoded)
         if 0 in dataset.extent:
-            raise Unsupported(f"{dataset.id} has no elements, which DAP4 has no dimension for.")
+            raise Unsupported(f"{dataset.id} has no elements; DAP4 has no dimensions of size 0.")
         return DapVariable.of(spec.datatype.dtype, spec.fill, () if transcoded else spec.filters[0])
 
     def _chunk(self, row: Json, dataset: Dataset) -> bytes:
@@ -353,7 +348,7 @@ class Dmrpp:
 
 
 def _chunks(variable: DapVariable, chunks: ChunkPages) -> bytes:
-    """Return the start of the element with a variable's chunks."""
+    """Return the start of a variable's `dmrpp:chunks` element."""
     element = f'<dmrpp:chunks fillValue="{variable.fill}" byteOrder="{variable.byte_order}"'
     if variable.compression:
         element += f' compressionType="{variable.compression}"'
@@ -365,7 +360,7 @@ def _chunks(variable: DapVariable, chunks: ChunkPages) -> bytes:
 
 
 def _attributes(record: Record) -> tuple[bytes, list[str]]:
-    """Return the attributes of a record that DAP4 can have, and remarks on others of plain types."""
+    """Return the elements of a record's plain attributes, and remarks on those that DAP4 cannot have."""
     found, others = b"", []
     for name, stored in plain_attributes(record):
         try:
@@ -381,17 +376,17 @@ def _attribute(name: str, kind: str, values: Sequence[str]) -> bytes:
 
 
 def _left_out(remarks: Sequence[str]) -> bytes:
-    """Return the attribute with remarks on what is left out, in ASCII, because XML cannot contain all names."""
+    """Return the `LEFT_OUT` attribute with remarks, in ASCII, because XML cannot contain all names."""
     return _attribute(LEFT_OUT, "String", [ascii(one)[1:-1] for one in remarks]) if remarks else b""
 
 
 def _unnamed_groups(record: Record) -> list[str]:
-    """Return the titles of a group's groups that XML cannot contain."""
+    """Return the link titles of a group's subgroups that XML cannot contain."""
     return [title for title, id in hard_links(record) if collection_of(id) == "groups" and not is_xml(title)]
 
 
 def _is_plain(*names: str) -> bool:
-    """Say whether a path of DAP4 can contain the names."""
+    """Return whether a DAP4 path can contain these names."""
     return all(is_xml(name) and not set(name) & set("./\\") for name in names)
 
 
@@ -400,7 +395,7 @@ def _path(names: tuple[str, ...]) -> str:
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return the number of names at the start of two paths that are equal."""
+    """Return the number of equal names at the start of two paths."""
     count = 0
     while count < min(len(one), len(other)) and one[count] == other[count]:
         count += 1

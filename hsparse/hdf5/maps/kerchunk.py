@@ -1,9 +1,7 @@
-"""References to dense chunks (kerchunk's JSON, version 1): zarr and xarray open them as arrays, through fsspec.
+"""References to dense chunks (kerchunk's JSON, version 1), which zarr and xarray open as arrays, through fsspec.
 
-A reference is a URL, an offset and a length. There are none to structured chunks, nor to types and filters that zarr
-lacks.
-
-Dense datasets as zarr arrays (zarr storage specification, version 2): chunks are encoded by HDF5's filters.
+A reference is a URL, an offset and a length. Datasets are zarr arrays (zarr storage specification, version 2) with
+HDF5's filters. Structured chunks, and types and filters that zarr lacks, have no references.
 """
 
 from __future__ import annotations
@@ -27,31 +25,33 @@ from hsparse.hdf5.files.file_plans import FileAddresses
 from hsparse.hdf5.format.lower_bounds import bounds_attributes
 from hsparse.hdf5.format.messages.file_type import file_type, is_written_as_stored
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
-from hsparse.model.attribute import DIMENSION_NAMES, DIMENSION_ONLY, attribute_value_json
+from hsparse.model.attribute import DIMENSION_NAMES, DIMENSION_ONLY
+from hsparse.model.attribute_json import attribute_value_json
 from hsparse.model.datatype import parse_type
 from hsparse.model.file_backed import is_file_backed
-from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject
+from hsparse.sn.chunks.mapped_objects import MappedObject
+from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.object_path import hard_links
+from hsparse.sn.records.object_path import hard_links, join_path, left_out_links
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, object_url, refuse_filter_mask
 from hsparse.wire.message import Record
 
 GROUP: Json = {"zarr_format": 2}
 PLAIN = ("H5T_INTEGER", "H5T_FLOAT", "H5T_STRING", "H5T_ENUM", "H5T_BITFIELD")
-"""The classes of attributes that zarr can have."""
+"""The type classes of attributes that zarr can have."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 MASKED = "_FillValue"
-"""The attribute whose value stands for missing data, by the conventions of CF."""
+"""The attribute whose value marks missing data (CF conventions)."""
 
 
 def zarr_array(
     shape: Sequence[int], chunk: Sequence[int], dtype: np.dtype[Any], fill: bytes, pipeline: Sequence[Filter]
 ) -> Json:
-    """Return the `.zarray` of a dense dataset; `fill` has the bytes of one element, none for zero.
+    """Return the `.zarray` of a dense dataset; `fill` has the bytes of one element, empty for zero.
 
-    Without bytes the fill value is null, which readers treat as zero: xarray masks elements equal to a fill value.
-    `Unsupported` if zarr lacks the type or a filter.
+    For zero, the fill value is null, because xarray would mask elements equal to a fill value; readers treat null as
+    zero. Raises `Unsupported` if zarr lacks the type or a filter.
     """
     return {
         "zarr_format": 2,
@@ -60,7 +60,7 @@ def zarr_array(
         "dtype": zarr_type(dtype),
         "fill_value": _fill(fill, dtype) if fill else None,
         "order": "C",
-        # As filters, not as a compressor, because these are undone in the order of the pipeline.
+        # The whole pipeline is in `filters`, without a compressor, to keep its order.
         "filters": [codec_of(filter).numcodecs(filter.values) for filter in pipeline] or None,
         "compressor": None,
         "dimension_separator": ".",
@@ -68,31 +68,31 @@ def zarr_array(
 
 
 def zarr_type(dtype: np.dtype[Any]) -> Any:
-    """Return the zarr type: numpy's name or, for a compound, the list of its fields."""
+    """Return the zarr type: numpy's name or, for a compound, a list of its fields; raises `Unsupported`."""
     if dtype.names is not None:
         return [[name, zarr_type(dtype[name])] for name in dtype.names]
     if dtype.subdtype is not None or dtype.kind not in "biufSV":
-        raise Unsupported(f"zarr has no type for elements like {dtype}; read values, or the map in JSON.")
+        raise Unsupported(f"zarr has no type for elements of type {dtype}; read values, or the map in JSON.")
     return dtype.str
 
 
 def masked_value(record: Json, dtype: np.dtype[Any]) -> bytes:
-    """Return the bytes of the element that the attribute `_FillValue` has masked; none without that attribute."""
+    """Return the bytes of the attribute `_FillValue` as an element of `dtype`; empty if there is no such element."""
     stored = dict(plain_attributes(record)).get(MASKED)
     value = None if stored is None else _single(attribute_value_json(stored))
     if dtype.kind not in "iuf" or not isinstance(value, int | float):
         return b""
     try:
         return np.array(value, dtype).tobytes()
-    except (OverflowError, ValueError):  # no element equals it
+    except (OverflowError, ValueError):  # no element can equal it
         return b""
 
 
 def zarr_attributes(record: Json, dimensions: Sequence[str] | None, masked: bytes = b"") -> Json:
     """Return the `.zattrs` of a record: attributes of plain types, and the names of an array's dimensions.
 
-    Attributes of one element are that element, as kerchunk has them. `masked` is the array's fill value if it has that
-    of `_FillValue`, which is then in xarray's form: it reads that of arrays of version 3, as VirtualiZarr makes them.
+    An attribute of one element is a scalar, as in kerchunk. With `masked`, the array's fill value equals `_FillValue`;
+    a float `_FillValue` then has the base64 form that xarray expects for zarr version 3, which VirtualiZarr writes.
     """
     found: Json = {name: _single(attribute_value_json(stored)) for name, stored in plain_attributes(record)}
     if masked and isinstance(found[MASKED], float):
@@ -101,14 +101,14 @@ def zarr_attributes(record: Json, dimensions: Sequence[str] | None, masked: byte
 
 
 def _single(value: Any) -> Any:
-    """Return the element of a list, or of nested lists, that have one."""
+    """Unpack lists, also nested ones, of one element."""
     while isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value
 
 
 def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
-    """Yield names and stored forms of the user's attributes of plain types that have a value, and of lower bounds."""
+    """Yield (name, stored attribute) of attributes of plain types with a value, and of lower bounds."""
     bounds = bounds_attributes(record.get("shape") or {})
     of_bounds = {name: one | {"type": parse_type(one["type"]).item} for name, one in bounds.items()}
     for name, stored in ((record.get("attributes") or {}) | of_bounds).items():
@@ -123,7 +123,7 @@ def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
 
 
 def scales_of(record: Json) -> list[str]:
-    """Return the id of the first dimension scale of each dimension, empty without one."""
+    """Return the id of the first dimension scale of each dimension, an empty text if there is none."""
     rank = len(record["shape"].get("dims") or ())
     value = ((record.get("attributes") or {}).get("DIMENSION_LIST") or {}).get("value")
     if not isinstance(value, list) or len(value) != rank:
@@ -135,13 +135,13 @@ def scales_of(record: Json) -> list[str]:
 
 
 def is_scale(record: Json) -> bool:
-    """Say whether a dataset is a dimension scale, which names its own dimension."""
+    """Return whether a dataset is a one-dimensional dimension scale, which names its own dimension."""
     stored = (record.get("attributes") or {}).get("CLASS") or {}
     return stored.get("value") == "DIMENSION_SCALE" and len(record["shape"].get("dims") or ()) == 1
 
 
 def is_only_dimension(record: Json) -> bool:
-    """Say whether a dataset is a netCDF dimension that has a length and no values, which readers hide."""
+    """Return whether a dataset is a netCDF dimension without coordinate values, which readers hide."""
     stored = (record.get("attributes") or {}).get("NAME") or {}
     return is_scale(record) and str(stored.get("value")).startswith(DIMENSION_ONLY)
 
@@ -160,7 +160,7 @@ OpenDataset = Callable[[Record], tuple[Dataset, ChunkPages]]
 
 
 class KerchunkReferences:
-    """References to objects with the URLs `base` + key or, with `file`, to the file at the URL `base`."""
+    """Writes references to objects with URLs `base` + key or, with `file`, to the file with URL `base`."""
 
     def __init__(self, base: str, file: FileAddresses | None = None) -> None:
         self._base = base
@@ -168,16 +168,16 @@ class KerchunkReferences:
         self._names: dict[str, str] = {}
 
     def head(self) -> Json:
-        """Return the keys of the JSON besides the references."""
+        """Return the members of the JSON that precede the references."""
         return {"version": 1} | ({} if self._file is None else {"file": self._file.to_json()})
 
     async def array(self, prefix: str, dataset: Dataset, chunks: ChunkPages) -> Members:
-        """Yield the members of `refs` of one array, its metadata last.
+        """Yield the members of `refs` for one array, with its metadata last.
 
-        `Unsupported`, before anything is yielded, if zarr cannot describe it.
+        Raises `Unsupported`, before the first yield, if zarr cannot describe the array.
         """
         self._check(dataset)
-        if is_file_backed(dataset.record):  # without filters there are no masks
+        if is_file_backed(dataset.record):  # only file-backed chunks can have filter masks
             async for row in defined_chunks(chunks):
                 refuse_filter_mask(row)
         rows = defined_chunks(chunks)
@@ -196,7 +196,7 @@ class KerchunkReferences:
         objects: AsyncGenerator[MappedObject, None],
         open_dataset: OpenDataset,
     ) -> Members:
-        """Yield the whole JSON of a domain; datasets that zarr cannot describe are `skipped`, with the reason."""
+        """Yield the JSON of a domain; `skipped` has the objects that zarr cannot describe or the domain leaves out."""
         skipped: dict[str, str] = {}
         yield encode_json(self.head())[:-1] + b',"refs":{' + _member(".zgroup", GROUP)
         async with aclosing(objects):
@@ -207,6 +207,10 @@ class KerchunkReferences:
                 if not found.is_dataset:
                     for title, id in hard_links(found.record):
                         self._names.setdefault(id, title)
+                    skipped |= {
+                        join_path(found.path, title): why
+                        for title, why in left_out_links(found.record).items()
+                    }
                     if prefix:
                         yield b"," + _member(f"{prefix}.zgroup", GROUP)
                     yield b"," + _member(f"{prefix}.zattrs", zarr_attributes(found.record, None))
@@ -230,7 +234,7 @@ class KerchunkReferences:
         yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
 
     def _dimensions(self, prefix: str, dataset: Dataset) -> list[str]:
-        """Return the names of an array's dimensions: those of its scales whose groups have been visited."""
+        """Return the names of an array's dimensions: the names of its scales in visited groups, or generated names."""
         own = prefix.strip("/").rpartition("/")[2]
         if is_scale(dataset.record) and own:
             return [own]
@@ -246,8 +250,8 @@ class KerchunkReferences:
     ) -> dict[str, Json]:
         """Return the metadata of an array; `is_whole`: all chunks of the grid are stored.
 
-        xarray masks elements equal to a fill value, and only those of `_FillValue` are to be: HDF5's own is left out
-        where no element needs it.
+        xarray masks elements equal to the fill value, but only elements equal to `_FillValue` should be masked. If all
+        chunks are stored, no element needs HDF5's fill value, so it is left out.
         """
         masked = masked_value(dataset.record, dataset.spec.datatype.dtype)
         fill = masked if is_whole else dataset.spec.fill
@@ -275,7 +279,7 @@ class KerchunkReferences:
 
 
 def _member(name: str, value: Any) -> bytes:
-    """Return a member of `refs`: metadata are JSON text, chunks are lists."""
+    """Encode a member of `refs`: metadata as JSON text, a chunk as a list."""
     return encode_json(name) + b":" + orjson.dumps(_text(value) if isinstance(value, dict) else value)
 
 
@@ -284,15 +288,15 @@ def _text(value: Json) -> str:
 
 
 def from_zero(row: Json, dataset: Dataset) -> list[int]:
-    """Return the scaled coordinates of a chunk, counted from that of the lower bound, as references count."""
+    """Return the scaled coordinates of a chunk, relative to the first chunk of the dataset, as in references."""
     scaled: list[int] = row["scaled"]
     return list(map(sub, scaled, dataset.spec.base)) if dataset.spec.base else scaled
 
 
 def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
-    """Raise `Unsupported` for data that references of `reader` cannot describe, and name an alternative.
+    """Raise `Unsupported`, naming an alternative, if references for `reader` cannot describe a dataset.
 
-    `transcoded`: the references are to chunks that are converted for the file of the domain, to dense ones.
+    `transcoded`: the references are to chunks that the domain's file has converted to unfiltered dense chunks.
     """
     if any(first_of(dataset.extent)):
         raise Unsupported(
@@ -301,14 +305,14 @@ def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
         )
     if dataset.spec.sparse and not transcoded:
         raise Unsupported(
-            f"{dataset.id} is sparse, which {reader} is not: read the map in JSON, or take that of the stock file "
-            "(addresses=file)."
+            f"{dataset.id} is sparse, which {reader} does not support: read the map in JSON, or the map of the stock "
+            "file (addresses=file)."
         )
     if not dataset.arrays.is_exact:
-        raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} does not refer to.")
+        raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} cannot refer to.")
     if transcoded and not is_written_as_stored(file_type(dataset.spec.datatype.item)):
         raise Unsupported(
-            f"{dataset.id} has references, which a file has as addresses, or gaps or blanks: read values."
+            f"{dataset.id} has references, gaps or space-padded text, which differ in a file: read values."
         )
     if dataset.spec.arange:
-        raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")
+        raise Unsupported(f"{dataset.id} has an initializer: unwritten elements have no common fill value.")

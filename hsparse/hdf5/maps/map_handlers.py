@@ -1,12 +1,10 @@
-"""Handlers of maps: all that a client needs to read datasets directly from their objects, or from HDF5 files.
+"""Handlers of maps, which let clients read datasets directly from their objects or from HDF5 files.
 
-`GET /datasets/{id}/map` and `GET /map`, in JSON, with `format=kerchunk` as references that zarr opens, or with
-`format=dmrpp` as a DMR++ document of OPeNDAP.
+`GET /datasets/{id}/map` and `GET /map` return JSON, with `format=kerchunk` references that zarr opens, or with
+`format=dmrpp` a DMR++ document of OPeNDAP.
 
-The etag of a dataset's map: another one after any change of its chunks or its extent.
-
-It is made of versions that the data nodes keep in memory, so that a client which has the map is told so without a
-request to the store.
+The etag of a dataset's map changes with each change of its chunks or extent. It is computed from versions that data
+nodes keep in memory, so a 304 response needs no request to the store.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import numpy as np
 import orjson
 from aiohttp import hdrs, web
 
-from hsparse.errors import BadRequest, HsparseError, Unsupported
+from hsparse.errors import BadRequest, ErrorKind, HsparseError, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.filters.pipeline import codec_of
@@ -36,22 +34,25 @@ from hsparse.model.datatype import type_json
 from hsparse.model.file_backed import has_no_objects
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
 from hsparse.sn.chunks.handlers import check_own_objects, has_others, listed_chunks, url_seconds
-from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
+from hsparse.sn.chunks.mapped_objects import MappedObject, mapped_objects, nested_groups
+from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS
+from hsparse.sn.domains.listing_check import ListingCheck
 from hsparse.sn.http.challenge import WEAK, is_known
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.dataset import Dataset, until_current
-from hsparse.sn.records.listing import respond_parts, wrap_items
+from hsparse.sn.records.object_path import join_path, left_out_links
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, StoredChunks, map_query
+from hsparse.sn.records.streamed_records import respond_parts, wrap_items
 from hsparse.sn.request import Request
-from hsparse.sn.values.request_selection import selected_if_named
+from hsparse.sn.values.url_selection import selected_if_named
 from hsparse.wire.message import Record
 
 
 def map_etag(dataset: Dataset, version: str) -> str | None:
-    """Return the etag, without quotes, for a version of the chunks; None without one.
+    """Return the etag, without quotes, for a version of a dataset's chunks, or None if the version is empty.
 
-    There is none of data in files, or if a data node does not answer. The version has to be asked for before
-    the chunks are listed: then the map is of that state or a newer one.
+    File-backed data has no version, and no version is known if a data node does not answer. Request the version before
+    listing chunks, so that the map has this state or a newer one.
     """
     if not version:
         return None
@@ -60,12 +61,12 @@ def map_etag(dataset: Dataset, version: str) -> str | None:
 
 
 def etag_headers(etag: str | None) -> dict[str, str]:
-    """Return the headers of an answer with this etag; it is weak, as presigned URLs differ each time."""
+    """Return the headers of a response with this etag, which is weak because presigned URLs differ each time."""
     return {} if etag is None else {hdrs.ETAG: f'{WEAK}"{etag}"', hdrs.CACHE_CONTROL: "no-cache"}
 
 
 def not_modified(request: Request, etag: str | None) -> web.Response | None:
-    """Return a 304 if the client has the map of this etag already."""
+    """Return a 304 response if the client has the map with this etag, else None."""
     if etag is None or not is_known(request.http.headers, etag):
         return None
     return web.Response(status=304, headers=etag_headers(etag))
@@ -76,51 +77,56 @@ FORMATS = ("json", "kerchunk", "dmrpp")
 ADDRESSES = ("objects", "file")
 LOOPBACK = ("127.0.0.1", "::1")
 FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Real-IP")
-"""Headers of requests that a proxy passes on: the client may be on another machine."""
+"""Headers of requests that a proxy forwards. Their client may be on another machine."""
 
 
 async def get_dataset_map(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/map`: a dataset and all its stored chunks, streamed."""
+    """`GET /datasets/{id}/map`: stream a dataset's description and all its stored chunks."""
     _check_request(request)
     if request.arg("format") not in (None, "json"):
         check_own_objects(request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
+        listing = _listing_check(request)
+        listing.note(dataset.record)
         dataset = dataset.seen_by(_places(request))
         file = await _file(request)
         if request.arg("format") == "dmrpp":
-            document = _dmrpp(request, file).dataset(dataset)
+            document = _confirmed(_dmrpp(request, file, listing).dataset(dataset), listing)
             return await respond_parts(request, document, dmrpp.DMRPP_TYPE)
         chunks = _chunks(request, dataset, file)
         references = _references(request, file)
         if references is not None:
-            members = references.array("", dataset, chunks)
-            return await respond_parts(request, wrap_items("refs", members, references.head()))
+            members = wrap_items("refs", references.array("", dataset, chunks), references.head())
+            return await respond_parts(request, _confirmed(members, listing))
         if file is None and has_no_objects(dataset.record):
             raise Unsupported(
                 f"The chunks of {dataset.id} are in a served file and have no objects: ask with addresses=file."
             )
         if file is not None:
             page = await chunks.page(map_query())
-            return await respond_parts(request, _map(dataset, chunks, page, {"file": file.to_json()}))
-        return await _object_map(request, dataset, listed_chunks(request, dataset))
+            parts = _map(dataset, chunks, page, {"file": file.to_json()})
+            return await respond_parts(request, _confirmed(parts, listing))
+        return await _object_map(request, dataset, listed_chunks(request, dataset), listing)
 
     return await until_current(request, read)
 
 
-async def _object_map(request: Request, dataset: Dataset, chunks: StoredChunks) -> web.StreamResponse:
-    """Answer with the map of a dataset's objects, whole or of a selection; 304 if the client has this state of it."""
+async def _object_map(
+    request: Request, dataset: Dataset, chunks: StoredChunks, listing: ListingCheck
+) -> web.StreamResponse:
+    """Respond with the map of a dataset's objects, or of a selection; with 304 if the client has this state."""
     etag = map_etag(dataset, await chunks.version())
     if (known := not_modified(request, etag)) is not None:
         return known
     async with selected_if_named(request, dataset.extent) as selection:
         page = await chunks.page(map_query((), selection))
-        parts = _map(dataset, chunks, page, _directory(request), selection)
+        parts = _confirmed(_map(dataset, chunks, page, _directory(request), selection), listing)
         return await respond_parts(request, parts, headers=etag_headers(etag))
 
 
 def _directory(request: Request) -> Json:
-    """Return the path of the store's directory, for a client on this machine that no proxy stands in front of."""
+    """Return the store's directory if the client is on this machine, without a proxy; else an empty object."""
     headers, peer = request.http.headers, request.http.remote or ""
     directory = request.service.settings.directory
     forwarded = any(name in headers for name in FORWARDED)
@@ -129,32 +135,50 @@ def _directory(request: Request) -> Json:
 
 
 async def get_map(request: Request) -> web.StreamResponse:
-    """`GET /map`: a domain's datasets with all their stored chunks, by path, streamed."""
+    """`GET /map`: stream a domain's datasets by path, with all their stored chunks."""
     root = request.domain.root
     if root is None:
         raise BadRequest(f"{request.domain.path} is a folder: only domains have a map.")
     _check_request(request)
     check_own_objects(request)
-    file = await _file(request)
+    file, listing = await _file(request), _listing_check(request)
     if request.arg("format") == "dmrpp":
         name = request.domain.path.rpartition("/")[2]
         groups = nested_groups(request.service.owners, root)
-        document = _dmrpp(request, file).domain(name, request.service.owners, groups)
-        return await respond_parts(request, document, dmrpp.DMRPP_TYPE)
-    open_dataset = _opening(request, file)
+        document = _dmrpp(request, file, listing).domain(name, request.service.owners, groups)
+        return await respond_parts(request, _confirmed(document, listing), dmrpp.DMRPP_TYPE)
+    open_dataset = _opening(request, file, listing)
     objects = mapped_objects(request.service.owners, root)
     references = _references(request, file)
     if references is not None:
-        return await respond_parts(request, references.domain(objects, open_dataset))
+        return await respond_parts(request, _confirmed(references.domain(objects, open_dataset), listing))
     head = {"version": MAP_VERSION, "domain": request.domain.path, "root": root}
-    return await respond_parts(request, _domain(head, objects, open_dataset, file))
+    return await respond_parts(request, _confirmed(_domain(head, objects, open_dataset, file), listing))
+
+
+def _listing_check(request: Request) -> ListingCheck:
+    return ListingCheck(request.service.owners, request.domain.root_group)
+
+
+async def _confirmed(
+    parts: AsyncGenerator[bytes, None], listing: ListingCheck
+) -> AsyncGenerator[bytes, None]:
+    """Yield the parts of a map, the last part only if no chunks were deleted while they were listed."""
+    last = b""
+    async with aclosing(parts):
+        async for part in parts:
+            if last:
+                yield last
+            last = part
+    await listing.confirm()
+    yield last
 
 
 def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
-    """Return the properties of a dataset for decoding its chunks.
+    """Return the properties of a dataset that are needed to decode its chunks.
 
-    `pipelines` has the pipeline of each section, filters by HDF5's id, with client values. `dtype` is numpy's, for
-    fixed-size elements. `fillValue` has the bytes of one element.
+    `pipelines` has the filters of each section with HDF5's ids and client values. `dtype`, numpy's, and `fillValue`,
+    the bytes of one element in base64, are present for fixed-size elements.
     """
     spec = dataset.spec
     flags = [SPARSE_DATA if spec.sparse else VL_DATA]
@@ -187,7 +211,7 @@ async def _map(
     around: Json | None = None,
     selection: Selection | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a dataset's map; `page` is the first page of its chunks, `around` has other members."""
+    """Yield a dataset's map; `page` is the first page of its chunks, `around` has additional members."""
     about = dataset_description(dataset, chunks) | (around or {})
     parts = wrap_items("chunks", _rows(chunks, page, selection), about, b"[]")
     async with aclosing(parts):
@@ -211,7 +235,7 @@ async def _domain(
     open_dataset: OpenDataset,
     file: FileAddresses | None,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a domain's map: each dataset at its first path, with its other paths as aliases."""
+    """Yield a domain's map: each dataset at its first path, and aliases at its other paths."""
     yield orjson.dumps(head if file is None else head | {"file": file.to_json()})[:-1] + b',"datasets":{'
     comma = b""
     async with aclosing(objects):
@@ -219,6 +243,11 @@ async def _domain(
             if file is not None:
                 file.check(found.record)
             if not found.is_dataset:
+                for title, why in left_out_links(found.record).items():
+                    failure = {"kind": ErrorKind.LEFT_OUT.value, "message": why}
+                    yield comma + encode_json(join_path(found.path, title)) + b":"
+                    yield encode_json({"error": failure})
+                    comma = b","
                 continue
             yield comma + encode_json(found.path) + b":"
             comma = b","
@@ -242,11 +271,12 @@ async def _domain(
     yield b"}}"
 
 
-def _opening(request: Request, file: FileAddresses | None) -> OpenDataset:
-    """Return a function from a record to a dataset and its chunks."""
+def _opening(request: Request, file: FileAddresses | None, listing: ListingCheck) -> OpenDataset:
+    """Return a function that opens a record as a dataset and its chunks."""
     rights = request.file_rights()
 
     def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
+        listing.note(record)
         dataset = Dataset.of(record, rights).seen_by(_places(request))
         return dataset, _chunks(request, dataset, file)
 
@@ -254,7 +284,7 @@ def _opening(request: Request, file: FileAddresses | None) -> OpenDataset:
 
 
 def _places(request: Request) -> str | None:
-    """Return how places count in a map: from 0 in references, whoever asks, by places in JSON if that is asked for."""
+    """Return how a map counts coordinates (`Dataset.seen_by`): as requested in JSON, as signed places otherwise."""
     return request.arg("places") if request.arg("format") in (None, "json") else "signed"
 
 
@@ -263,46 +293,46 @@ def _chunks(request: Request, dataset: Dataset, file: FileAddresses | None) -> C
     return chunks if file is None else file.chunks(dataset, chunks)
 
 
-def _dmrpp(request: Request, file: FileAddresses | None) -> Dmrpp:
-    return Dmrpp(_base(request, file), _opening(request, file), file)
+def _dmrpp(request: Request, file: FileAddresses | None, listing: ListingCheck) -> Dmrpp:
+    return Dmrpp(_base(request, file), _opening(request, file, listing), file)
 
 
 def _base(request: Request, file: FileAddresses | None) -> str:
-    """Return the prefix of objects' URLs in references, nothing for those of their buckets, or the URL of the file."""
+    """Return the prefix of objects' URLs in references, empty for bucket URLs, or the URL of the file."""
     return request.arg("base") or ("" if file is None else file.href)
 
 
 async def _file(request: Request) -> FileAddresses | None:
-    """Return the file whose addresses the map has, None for a map of objects."""
+    """Return the addresses of the domain's file if the request is for these, None for a map of objects."""
     return await FileAddresses.of(request) if request.arg("addresses") == "file" else None
 
 
 def _references(request: Request, file: FileAddresses | None) -> KerchunkReferences | None:
-    """Return the writer of kerchunk references, None for a map in JSON."""
+    """Return the writer of kerchunk references, None for other formats."""
     if request.arg("format") != "kerchunk":
         return None
     return KerchunkReferences(_base(request, file), file)
 
 
 def _check_request(request: Request) -> None:
-    """Raise `BadRequest` for unknown values of parameters, and for those that contradict each other."""
+    """Raise `BadRequest` for unknown or contradictory values of parameters."""
     format = _choice(request, "format", FORMATS)
     addresses = _choice(request, "addresses", ADDRESSES)
     if format == "json" and request.arg("base"):
         raise BadRequest("base is for format=kerchunk and dmrpp; in JSON chunks have bucket and key.")
     for name in ("layout", "revision", "matrices"):
         if addresses == "objects" and request.arg(name):
-            raise BadRequest(f"{name} is of the domain's file: ask for addresses=file too.")
+            raise BadRequest(f"{name} applies to the domain's file: ask for addresses=file too.")
     if request.arg("select") and (format != "json" or addresses == "file"):
-        raise BadRequest("select is for maps of objects in JSON: leave out format and addresses.")
+        raise BadRequest("select applies to maps of objects in JSON: leave out format and addresses.")
     if url_seconds(request) is not None and format != "json" and addresses == "file":
         raise BadRequest(
-            "urls are of objects, and these references are to the file: leave out one of the two."
+            "urls applies to objects, but these references are to the file: leave out one of the two."
         )
 
 
 def _choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
-    """Return a parameter that is one of `choices`, by default the first."""
+    """Return a parameter that must be one of `choices`; the first is the default. Raises `BadRequest`."""
     value = request.arg(name) or choices[0]
     if value not in choices:
         raise BadRequest(f"{name} must be one of {', '.join(choices)}, not {value[:40]!r}.")
@@ -314,7 +344,7 @@ def _filter(filter: Filter) -> Json:
 
 
 def _descr(dtype: np.dtype[Any]) -> Any:
-    """Return a type as numpy's `descr` has it: a name, a list of fields, or name and shape of an array type."""
+    """Return a dtype in the form of numpy's `descr`: a name, a list of fields, or [base, shape] of an array type."""
     if dtype.names is not None:
         return [
             [name, *(_descr(dtype[name]) if dtype[name].subdtype else (_descr(dtype[name]),))]

@@ -1,9 +1,9 @@
 """Kerchunk references as a directory of Parquet files, which fsspec reads on demand.
 
-`.zmetadata` has the metadata of groups and arrays; `<array>/refs.<n>.parq` the references of `RECORD` chunks, in
-row-major order of the grid: `path`, `offset`, `size` and `raw`, the path null where no chunk is stored. Empty files
-are left out. Needs the extra `hsparse[parquet]`. The input is kerchunk's JSON, read member by member, because a domain
-may have millions.
+`.zmetadata` has the metadata of groups and arrays. `<array>/refs.<n>.parq` has the references of `RECORD` chunks in
+row-major order of the grid: `path`, `offset`, `size` and `raw`; the path of an unwritten chunk is null. Files without
+chunks are left out. The module needs the extra `hsparse[parquet]`. Its input is kerchunk's JSON, read member by member,
+because a domain may have millions of references.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hsparse.errors import Unsupported
-from hsparse.hdf5.domain_file import JsonReader
+from hsparse.hdf5.json_reader import JsonReader
 
 RECORD = 10_000
 SCHEMA = pa.schema(
@@ -30,15 +30,15 @@ SCHEMA = pa.schema(
     ]
 )
 REFS = "refs"
-"""The member of the JSON with the references."""
+"""The member of the JSON that has the references."""
 Reference = tuple[int, str, int, int]
-"""The number of a chunk in its grid; URL, offset and size."""
+"""The number of a chunk in its grid, its URL, offset and size."""
 
 
 class ReferenceMembers:
-    """The members of `refs` in JSON that arrives in `blocks`. After the iteration `others` has the other members.
+    """Iterates over the members of `refs` in JSON that arrives in `blocks`; collects other members in `others`.
 
-    Iterating raises `HsparseError` for other JSON, and for JSON that is cut short.
+    Iterating raises `HsparseError` for JSON of another form, and for truncated JSON.
     """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
@@ -55,7 +55,7 @@ class ReferenceMembers:
 
 
 def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
-    """Write references from JSON, see `write_parquet`; return the datasets that were left out, with the reason."""
+    """Write references from kerchunk's JSON, see `write_parquet`; return {path: reason} of datasets left out."""
     members = ReferenceMembers(blocks)
     write_parquet(root, members)
     skipped: dict[str, str] = members.others.get("skipped", {})
@@ -63,13 +63,13 @@ def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
 
 
 def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
-    """Write references to a new directory. Those of an array come together with its metadata, and are in memory."""
+    """Write references to a new directory. An array's members must be adjacent; they are in memory together."""
     root.mkdir()
     metadata: dict[str, Any] = {}
     for folder, found in groupby(members, lambda member: member[0].rpartition("/")[0]):
         if "/.z" in f"/{folder}":
             raise Unsupported(
-                f"Parquet references cannot have {folder!r}: names that begin with .z are metadata."
+                f"Parquet references cannot have {folder!r}: names that begin with .z are reserved for metadata."
             )
         chunks: dict[str, Any] = {}
         for name, value in found:
@@ -86,7 +86,7 @@ def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
 
 
 def _number(name: str, counts: list[int]) -> int:
-    """Return the number of the chunk that a key names, in a grid of `counts`."""
+    """Return the row-major number of the chunk `name`, like "0.2", in a grid of `counts` chunks."""
     number = 0
     for part, count in zip(name.split("."), counts or [1], strict=True):
         number = number * count + int(part)

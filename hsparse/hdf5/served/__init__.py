@@ -1,1 +1,1 @@
-"""HDF5 files that are served where they lie: each is a domain that is only read, without import or copy."""
+"""Serve HDF5 files in place: each file is a read-only domain, without an import or a copy."""

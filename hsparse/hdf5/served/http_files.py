@@ -1,21 +1,29 @@
-"""The files that a web server lists below a URL, read by ranges (RFC 9110, 14).
+"""Files that a web server lists below a URL, read with range requests (RFC 9110, 14).
 
-A folder is what its page links to, as those of nginx and Apache do: names directly below it, and nothing else.
+The contents of a folder are its page's links to names directly below it, as in the index pages of nginx and Apache.
+
+Requests that fail temporarily are retried with pauses; after the deadline the reader gets `Busy`. A 404 may come from
+a proxy whose server is down, so it is believed only if the page of the place answers and a second request for the path
+gets a 404 again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
+from typing import TypeVar
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
-from hsparse.compute import gather_each
+from hsparse.clock import SystemClock, jitter
+from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import (
+    Busy,
     Conflict,
     Forbidden,
     HsparseError,
@@ -25,24 +33,45 @@ from hsparse.errors import (
     Unsupported,
 )
 from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.format.superblock import SIGNATURE
+from hsparse.hdf5.importer.block_cache import Blocks
 from hsparse.hdf5.importer.remote_source import LoopThread, RemoteSource
-from hsparse.hdf5.importer.source import Blocks, Source
+from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.served.folders import (
     REMOTE_READERS,
     FileState,
     FolderContent,
     SourceStates,
+    check_named,
     is_served_name,
+    is_unnamed,
     is_visible,
 )
+from hsparse.hdf5.served.looked_names import MOST_LOOKED
 
 CONNECT_SECONDS, REQUEST_SECONDS = 5.0, 120.0
+DEADLINE, START_SECONDS = 30.0, 5.0
+"""Seconds for which a failing request is retried, in operation and at the start of the server."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
+TEMPORARY = {408, 425, 429, 500, *range(502, 600)}
+"""Response statuses after which the request is retried."""
 MOST_PAGE = 64 * 1024 * 1024
-"""Bytes of a page that lists a folder."""
+"""Most bytes of a page that lists a folder."""
 REQUESTS_AT_ONCE = 16
 PLACE = "s3://place"
-"""What stands for the URL where files that others name are looked for: `SourceFiles` knows prefixes of buckets."""
+"""Stands for the place's URL in `SourceFiles`, which resolves the names of other files below bucket prefixes only."""
+
+
+R = TypeVar("R")
+
+
+class _Unavailable(Exception):
+    """A temporary failure of the server; `pause` is the least number of seconds to wait before a retry."""
+
+    def __init__(self, what: str, pause: float = 0.0) -> None:
+        super().__init__(what)
+        self.pause = pause
 
 
 class HttpFiles:
@@ -51,9 +80,10 @@ class HttpFiles:
     readers = REMOTE_READERS
 
     def __init__(self, url: str) -> None:
-        """`Misconfigured` if there is no page, or the server does not answer ranges."""
+        """Raise `Misconfigured` if there is no page, or if the server does not support range requests."""
         self.place = self._url = url.rstrip("/") + "/"
         self._server = urlsplit(url).hostname or url
+        self._clock, self._started = SystemClock(), False
         self._blocks = Blocks()
         self._thread = LoopThread("http")
         self._session = self._thread.wait(_session())
@@ -62,13 +92,14 @@ class HttpFiles:
         except HsparseError as error:
             self.close()
             raise Misconfigured(f"--files {url}: {error.message}") from error
+        self._started = True
 
     def _check(self, url: str) -> None:
         parts = urlsplit(url)
         if not parts.hostname or parts.query or parts.fragment:
             raise Misconfigured("it should be like https://host/folder/.")
-        for path, state in self.content("").files.items():
-            self._thread.wait(self._range(path, state, ByteRange(0, min(1, state.size))))
+        for path, state in self._thread.wait(self._content("", looks=False)).files.items():
+            self._thread.wait(self._read(path, state, ByteRange(0, min(1, state.size))))
             break
 
     def content(self, path: str) -> FolderContent:
@@ -83,7 +114,9 @@ class HttpFiles:
 
     def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
         states = SourceStates(path)
-        files = SourceFiles(f"{PLACE}/{path}", lambda other: self._other(other, states), (PLACE,), path)
+        files = SourceFiles(
+            f"{PLACE}/{path}", lambda other: self._other(other, states), (PLACE,), path, self._etag_of
+        )
         return self._source(path, state), files
 
     def close(self) -> None:
@@ -91,11 +124,19 @@ class HttpFiles:
 
     def _other(self, location: str, states: SourceStates) -> Source:
         path = location.removeprefix(f"{PLACE}/")
-        state = self.state(path)
+        if not is_unnamed(path):
+            check_named(path)
+        state = self.state(path)  # raises NotFound for a file without a known suffix that is not HDF5
         if state is None:
             raise NotFound(f"There is no file {path}.")
         states.check(path, state.etag)
         return self._source(path, state)
+
+    def _etag_of(self, location: str) -> str:
+        state = self.state(location.removeprefix(f"{PLACE}/"))
+        if state is None:
+            raise NotFound(f"There is no file {location}.")
+        return state.etag
 
     def _source(self, path: str, state: FileState) -> Source:
         return RemoteSource(
@@ -103,11 +144,30 @@ class HttpFiles:
             state.size,
             state.etag,
             self._thread,
-            lambda wanted: self._range(path, state, wanted),
+            lambda wanted: self._read(path, state, wanted),
             self._blocks,
         )
 
-    async def _content(self, folder: str) -> FolderContent:
+    async def _content(self, folder: str, *, looks: bool = True) -> FolderContent:
+        links = await self._tried(lambda: self._links(folder))
+        names = sorted(name for name in links.found if not name.endswith("/") and is_served_name(name))
+        others = sorted({name for name in links.found if is_visible(name)} - {*names})
+        names += others[:MOST_LOOKED] if looks else []
+        folders = {name[:-1] for name in links.found if name.endswith("/") and is_visible(name[:-1])}
+
+        async def state(name: str) -> FileState | None:
+            try:
+                if is_served_name(name):
+                    return await self._file_state(folder + name)
+                return await self._tried(lambda: self._looked_at(folder + name))
+            except (NotFound, Forbidden):
+                return None  # a missing or protected file must not fail the listing
+
+        states = await gather_each(state, names, REQUESTS_AT_ONCE)
+        files = {name: found for name, found in zip(names, states, strict=True) if found is not None}
+        return FolderContent(files, frozenset(folders))
+
+    async def _links(self, folder: str) -> _Links:
         async with self._asked("GET", folder) as reply:
             data = bytearray()
             async for part in reply.content.iter_any():
@@ -116,56 +176,74 @@ class HttpFiles:
                     raise StoreFailed(f"The page of {folder or 'the folder'} is too long.")
             links = _Links(str(reply.url))
             links.feed(data.decode(errors="replace"))
-        names = sorted(name for name in links.found if not name.endswith("/") and is_served_name(name))
-        folders = {name[:-1] for name in links.found if name.endswith("/") and is_visible(name[:-1])}
-
-        async def state(name: str) -> FileState | None:
-            try:
-                return await self._file_state(folder + name)
-            except (NotFound, Forbidden):
-                return None  # what is not there, or not for all, hides no other
-
-        states = await gather_each(state, names, REQUESTS_AT_ONCE)
-        files = {name: found for name, found in zip(names, states, strict=True) if found is not None}
-        return FolderContent(files, frozenset(folders))
+            return links
 
     async def _state_of(self, path: str) -> FileState | None:
         if is_served_name(path.rpartition("/")[2]):
             try:
                 return await self._file_state(path)
             except NotFound:
-                pass  # a folder may have such a name, too
+                pass  # it may be a folder
+        elif path and (found := await self._tried(lambda: self._looked_at(path))) is not None:
+            return found
         if path:
-            async with self._asked("HEAD", f"{path}/"):
-                pass
+            await self._tried(lambda: self._answers("HEAD", f"{path}/"))
         return None
 
+    async def _looked_at(self, path: str) -> FileState | None:
+        """Return the state of a file that begins with HDF5's signature, None for any other file, by one request."""
+        try:
+            async with self._asked("GET", path, Range=f"bytes=0-{len(SIGNATURE) - 1}") as reply:
+                size = reply.headers.get("Content-Range", "").rpartition("/")[2]
+                is_part = reply.status == 206 and reply.content_type != "text/html" and size.isdigit()
+                begin = await reply.content.read(len(SIGNATURE)) if is_part else b""
+                return self._state(path, reply, int(size)) if begin == SIGNATURE else None
+        except (NotFound, Forbidden):
+            return None
+
+    async def _answers(self, method: str, path: str) -> None:
+        async with self._asked(method, path):
+            return
+
     async def _file_state(self, path: str) -> FileState:
+        return await self._tried(lambda: self._headers(path))
+
+    async def _headers(self, path: str) -> FileState:
         async with self._asked("HEAD", path) as reply:
             return self._state(path, reply, int(reply.headers.get("Content-Length", -1)))
 
-    async def _range(self, path: str, state: FileState, wanted: ByteRange) -> bytes:
+    async def _read(self, path: str, state: FileState, wanted: ByteRange) -> bytes:
+        """Read a range of a file; raise `Conflict` if the file is in another state, or gone."""
         if not wanted.size:
             return b""
-        changed = Conflict(f"The file {path} was changed while it was read: open it again.")
-        last = wanted.address + wanted.size - 1
         try:
-            async with self._asked("GET", path, Range=f"bytes={wanted.address}-{last}") as reply:
-                if reply.status != 206:
-                    raise Unsupported(
-                        f"The server {self._server} does not answer ranges, without which no file is served: import "
-                        "its files, or serve them by nginx or Apache."
-                    )
-                size = reply.headers.get("Content-Range", "").rpartition("/")[2]
-                if self._state(path, reply, int(size) if size.isdigit() else -1).etag != state.etag:
-                    raise changed
-                return await reply.content.readexactly(wanted.size)
+            return await self._tried(lambda: self._range(path, state, wanted))
         except NotFound as error:
-            raise changed from error
-        except asyncio.IncompleteReadError as error:
-            raise StoreFailed(f"The server {self._server} ended its answer about {path} early.") from error
+            raise _changed(path) from error
+
+    async def _range(self, path: str, state: FileState, wanted: ByteRange) -> bytes:
+        span = f"{wanted.address}-{wanted.address + wanted.size - 1}"
+        async with self._asked("GET", path, Range=f"bytes={span}") as reply:
+            if reply.status != 206:
+                if self._started:  # the server did support ranges at the start: a proxy answers in its place
+                    raise _Unavailable("answers no range")
+                raise Unsupported(
+                    f"The server {self._server} does not support range requests, which serving files needs: import "
+                    "its files, or serve them by nginx or Apache."
+                )
+            found, _, size = reply.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+            if self._state(path, reply, int(size) if size.isdigit() else -1).etag != state.etag:
+                raise _changed(path)
+            if found != span:
+                raise _Unavailable("answers another range")
+            try:
+                return await reply.content.readexactly(wanted.size)
+            except asyncio.IncompleteReadError as error:
+                raise _Unavailable("ended its answer early") from error
 
     def _state(self, path: str, reply: ClientResponse, size: int) -> FileState:
+        if self._started and reply.content_type == "text/html":  # an error page, probably of a proxy
+            raise _Unavailable("answers a page in place of a file")
         etag, modified = reply.headers.get("ETag", ""), reply.headers.get("Last-Modified")
         if size < 0 or not (modified or (etag and not etag.startswith("W/"))):
             raise Unsupported(
@@ -178,9 +256,39 @@ class HttpFiles:
             seconds = 0.0
         return FileState(size, seconds, f"{known} {size}")
 
+    async def _tried(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """Return the result of a request, retried while the server is unavailable; raise `Busy` after the deadline."""
+        ends = self._clock.monotonic() + (DEADLINE if self._started else START_SECONDS)
+        absent = False
+        for attempt in itertools.count():
+            try:
+                try:
+                    return await ask()
+                except NotFound:
+                    if absent or not self._started:
+                        raise
+                    await self._check_place()
+                    absent = True
+                    continue
+            except _Unavailable as error:
+                absent = False
+                backoff = min(FIRST_PAUSE * 2.0 ** min(attempt, 10), LONGEST_PAUSE)
+                pause = max(backoff * (1 + jitter(self._clock)) / 2, error.pause)
+                if self._clock.monotonic() + pause >= ends:
+                    raise Busy(f"The server {self._server} {error}; try again later.") from error
+            await asyncio.sleep(pause)
+        raise AssertionError("the attempts have no end")
+
+    async def _check_place(self) -> None:
+        """Raise `_Unavailable` unless the page of the place answers; only then a 404 means that a path is absent."""
+        try:
+            await self._answers("GET", "")
+        except (NotFound, Forbidden) as error:
+            raise _Unavailable("does not find the served folder itself") from error
+
     @asynccontextmanager
     async def _asked(self, method: str, path: str, **headers: str) -> AsyncIterator[ClientResponse]:
-        """Yield the answer about a path in the place; `NotFound` if there is none."""
+        """Send one request for a path in the place and yield the response; raise an error unless it is 200 or 206."""
         try:
             async with self._session.request(
                 method, self._url + quote(path), headers=headers, allow_redirects=False
@@ -189,28 +297,34 @@ class HttpFiles:
                     raise NotFound(f"There is no {path or 'such page'}.")
                 if reply.status in (401, 403) or 300 <= reply.status < 400:
                     raise Forbidden(
-                        f"The server {self._server} does not give {path or 'the page'} to all, or elsewhere: it "
-                        f"answers {reply.status}."
+                        f"The server {self._server} refuses {path or 'the page'} to anonymous requests, or redirects: "
+                        f"it answers {reply.status}."
                     )
+                if reply.status in TEMPORARY or reply.status == 204:
+                    after = reply.headers.get("Retry-After", "")
+                    pause = min(float(after), LONGEST_PAUSE) if after.isdecimal() else 0.0
+                    raise _Unavailable(f"answers {reply.status}", pause)
                 if reply.status not in (200, 206):
                     raise StoreFailed(
                         f"The server {self._server} answers {reply.status} about {path or 'the page'}."
                     )
                 yield reply
-        except (ClientError, TimeoutError) as error:
-            raise StoreFailed(
-                f"The server {self._server} gave no answer ({type(error).__name__})."
-            ) from error
+        except (ClientError, TimeoutError, OSError) as error:
+            raise _Unavailable(f"gave no answer ({type(error).__name__})") from error
+
+
+def _changed(path: str) -> Conflict:
+    return Conflict(f"The file {path} was changed while it was read: open it again.")
 
 
 async def _session() -> ClientSession:
     timeout = ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS)
-    # Proxies are those of the environment. An answer that is encoded has no ranges.
+    # trust_env: use the proxies of the environment. identity: a compressed response could not be read by ranges.
     return ClientSession(timeout=timeout, trust_env=True, headers={"Accept-Encoding": "identity"})
 
 
 class _Links(HTMLParser):
-    """What a page at a URL links to directly below it: `found` has names, those of folders with a slash at the end."""
+    """Collect in `found` the names that a page links to directly below its URL; folders end with a slash."""
 
     def __init__(self, url: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Chunks of matrices that are compressed in all but their columns: coo in the order of rows, and events by pulses."""
+"""Chunks of matrices whose elements are ordered by row: coo matrices sorted by row, and events grouped by pulse."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.chunk_spec import ChunkSpec, chunk_name
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.sparse import SparseChunk
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_column
 from hsparse.hdf5.importer.matrix_chunks import added_up
 from hsparse.hdf5.importer.matrix_forms import MatrixForm
-from hsparse.hdf5.served.file_chunks import IndexColumn, MatrixChunks
+from hsparse.hdf5.served.file_chunks import IndexColumn, MatrixChunks, Scaled
 
 PIECE = 1 << 20
-"""Events that are counted at a time."""
+"""Elements (or events) that are processed at a time, which bounds the memory."""
 
 
 class EventChunks(MatrixChunks):
-    """The numbers of events: bands of whole pulses."""
+    """The chunks of a matrix of event counts, pulses by pixels: bands of whole pulses."""
 
     def _of_lines(self, first: int, last: int, begin: int, end: int) -> SparseChunk:
         offsets, values = np.empty(0, np.uint32), np.empty(0, np.uint32)
@@ -34,29 +34,32 @@ class EventChunks(MatrixChunks):
 
 
 class CooChunks(MatrixChunks):
-    """The chunks of a coo matrix whose elements are in the order of their rows: bands of whole rows."""
+    """The chunks of a coo matrix whose elements are sorted by row: bands of whole rows."""
 
-    def __init__(self, objects: FileObjects, form: MatrixForm, spec: ChunkSpec) -> None:
-        super().__init__(objects, form, spec)
+    def __init__(
+        self, objects: FileObjects, form: MatrixForm, spec: ChunkSpec, first: tuple[int, ...]
+    ) -> None:
+        super().__init__(objects, form, spec, first)
         self._rows = IndexColumn(open_column(objects, form.indices[0], "indices"))
         self._firsts: dict[int, int] = {}
-        """The rows of the first elements of blocks, as they were found."""
+        """Row of the first element of each block of the row column that a search has read."""
 
-    def names(self) -> dict[str, int]:
+    def sizes(self) -> dict[Scaled, int]:
         found: Counter[int] = Counter()
         for begin in range(0, self._count, PIECE):
             rows = self._rows.read(begin, min(begin + PIECE, self._count))
-            bands, counts = np.unique(rows.astype(np.int64) // self._spec.dims[0], return_counts=True)
+            places = rows.astype(np.int64) + self._before
+            bands, counts = np.unique(places // self._spec.dims[0], return_counts=True)
             found.update(dict(zip(bands.tolist(), counts.tolist(), strict=True)))
-        return {chunk_name(self._scaled(one)): count * self._itemsize for one, count in found.items()}
+        return {self._scaled(one): count * self._itemsize for one, count in found.items()}
 
     def _bounds(self, first: int, last: int) -> tuple[int, int]:
         return self._begin(first), self._begin(last)
 
     def _begin(self, row: int) -> int:
-        """Return the number of elements in the rows before one."""
+        """Return the number of elements in the rows before `row`, by binary search."""
         low, high = 0, -(-self._count // self._rows.step)
-        while low < high:  # the first block that begins with this row, or with a later one
+        while low < high:  # find the first block that begins with this row or a later one
             middle = (low + high) // 2
             if self._first(middle) < row:
                 low = middle + 1

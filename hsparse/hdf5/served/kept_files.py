@@ -1,7 +1,7 @@
-"""What is known of files that were opened, in a directory of the machine: the next start does not parse them again.
+"""On-disk cache of parsed files, so that a server that restarts does not parse them again.
 
-An entry is of one file in one state. Several servers may share the directory. What is damaged, of another file or of
-another version of hsparse is as nothing; so is a directory that cannot be read or written.
+An entry holds the metadata of one file in one state. Several servers may share the directory. Entries that are damaged
+or from another version of hsparse are ignored, and so are errors of reading or writing the directory.
 """
 
 from __future__ import annotations
@@ -22,49 +22,49 @@ from hsparse import __version__
 from hsparse.clock import Clock
 from hsparse.setting import MIB
 
-FORMAT = "3"
-"""The form of what entries have: another number whenever other records are made of a file."""
+FORMAT = "5"
+"""Version of the entries' content; raise it whenever the records made of a file change."""
 SUFFIX = ".hsparse-file"
 LARGEST = 64 * MIB
-"""Bytes of the largest entry."""
+"""Most bytes of one entry."""
 DIGEST = sha256().digest_size
 SETTLED = 2.0
-"""Seconds after which a change of a file has another time for sure."""
+"""Seconds after a file's change until any further change certainly gets another timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """The entry of a file in a state."""
+    """The cache entry of a file in one state."""
 
     files: KeptFiles
     identity: tuple[str, ...]
 
     def get(self) -> Any:
-        """Return what was put, None if nothing was."""
+        """Return the content of the entry, None without a valid one."""
         return self.files.get(self.identity)
 
     def put(self, content: Any) -> None:
-        """Keep what is known of the file, if that can be."""
+        """Write the content of the entry, if possible."""
         self.files.put(self.identity, content)
 
 
 class KeptFiles:
-    """Entries in `directory`, up to `most` bytes; those that were not used for longest go first."""
+    """Cache entries in `directory`, of at most `most` bytes together; the least recently used are removed first."""
 
     def __init__(self, directory: Path, clock: Clock, most: int = 1024 * MIB) -> None:
         self._directory = directory
         self._clock = clock
         self._most = most
         self._size: int | None = None
-        """Bytes of all entries when they were last counted, and of those that were put since."""
+        """Bytes of all entries when last counted, plus the bytes put since, or None before the first count."""
         self._lock = Lock()
 
     def of(self, modified: float, *identity: str) -> KeptFile | None:
-        """Return the entry of a file in a state, None if it was modified so lately that it may have another one now."""
+        """Return the entry of a file's state, or None if the file was modified less than `SETTLED` seconds ago."""
         return None if modified > self._clock.now() - SETTLED else KeptFile(self, (str(modified), *identity))
 
     def get(self, identity: Sequence[str]) -> Any:
-        """Return what was put for a file in a state, None if nothing was."""
+        """Return the content kept for a file's state, or None if there is no valid entry."""
         path, salt = self._place(identity)
         try:
             data = path.read_bytes() if path.stat().st_size <= LARGEST else b""
@@ -78,12 +78,12 @@ class KeptFiles:
             return None
 
     def put(self, identity: Sequence[str], content: Any) -> None:
-        """Keep what is known of a file in a state, if that can be."""
+        """Keep content for a file's state; do nothing if it is too large or cannot be written."""
         path, salt = self._place(identity)
         try:
             found = msgpack.packb(content)
         except (TypeError, ValueError, OverflowError):
-            return  # it has what msgpack does not
+            return  # msgpack cannot represent it
         if len(found) > min(LARGEST - DIGEST, self._most):
             return
         with suppress(OSError):
@@ -99,12 +99,12 @@ class KeptFiles:
             self._grow(DIGEST + len(found))
 
     def _place(self, identity: Sequence[str]) -> tuple[Path, bytes]:
-        """Return where the entry of a file is, and what the digest of its bytes begins with."""
+        """Return the path of a file's entry, and the salt that is hashed before the entry's bytes."""
         salt = "\0".join((__version__, FORMAT, *identity)).encode(errors="surrogateescape")
         return self._directory / f"{sha256(salt).hexdigest()}{SUFFIX}", salt
 
     def _grow(self, size: int) -> None:
-        """Count bytes that were put; remove the entries that were not used for longest once there are too many."""
+        """Add the bytes of a new entry; beyond the limit, remove the least recently used entries down to 3/4 of it."""
         with self._lock:
             if self._size is not None and self._size + size <= self._most:
                 self._size += size

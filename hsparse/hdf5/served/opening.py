@@ -1,7 +1,7 @@
-"""What is read of a file when it is opened: by few requests, and remembered, so that it is not read twice.
+"""Read the metadata of a remote file by few requests when it is opened, and cache it, so that it is not read twice.
 
-All objects of a level of the tree are asked for together: a file that is far away answers each level in the time of a
-few requests, not of one for each object.
+All objects of a level of the group hierarchy are read concurrently: each level takes the time of a few requests, not
+of one request per object.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from hsparse.model.dataspace import dims_of
 
 Result = TypeVar("Result")
 TOGETHER = 1000
-"""Objects that are asked for together."""
+"""Most objects that are read concurrently."""
+SPAN = 256 * 1024
+"""Most bytes of one read that covers several object headers."""
 OPENED = BoundedSemaphore(4)
-"""Files that are opened at a time: each takes memory for what is fetched."""
+"""Limits how many files are opened concurrently, because each needs memory for the fetched bytes."""
 REMEMBERED = 32 * 1024 * 1024
-"""The most bytes of ranges that are remembered of a file."""
+"""Most bytes of ranges that are cached per file."""
 
 
 class RememberedSource(Source):
-    """A file whose ranges that were read while it was opened are kept in memory: nobody fetches them again."""
+    """A source that caches in memory the ranges that are read while the file is opened."""
 
     def __init__(self, base: Source) -> None:
         self.base = base
@@ -59,21 +61,45 @@ class RememberedSource(Source):
                     self.ranges[one] = data
         return [found[one] if one in found else self.ranges[one] for one in wanted]
 
-    def remember(self) -> None:
-        """Read what describes the file and its objects, and remember that and what is read until `forget`."""
+    def remember(self, most: int) -> None:
+        """Read the file's metadata, level by level, and cache it and all further reads until `forget`.
+
+        Reading stops once more than `most` objects are known.
+        """
         self._remembers = True
         with OPENED, self.base.opening():
             file = self.run(read_superblock(self.size))
-            for _ in _levels(self, file):
-                pass
+            known = 0
+            for count in _levels(self, file):
+                known += count
+                if known > most:
+                    break
 
     def forget(self) -> None:
-        """Remember no more: what follows are values."""
+        """Stop caching: further reads are values of datasets. Ranges that are cached already stay."""
         self._remembers = False
 
 
+def beginnings(
+    source: Source, file: Hdf5File, addresses: Sequence[int], most: int
+) -> Iterator[tuple[int, memoryview]]:
+    """Yield each of the ascending `addresses` with up to `most` bytes from there; addresses nearby share one read."""
+    first = 0
+    while first < len(addresses):
+        end = start = addresses[first]
+        last = first
+        while last < len(addresses) and addresses[last] <= end and addresses[last] + most <= start + SPAN:
+            end = addresses[last] + most
+            last += 1
+        size = min(end, file.size - file.base) - start
+        data = memoryview(source.read(file.base + start, size)) if size > 0 else memoryview(b"")
+        for address in addresses[first:last]:
+            yield address, data[address - start : address - start + most]
+        first = last
+
+
 def _levels(source: Source, file: Hdf5File) -> Iterator[int]:
-    """Read all objects, those of each level together; yield the number of each. What is damaged is left out."""
+    """Read all objects, level by level; yield the number of objects of each level before reading it."""
     seen, level = {file.root}, [file.root]
     while level:
         yield len(level)
@@ -87,7 +113,7 @@ def _levels(source: Source, file: Hdf5File) -> Iterator[int]:
 
 
 def _tried(reads: Reads[Result]) -> Reads[Result | None]:
-    """Run a reader; None where something is damaged or unsupported, which whoever needs it finds again."""
+    """Run a parser; return None if it raises an error, because a later use of the object raises the error again."""
     try:
         return (yield from reads)
     except HsparseError:
@@ -95,7 +121,7 @@ def _tried(reads: Reads[Result]) -> Reads[Result | None]:
 
 
 def _described(file: Hdf5File, address: int) -> Reads[list[int]]:
-    """Read an object, the values of its attributes and its chunk index; return what its hard links lead to."""
+    """Read an object, its attributes' values and its chunk index; return the addresses that its hard links lead to."""
     found = carried_object((yield from parse_object(file, address)))
     yield from concurrently(map(_tried, _parts(file, found)))
     return [link.target.address for link in found.links if isinstance(link.target, HardLink)]

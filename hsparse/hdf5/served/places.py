@@ -1,4 +1,4 @@
-"""The places of `--files`, by the names that they are served as, each asked once in a request."""
+"""Open the places that `--files` names, and cache what each place answers for the duration of a request."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ S3 = OptionalModule("hsparse.hdf5.served.s3_files", "s3")
 
 
 FEW = 4
-"""Files of a folder far away that are asked for one by one in a request; of more the folder is listed."""
+"""Files of a remote folder whose states a request asks for one by one; for more files the folder is listed once."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known in a request: contents of folders, states, and how many of each folder were asked for."""
+    """Answers cached for a request: folder contents and file states, and the number of state calls per folder."""
 
     contents: dict[str, FolderContent] = field(default_factory=dict)
     states: dict[str, FileState | None] = field(default_factory=dict)
@@ -38,15 +38,15 @@ class _Known:
 
 
 class AskedOnce:
-    """A place that is asked once in a request: what a listing has found is not asked for again, file by file.
+    """A `FileFolder` that caches the answers of another one per request: files of a listing are not requested again.
 
-    A data node in a process of its own gets the listing and the files by messages of their own.
+    A data node in a separate process gets the listing and each file by separate requests, which share no cache.
     """
 
     def __init__(self, folder: FileFolder) -> None:
         self._folder = folder
         self._known: dict[int, _Known] = {}
-        """By requests that are under way."""
+        """Cached answers of the requests in progress, by the `id()` of the request's trace."""
 
     @property
     def place(self) -> str:
@@ -101,10 +101,10 @@ class AskedOnce:
 
 
 def named_folders(items: Sequence[str], settings: StoreSettings | None = None) -> dict[str, FileFolder]:
-    """Return the places of `--files`, by the names of the folders that they are served as.
+    """Open the places of `--files`; return them by the names of the folders that they are served as.
 
-    An item is `NAME=PLACE`, or a place, whose last part is the name then: a directory, `s3://bucket/prefix`, which is
-    read with the endpoint and the region of `settings`, or the URL of a page that lists files.
+    An item is `NAME=PLACE` or `PLACE`; without a name the last part of the place is the name. A place is a directory,
+    `s3://bucket/prefix` (read with the S3 options in `settings`), or the URL of a page that lists files.
     """
     found: dict[str, FileFolder] = {}
     for item in items:
@@ -127,8 +127,13 @@ def named_folders(items: Sequence[str], settings: StoreSettings | None = None) -
     return found
 
 
+def names_of(items: Sequence[str]) -> list[str]:
+    """Return the names of the folders that the items of `--files` are served as."""
+    return [_parted(item)[0] for item in items]
+
+
 def _parted(item: str) -> tuple[str, str]:
-    """Return the name and the place of an item."""
+    """Return the name and the place of an item of `--files`."""
     name, equals, place = item.partition("=")
     if not equals or "://" in name:
         last = item.rstrip("/").rpartition("/")[2] if "://" in item else Path(item).resolve().name

@@ -1,8 +1,8 @@
-"""A store that serves the HDF5 files of some places as domains, beside what the store below it has.
+"""An object store that serves the HDF5 files of some places as domains, on top of another store.
 
-The file `sub/run.h5` of the place that is served as NAME is the domain `/NAME/sub/run.h5`. The ids of its objects
-follow from its name and its state: a file that was changed has others, and what was known of the old ones is not
-answered for it. A record is made when the file is first opened, a chunk when it is read; nothing is written.
+The file `sub/run.h5` of the place that is served as NAME is the domain `/NAME/sub/run.h5`. The ids of its objects are
+derived from its path and its state, so that a changed file has new ids and cached data of the old state is never
+returned for it. Records are built when the file is opened and chunks when they are read; nothing is written.
 """
 
 from __future__ import annotations
@@ -10,53 +10,63 @@ from __future__ import annotations
 import asyncio
 import builtins
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import SystemClock
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import (
     BadRequest,
+    Conflict,
     Corrupt,
+    DamagedFile,
     Forbidden,
     HsparseError,
+    LeftOut,
     NotFound,
     PreconditionFailed,
+    StoreFailed,
     Unsupported,
 )
 from hsparse.hdf5.served.file_chunks import FileChunk
 from hsparse.hdf5.served.folders import FileFolder, FileState, joined, walked
 from hsparse.hdf5.served.kept_files import KeptFiles
+from hsparse.hdf5.served.place_rights import OWNER, RECORD, PlaceRights
 from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.served_file import ServedFile
-from hsparse.model.acl import readable
-from hsparse.model.file_backed import SERVED
-from hsparse.model.ids import is_map_key, root_id, tree_of_key
+from hsparse.hdf5.served.unknown_roots import UnknownRoots
+from hsparse.model.file_backed import MAX_DOMAIN_PATH, PLACE, SERVED, SIZE
+from hsparse.model.ids import is_map_key, root_id, storage_key, tree_of_key
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, no_urls, resolve_range
 from hsparse.storage.store_settings import StoreSettings
 from hsparse.wire.message import Record
 
-RECORD = ".domain.json"
 MARK = bytes.fromhex("f11e")
-"""What the ids of files begin with: an id that nobody knows is looked for among the files only if it does."""
-MARKED = f"g-{MARK.hex()}"
+"""First bytes of the root ids of files: an unknown id is searched for among the files only if it begins with them."""
+MARKED_NAME = MARK.hex()
+MARKED = f"g-{MARKED_NAME}"
+OBJECTS = "db/"
 MOST_OPEN = 64
-"""Files that are kept open, with their records."""
+"""Most files that are kept open, with their records."""
 MOST_REFUSED = 10_000
-"""Files that could not be opened whose reasons are known."""
+"""Most files whose errors of opening are remembered."""
 MOST_KNOWN = 100_000
-"""Files whose ids are known; that of another one is looked for when it is asked for."""
+"""Most root ids whose files are remembered; the file of a forgotten id is searched for on request."""
 PAGE = 1000
+LISTINGS, ENTRY = 64 * 1024 * 1024, 200
+"""Bytes of the cache of listings, and the bytes that an entry counts in addition to its key."""
+ATTEMPTS = 3
+"""Attempts to read an object whose data is in other files that change during the read."""
 
 
 class DecodedObject(Stored):
-    """A chunk of a file as it is decoded; its bytes are made when they are asked for, which blocks."""
+    """A chunk of a file in decoded form; `data` and `size` encode it on first use, which blocks."""
 
     _encode: Callable[[], Buffer]
 
@@ -73,26 +83,57 @@ class DecodedObject(Stored):
         return len(self.data)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredInFile(Stored):
+    """An object whose bytes come from a file; errors name it `name`."""
+
+    name: str
+
+    def damaged(self, error: Corrupt) -> Corrupt:
+        # The message of the cause does not contain the object's key, which would mean nothing to a user.
+        why = error.__cause__ if isinstance(error.__cause__, Corrupt) else error
+        return DamagedFile(f"{self.name}: {why.message}")
+
+
 class ServedFiles(DelegatingStore):
-    """An `ObjectStore` over another one, with the files of `folders`, by the names that they are served as."""
+    """An `ObjectStore` that adds the files of `folders` to another store."""
 
     def __init__(
-        self, store: ObjectStore, folders: dict[str, FileFolder], kept: KeptFiles | None = None
+        self,
+        store: ObjectStore,
+        folders: dict[str, FileFolder],
+        kept: KeptFiles | None = None,
+        most: int | None = None,
     ) -> None:
-        """Serve `folders`; what is known of their files is `kept` for the next start."""
+        """Serve `folders`, given by the names that they are served as; `kept` is the on-disk cache of parsed files.
+
+        A chunk whose decoded bytes exceed `most` is refused (`TooLarge`).
+        """
+        self._most = most
         super().__init__(store)
         self._folders = folders
         self._kept = kept
+        self._rights = PlaceRights(store)
         self._readers = {
             name: ThreadPoolExecutor(one.readers, f"files-{name}") for name, one in folders.items()
         }
-        self._places: OrderedDict[str, tuple[str, str, FileState]] = OrderedDict()
-        """Where the file of each root is: the folder's name, the path in it, and the state that the root is of."""
-        self._open: OrderedDict[str, asyncio.Task[ServedFile]] = OrderedDict()
-        self._refused: OrderedDict[str, HsparseError] = OrderedDict()
-        """Why files could not be opened, by their roots: listings tell it."""
+        self._places: BoundedCache[str, tuple[str, str, FileState]] = BoundedCache.of_entries(
+            MOST_KNOWN, lambda root, _: self._depending.discard(root)
+        )
+        """File of each root id: the name of its place, its path in the place, and the state that the id stands for."""
+        self._unknown = UnknownRoots(store, folders, self._places, self._root)
+        self._depending: set[str] = set()
+        """Root ids of files with objects that depend on other files."""
+        self._open: BoundedCache[str, asyncio.Task[ServedFile]] = BoundedCache.of_entries(MOST_OPEN)
+        """The files that are opened; a file is closed when its last read ends."""
+        self._listings: BoundedCache[tuple[str, str, bool], Sequence[Entry | str]] = BoundedCache(
+            LISTINGS, LISTINGS
+        )
+        """Listings of files, cached because clients request them page by page."""
+        self._refused: BoundedCache[str, HsparseError] = BoundedCache.of_entries(MOST_REFUSED)
+        """Errors of opening files, by root id; domain records state them."""
 
-    # --- what is read ------------------------------------------------------------------------------------
+    # --- reads -------------------------------------------------------------------------------------------
 
     async def get(self, key: str) -> Stored:
         found = await self._found(key)
@@ -134,7 +175,7 @@ class ServedFiles(DelegatingStore):
             await asyncio.to_thread(folder.close)
         await super().close()
 
-    # --- what is refused ---------------------------------------------------------------------------------
+    # --- writes: passed to the store below, refused for files --------------------------------------------
 
     async def put(self, key: str, data: Buffer) -> str:
         return await self._below(key).put(key, data)
@@ -143,10 +184,13 @@ class ServedFiles(DelegatingStore):
         return await self._below(key).put_if_absent(key, data)
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        name, _, rest = key.partition("/")
+        if name in self._folders and rest == RECORD:
+            return await self._rights.put(name, data, etag)
         return await self._below(key).put_if_match(key, data, etag)
 
     async def delete(self, key: str) -> None:
-        if not self._is_ours(key):  # there is nothing of ours to delete that a server deletes unasked
+        if not self._is_ours(key):  # servers also delete keys unasked, which does nothing for files
             await self._store.delete(key)
 
     async def delete_if_match(self, key: str, etag: str) -> None:
@@ -158,135 +202,174 @@ class ServedFiles(DelegatingStore):
         return await self._store.delete_all(entries)
 
     def _below(self, key: str) -> ObjectStore:
-        """Return the store below; `Forbidden` for a key of a file."""
+        """Return the store below for a key that it may write; raise `Forbidden` for a key of a served file."""
         if not self._is_ours(key):
             return self._store
-        if is_map_key(key):  # what is known of chunks is kept in memory alone
+        if is_map_key(key):  # chunk maps of files are kept in memory only
             raise PreconditionFailed(f"{key} is not kept.")
         tree = tree_of_key(key)
         name = key.removesuffix(f"/{RECORD}") if tree is None else "/".join(self._places[tree[0]][:2])
         raise Forbidden(
-            f"/{name} is a file that is only read (--files): import it, or copy it by hsparse cp, to change it."
+            f"/{name} is a read-only file (--files): to change it, import it, or copy it by hsparse cp."
         )
 
     def _is_ours(self, key: str) -> bool:
         tree = tree_of_key(key)
         return key.partition("/")[0] in self._folders if tree is None else tree[0] in self._places
 
-    # --- what there is -----------------------------------------------------------------------------------
+    # --- lookup of files ---------------------------------------------------------------------------------
 
     def trusts(self, name: str) -> bool:
-        """Say whether only this server changes an object: a file may change at any time, its objects never do."""
-        return not name.startswith("/") or name[1:].partition("/")[0] not in self._folders
+        """Return whether the object `name` (an id, key or domain path) changes only through this server.
+
+        Domains and folders below a place may change at any time, and so may objects that depend on other files.
+        """
+        if MARKED_NAME in (name[2:6], name[3:7]):
+            tree = tree_of_key(name if name.startswith(OBJECTS) else storage_key(name))
+            return tree is not None and tree[0] in self._places and tree[0] not in self._depending
+        return name.count("/") < 2 or name[1:].partition("/")[0] not in self._folders
 
     async def _found(self, key: str) -> Stored | None:
-        """Return an object of the files, None for a key of the store below; `NotFound` where there is no such file."""
+        """Return an object of a served file, None for a key of the store below; raise `NotFound` if it is absent."""
         name, _, rest = key.partition("/")
         if name in self._folders:
             if rest != RECORD and not rest.endswith(f"/{RECORD}"):
                 raise NotFound(f"There is no object {key}.")
+            if rest == RECORD:
+                return await self._rights.get(name)
             path = rest.removesuffix(RECORD).rstrip("/")
             return await asyncio.to_thread(self._domain, name, path, key)
         root = await self._known_root(key)
-        if root is None:
-            return None
+        return None if root is None else await self._read(root, key)
+
+    async def _read(self, root: str, key: str) -> Stored:
+        """Return an object of a file; raise `Conflict` if files that it depends on change during `ATTEMPTS` reads."""
+        loop, readers = asyncio.get_running_loop(), self._readers[self._places[root][0]]
+        for _ in range(ATTEMPTS):
+            file = await self._current(root, key)
+            try:
+                data = await loop.run_in_executor(readers, file.get, key)
+            except (Conflict, LeftOut):
+                if not file.depends or not await loop.run_in_executor(readers, file.is_changed):
+                    raise
+                self._open.forget(root)  # the other file changed before this object was first read: reopen
+                continue
+            self._note_dependence(root, file)
+            if not file.is_elsewhere(key):
+                return _stored(file, key, data, root)
+            etag = f"{root} {file.etag}"
+            if not await loop.run_in_executor(readers, file.is_changed):
+                return _stored(file, key, data, etag)
+        raise Conflict(f"The files that /{'/'.join(self._places[root][:2])} names keep changing: try again.")
+
+    async def _current(self, root: str, key: str | None = None) -> ServedFile:
+        """Return the opened file of a root id, reopened if files that the object at `key` depends on have changed.
+
+        Without a key, the file is reopened if any of its objects depends on changed files.
+        """
         file = await self._file(root)
-        readers = self._readers[self._places[root][0]]
-        data = await asyncio.get_running_loop().run_in_executor(readers, file.get, key)
-        if data is None:
-            raise NotFound(f"There is no object {key}.")
-        if isinstance(data, FileChunk):
-            return DecodedObject(data, root)
-        return Stored(bytes(data), root, len(data))
+        depends = file.depends if key is None else file.is_elsewhere(key)
+        if depends and await asyncio.to_thread(file.is_changed):
+            self._open.forget(root)
+            file = await self._file(root)
+        return file
 
     def _domain(self, name: str, path: str, key: str) -> Stored:
-        """Return the record of the domain of a file, or of a folder."""
+        """Return the domain record of a file, or of a folder below a place."""
         folder = self._folders[name]
-        record: Record = {"owner": "admin", "acls": readable(), SERVED: True}
+        record: Record = {"owner": OWNER, "acls": {}, SERVED: True, PLACE: f"/{name}"}
         state = folder.state(path)
         if state is None:
             modified, etag = 0.0, "folder"
         else:
             modified, etag = state.modified, state.etag
+            record[SIZE] = state.size
             root = record["root"] = self._root(name, path, state)
-            if (error := self._refused.get(root)) is not None:
+            if (error := state.error or self._refused.get(root)) is not None:
                 record |= {"error": str(error.kind), "reason": error.message}
                 etag += f" {error.kind}"
         data = RecordCodec(key).encode(record | {"created": modified, "lastModified": modified})
         return Stored(data, etag, len(data))
 
     def _root(self, name: str, path: str, state: FileState) -> str:
-        """Return the root group's id of a file in a state, and remember where the file is."""
+        """Return the root id of a file in a state, and remember where the file is."""
         digest = sha256(f"{name}\0{path}\0{state.etag}".encode()).digest()
         root = root_id(MARK + digest[:6])
-        self._places[root] = name, path, state
-        if len(self._places) > MOST_KNOWN:
-            self._places.popitem(last=False)
+        self._places.keep(root, (name, path, state))
         return root
 
     async def _known_root(self, key: str) -> str | None:
-        """Return the root group's id of the domain that a key belongs to, None if it is no file's."""
+        """Return the root id of the served file that a key belongs to, None for a key of the store below."""
         tree = tree_of_key(key)
         if tree is None:
             return None
         root = tree[0]
         if root not in self._places and root.startswith(MARKED):
-            await asyncio.to_thread(self._look_for, root)
+            await self._unknown.look_for(root)
         return root if root in self._places else None
 
-    def _look_for(self, root: str) -> None:
-        """Look for the file of an id in all places: another process, or an earlier one, has told the id."""
-        for name, folder in self._folders.items():
-            for path, content in walked(folder, ""):
-                for file, state in content.files.items():
-                    self._root(name, joined(path, file), state)
-                if root in self._places:
-                    return
-
     async def _file(self, root: str) -> ServedFile:
-        """Return the opened file of an id; `Conflict` if it is not in the state that the id is of."""
-        opened = self._open.pop(root, None)
+        """Return the opened file of a root id; raise `Conflict` if the file is no longer in the state of the id."""
+        opened = self._open.get(root)
         if opened is None or (opened.done() and opened.exception() is not None):
             name, path, state = self._places[root]
             opened = asyncio.create_task(asyncio.to_thread(self._opened, root, name, path, state))
-        self._open[root] = opened
-        while len(self._open) > MOST_OPEN:
-            self._open.popitem(last=False)  # it is closed once nobody reads it
+        self._open.keep(root, opened)
         return opened.result() if opened.done() else await asyncio.shield(opened)
 
     def _opened(self, root: str, name: str, path: str, state: FileState) -> ServedFile:
         folder = self._folders[name]
+        if state.error is not None:
+            raise type(state.error)(f"/{name}/{path}: {state.error.message}")
+        others = {one.place: f"/{other}" for other, one in self._folders.items() if one.place != folder.place}
         kept = None
         if self._kept is not None:
-            kept = self._kept.of(state.modified, folder.place, path, state.etag, root)
+            identity = folder.place, path, state.etag, root, repr(others)
+            kept = self._kept.of(max(state.modified, state.changed), *identity)
         try:
-            return ServedFile(f"/{name}/{path}", root, state.modified, lambda: folder.open(path, state), kept)
+            file = ServedFile(
+                f"/{name}/{path}",
+                root,
+                state.modified,
+                lambda: folder.open(path, state),
+                kept,
+                self._most,
+                others,
+            )
         except (Corrupt, Unsupported, BadRequest) as error:
-            self._refused[root] = type(error)(error.message)  # without the frames that it has been in
-            while len(self._refused) > MOST_REFUSED:
-                self._refused.popitem(last=False)
+            self._refused.keep(root, type(error)(error.message))  # a copy without the traceback
             raise
+        self._note_dependence(root, file)
+        return file
+
+    def _note_dependence(self, root: str, file: ServedFile) -> None:
+        """Remember that a file depends on other files, which may become known only when an object is read."""
+        if file.depends:
+            self._depending.add(root)
 
     async def _keys(self, prefix: str, *, delimiter: bool) -> Sequence[Entry | str] | None:
-        """Return what a listing of the files has in order, folders as text; None for a prefix of the store below."""
+        """Return the sorted entries (str: a common prefix) of a listing, None for a prefix of the store below."""
         name, slash, rest = prefix.partition("/")
         if slash and name in self._folders:
             return await asyncio.to_thread(self._domain_keys, name, rest, delimiter)
         root = await self._known_root(prefix)
         if root is None:
             return None
-        file, modified = await self._file(root), self._places[root][2].modified
-        found = await asyncio.to_thread(file.keys, prefix)
-        if not delimiter:
-            return [Entry(key, size, root, modified) for key, size in found.items()]
-        items: dict[str, Entry | str] = {}
-        for key, size in found.items():
-            first, more, _ = key[len(prefix) :].partition("/")
-            items[prefix + first + more] = prefix + first + more if more else Entry(key, size, root, modified)
-        return [items[key] for key in sorted(items)]
+        file, modified = await self._current(root), self._places[root][2].modified
+        known = None if file.depends else self._listings.use((root, prefix, delimiter))
+        if known is None:
+            known = await asyncio.to_thread(_listing, file, root, modified, prefix, delimiter)
+            self._note_dependence(root, file)
+            if not file.depends:
+                size = sum(len(one) if isinstance(one, str) else len(one.key) + ENTRY for one in known)
+                self._listings.keep((root, prefix, delimiter), known, size)
+        return known
 
     def _domain_keys(self, name: str, rest: str, delimiter: bool) -> Sequence[Entry | str]:
-        """Return the keys of domains below `NAME/rest`, with `delimiter` those directly there, and folders."""
+        """Return the sorted keys of domains below `NAME/rest`, with `delimiter` only keys and prefixes directly there.
+
+        Raises `Forbidden` for a folder that the server may not read, and `StoreFailed` if the place is gone.
+        """
         folder, (path, _, start) = self._folders[name], rest.rpartition("/")
         items: dict[str, Entry | str] = {}
 
@@ -294,7 +377,7 @@ class ServedFiles(DelegatingStore):
             key = joined(name, place, RECORD)
             items[key] = Entry(key, 0, etag, modified)
 
-        with suppress(NotFound):
+        try:
             for at, content in walked(folder, path) if not delimiter else ((path, folder.content(path)),):
                 add(at, 0.0, "folder")
                 for file, state in content.files.items():
@@ -303,17 +386,57 @@ class ServedFiles(DelegatingStore):
                 if delimiter:
                     below = [joined(name, at, one) + "/" for one in (*content.files, *content.folders)]
                     items |= dict(zip(below, below, strict=True))
+        except NotFound as error:
+            if not path:
+                raise StoreFailed(
+                    f"The place that is served as /{name} is gone: mount it, or bring it back."
+                ) from error
         begin = joined(name, path, start) if start else joined(name, path) + "/"
-        return [items[key] for key in sorted(items) if key.startswith(begin)]
+        return [items[key] for key in sorted(items) if key.startswith(begin) and _has_path(key)]
 
 
 def served_files(
-    store: ObjectStore, items: Sequence[str], settings: StoreSettings, cache: Path | None
+    store: ObjectStore, items: Sequence[str], settings: StoreSettings, cache: Path | None, most: int
 ) -> ServedFiles:
-    """Return a store over another one, with the files that the items of `--files` name; `Misconfigured`."""
+    """Return a store that adds the files of the `--files` items to another store; raise `Misconfigured`.
+
+    `cache` is the directory of the on-disk cache. A chunk whose decoded bytes exceed `most` is refused (`TooLarge`).
+    """
     return ServedFiles(
-        store, named_folders(items, settings), None if cache is None else KeptFiles(cache, SystemClock())
+        store,
+        named_folders(items, settings),
+        None if cache is None else KeptFiles(cache, SystemClock()),
+        most,
     )
+
+
+def _stored(file: ServedFile, key: str, data: FileChunk | Buffer | None, etag: str) -> Stored:
+    """Return an object read from a file as a stored object; raise `NotFound` if `data` is None."""
+    if data is None:
+        raise NotFound(f"There is no object {key}.")
+    if isinstance(data, FileChunk):
+        return DecodedObject(data, etag)
+    return StoredInFile(bytes(data), etag, len(data), name=file.name_of(key))
+
+
+def _listing(
+    file: ServedFile, root: str, modified: float, prefix: str, delimiter: bool
+) -> Sequence[Entry | str]:
+    """Return the sorted entries of a listing of a file's keys; with `delimiter`, common prefixes are str."""
+    found, other = file.keys(prefix), f"{root} {file.etag}"
+    items: dict[str, Entry | str] = {}
+    for key, size in found.items():
+        first, slash, _ = key[len(prefix) :].partition("/")
+        if delimiter and slash:
+            items[prefix + first + slash] = prefix + first + slash
+        else:
+            items[key] = Entry(key, size, other if file.is_elsewhere(key) else root, modified)
+    return [items[key] for key in sorted(items)]
+
+
+def _has_path(key: str) -> bool:
+    """Return whether the path of a key is short enough for a domain; a longer one could not be requested."""
+    return len(key.removesuffix(RECORD).rstrip("/").encode()) < MAX_DOMAIN_PATH
 
 
 def _pages(found: Sequence[Entry | str]) -> Iterator[Page]:
@@ -326,7 +449,7 @@ def _pages(found: Sequence[Entry | str]) -> Iterator[Page]:
 
 
 async def _with_folders(pages: AsyncIterator[Page], folders: Sequence[str]) -> AsyncIterator[Page]:
-    """Yield the pages of a listing with the prefixes `folders` in their places."""
+    """Yield the pages of a listing with the prefixes `folders` merged in, in sorted order."""
     left = sorted(folders)
     async for page in pages:
         last = max([one.key for one in page.entries[-1:]] + list(page.prefixes[-1:]), default="")

@@ -1,4 +1,4 @@
-"""What a data node that serves files has instead of its store and its ownership; cheap to import where none does."""
+"""Wrap the store and the ownership of a data node that serves files; cheap to import for a node without files."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from hsparse.optional_module import OptionalModule
 from hsparse.storage.object_store import ObjectStore
 
 STORE = OptionalModule("hsparse.hdf5.served.store")
+RIGHTS = OptionalModule("hsparse.hdf5.served.place_rights")
+PLACES = OptionalModule("hsparse.hdf5.served.places")
+
+
+async def check(settings: Settings, store: ObjectStore) -> None:
+    """Raise `Misconfigured` if a place in the settings would hide keys of the store."""
+    if settings.data.files:
+        await RIGHTS.load().check_names(store, PLACES.load().names_of(settings.data.files))
 
 
 def wrapped(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
-    """Return the store and the ownership of a data node that serves files, too, if the settings name any."""
+    """Return the store and the ownership of a data node, wrapped to serve files if the settings name any."""
     if not settings.data.files:
         return store, ownership
     cache = settings.data.files_cache
     if cache is None and not settings.store.read_only:
         cache = cache_directory()
-    files = STORE.load().served_files(store, settings.data.files, settings.store, cache)
+    most = settings.data.chunk_bytes()
+    files = STORE.load().served_files(store, settings.data.files, settings.store, cache, most)
     return files, PartlyTrusted(ownership, files.trusts)

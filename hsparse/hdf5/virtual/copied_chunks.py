@@ -1,7 +1,7 @@
-"""Virtual datasets in files that have their values: as if these were stored in chunks, which are made on request.
+"""Export virtual datasets by value: present a virtual dataset as a chunked dataset whose chunks are made on request.
 
-A chunk is read from the sources and encoded each time it is asked for, so that no more than one is in memory. What it
-is made of decides its etag: a file that was planned of other elements is not completed.
+Each request for a chunk reads it from the sources and encodes it, so that memory holds at most `AT_ONCE` chunks. The
+etag is a hash of the encoded chunk: an export fails if the elements have changed since it was planned.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from hsparse.compute import compute, gather_each
+from hsparse.compute import compute
+from hsparse.concurrency.gathering import gather_each
 from hsparse.dn.chunk_bytes import footer_columns
 from hsparse.errors import TooLarge
-from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.fields import as_type
 from hsparse.format.kinds.chunk_kind import DefinedElements
@@ -40,23 +41,23 @@ from hsparse.wire.message import Message, Record
 
 T = TypeVar("T")
 MOST = 1 << 20
-"""The most elements, defined or not, of a chunk."""
+"""Most elements of a chunk, including undefined ones."""
 MAX_VLEN = 64 * 1024 * 1024
-"""The most bytes of elements of variable length of a chunk."""
+"""Most bytes of a chunk's vlen elements."""
 MAX_COPIED = 1 << 28
-"""The most elements of a dataset: all are read to plan a file, and again for its bytes."""
+"""Most elements of a dataset: all of them are read to plan a file, and again to produce its bytes."""
 AT_ONCE = 2
-REMEDY = "export its sources, concatenate with --copy, or keep a dense one as HDF5's own (virtual=kept)"
+REMEDY = "export its sources, concatenate with --copy, or keep a dense dataset virtual (virtual=kept)"
 
 
 class AsksOwners(Protocol):
-    """Sends messages to the owner of a name, as `Owners` does."""
+    """An object that sends messages to the owner of a name, like `Owners`."""
 
     async def ask_owner(self, name: str, message: Message[T]) -> T: ...
 
 
 class CopiedChunks:
-    """The chunks of one virtual dataset, for a reader with `rights`; `record` is that of a dataset that stores them."""
+    """The chunks of one virtual dataset, read with `rights`; `record` describes the dataset as a chunked one."""
 
     def __init__(self, owners: Owners, virtual: Record, rights: NestedRights | None) -> None:
         self.virtual = virtual
@@ -74,7 +75,7 @@ class CopiedChunks:
 
     @property
     def memory(self) -> int:
-        """About how much memory making a chunk takes, in bytes: places, values, both in order, and encoded."""
+        """Approximate bytes of memory to make a chunk: coordinates, values, their sorted copies and encoded chunk."""
         spec = self._spec
         if spec.is_vlen:
             return 4 * MAX_VLEN
@@ -82,15 +83,15 @@ class CopiedChunks:
         return prod(spec.dims) * each
 
     async def rows(self, take: Callable[[int], None]) -> ChunkRows:
-        """Return the rows of all chunks with elements; `take` counts them and raises beyond a limit."""
+        """Return the rows of all chunks that have elements; `take` is called with their number and may raise."""
         dataset, extent = self._dataset, self._dataset.extent
         count = prod(extent)
         if dataset.spec.sparse:
             count = await self._fan.source.count_defined(Orthogonal.all(extent)) or 0
         if count > MAX_COPIED:
             raise TooLarge(
-                f"{dataset.id} is virtual, and has {count} elements; a file has the values of at most {MAX_COPIED} of "
-                f"such: {REMEDY}."
+                f"{dataset.id} is virtual, and has {count} elements; at most {MAX_COPIED} can be copied into a file: "
+                f"{REMEDY}."
             )
         cells = [tuple(cell) for cell in (await self._fan.existing()).tolist()]
         found = await gather_each(self.read, cells, AT_ONCE)
@@ -99,7 +100,7 @@ class CopiedChunks:
         return ChunkRows.joined(there, len(extent))
 
     async def read(self, scaled: tuple[int, ...]) -> DirectChunk | None:
-        """Return a chunk as a data node answers `ReadDirect`, None for one without elements."""
+        """Return a chunk in the form of a data node's answer to `ReadDirect`, None for a chunk without elements."""
         dims, extent = self._spec.dims, self._dataset.extent
         start = [at * dim for at, dim in zip(scaled, dims, strict=True)]
         stop = [min(at + dim, end) for at, dim, end in zip(start, dims, extent, strict=True)]
@@ -142,13 +143,13 @@ class CopiedChunks:
 
     def _too_long(self, nbytes: int) -> TooLarge:
         return TooLarge(
-            f"{self._dataset.id} is virtual, and a part of it has {nbytes} bytes; a file has at most {MAX_VLEN} of "
-            f"such: {REMEDY}, or give the layout smaller dims."
+            f"{self._dataset.id} is virtual, and a chunk of it has {nbytes} bytes; at most {MAX_VLEN} can be copied "
+            f"into a file: {REMEDY}, or give the layout smaller dims."
         )
 
 
 class CopyingOwners:
-    """`AsksOwners` that answers for virtual datasets, by their ids, to a reader; for all else the owners do."""
+    """An `AsksOwners` that answers `ReadDirect` for virtual datasets (by id) itself, and forwards other messages."""
 
     def __init__(self, owners: Owners, virtual: Mapping[str, Record], rights: NestedRights | None) -> None:
         self._owners = owners
@@ -157,11 +158,11 @@ class CopyingOwners:
 
     @property
     def memory(self) -> int:
-        """About how much memory making chunks takes, in bytes."""
+        """Approximate bytes of memory to make `AT_ONCE` chunks."""
         return AT_ONCE * max((one.memory for one in self._copied.values()), default=0)
 
     async def ask_owner(self, name: str, message: Message[T]) -> T:
-        """See `Owners`."""
+        """Answer a read of a virtual dataset's chunk, or forward the message; see `Owners.ask_owner`."""
         if not isinstance(message, ReadDirect) or message.spec.dataset not in self._copied:
             return await self._owners.ask_owner(name, message)
         async with self._turns:
@@ -169,15 +170,15 @@ class CopyingOwners:
 
 
 async def copied_chunks(owners: Owners, record: Record, rights: NestedRights | None) -> CopiedChunks:
-    """Return the chunks of a virtual dataset, of the extent that its sources give it now."""
+    """Return the chunks of a virtual dataset with the extent that it has now, which may follow that of its sources."""
     current = record if rights is None else await current_record(owners, record, rights)
     return CopiedChunks(owners, current, rights)
 
 
 async def require_sources(owners: Owners, virtual: Iterable[Record], rights: FileRights | None) -> None:
-    """Raise `Forbidden` if a source of virtual datasets, or of a virtual source, may not be read.
+    """Raise `Forbidden` if the reader may not read a source of the virtual datasets, including nested sources.
 
-    What others were planned or cached for is not for all.
+    Needed before a cached plan or chunk is used, because it may have been made for a reader with more rights.
     """
     for record in virtual:
         sources = Sources(owners, record, rights)
@@ -189,7 +190,7 @@ async def require_sources(owners: Owners, virtual: Iterable[Record], rights: Fil
 
 
 def _divided(dims: tuple[int, ...]) -> list[int]:
-    """Return dimensions with at most `MOST` elements, the first ones halved."""
+    """Return chunk dimensions with at most `MOST` elements, by halving the first dimensions as needed."""
     found = list(dims)
     for dim in range(len(found)):
         while prod(found) > MOST and found[dim] > 1:

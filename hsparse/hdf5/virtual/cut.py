@@ -1,6 +1,6 @@
-"""A selection of a virtual dataset, cut by one mapping: which elements of the source it needs, and their places.
+"""Cut a selection of a virtual dataset by one mapping: find the source's elements that it needs, and their positions.
 
-And back: where elements of a source are in the virtual dataset.
+`virtual_coords` is the inverse: it returns the coordinates of a source's elements in the virtual dataset.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hsparse.format.selections.points import Points, Selection, coords_at
 Indices: TypeAlias = NDArray[np.int64]
 Place: TypeAlias = slice | NDArray[np.intp]
 MAX_LISTED = 1 << 24
-"""The most elements of a selection that are looked for one by one."""
+"""Most elements of a selection that are cut one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """What of a selection one mapping has.
+    """The part of a selection that one mapping covers.
 
-    `source` selects it in the source. Its values, in `shape`, have the numpy index `place` in an array of the whole
-    selection, along some of whose dimensions they may be repeated.
+    `source` selects the part in the source dataset. Its values, reshaped to `shape`, are assigned at the numpy index
+    `place` of an array with the shape of the whole selection; they may be broadcast along dimensions of length 1.
     """
 
     source: Selection
@@ -36,12 +36,12 @@ class Cut:
     shape: tuple[int, ...]
 
     def is_whole(self, shape: tuple[int, ...]) -> bool:
-        """Say whether it has all of the selection, of this shape, in its order."""
+        """Return whether the part is the whole selection, which has this shape, in the selection's order."""
         return self.shape == shape and all(isinstance(place, slice) for place in self.place)
 
 
 def cut(selection: Selection, virtual: Ordered, source: Ordered, extent: tuple[int, ...]) -> Cut | None:
-    """Return what of a selection of the virtual dataset a mapping has, None for nothing; `extent` is the source's."""
+    """Return the part of `selection` that a mapping covers, None without any; `extent` is the source dataset's."""
     if isinstance(selection, Orthogonal) and isinstance(virtual, Product) and is_product(virtual, source):
         assert isinstance(source, Product)
         return _cut_product(selection, virtual, source, extent)
@@ -71,7 +71,7 @@ def _cut_product(
             return None
         positions, place, size = found
         places.append(place)
-        # The one index that is mapped may be selected more than once.
+        # If the mapping has one index here, the selection may repeat it: one value is then broadcast.
         shape.append(size if mapped.size != 1 else 1)
         if mapped.size != 1:
             chosen.append(positions)
@@ -83,9 +83,9 @@ def _cut_product(
 
 
 def _cut_axis(axis: Axis, mapped: Axis) -> tuple[tuple[int, int] | NDArray[np.intp], Place, int] | None:
-    """Return the positions in `mapped` of the indices that `axis` shares with it, their places in `axis`, their number.
+    """Intersect two axes; return the common indices' positions in `mapped`, their places in `axis`, and their number.
 
-    Positions that follow each other are the first one, and one past the last. None without any.
+    Consecutive positions are returned as (first, last + 1). Returns None if the axes have no common index.
     """
     if isinstance(axis, Span) and isinstance(mapped, Span) and axis.contiguous and mapped.contiguous:
         low, high = max(axis.start, mapped.start), min(axis.stop, mapped.stop)
@@ -96,7 +96,7 @@ def _cut_axis(axis: Axis, mapped: Axis) -> tuple[tuple[int, int] | NDArray[np.in
     bounds, first = ax.bounds(mapped), 0
     if bounds is None:
         return None
-    if isinstance(axis, Span):  # of a long one only what may be mapped is listed
+    if isinstance(axis, Span):  # list only the part of a long axis that may be mapped
         first = int(axis.below(np.array([bounds[0]], np.int64))[0])
         axis = ax.clip(axis, *bounds)
     values = ax.indices(axis)
@@ -116,11 +116,11 @@ def _listed(place: Place, length: int) -> NDArray[np.intp]:
     return np.arange(length)[place] if isinstance(place, slice) else place
 
 
-# --- there and back ---------------------------------------------------------------------------------
+# --- coordinates ------------------------------------------------------------------------------------
 
 
 def numbers_of(selection: Ordered, coords: NDArray[np.uint64]) -> Indices:
-    """Return the number in a selection of each of `coords`, (n, rank), -1 for those that are not selected."""
+    """Return the position of each of `coords` (n, rank) in the order of a selection, (n,), -1 if it is not selected."""
     if isinstance(selection, Listed):
         return _listed_numbers(selection, coords)
     numbers = np.zeros(len(coords), np.int64)
@@ -143,7 +143,7 @@ def _listed_numbers(selection: Listed, coords: NDArray[np.uint64]) -> Indices:
     offsets = np.ravel_multi_index(tuple(coords[inside].T.astype(np.int64)), selection.extent)
     order = np.argsort(selection.offsets, kind="stable")
     known = selection.offsets[order]
-    # Of an element that is mapped twice, the last one counts.
+    # If an element is selected twice, its last occurrence counts.
     at = np.searchsorted(known, offsets, "right") - 1
     found = order[np.maximum(at, 0)]
     numbers[inside] = np.where(selection.offsets[found] == offsets, found, -1)
@@ -151,12 +151,12 @@ def _listed_numbers(selection: Listed, coords: NDArray[np.uint64]) -> Indices:
 
 
 def virtual_coords(virtual: Ordered, source: Ordered, coords: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the coordinates in the virtual dataset, (n, rank), of elements of a source that are all mapped."""
+    """Convert coordinates in the source (n, rank), which must all be mapped, to the virtual dataset's, also uint64."""
     return _stacked(virtual.coords(numbers_of(source, coords)), len(virtual.bounds[0]))
 
 
 def repeats(selection: Ordered) -> bool:
-    """Say whether a selection has an element more than once."""
+    """Return whether a selection contains an element more than once."""
     return isinstance(selection, Listed) and len(np.unique(selection.offsets)) < selection.size
 
 

@@ -1,4 +1,4 @@
-"""Virtual datasets, as the core asks for them: their elements, their extents, and the check of new ones."""
+"""Implement the service node's interfaces for virtual datasets: elements, extents, and the check of new datasets."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.message import Record
 
 MAPPING_WORK = 1000
-"""To check a mapping takes as long as so many elements, see `compute`."""
+"""Cost of checking one mapping, in elements, see `compute`."""
 
 
 class VirtualDatasets:
-    """`OtherData` of datasets that are made of others."""
+    """The `OtherData` implementation for virtual datasets."""
 
     elements = VirtualElements
 
     def chunks(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> Any:
-        """Refuse queries of chunks, as libhdf5 does: the chunks are those of the sources."""
+        """Raise `Unsupported` for chunk queries, as libhdf5 does: only the sources have chunks."""
         raise Unsupported(f"{dataset.id} is virtual: it has no chunks, ask for those of its sources.")
 
     async def counts(self, owners: Owners, record: Record, read_table: ReadTable) -> Record:
-        """Return no counts of stored bytes: those of the sources are counted there."""
+        """Return an empty dict: stored bytes are counted for the source datasets."""
         return {}
 
     async def check(self, request: Request, record: Record) -> None:
-        """Bring the layout of a new dataset into its normal form; sources are not looked for."""
+        """Normalize the layout of a new dataset in `record`, raising `BadRequest`. The sources need not exist."""
         properties, shape = record["creationProperties"], record["shape"]
         if properties.get("initializer"):
-            raise BadRequest("What no source has reads as the fill value: leave out the initializer.")
+            raise BadRequest("Elements without a source read as the fill value: leave out the initializer.")
         asked, rank = properties["layout"], len(dims_of(shape) or ())
         mappings = asked.get("mappings")
         work = MAPPING_WORK * len(mappings) if isinstance(mappings, list) else 0
         layout = await compute(work, checked_layout, asked, rank)
         endless = grows(layout["mappings"])
         if endless and not is_extensible(shape):
-            raise BadRequest("A mapping without end needs maxdims: the dataset grows with its sources.")
+            raise BadRequest("An unlimited mapping needs maxdims: the dataset grows with its sources.")
         if layout.pop("dims", None) is None and "flags" in layout:
             record["layout"] = record["layout"] | {"dims": await _first_grid(request, record, layout)}
-        # Without dims of its own: HSDS, which would read fill values, refuses it.
+        # The layout has no top-level dims, so that HSDS refuses the dataset instead of reading fill values.
         record["layout"] = {"class": MAPPED, "layout": record["layout"]}
         record["creationProperties"] = properties | {"layout": layout}
         record[VIRTUAL_DATA] = {"grows": endless} | ({"dims": shape["dims"]} if endless else {})
 
 
 async def _first_grid(request: Request, record: Record, layout: Record) -> list[int]:
-    """Return the chunks of the first source, by which many elements of sparse ones are read best, if it is there."""
+    """Return the first source's chunk dimensions, if it exists, so that reads of a sparse source meet whole chunks."""
     own: list[int] = record["layout"]["dims"]
     names = [(block_name(one["file"], 0), block_name(one["dataset"], 0)) for one in layout["mappings"][:1]]
     try:
@@ -75,18 +75,18 @@ async def _first_grid(request: Request, record: Record, layout: Record) -> list[
 
 
 class VirtualExtents:
-    """`Extents` of datasets that are made of others."""
+    """The `Extents` implementation for virtual datasets."""
 
     @classmethod
     def of(cls, service: Service) -> VirtualExtents:
-        """Make those of a service node."""
+        """Return the extents of a service node."""
         return cls()
 
     async def current(self, request: Request, record: Record) -> Record:
-        """See `hsparse.sn.request.Extents`."""
+        """Return the record with its current extent, see `hsparse.sn.request.Extents`."""
         domain = request.found or await request.named_domain(Right.READ)
         if (
             record["root"] != domain.root
-        ):  # behind an external link: names of sources are relative to its domain
+        ):  # reached by an external link: source names are relative to another domain
             return record
         return await current_record(request.service.owners, record, request.file_rights())

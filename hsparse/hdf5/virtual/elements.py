@@ -1,34 +1,46 @@
-"""The elements of a virtual dataset: those of its sources, each of which is read by one message to each owner.
+"""Read, query and reduce the elements of a virtual dataset. Each source is read by one message to each owner.
 
-A selection is cut by the mappings that it meets; where they overlap the last one counts. Of what no mapping has the
-elements have the fill value, or are undefined.
+A selection is cut by the mappings that it intersects; where mappings overlap, the last one counts. Elements that no
+mapping covers read as the fill value or, if the dataset is sparse, are undefined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute, gather_each
+from hsparse.compute import compute
+from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import Unsupported
 from hsparse.format.fields import as_type, pick_fields
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, Search
+from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.plan.grid import Grid, pages
-from hsparse.format.query import Ordering, bind_query
+from hsparse.format.query import bind_query
 from hsparse.format.reductions.partials import Partials, count_positions, reduce_array, reduce_positions
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.extent import coordinate_columns, ravel
 from hsparse.format.selections.points import Orthogonal, Points, Selection, ascending, lookup
-from hsparse.hdf5.importer.file_data import convert_elements
+from hsparse.hdf5.importer.convert_elements import convert_elements
 from hsparse.hdf5.virtual.cut import numbers_of, repeats, virtual_coords
 from hsparse.hdf5.virtual.layouts import Mapped
-from hsparse.hdf5.virtual.pieces import OfSource, Piece, Pieces, by_chunk, by_piece
+from hsparse.hdf5.virtual.pieces import (
+    OfSource,
+    Piece,
+    Pieces,
+    PlacedPiece,
+    by_chunk,
+    by_piece,
+    index_of,
+    placed,
+)
 from hsparse.hdf5.virtual.sources import AT_ONCE, Source
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take_elements
@@ -39,13 +51,13 @@ from hsparse.sn.values.defined_read import count_defined
 from hsparse.wire.chunk_message import NO_LIMIT
 
 _Found: TypeAlias = tuple[NDArray[np.uint64], Values]
-"""Coordinates in the virtual dataset, (n, rank), and values, (n,)."""
+"""Coordinates in the virtual dataset (n, rank) uint64, and values (n,)."""
 REDUCED_BYTES = 32 * 1024 * 1024
-"""Dense elements in memory of a reduction."""
+"""Most bytes of dense elements that a reduction holds in memory at a time."""
 
 
 class VirtualElements:
-    """`ElementSource` of a dataset that is made of others."""
+    """The `ElementSource` implementation for a virtual dataset."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
         self._owners = owners
@@ -61,7 +73,7 @@ class VirtualElements:
     async def read(
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = NO_LIMIT
     ) -> list[Values | int | None]:
-        """Return the values of each planned chunk, None where no source has any of it."""
+        """Return the values of each planned chunk, None if no source covers it, or its bytes if beyond `limit`."""
         return await self._read(planned, fields, limit, lambda values: values)
 
     async def _read(
@@ -71,15 +83,18 @@ class VirtualElements:
         limit: int,
         make: Callable[[Any], Any],
     ) -> list[Any]:
-        """Return what `make` makes of the values of each planned chunk, None where no source has any of it."""
-        wanted = await self._pieces.of(await self._pieces.mapped(), planned)
-        found: Sequence[Any]
+        """Return `make(values)` for the values of each planned chunk, None where no source covers the chunk."""
+        layout, is_sparse = await self._pieces.mapped(), self._dataset.spec.sparse
+        found: Sequence[Any] | None = None
         place: Callable[..., Values | int] = self._placed
-        if self._dataset.spec.sparse and not all(map(self._has_fill_of, wanted)):
-            place, found = self._filled, await self.read_defined(planned, limit=limit)
-        else:
-            read = await gather_each(lambda one: self._read_source(one, fields, limit), wanted, AT_ONCE)
-            found = by_chunk(planned, read)
+        read: list[tuple[int, PlacedPiece]] = []
+        async for wanted in self._pieces.in_parts(layout, planned, keep=is_sparse):
+            if is_sparse and not all(map(self._has_fill_of, wanted)):
+                place, found = self._filled, await self.read_defined(planned, limit=limit)
+                break
+            parts = await gather_each(lambda one: self._read_source(one, fields, limit), wanted, AT_ONCE)
+            read += chain.from_iterable(parts)
+        found = by_chunk(planned, read) if found is None else found
         size = sum(chunk.selection.size for chunk in planned)
         pairs = list(zip(planned, found, strict=True))
         return await compute(
@@ -88,8 +103,8 @@ class VirtualElements:
 
     async def _read_source(
         self, wanted: OfSource, fields: tuple[str, ...], limit: int
-    ) -> list[tuple[Piece, Values | int]]:
-        """Return the values of pieces of one source in the type of this dataset, or how many bytes they have."""
+    ) -> list[tuple[int, PlacedPiece]]:
+        """Read the pieces of one source; return each with its planned chunk, converted to this dataset's type."""
         source = wanted.source.dataset
         is_same = self._has_type_of(source)
         asked, limit = fields if is_same else (), NO_LIMIT if source.arrays.is_exact else limit
@@ -99,15 +114,16 @@ class VirtualElements:
             values = arrays.assemble(piece.cut.source, plan, some)
             return values if is_same else self._converted(wanted, values, fields)
 
-        return await by_piece(
+        found = await by_piece(
             wanted,
             lambda piece: piece.cut.source,
             lambda elements, chunks: elements.read(chunks, asked, limit),
             values_of,
         )
+        return [(piece.chunk, placed(piece, values)) for piece, values in found]
 
     def _has_type_of(self, source: Dataset) -> bool:
-        """Say whether a source has the elements of this dataset, whatever committed types they have."""
+        """Return whether a source has the datatype of this dataset, ignoring which committed types they refer to."""
         types = [
             {key: value for key, value in one.items() if key != "id"} if isinstance(one, dict) else one
             for one in (source.record["type"], self._dataset.record["type"])
@@ -115,7 +131,7 @@ class VirtualElements:
         return bool(types[0] == types[1])
 
     def _has_fill_of(self, wanted: OfSource) -> bool:
-        """Say whether what a source reads where it has no element is the fill value of this dataset."""
+        """Return whether undefined elements of a source read as the fill value of this dataset."""
         source, own = wanted.source.dataset, self._dataset
         fills = [one.spec.fill.rstrip(b"\0") for one in (source, own)]
         return fills[0] == fills[1] and (not fills[0] or self._has_type_of(source))
@@ -123,7 +139,7 @@ class VirtualElements:
     def _filled(
         self, chunk: PlannedChunk, found: DefinedElements | int, fields: tuple[str, ...]
     ) -> Values | int:
-        """Return the values of a planned chunk, those of this dataset where no element is defined."""
+        """Return the values of a planned chunk from its defined elements; other elements get the fill value."""
         if isinstance(found, int):
             return found
         there, places = lookup(chunk.selection, found.offsets)
@@ -133,7 +149,7 @@ class VirtualElements:
         return values if isinstance(values, VlenArray) else pick_fields(values, fields)
 
     def _converted(self, wanted: OfSource, values: Values, fields: tuple[str, ...]) -> Values:
-        """Return elements of a source in the type of this dataset, with some fields alone."""
+        """Return elements of a source in the type of this dataset, restricted to `fields`; raise `Conflict`."""
         source = wanted.source.dataset
         if isinstance(values, VlenArray) or self._dataset.spec.is_vlen:
             raise self._pieces.sources.unfit(
@@ -146,35 +162,36 @@ class VirtualElements:
             found = convert_elements(given, source.record["type"], self._dataset.record["type"])
         except Unsupported as error:
             raise self._pieces.sources.unfit(wanted.name, error.message) from error
-        # Elements of an array type have dimensions of their own, and are opaque here.
+        # Elements of an array type have further dimensions; they are handled as opaque bytes here.
         packed = (
             np.ascontiguousarray(found, own.dtype.base).view(np.uint8).reshape(-1).view(self._dataset.dtype)
         )
         return pick_fields(packed.reshape(shape), fields)
 
     def _placed(
-        self, chunk: PlannedChunk, parts: Sequence[tuple[Piece, Values | int]], fields: tuple[str, ...]
+        self, chunk: PlannedChunk, parts: Sequence[PlacedPiece], fields: tuple[str, ...]
     ) -> Values | int:
-        """Return the values of a planned chunk, of pieces in any order."""
-        if any(isinstance(values, int) for _, values in parts):
+        """Assemble a planned chunk from pieces in any order; if a piece is a byte count, return the total of bytes."""
+        if any(isinstance(values, int) for *_, values in parts):
             nbytes = self._dataset.arrays.nbytes
-            return sum(values if isinstance(values, int) else nbytes(values) for _, values in parts)
+            return sum(values if isinstance(values, int) else nbytes(values) for *_, values in parts)
         arrays, shape = self._dataset.arrays.of_fields(fields), chunk.selection.shape
         fill: Any = arrays.fill
-        last = sorted(cast("list[tuple[Piece, Any]]", parts), key=lambda part: part[0].number)
-        if len(last) == 1 and last[0][0].cut.is_whole(shape):
-            return last[0][1].reshape(shape)  # type: ignore[no-any-return]
+        last = sorted(parts, key=lambda part: part[0])
+        _, _, first_shape, is_whole, values = last[0]
+        if len(last) == 1 and is_whole and first_shape == shape:
+            return values.reshape(shape)  # type: ignore[no-any-return]
         if arrays.is_exact:
             result: NDArray[Any] = np.empty(shape, fill.dtype)
             result[...] = fill
-            for piece, values in last:
-                result[piece.cut.place] = as_type(values, result.dtype).reshape(piece.cut.shape)
+            for _, place, inner, _, values in last:
+                result[index_of(place)] = as_type(values, result.dtype).reshape(inner)
             return result
         index, first = np.zeros(shape, np.intp), 1
-        for piece, values in last:
-            index[piece.cut.place] = np.arange(first, first + values.size).reshape(piece.cut.shape)
+        for _, place, inner, _, values in last:
+            index[index_of(place)] = np.arange(first, first + values.size).reshape(inner)
             first += values.size
-        return take_elements([fill, *(values for _, values in last)], index)
+        return take_elements([fill, *(values for *_, values in last)], index)
 
     async def find(
         self,
@@ -187,7 +204,7 @@ class VirtualElements:
         places_only: bool = False,
         order_by: str = "",
     ) -> list[FoundElements | None]:
-        """Return what a query finds; the sources are read, and the query is evaluated here."""
+        """Return the elements that a query finds. It is evaluated here, on values read from the sources."""
         dtype = self._dataset.dtype
         ordering = Ordering.parse(order_by, dtype) if order_by else None
         search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
@@ -198,7 +215,7 @@ class VirtualElements:
     async def _find_defined(
         self, planned: Sequence[PlannedChunk], search: Search
     ) -> list[FoundElements | None]:
-        """Return what a query finds that the fill value does not answer: it is among the defined elements."""
+        """Return the result of a query that the fill value does not satisfy, by searching only defined elements."""
         result: list[FoundElements | None] = []
         for chunk, found in zip(planned, await self.read_defined(planned), strict=True):
             if not isinstance(found, DefinedElements):
@@ -216,7 +233,7 @@ class VirtualElements:
     async def read_defined(
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
     ) -> list[DefinedElements | int | None]:
-        """Return the defined elements of each planned chunk, see `ReadDefined`."""
+        """Return the defined elements of each planned chunk, or their bytes if beyond `limit`; see `ReadDefined`."""
         layout = await self._pieces.mapped()
         wanted = await self._pieces.of(layout, planned, once=True)
         self._check_sparse(wanted)
@@ -224,7 +241,8 @@ class VirtualElements:
         read = await gather_each(
             lambda one: self._defined_source(layout, one, places_only, most), wanted, AT_ONCE
         )
-        pairs = list(zip(planned, by_chunk(planned, read), strict=True))
+        by_pieces = by_chunk(planned, [(one[0].chunk, one) for some in read for one in some])
+        pairs = list(zip(planned, by_pieces, strict=True))
         size = sum(0 if isinstance(one, int) else len(one[0]) for some in read for _, one in some)
         result = await compute(
             size,
@@ -234,14 +252,14 @@ class VirtualElements:
             ],
         )
         if result and isinstance(result[0], int) and self._dataset.arrays.is_exact and limit != NO_LIMIT:
-            # One chunk is always read: of elements of a fixed size it is not split.
+            # The first chunk is always returned: a chunk of fixed-size elements cannot be split.
             result[0] = (await self.read_defined(planned[:1], places_only=places_only))[0]
         return result
 
     async def _defined_source(
         self, layout: Mapped, wanted: OfSource, places_only: bool, limit: int
     ) -> list[tuple[Piece, _Found | int]]:
-        """Return the defined elements of pieces of one source, or how many bytes they have."""
+        """Return the defined elements of each piece of one source, or their number of bytes if beyond `limit`."""
         source, arrays = wanted.source.dataset, wanted.source.dataset.arrays
         is_same = places_only or self._has_type_of(source)
 
@@ -267,7 +285,7 @@ class VirtualElements:
         parts: Sequence[tuple[Piece, _Found | int]],
         places_only: bool,
     ) -> DefinedElements | int | None:
-        """Return the elements of one chunk in row-major order, of overlapping mappings those of the last one."""
+        """Merge the elements of one chunk in row-major order; where mappings overlap, the last one counts."""
         if any(isinstance(found, int) for _, found in parts):
             nbytes = self._dataset.arrays.nbytes
             return sum(found if isinstance(found, int) else nbytes(found[1]) for _, found in parts)
@@ -293,7 +311,7 @@ class VirtualElements:
     def _not_covered(
         self, layout: Mapped, later: Sequence[int], coords: NDArray[np.uint64]
     ) -> NDArray[np.intp] | None:
-        """Return which elements no later mapping has whose source is there, None for all."""
+        """Return the numbers of the elements that no later mapping with an existing source covers, None for all."""
         if not len(coords):
             return None
         low, high = coords.min(axis=0).astype(np.int64), coords.max(axis=0).astype(np.int64) + 1
@@ -305,17 +323,17 @@ class VirtualElements:
         return np.flatnonzero(~covered) if covered.any() else None
 
     def _check_sparse(self, wanted: Sequence[OfSource]) -> None:
-        """Raise `Conflict` for a source whose elements are not defined one by one, or are mapped twice."""
+        """Raise `Conflict` for a dense source, and for a mapping that selects an element of its source twice."""
         for one in wanted:
             if not one.source.dataset.spec.sparse:
-                raise self._pieces.sources.unfit(one.name, "it is dense, and the virtual dataset sparse.")
+                raise self._pieces.sources.unfit(one.name, "it is dense, but the virtual dataset is sparse.")
             if any(repeats(piece.source) for piece in one.pieces):
                 raise self._pieces.sources.unfit(
-                    one.name, "a mapping has an element of it twice: map it in two mappings."
+                    one.name, "a mapping selects an element of it twice: use two mappings."
                 )
 
     async def count_defined(self, selection: Selection) -> int | None:
-        """Return how many selected elements are defined: each source counts its own, unless mappings overlap."""
+        """Return the number of defined elements in a selection; the sources count them unless mappings overlap."""
         layout, whole = await self._pieces.mapped(), ascending(selection)
         extent = self._dataset.extent
         everything = PlannedChunk((0,) * len(extent), whole, (), False)
@@ -338,7 +356,7 @@ class VirtualElements:
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
-        """Return partial results of the planned chunks; the sources are read, some at a time, and reduced here."""
+        """Return partial results of a reduction. The sources' owners compute them if possible; else this node does."""
         pushed = await self._reduced_there(planned, reduction, codes)
         if pushed is not None:
             return pushed
@@ -358,7 +376,7 @@ class VirtualElements:
     async def _reduced_there(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials] | None:
-        """Return partial results by the owners of the sources, None where these cannot have them: `_is_reducible`."""
+        """Return partial results computed by the sources' owners, None if that is impossible (see `_is_reducible`)."""
         layout = await self._pieces.mapped()
         wanted = await self._pieces.of(layout, planned)
         if self._dataset.spec.sparse:
@@ -383,9 +401,9 @@ class VirtualElements:
         return [part for some in await gather_each(reduce, wanted, AT_ONCE) for part in some]
 
     def _is_reducible(self, wanted: OfSource) -> bool:
-        """Say whether what a source reduces is what this dataset has: the same elements, in the same dimensions.
+        """Return whether a source can reduce for this dataset: its elements, dimensions and dense fill value are equal.
 
-        A dense chunk that was never written has no elements: the fill values have to be the same, too.
+        The fill value matters because a dense chunk that was never written consists of fill values.
         """
         source, own = wanted.source.dataset, self._dataset
         if not self._has_type_of(source) or source.spec.sparse != own.spec.sparse or source.spec.arange:
@@ -402,7 +420,7 @@ class VirtualElements:
     async def _reduced(
         self, part: PlannedChunk, reduction: Reduction, codes: Codes | None
     ) -> Partials | None:
-        """Return what the elements of a part reduce to, None where there are none."""
+        """Return the partial results of one part, None if it has no elements."""
         selection = part.selection
         if not self._dataset.spec.sparse:
 
@@ -422,7 +440,7 @@ class VirtualElements:
         )
 
     def _parts(self, planned: Sequence[PlannedChunk]) -> Iterator[tuple[PlannedChunk, tuple[int, ...]]]:
-        """Yield parts of planned chunks that memory has room for, and where each begins in the whole selection."""
+        """Yield parts of planned chunks that fit into `REDUCED_BYTES`, each with its origin in the whole selection."""
         grid = Grid(self._dataset.spec.dims, self._dataset.spec.dims)
         room = max(1, REDUCED_BYTES // self._dataset.arrays.guessed_size)
         for chunk in planned:
@@ -437,7 +455,7 @@ class VirtualElements:
 
 
 def _coords(offsets: NDArray[np.uint32], scaled: Sequence[int], dims: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the coordinates of elements of a chunk in its dataset, (n, rank)."""
+    """Return the coordinates (n, rank) uint64 in the dataset of the elements at `offsets` in a chunk."""
     coords = np.empty((len(offsets), len(dims)), np.uint64)
     for dim, column in enumerate(coordinate_columns(offsets, dims)):
         coords[:, dim] = column
@@ -446,7 +464,7 @@ def _coords(offsets: NDArray[np.uint32], scaled: Sequence[int], dims: Sequence[i
 
 
 def _positions(selection: Selection, offsets: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """Return the positions in a chunk selection, each element once, of elements that are selected."""
+    """Return the position in a chunk selection of each selected offset; the selection has no element twice."""
     if isinstance(selection, Points):
         order = np.argsort(selection.offsets(), kind="stable")
         return order[np.searchsorted(selection.offsets()[order], offsets)]

@@ -1,7 +1,7 @@
-"""The mappings of a virtual dataset as reads need them: which may have elements of a box, and each one when it is used.
+"""Parse the mappings of a virtual dataset for reads, and find the mappings that may intersect a box.
 
-Mappings without end are resolved to what their sources have now, see `resolve_mappings`. What was made of a layout,
-which never changes, is remembered.
+Unlimited mappings are resolved to the extents that their sources have now, see `resolve_mappings`. Results are cached,
+because a layout never changes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
+from hsparse.bounded_cache import BoundedCache
+from hsparse.compute import compute
+from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.plan.virtual_plan import Ordered, ordered
 from hsparse.hdf5.format.parse.mapping_json import mapping_of
@@ -27,12 +31,20 @@ Dims = tuple[int, ...]
 Name = tuple[str, str]
 SourceDims = Callable[[Name], Awaitable[Dims | None]]
 MOST_KNOWN = 64
+KNOWN_BYTES = 128 * 1024 * 1024
+"""Bytes of the cache of mappings."""
+MAPPING_BYTES = 12
+"""Bytes of memory per byte of the mappings' JSON, for the stored and the parsed form."""
+RESOLVED_BYTES = 2048
+"""Bytes of memory per resolved mapping."""
+MAPPING_WORK = 64
+"""Cost of parsing one mapping, in elements, see `compute`."""
 MOST_COMPARED = 4000
-"""The most mappings of which each is compared with each other."""
+"""Most mappings that are compared pairwise."""
 
 
 class Mapped:
-    """The mappings with an end of a virtual dataset of the extent `dims`, by their numbers, in their order."""
+    """The n resolved mappings of a virtual dataset; boxes around the virtual selections are `low:high`, (n, rank)."""
 
     def __init__(self, mappings: Sequence[Record | MappedSource], dims: Dims) -> None:
         self.dims = dims
@@ -48,12 +60,18 @@ class Mapped:
             self.low[plain], self.high[plain] = low, high
         for number in set(range(len(mappings))).difference(plain):
             self.low[number], self.high[number] = self.virtual(number).bounds
+        numbers: dict[Name, int] = {}
+        names = map(self.name, range(len(mappings)))
+        self.source_numbers = np.fromiter(
+            (numbers.setdefault(name, len(numbers)) for name in names), np.intp, len(mappings)
+        )
+        """Source number of each mapping, (n,) intp: mappings of the same source have the same number."""
 
     def __len__(self) -> int:
         return len(self._mappings)
 
     def source(self, number: int) -> MappedSource:
-        """Return a mapping."""
+        """Return mapping `number`, decoded and cached."""
         if number not in self._sources:
             one = self._mappings[number]
             if isinstance(one, dict):
@@ -64,12 +82,12 @@ class Mapped:
         return self._sources[number]
 
     def name(self, number: int) -> Name:
-        """Return the name of a mapping's source."""
+        """Return the file and the dataset that a mapping names as its source."""
         one = self.source(number)
         return one.file, one.dataset
 
     def virtual(self, number: int) -> Ordered:
-        """Return the virtual selection of a mapping; `Conflict` if it is beyond the extent."""
+        """Return the virtual selection of a mapping; raise `Conflict` if it exceeds the extent."""
         if number not in self._virtual:
             try:
                 self._virtual[number] = ordered(self.source(number).virtual, self.dims)
@@ -80,12 +98,12 @@ class Mapped:
         return self._virtual[number]
 
     def near(self, low: Sequence[int], high: Sequence[int]) -> NDArray[np.intp]:
-        """Return the numbers of the mappings that may have elements of a box, ascending."""
+        """Return the ascending numbers of the mappings whose bounding boxes intersect the box `low:high`."""
         near = (self.low < np.array(high, np.int64)) & (self.high > np.array(low, np.int64))
         return np.flatnonzero(near.all(axis=1))
 
     def near_each(self, boxes: Sequence[tuple[Dims, Dims] | None]) -> list[list[int]]:
-        """Return the same for each of some boxes, of which one may be none."""
+        """Return the result of `near` for each (low, high) box; a box that is None meets no mapping."""
         there = [box for box in boxes if box is not None]
         if not there:
             return [[] for _ in boxes]
@@ -100,7 +118,7 @@ class Mapped:
         ]
 
     def are_apart(self, numbers: Sequence[int]) -> bool:
-        """Say whether the boxes around mappings have nothing in common; of too many, that they may have."""
+        """Return whether the bounding boxes of mappings are disjoint; False for more than `MOST_COMPARED`."""
         some = sorted(set(numbers))
         if len(some) > MOST_COMPARED:
             return False
@@ -115,22 +133,23 @@ def _json(one: Record | MappedSource) -> Record:
     return one
 
 
-_KNOWN: dict[tuple[Any, ...], Mapped] = {}
-_BLOCKS: dict[tuple[Any, ...], int] = {}
-"""How many sources a pattern had when it was looked at last; there may be more since."""
+_KNOWN: BoundedCache[tuple[Any, ...], Mapped] = BoundedCache(KNOWN_BYTES, KNOWN_BYTES)
+_PARSED = KeyedLock()
+_BLOCKS: BoundedCache[tuple[Any, ...], int] = BoundedCache.of_entries(MOST_KNOWN)
+"""Number of sources that a name pattern (%b) had when last counted; there may be more by now."""
 
 
 def grows(mappings: Sequence[Record]) -> bool:
-    """Say whether the extent follows that of sources: a mapping has no end."""
+    """Return whether the extent follows the extents of sources, because a mapping is unlimited."""
     return any(map(has_no_end, mappings))
 
 
 async def mapped(record: Record, dims_of_source: SourceDims) -> Mapped:
-    """Return the mappings of a virtual dataset with what their sources have now."""
+    """Return the mappings of a virtual dataset, with unlimited ones resolved to the current extents of the sources."""
     layout = record["creationProperties"]["layout"]
     dims, own = dims_of(record["shape"]) or (), (record["id"], record.get("created"))
     if not record[VIRTUAL_DATA]["grows"]:
-        return _remembered(own, lambda: Mapped(layout["mappings"], dims))
+        return await _remembered(own, layout["mappings"], lambda: Mapped(layout["mappings"], dims))
     mappings = [mapping_of(one) for one in layout["mappings"]]
     found: dict[Name, Dims | None] = {}
     for number, one in enumerate(mappings):
@@ -150,11 +169,11 @@ async def mapped(record: Record, dims_of_source: SourceDims) -> Mapped:
         except Corrupt as error:
             raise Conflict(f"The virtual dataset {record['id']}: {error.message}") from error
 
-    return _remembered((*own, tuple(found.items())), make)
+    return await _remembered((*own, tuple(found.items())), layout["mappings"], make)
 
 
 async def _count_blocks(key: tuple[Any, ...], file: str, dataset: str, dims_of: SourceDims) -> int:
-    """Return the number of sources that a pattern names, up to the first missing one."""
+    """Return the number of existing sources that a name pattern yields, up to the first missing one."""
 
     async def is_there(block: int) -> bool:
         return await dims_of((block_name(file, block), block_name(dataset, block))) is not None
@@ -163,19 +182,21 @@ async def _count_blocks(key: tuple[Any, ...], file: str, dataset: str, dims_of: 
     first = before if before and await is_there(before - 1) else 0
     for block in count(first):
         if block > MAX_BLOCKS or not await is_there(block):
-            _put(_BLOCKS, key, block)
+            _BLOCKS.keep(key, block)
             return block
     raise AssertionError
 
 
-def _remembered(key: tuple[Any, ...], make: Callable[[], Mapped]) -> Mapped:
-    known = _KNOWN.pop(key, None) or make()
-    _put(_KNOWN, key, known)
-    return known
+async def _remembered(key: tuple[Any, ...], mappings: Sequence[Record], make: Callable[[], Mapped]) -> Mapped:
+    def parsed() -> tuple[Mapped, int]:
+        found = make()
+        return found, MAPPING_BYTES * len(orjson.dumps(mappings)) + RESOLVED_BYTES * len(found)
 
-
-def _put(table: dict[Any, Any], key: Any, value: Any) -> None:
-    """Put an item into a table, in place of the oldest one if that is full."""
-    table[key] = value
-    if len(table) > MOST_KNOWN:
-        table.pop(next(iter(table)))
+    if (known := _KNOWN.use(key)) is not None:
+        return known
+    async with _PARSED.hold(key):  # single flight: concurrent reads share one parse
+        if (known := _KNOWN.use(key)) is not None:
+            return known
+        found, nbytes = await compute(MAPPING_WORK * len(mappings), parsed)
+        _KNOWN.keep(key, found, nbytes)
+        return found

@@ -1,4 +1,4 @@
-"""The layout of a virtual dataset: checked, and its plain hyperslabs as arrays."""
+"""Check and normalize the JSON layout of a virtual dataset, and compute the bounds of its regular hyperslabs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = frozenset({"class", "mappings", "missing", "flags", "dims"})
 
 
 def checked_layout(layout: Json, rank: int) -> Json:
-    """Return the layout of a new dataset of `rank` dimensions in its normal form; `BadRequest` for a bad one."""
+    """Return the normal form of the layout of a new dataset with `rank` dimensions; raise `BadRequest`."""
     if unknown := set(layout) - KEYS:
         raise BadRequest(f"A virtual layout has no {min(unknown)[:40]!r}; it has: {', '.join(sorted(KEYS))}.")
     mappings = layout.get("mappings")
@@ -41,7 +41,7 @@ def checked_layout(layout: Json, rank: int) -> Json:
 
 
 def _checked(one: Any, number: int, rank: int) -> VirtualMapping:
-    """Return a mapping of a new dataset."""
+    """Parse mapping `number` of a new dataset's layout; raise `BadRequest`."""
     if not isinstance(one, dict) or not set(one) <= {"file", "dataset", "source", "virtual"}:
         raise BadRequest(f"Mapping {number} must have file, dataset, source and virtual, and nothing else.")
     file, path = one.get("file", THIS_FILE), one.get("dataset")
@@ -59,7 +59,7 @@ def _checked(one: Any, number: int, rank: int) -> VirtualMapping:
 
 
 def _rank(selection: Serialized) -> int | None:
-    """Return the number of dimensions of a selection, None where it has those of any extent."""
+    """Return the number of dimensions of a selection, None for one that fits any extent (all or none)."""
     match selection:
         case Regular(spans):
             return len(spans)
@@ -71,31 +71,31 @@ def _rank(selection: Serialized) -> int | None:
 
 
 def _check_ends(one: VirtualMapping, number: int) -> None:
-    """Raise `BadRequest` unless the selections of a mapping have an end, or none, together."""
+    """Raise `BadRequest` unless both selections of a mapping are unlimited, or neither; with %b only the virtual is."""
     virtual, source = unlimited_dim(one.virtual), unlimited_dim(one.source)
     if one.by_blocks and (virtual is None or source is not None):
         raise BadRequest(
             f"Mapping {number} names sources by block (%b): only its virtual selection has the count {NO_END}."
         )
     if not one.by_blocks and (virtual is None) != (source is None):
-        raise BadRequest(f"Mapping {number} maps a selection without end to one that has an end.")
+        raise BadRequest(f"Mapping {number} maps an unlimited selection to a limited one, or the reverse.")
 
 
 def has_no_end(one: Json) -> bool:
-    """Say whether a mapping in its normal form has no end."""
+    """Return whether a mapping in its normal form is unlimited."""
     virtual = one["virtual"]
     return NO_END in virtual.get("count", ()) or NO_END in virtual.get("block", ())
 
 
 def is_plain(selection: Json) -> bool:
-    """Say whether a selection in its normal form is a regular hyperslab with an end."""
+    """Return whether a selection in its normal form is a limited regular hyperslab."""
     return (
         "start" in selection and NO_END not in selection["count"] and NO_END not in selection.get("block", ())
     )
 
 
 def plain_bounds(selections: Sequence[Json], rank: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the lowest corners of plain selections, and those one past the highest, (n, rank) each."""
+    """Return the lower and the exclusive upper corners of limited regular hyperslabs, each (n, rank) int64."""
     ones = [1] * rank
     start, stride, count, block = (
         np.array([one.get(name, ones) for one in selections], np.int64).reshape(-1, rank) for name in REGULAR

@@ -1,9 +1,9 @@
-"""Mappings of a virtual dataset, put together where they follow each other: frames that were mapped one by one.
+"""Merge consecutive mappings of a virtual dataset, such as frames that were mapped one by one.
 
     virtual [0, 3, :, :] of source [0, :, :], virtual [1, 3, :, :] of source [1, :, :], ...
 
-are one mapping of virtual [:, 3, :, :]. This is done only where no order of mappings is lost that matters: where none
-of those that are left overlap.
+become one mapping of virtual [:, 3, :, :]. Mappings are merged only if the results do not overlap, because merging
+loses the order of mappings.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from hsparse.format.selections.serialized_selection import UNLIMITED, Regular
 from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping
 
 FEW = 8
-"""So many mappings are left as they are."""
+"""Up to this many mappings are not merged."""
 MOST = 2000
-"""The most mappings of which each is compared with each other."""
+"""Most mappings that are compared pairwise."""
 Spans: TypeAlias = tuple[Span, ...]
 
 
 def merged_mappings(mappings: list[VirtualMapping]) -> list[VirtualMapping]:
-    """Return mappings that mean the same, fewer where it is possible."""
+    """Return equivalent mappings, merged where possible."""
     if len(mappings) <= FEW or not all(map(_is_plain, mappings)):
         return mappings
     groups: dict[tuple[object, ...], list[VirtualMapping]] = {}
@@ -55,7 +55,7 @@ def _shape(selection: object) -> tuple[tuple[int, int, int], ...]:
 
 
 def _runs(group: list[VirtualMapping]) -> Iterator[VirtualMapping]:
-    """Yield mappings of one source and one shape, those together of which each is a step after the one before."""
+    """Merge runs of mappings of one source and one shape that follow each other by a constant step."""
     first = 0
     while first < len(group):
         last, found = first, group[first]
@@ -71,7 +71,7 @@ def _runs(group: list[VirtualMapping]) -> Iterator[VirtualMapping]:
 
 
 def _step(one: VirtualMapping, other: VirtualMapping) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the dimension and the step from one mapping to another, in each selection; None if they cannot join."""
+    """Return (dimension, step) between two mappings for the virtual and the source selection, None if not mergeable."""
     steps = []
     for a, b in ((_spans(one.virtual), _spans(other.virtual)), (_spans(one.source), _spans(other.source))):
         moved = [dim for dim, (x, y) in enumerate(zip(a, b, strict=True)) if x.start != y.start]
@@ -84,7 +84,7 @@ def _step(one: VirtualMapping, other: VirtualMapping) -> tuple[tuple[int, int], 
         before = [span.size for span in a[:dim] if span.size != 1]
         steps.append((dim, step, a[dim].block, before))
     (dim, step, block, before), (own, own_step, own_block, own_before) = steps
-    # The elements are paired in row-major order: what is outside of the dimension that grows has to be the same.
+    # Elements are paired in row-major order, so the dimensions outside of the growing one must be equal.
     if block != own_block or before != own_before:
         return None
     return (dim, step), (own, own_step)
@@ -105,7 +105,7 @@ def _repeated(selection: object, dim: int, step: int, count: int) -> Regular:
 
 
 def _are_apart(mappings: list[VirtualMapping]) -> bool:
-    """Say whether the boxes around the virtual selections have nothing in common."""
+    """Return whether the bounding boxes of the virtual selections are disjoint."""
     low = np.array([[span.start for span in _spans(one.virtual)] for one in mappings], np.int64)
     high = np.array([[span.stop for span in _spans(one.virtual)] for one in mappings], np.int64)
     for number in range(len(mappings) - 1):

@@ -1,11 +1,11 @@
-"""What sources have of planned chunks of a virtual dataset: a selection is cut by the mappings that it meets."""
+"""Cut planned chunks of a virtual dataset into pieces, one per mapping that they intersect, grouped by source."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,17 @@ from hsparse.sn.values.element_source import ElementSource
 
 T = TypeVar("T")
 
+SOURCES_AT_ONCE = 128
+"""Most sources that a read holds in memory at a time."""
+CUT_AT_ONCE = 1024
+"""Pieces that are cut before other work may run: cutting holds Python's global lock most of the time."""
 MAX_CELLS = 1 << 20
-"""The most chunks of the grid of a virtual dataset that are listed at a time."""
+"""Most grid chunks of a virtual dataset that one listing may have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """What one mapping has of a planned chunk, the one at `chunk` of the plan."""
+    """The part of planned chunk `chunk` that mapping `number` covers; `source` is the mapping's source selection."""
 
     chunk: int
     number: int
@@ -41,9 +45,29 @@ class Piece:
     source: Ordered
 
 
+PlacedPiece: TypeAlias = tuple[int, tuple[Any, ...], tuple[int, ...], bool, Any]
+"""Values of a piece and their place, see `placed`; a tuple, which the garbage collector need not track."""
+
+
+def placed(piece: Piece, values: Any) -> PlacedPiece:
+    """Return (mapping's number, place in the planned chunk, shape there, whether it may be the whole chunk, values).
+
+    The place has a tuple (start, stop, step) instead of each slice. The piece is the whole chunk if the flag is set
+    and the planned chunk has the same shape.
+    """
+    one = piece.cut
+    place = [(at.start, at.stop, at.step) if isinstance(at, slice) else at for at in one.place]
+    return piece.number, tuple(place), one.shape, one.is_whole(one.shape), values
+
+
+def index_of(place: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the numpy index that a place of a `PlacedPiece` stands for."""
+    return tuple([slice(*at) if isinstance(at, tuple) else at for at in place])
+
+
 @dataclass(frozen=True, slots=True)
 class OfSource:
-    """The pieces of planned chunks that one source has."""
+    """The pieces of planned chunks that are read from one source."""
 
     name: Name
     source: Source
@@ -51,7 +75,7 @@ class OfSource:
 
 
 class Pieces:
-    """Cuts selections of one virtual dataset; it looks for sources only where they are needed."""
+    """Cuts selections of one virtual dataset into pieces, and looks up only the sources that they need."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -61,7 +85,17 @@ class Pieces:
     async def of(
         self, layout: Mapped, planned: Sequence[PlannedChunk], *, once: bool = False
     ) -> list[OfSource]:
-        """Return what mappings have of planned chunks, by their sources; with `once` no element is selected twice."""
+        """Return the pieces of planned chunks, by source; `once` removes duplicates from the chunks' selections."""
+        return [one async for some in self.in_parts(layout, planned, once=once) for one in some]
+
+    async def in_parts(
+        self, layout: Mapped, planned: Sequence[PlannedChunk], *, once: bool = False, keep: bool = True
+    ) -> AsyncIterator[list[OfSource]]:
+        """Yield the pieces of planned chunks for `SOURCES_AT_ONCE` sources at a time; `keep` keeps sources cached.
+
+        A source and its pieces are about a hundred objects. Ten thousand sources in each of eight readers would stop
+        the process for a second during each garbage collection.
+        """
         dims = self._dataset.spec.dims
         selections: list[Selection] = []
         for chunk in planned:
@@ -70,23 +104,31 @@ class Pieces:
                 origin = tuple(at * dim for at, dim in zip(chunk.scaled, dims, strict=True))
                 selection = selection.translate(origin, self._dataset.extent)
             selections.append(ascending(selection) if once else selection)
-        near = layout.near_each([one.bounds() for one in selections])
-        names = {number: layout.name(number) for number in dict.fromkeys(n for some in near for n in some)}
-        sources = await self.sources.find_all(names.values())
-        listed = sum(0 if isinstance(one, Orthogonal) else one.size for one in selections)
 
-        def cut_all() -> list[OfSource]:
+        near = layout.near_each([one.bounds() for one in selections])
+        listed = sum(0 if isinstance(one, Orthogonal) else one.size for one in selections)
+        for part in _by_source(layout, near):
+            pairs = [(layout.name(number), place, number) for place, number in part]
+            sources = await self.sources.find_all([name for name, *_ in pairs])
             found: dict[Name, OfSource] = {}
-            for place, (selection, some) in enumerate(zip(selections, near, strict=True)):
-                for number in some:
-                    name = names[number]
+
+            def cut_some(
+                some: Sequence[tuple[Name, int, int]],
+                sources: Mapping[Name, Source | None] = sources,
+                found: dict[Name, OfSource] = found,
+            ) -> None:
+                for name, place, number in some:
                     source = sources[name]
-                    piece = self._piece(layout, source, selection, number, place)
+                    piece = self._piece(layout, source, selections[place], number, place)
                     if piece is not None and source is not None:
                         found.setdefault(name, OfSource(name, source, [])).pieces.append(piece)
-            return list(found.values())
 
-        return await compute(listed + PLAN_WORK * sum(map(len, near)), cut_all)
+            for first in range(0, len(pairs), CUT_AT_ONCE):
+                some = pairs[first : first + CUT_AT_ONCE]
+                await compute(listed + PLAN_WORK * len(some), cut_some, some)
+            yield list(found.values())
+            if not keep:
+                self.sources.forget(sources)
 
     async def mapped(self) -> Mapped:
         return await mapped(self._dataset.record, self.sources.dims)
@@ -94,10 +136,10 @@ class Pieces:
     def _piece(
         self, layout: Mapped, source: Source | None, selection: Selection, number: int, place: int
     ) -> Piece | None:
-        """Return what a mapping has of a selection, None for nothing; raise if its source is away or does not fit."""
+        """Return the piece of a selection that a mapping covers, None for nothing; raise `NotFound` or `Conflict`."""
         virtual, name = layout.virtual(number), layout.name(number)
         if source is None:
-            # Whether the mapping has any element does not depend on the source.
+            # Whether the mapping covers any element does not depend on the source.
             if self._fills or cut(selection, virtual, virtual, layout.dims) is None:
                 return None
             raise self.sources.away(name)
@@ -130,6 +172,17 @@ class Pieces:
         return np.unique(found, axis=0).astype(np.uint64)
 
 
+def _by_source(layout: Mapped, near: Sequence[Sequence[int]]) -> Iterator[list[tuple[int, int]]]:
+    """Yield pairs (planned chunk, mapping) that may intersect, in lists of at most `SOURCES_AT_ONCE` sources."""
+    places = np.repeat(np.arange(len(near)), [len(some) for some in near])
+    numbers = np.fromiter(chain.from_iterable(near), np.intp, len(places))
+    of = layout.source_numbers[numbers]
+    order = np.argsort(of, kind="stable")
+    firsts = np.flatnonzero(np.diff(of[order], prepend=-1))[::SOURCES_AT_ONCE]
+    for some in np.split(order, firsts[1:]) if len(order) else ():
+        yield list(zip(places[some].tolist(), numbers[some].tolist(), strict=True))
+
+
 def _grid(first: Sequence[int], last: Sequence[int]) -> tuple[NDArray[np.int64], ...]:
     return np.meshgrid(*(np.arange(a, b) for a, b in zip(first, last, strict=True)), indexing="ij")
 
@@ -140,9 +193,9 @@ async def by_piece(
     read: Callable[[ElementSource, list[PlannedChunk]], Awaitable[Sequence[Any]]],
     make: Callable[[Piece, Sequence[PlannedChunk], Sequence[Any]], T],
 ) -> list[tuple[Piece, T | int]]:
-    """Read what is selected of a source for all of its pieces at once; return what `make` makes of each one's answers.
+    """Read `select(piece)` for all pieces of a source by one call; return each piece with `make` of its answers.
 
-    If some were left out, it is how many bytes the piece has.
+    If the source left out values because of a limit, the result is the piece's number of bytes instead.
     """
     source = wanted.source.dataset
     fan, nbytes = ChunkFanout(wanted.source.owners, source), source.arrays.nbytes
@@ -160,11 +213,9 @@ async def by_piece(
     return result
 
 
-def by_chunk(
-    planned: Sequence[PlannedChunk], read: Sequence[Sequence[tuple[Piece, T]]]
-) -> list[list[tuple[Piece, T]] | None]:
-    """Return what was read of pieces by the planned chunks that they are of, None where there are none."""
-    parts: dict[int, list[tuple[Piece, T]]] = {}
-    for piece, values in chain.from_iterable(read):
-        parts.setdefault(piece.chunk, []).append((piece, values))
+def by_chunk(planned: Sequence[PlannedChunk], read: Iterable[tuple[int, T]]) -> list[list[T] | None]:
+    """Group pairs (number of the planned chunk, value) by planned chunk, with None for a chunk without values."""
+    parts: dict[int, list[T]] = {}
+    for chunk, one in read:
+        parts.setdefault(chunk, []).append(one)
     return [parts.get(place) for place in range(len(planned))]

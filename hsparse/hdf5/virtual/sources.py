@@ -1,7 +1,7 @@
-"""The datasets that a virtual dataset is made of: found by name for the reader of a request, with the reader's rights.
+"""Find the source datasets of a virtual dataset by name, with the access rights of the request's user.
 
-A name leads as an external link does. A source that is virtual itself has sources beside its own domain; how they led
-to each other is the trail, by which loops are refused.
+Names are resolved like external links. A source may be virtual itself; its sources are resolved relative to its own
+domain. The trail is the chain of virtual datasets that led to a source; a cycle in it is refused.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from hsparse.compute import gather_each
-from hsparse.errors import BadRequest, Conflict, Gone, NotFound
+from hsparse.concurrency.gathering import gather_each, with_pauses
+from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, Gone, LeftOut, NotFound
 from hsparse.hdf5.format.parse.virtual_mapping import THIS_FILE
 from hsparse.hdf5.virtual.layouts import mapped
 from hsparse.model.ids import collection_of
 from hsparse.model.layout import is_signed
-from hsparse.model.link import EXTERNAL, HARD, external_file
+from hsparse.model.link import EXTERNAL, HARD, external_file, left_out_reason
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
@@ -26,25 +26,27 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
 
 MAX_NESTED = 16
-"""Virtual datasets that are sources of each other."""
+"""Most levels of virtual datasets that are sources of each other."""
 MAX_LINKS = 64
-"""Soft and external links on the way to a source."""
+"""Most soft and external links on the path to a source."""
 AT_ONCE = 32
 IN_STEP = 256
-"""Sources that are looked for step by step together."""
+"""Sources that are looked up in lockstep, so that each step needs one message per owner."""
+WALKED_AT_ONCE = 64
+"""Walks that advance one step before other requests may run."""
 PARTS_AT_ONCE = 4
 Name = tuple[str, str]
-"""The names of a domain and of a dataset in it."""
+"""The name of a domain, and the path of a dataset in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NestedRights:
-    """The rights of a reader, for a virtual dataset in the domain at `beside`, to which `trail` has led."""
+    """The rights of a reader, for a virtual dataset in the domain `beside` that was reached by `trail`."""
 
     rights: FileRights
     beside: str
     trail: tuple[tuple[str, str], ...] = ()
-    """The id of each, and how it is named."""
+    """Id and displayed name of each virtual dataset on the way."""
 
     @property
     def owners(self) -> Owners:
@@ -62,7 +64,7 @@ class NestedRights:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A dataset, and who owns what is in its domain."""
+    """A source dataset, and the owners of the objects in its domain."""
 
     owners: Owners
     dataset: Dataset
@@ -70,7 +72,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A group or another object of a domain at `path`; `owners` are those of its bucket."""
+    """An object in the domain `path` with root group `root`; `owners` are the owners of the domain's bucket."""
 
     owners: Owners
     path: str
@@ -79,13 +81,13 @@ class _Place:
 
 
 _Asked: TypeAlias = _Place | tuple[str, str]
-"""What a walk to a source needs next: the record of a place, or the domain of that name beside another one."""
+"""The next request of a walk: the record of a place, or the domain of (name, domain that the name is relative to)."""
 _Found: TypeAlias = tuple[_Place, Outcome] | None
 Walk: TypeAlias = Generator[_Asked, Any, _Found]
 
 
 class Sources:
-    """The sources of one virtual dataset, each looked for once."""
+    """The sources of one virtual dataset, each looked up once."""
 
     def __init__(self, owners: Owners, record: Record, rights: FileRights | None) -> None:
         if rights is None:
@@ -103,18 +105,26 @@ class Sources:
             )
 
     async def find_all(self, names: Iterable[Name]) -> dict[Name, Source | None]:
-        """Return the source of each name, None for one that is missing; `Forbidden` without the right to read it."""
+        """Return the source of each name, None for a missing one; raise `Forbidden` if the user may not read one."""
         wanted = list(dict.fromkeys(names))
         files = [file for file in dict.fromkeys(file for file, _ in wanted) if file not in self._domains]
         domains = await gather_each(self._domain, files, AT_ONCE)
         self._domains |= zip(files, domains, strict=True)
-        unknown = [name for name in wanted if name not in self._known]
+        found = {name: self._known[name] for name in wanted if name in self._known}
+        unknown = [name for name in wanted if name not in found]
         parts = [unknown[first : first + IN_STEP] for first in range(0, len(unknown), IN_STEP)]
-        await gather_each(self._find_some, parts, PARTS_AT_ONCE)
-        return {name: self._known[name] for name in wanted}
+        for some in await gather_each(self._find_some, parts, PARTS_AT_ONCE):
+            found |= some
+        self._known |= found
+        return found
+
+    def forget(self, names: Iterable[Name]) -> None:
+        """Remove sources from the cache; they are looked up again on their next use."""
+        for name in names:
+            self._known.pop(name, None)
 
     def has(self, name: Name) -> bool:
-        """Say whether a source that was looked for is there."""
+        """Return whether a source has been looked up and exists."""
         return self._known.get(name) is not None
 
     async def dims(self, name: Name) -> tuple[int, ...] | None:
@@ -125,12 +135,12 @@ class Sources:
     def away(self, name: Name) -> NotFound:
         """Return the error for a source that is missing."""
         return NotFound(
-            f"The source {name[1]} in {self._shown(name[0])} of the virtual dataset {self.id} is not there: bring it "
-            "back, or make the dataset with missing=fill."
+            f"The source {name[1]} in {self._shown(name[0])} of the virtual dataset {self.id} is missing: restore it, "
+            "or create the dataset with missing=fill."
         )
 
     def unfit(self, name: Name, why: str) -> Conflict:
-        """Return the error for a source that is not what the mapping needs."""
+        """Return the error for a source that does not fit its mapping."""
         return Conflict(
             f"The source {name[1]} in {self._shown(name[0])} of the virtual dataset {self.id}: {why}"
         )
@@ -139,7 +149,7 @@ class Sources:
         return self._rights.beside if file == THIS_FILE else file
 
     async def _domain(self, file: str) -> _Place | None:
-        """Return the root group of the domain that a name leads to, None without one."""
+        """Return the root group of the domain that a name leads to, None if there is no such domain."""
         if file == THIS_FILE:
             return _Place(self._owners, self._rights.beside, self._root, self._root)
         return await self._entered(file, self._rights.beside)
@@ -153,18 +163,18 @@ class Sources:
             return None
         return _Place(service.owners, domain.path, domain.root, domain.root)
 
-    async def _find_some(self, names: Sequence[Name]) -> None:
+    async def _find_some(self, names: Sequence[Name]) -> dict[Name, Source | None]:
         walks = [self._walk(name) for name in names]
         found = await gather_each(self._source, zip(names, await self._in_step(walks), strict=True), AT_ONCE)
-        self._known |= zip(names, found, strict=True)
+        return dict(zip(names, found, strict=True))
 
     async def _in_step(self, walks: Sequence[Walk]) -> list[_Found]:
-        """Return what walks end with; what they all need next is read by one message to each owner."""
+        """Run walks in lockstep; return their results. Each step reads all needed records by one message per owner."""
         found: list[_Found] = [None] * len(walks)
         answers: dict[int, Any] = dict.fromkeys(range(len(walks)))
         while answers:
             asked: dict[int, _Asked] = {}
-            for number, answer in answers.items():
+            async for number, answer in with_pauses(answers.items(), WALKED_AT_ONCE):
                 try:
                     asked[number] = walks[number].send(answer)
                 except StopIteration as end:
@@ -190,7 +200,7 @@ class Sources:
         }
 
     def _walk(self, name: Name) -> Walk:
-        """Lead to a source; return where it is and its record, None without one."""
+        """Walk to a source; return its place and the read of its record, None if it is missing."""
         place = self._domains[name[0]]
         found = None if place is None else (yield from self._followed(place, name[1], []))
         if found is None:
@@ -200,7 +210,7 @@ class Sources:
         return found, (yield found)
 
     async def _source(self, item: tuple[Name, _Found]) -> Source | None:
-        """Return what a walk has led to as a source."""
+        """Return the source that a walk has found, with its current extent; raise if it cannot be a source."""
         name, walked = item
         if walked is None:
             return None
@@ -228,7 +238,7 @@ class Sources:
             raise self.unfit(name, error.message) from error
 
     def _followed(self, place: _Place, path: str, links: list[str]) -> Generator[_Asked, Any, _Place | None]:
-        """Return what is at a path, whose links are followed, None if it leads to nothing."""
+        """Return the object at a path, following links, None if the path leads to nothing; `links` collects names."""
         if path.startswith("/"):
             place = replace(place, id=place.root)
         for title in path.split("/"):
@@ -237,13 +247,17 @@ class Sources:
             if collection_of(place.id) != "groups":
                 return None
             outcome = yield place
-            link = (outcome.unwrap().get("links") or {}).get(title) if outcome.failure is None else None
+            if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
+                return None
+            link = (outcome.unwrap().get("links") or {}).get(title)
             if link is None:
                 return None
             if link["class"] == HARD:
                 place = replace(place, id=link["id"])
                 continue
             links.append(title)
+            if why := left_out_reason(link):
+                raise LeftOut(f"A source of the virtual dataset {self.id} is left out of {place.path}: {why}")
             if len(links) > MAX_LINKS:
                 return None
             into: _Place | None = place
@@ -261,7 +275,7 @@ def _shown_trail(trail: tuple[tuple[str, str], ...]) -> str:
 
 
 async def current_record(owners: Owners, record: Record, rights: FileRights) -> Record:
-    """Return the record of a dataset with the extent that its sources, if it has any, give it now."""
+    """Return the record of a dataset; the extent of a virtual one with unlimited mappings is the current one."""
     if not record.get(VIRTUAL_DATA, {}).get("grows"):
         return record
     found = await mapped(record, Sources(owners, record, rights).dims)

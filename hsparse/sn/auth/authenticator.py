@@ -1,6 +1,6 @@
 """Authentication: from a request's `Authorization` header to a principal.
 
-Schemes are Basic (RFC 7617) and Bearer (RFC 6750), over passwords, API keys and tokens.
+The HTTP schemes are Basic (RFC 7617) and Bearer (RFC 6750), with passwords, API keys and tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Authenticator(Protocol):
 
     @property
     def only(self) -> Principal | None:
-        """The principal of every request; None where requests have their own."""
+        """The principal of every request, or None if requests are authenticated one by one."""
         ...
 
     @property
@@ -32,11 +32,11 @@ class Authenticator(Protocol):
         ...
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return the principal, the anonymous one without a header; `Unauthenticated` for a bad credential."""
+        """Return the principal, anonymous without a header; raise `Unauthenticated` for a bad credential."""
         ...
 
     def users(self) -> list[Principal]:
-        """Return the users that are known before they sign in, by name: not those whom an issuer knows."""
+        """Return the users that the server knows without a sign-in, sorted by name; an issuer's users are unknown."""
         ...
 
 
@@ -45,34 +45,34 @@ class Scheme(Protocol):
 
     @property
     def way(self) -> str:
-        """What to use, as a sentence says it: `Bearer with an API key`."""
+        """The description of the scheme in error messages, such as `Bearer with an API key`."""
         ...
 
     @property
     def as_password(self) -> bool:
-        """Whether clients that know only passwords may send a credential as one."""
+        """Whether clients that support only passwords may send a credential as a Basic password."""
         ...
 
     @property
     def is_general(self) -> bool:
-        """Whether it answers for what no scheme owns: its credentials have no form of their own."""
+        """Whether the scheme gets credentials that no scheme owns, because its credentials have no particular form."""
         ...
 
     def owns(self, text: str, *, whole: bool) -> bool:
-        """Say whether a text is a credential of this scheme; without `whole`, whether it begins like one."""
+        """Return whether a text, or without `whole` its beginning, has the form of this scheme's credentials."""
         ...
 
     def users(self) -> Iterable[str]:
-        """Return the users that are known before they sign in."""
+        """Return the names of the users that the scheme knows without a sign-in."""
         ...
 
     async def principal(self, text: str, user: str | None = None) -> Principal:
-        """Return the principal of a credential, which must be `user`'s; raises as `Authenticator.principal`."""
+        """Return the principal of a credential, which must be that of `user` if given; else `Unauthenticated`."""
         ...
 
 
 class SingleUser:
-    """No credentials: every request acts as the one admin user; only for servers that listen on loopback."""
+    """An `Authenticator` without credentials: every request acts as one admin. Only for servers on loopback."""
 
     challenges: tuple[str, ...] = ()
 
@@ -87,7 +87,7 @@ class SingleUser:
 
 
 class SchemeAuthenticator:
-    """`Authenticator` by passwords, if configured, and by schemes; a general one answers for what none owns."""
+    """An `Authenticator` by passwords, if configured, and by `schemes`; a general scheme gets unrecognized tokens."""
 
     only: Principal | None = None
 
@@ -108,10 +108,10 @@ class SchemeAuthenticator:
         return (*basic, BEARER) if self._schemes else basic
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return the principal, the anonymous one without a header.
+        """Return the principal, anonymous without a header.
 
-        `Unauthenticated` for a wrong or malformed credential, and for a scheme that is not configured; `Busy`
-        if it cannot be checked now; `Misconfigured` if a file cannot be used.
+        Raises `Unauthenticated` for a wrong or malformed credential or a scheme that is not configured, `Busy` if the
+        credential cannot be checked now, and `Misconfigured` if a file cannot be used.
         """
         if authorization is None:
             return ANONYMOUS
@@ -123,9 +123,9 @@ class SchemeAuthenticator:
         raise Unauthenticated(f"This authentication scheme is not supported; use {self._ways()}.")
 
     def users(self) -> list[Principal]:
-        """Return the users of the password file, the key file, the group file and the settings.
+        """Return the users of the password file, the schemes (API keys), the group file and the settings.
 
-        `Misconfigured` if a file cannot be used.
+        Raises `Misconfigured` if a file cannot be used.
         """
         known = {name: Principal(name) for name in self._roles.users()}
         known |= {name: Principal(name) for scheme in self._schemes for name in scheme.users()}

@@ -1,12 +1,11 @@
-"""A text file with one entry on each line, such as the password file: read again after a change, replaced by an edit.
+"""Text files with one entry on each line, such as the password file, that are read again after a change.
 
 Empty lines, and lines that begin with `#`, are kept and ignored. The text is UTF-8.
 
-A limit of tries in a time, for each name; what succeeded is forgiven.
+`TryLimit` limits the tries of each name within a period; successful tries do not count. `basic_credential` parses Basic
+credentials (RFC 7617), for servers and for commands that they start as jobs.
 
-Basic credentials (RFC 7617), as servers and the commands that they start as jobs read them.
-
-A module of its own because commands use it where only the client is installed.
+This module imports no server packages, because commands use it where only the client is installed.
 """
 
 from __future__ import annotations
@@ -15,28 +14,31 @@ import base64
 import binascii
 import logging
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
-from hsparse.clock import Clock
+from hsparse.bounded_cache import BoundedCache
+from hsparse.clock import Clock, SystemClock
 from hsparse.errors import BadRequest, Conflict, Misconfigured, Unauthenticated
+from hsparse.sn.auth.file_in_place import is_bound, read_status, rewrite
 
 log = logging.getLogger(__name__)
 
+WARNING_SECONDS = 60.0
+"""Seconds after which a warning is logged again if its cause persists."""
 Signature: TypeAlias = tuple[int, int, int, int]
 Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
 class LineFormat(Generic[Entry]):
-    """A kind of file: its name in messages, the command that creates one, and the parser of a line.
+    """A kind of file: its name in messages, how to create one, and the parser of a line.
 
-    `read` returns an entry and its unique name; `BadRequest` names the error, without secrets. If a `private` file is
-    readable by others than its owner, a warning is logged.
+    `read` returns an entry's unique name and the entry, or raises `BadRequest` with a message without secrets. If a
+    `private` file is accessible to others than its owner, a warning is logged.
     """
 
     noun: str
@@ -46,19 +48,24 @@ class LineFormat(Generic[Entry]):
 
 
 class LineFile(Generic[Entry]):
-    """Such a file at `path`, and its current entries."""
+    """The file of a `LineFormat` at `path`, and its current entries.
 
-    def __init__(self, path: Path, kind: LineFormat[Entry]) -> None:
+    If the file's link count is 0, it was bind-mounted into a container and then replaced outside. The server no longer
+    sees its changes, and logs a warning once a minute.
+    """
+
+    def __init__(self, path: Path, kind: LineFormat[Entry], clock: Clock | None = None) -> None:
         self.path = path
         self._kind = kind
+        self._warnings = TryLimit(1, WARNING_SECONDS, 1, clock or SystemClock())
         self._signature: Signature | None = None
         self._entries: Mapping[str, Entry] = MappingProxyType({})
         self._complaint = ""
 
     def served(self) -> Mapping[str, Entry]:
-        """Return all entries as `entries` does, for a request.
+        """Return all entries as `entries` does, to serve a request.
 
-        An error in the file is logged once, for the operator, and not sent to clients.
+        An error in the file is logged once for the operator; the `Misconfigured` for clients does not disclose it.
         """
         try:
             return self.entries()
@@ -70,14 +77,19 @@ class LineFile(Generic[Entry]):
             raise Misconfigured(f"The server's {noun} cannot be used; its log says why.") from error
 
     def entries(self) -> Mapping[str, Entry]:
-        """Return all entries of the current file, by name; this costs one `stat` if it has not changed.
+        """Return all entries of the current file, by name; this costs one `stat` if the file has not changed.
 
-        `Misconfigured` if the file does not exist or cannot be read, and for the first wrong line.
+        Raises `Misconfigured` if the file does not exist, cannot be read, or has an invalid line.
         """
         noun = self._kind.noun
         try:
-            if self._signature is None or _signature(self.path.stat()) != self._signature:
+            status = self.path.stat()
+            if self._signature is None or _signature(status) != self._signature:
                 self._load()
+            if (
+                status.st_nlink == 0 and self.path.stat().st_nlink == 0
+            ):  # check twice, a rename may be under way
+                self._warn_of_replaced()
         except FileNotFoundError as error:
             raise Misconfigured(f"There is no {noun} {self.path}; {self._kind.remedy}.") from error
         except OSError as error:
@@ -88,49 +100,59 @@ class LineFile(Generic[Entry]):
         return self._entries
 
     def edit(self, change: Callable[[list[str]], None]) -> None:
-        """Replace the file, atomically, by one with `change` applied to its lines. Create it if it does not exist.
+        """Rewrite the file with `change` applied to the list of its lines; create the file if it does not exist.
 
-        The new file is also the lock: only the process that created it edits. `Conflict` while another edit is under
-        way, `Misconfigured` if the file is wrong or not writable.
+        Only one process can edit at a time. Raises `Conflict` while another edit is under way, `Misconfigured` if the
+        file is invalid or not writable.
         """
         path = self.path.resolve()
         fresh = path.with_name(path.name + ".new")
+
+        def changed(data: bytes | None) -> bytes:
+            lines = self._lines_of(data or b"")
+            change(lines)
+            return "".join(f"{line}\n" for line in lines).encode()
+
         try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            rewrite(path, fresh, changed)
         except FileExistsError as error:
             raise Conflict(
                 f"Another edit of {path} is under way; if there is none, remove {fresh} and try again."
             ) from error
         except OSError as error:
-            raise self._unwritable(path, error) from error
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                lines = self._lines_of(path, file.fileno())
-                change(lines)
-                file.write("".join(f"{line}\n" for line in lines).encode())
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
-        except BaseException as error:
-            fresh.unlink()
-            if isinstance(error, OSError):
-                raise self._unwritable(path, error) from error
-            raise
-        try:
-            _sync_folder(path.parent)
-        except OSError as error:
-            raise self._unwritable(path, error) from error
+            raise Misconfigured(
+                f"The {self._kind.noun} {path} cannot be written ({error.strerror}); run as its owner, "
+                f"in a folder that owner may write to{_missing_folder(path)}."
+            ) from error
 
     def _load(self) -> None:
-        with self.path.open("rb") as file:
-            # Taken before reading: a later change has another signature.
-            status = os.fstat(file.fileno())
-            data = file.read()
+        try:
+            status, data = read_status(self.path)
+        except BlockingIOError:
+            if self._signature is None:
+                raise
+            return  # it is being written: the next request reads it
+        if self._signature is None and is_bound(self.path):
+            log.warning(
+                "The %s %s is mounted as a single file: the server cannot see it being replaced. Mount its folder.",
+                self._kind.noun,
+                self.path,
+            )
         self._entries = MappingProxyType(self._parse(data))
         self._signature = _signature(status)
         if self._kind.private and status.st_mode & 0o077:
             log.warning(
                 "The %s %s is open to others than its owner; chmod 600 it.", self._kind.noun, self.path
+            )
+
+    def _warn_of_replaced(self) -> None:
+        if self._warnings.wait("replaced") == 0:
+            self._warnings.count("replaced")
+            log.warning(
+                "The %s %s was replaced or deleted outside of this container, and this server still uses the old file: "
+                "restart the server, and mount the folder of the file, not the file alone.",
+                self._kind.noun,
+                self.path,
             )
 
     def _parse(self, data: bytes) -> dict[str, Entry]:
@@ -152,32 +174,20 @@ class LineFile(Generic[Entry]):
             entries[name] = entry
         return entries
 
-    def _lines_of(self, path: Path, successor: int) -> list[str]:
-        """Return the checked lines of the file; give the open file `successor` its owner."""
-        try:
-            with path.open("rb") as file:
-                status = os.fstat(file.fileno())
-                data = file.read()
-        except FileNotFoundError:
-            return []
+    def _lines_of(self, data: bytes) -> list[str]:
+        """Check the file's data and return its lines."""
         self._parse(data)
-        # An edit by root must not lock out the user the server runs as.
-        mine = os.fstat(successor)
-        if (status.st_uid, status.st_gid) != (mine.st_uid, mine.st_gid):
-            os.fchown(successor, status.st_uid, status.st_gid)
         return (
             [line.removesuffix("\r") for line in data.decode().removesuffix("\n").split("\n")] if data else []
         )
 
-    def _unwritable(self, path: Path, error: OSError) -> Misconfigured:
-        return Misconfigured(
-            f"The {self._kind.noun} {path} cannot be written ({error.strerror}); run as its owner, "
-            "in a folder that owner may write to."
-        )
+
+def _missing_folder(path: Path) -> str:
+    return "" if path.parent.is_dir() else f" (mkdir -p {path.parent})"
 
 
 def is_blank(line: str) -> bool:
-    """Say whether a line has no entry."""
+    """Return whether a line has no entry."""
     return not line.strip() or line.startswith("#")
 
 
@@ -185,58 +195,46 @@ def _signature(status: os.stat_result) -> Signature:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class TryLimit:
-    """At most `most` tries of a name within `seconds` of its first one, for at most `names` names."""
+    """A limit of `most` tries of each name within `seconds` of its first try; at most `names` names are stored."""
 
     def __init__(self, most: int, seconds: float, names: int, clock: Clock) -> None:
         self._most = most
         self._seconds = seconds
-        self._names = names
         self._clock = clock
-        self._tries: OrderedDict[str, tuple[float, int]] = OrderedDict()  # name -> start, count; oldest first
+        self._tries: BoundedCache[str, tuple[float, int]] = BoundedCache.of_entries(names)
+        """The time of each name's first try, and the number of its tries."""
 
     def wait(self, name: str) -> float:
-        """Return the seconds until `name` may try again, 0 for at once."""
+        """Return the seconds until `name` may try again, 0 if it may try now."""
         now = self._clock.monotonic()
         start, count = self._tries.get(name, (now, 0))
         left = self._seconds - (now - start)
         return left if count >= self._most and left > 0 else 0.0
 
     def count(self, name: str) -> None:
-        """Count a try."""
+        """Count a try of a name."""
         now = self._clock.monotonic()
         start, count = self._tries.get(name, (now, 0))
         if now - start >= self._seconds:
-            del self._tries[name]
             start, count = now, 0
-        self._tries[name] = (start, count + 1)
-        while len(self._tries) > self._names:
-            self._tries.popitem(last=False)
+        self._tries.keep(name, (start, count + 1))
 
     def forgive(self, name: str) -> None:
-        """Take one try back, which has succeeded."""
+        """Uncount one try of a name, because it has succeeded."""
         start, count = self._tries.get(name, (0.0, 0))
         if count > 1:
-            self._tries[name] = (start, count - 1)
+            self._tries.keep(name, (start, count - 1))
         else:
-            self._tries.pop(name, None)
+            self._tries.forget(name)
 
     def forget(self, name: str) -> None:
-        """Take all tries of a name back."""
-        self._tries.pop(name, None)
+        """Uncount all tries of a name."""
+        self._tries.forget(name)
 
 
 def basic_credential(text: str) -> tuple[str, str]:
-    """Return the name and password of a Basic credential; `Unauthenticated` when it is none."""
+    """Return the name and password in a Basic credential; raise `Unauthenticated` if it is malformed."""
     try:
         decoded = base64.b64decode(text, validate=True).decode()
     except (binascii.Error, ValueError):

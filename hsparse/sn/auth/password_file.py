@@ -2,30 +2,21 @@
 
     name:argon2-hash:role:group,group
 
-- `name`: 1 to 128 ASCII letters, digits, `.`, `_`, `-`, `@`; not `default` or `anonymous`, which ACLs use
-  for others, and not `.` or `..`, which cannot be the name of a home folder;
-- `argon2-hash`: argon2id's encoded form, which has no colon; by default with RFC 9106's second recommended
-  parameters (64 MiB, 3 passes);
+- `name`: 1 to 128 ASCII letters, digits, `.`, `_`, `-`, `@`; not `default` or `anonymous`, which have a meaning in
+  ACLs, and not `.` or `..`, which cannot be the name of a home folder;
+- `argon2-hash`: argon2id's encoded form, which has no colon, see `hsparse.sn.auth.password_hash`;
 - `role`: `admin` (every right in every domain) or `user`;
 - groups: names as above, separated by commas, or nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
-
-from hsparse.clock import Clock
-from hsparse.compute import LONG, compute
-from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
+from hsparse.errors import BadRequest, Conflict, NotFound
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
 from hsparse.sn.auth.roles import check_group_name, check_user_name
@@ -34,71 +25,14 @@ ENCODED = re.compile(r"\$argon2id\$v=\d+\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]+\$[A-
 ROLES = {"admin": True, "user": False}
 
 
-class PasswordHash:
-    """Makes and checks hashes in argon2's encoded form, `$argon2id$v=..$m=..,t=..,p=..$salt$hash`.
-
-    At most `at_once` checks run at a time, because each takes the memory that its hash requires; more wait.
-    """
-
-    def __init__(self, hasher: PasswordHasher | None = None, at_once: int = 2) -> None:
-        self._hasher = PasswordHasher() if hasher is None else hasher
-        self._slots = asyncio.Semaphore(at_once)
-
-    def hash(self, password: str) -> str:
-        """Return a new salted hash; it takes tens of milliseconds, so never call it on an event loop.
-
-        `BadRequest` for an empty password, and for one that HTTP authentication cannot carry.
-        """
-        if not password:
-            raise BadRequest("The password is empty; give one.")
-        if any(unicodedata.category(character) == "Cc" for character in password):
-            raise BadRequest("The password has control characters, which HTTP authentication cannot carry.")
-        return self._hasher.hash(_prepared(password))
-
-    async def verify(self, encoded: str, password: str) -> bool:
-        """Say whether `password` is the one `encoded` was made of; `Misconfigured` for an unusable hash."""
-        async with self._slots:
-            # argon2 releases the GIL, so that a thread leaves the event loop free.
-            return await compute(LONG, self._verify, encoded, password)
-
-    def dummy(self, clock: Clock) -> str:
-        """Return a hash of an unknown password, which takes as long to check as any other."""
-        hasher = self._hasher
-        cost = f"m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
-        salt, digest = (
-            base64.b64encode(clock.token(size)).decode().rstrip("=")
-            for size in (hasher.salt_len, hasher.hash_len)
-        )
-        return f"$argon2id$v=19${cost}${salt}${digest}"
-
-    def _verify(self, encoded: str, password: str) -> bool:
-        try:
-            return self._hasher.verify(encoded, _prepared(password))
-        except VerifyMismatchError:
-            return False
-        except (VerificationError, InvalidHashError) as error:
-            raise Misconfigured(
-                f"A stored password hash cannot be checked ({error}); set that user's password again."
-            ) from error
-
-
 def is_encoded(text: str) -> bool:
-    """Say whether `text` has the form of an argon2id hash."""
+    """Return whether `text` has the form of an argon2id hash."""
     return ENCODED.fullmatch(text) is not None
-
-
-def _prepared(password: str) -> bytes:
-    """Return the bytes that are hashed: UTF-8 of normalization form C (RFC 8265, section 4.2)."""
-    try:
-        return unicodedata.normalize("NFC", password).encode()
-    except UnicodeEncodeError:
-        # The cause would carry the password.
-        raise BadRequest("The password is not valid Unicode; type it in UTF-8.") from None
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A line of the file; `BadRequest` for a name, hash or group that it cannot hold."""
+    """A user in the file; the constructor raises `BadRequest` for an invalid name, hash or group."""
 
     name: str
     hash: str = field(repr=False)
@@ -114,7 +48,7 @@ class User:
 
     @property
     def line(self) -> str:
-        """The user as a line, without its end."""
+        """The user's line in the file, without the line end."""
         role = "admin" if self.admin else "user"
         return f"{self.name}:{self.hash}:{role}:{','.join(self.groups)}"
 
@@ -124,7 +58,7 @@ class User:
 
     @classmethod
     def of_line(cls, line: str) -> User:
-        """Parse a line; `BadRequest` names the error, without the hash."""
+        """Parse a line; raise `BadRequest`, with a message that does not contain the hash, if it is invalid."""
         fields = line.split(":")
         if len(fields) != 4:
             raise BadRequest(f"a user has 4 fields, name:hash:role:groups, not {len(fields)}.")
@@ -132,6 +66,31 @@ class User:
         if role not in ROLES:
             raise BadRequest(f"the role of user {name} must be admin or user.")
         return cls(name, encoded, ROLES[role], tuple(groups.split(",")) if groups else ())
+
+
+def read_hsds_users(path: Path) -> dict[str, str]:
+    """Return the passwords in a password file of HSDS, by user: lines `name:password`, and comments after `#`.
+
+    Raises `BadRequest` for the first invalid line, with a message that does not contain the line.
+    """
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"The file {path} cannot be read as text; name HSDS's passwd.txt.") from error
+    users: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if is_blank(line):
+            continue
+        name, colon, password = line.partition(":")
+        if not colon or not password or ENCODED.match(password):
+            raise BadRequest(
+                f"Line {number} of {path} is not name:password, as HSDS has them; nobody was added."
+            )
+        check_user_name(name)
+        if name in users:
+            raise BadRequest(f"Line {number} of {path} names {name} a second time; nobody was added.")
+        users[name] = password
+    return users
 
 
 def _read_user(line: str) -> tuple[str, User]:
@@ -153,17 +112,17 @@ class PasswordFile:
         return self._file.path
 
     def users(self) -> Mapping[str, User]:
-        """Return all users of the current file, by name; `Misconfigured` as `LineFile.entries`."""
+        """Return all users of the current file, by name; raises as `LineFile.entries` does."""
         return self._file.entries()
 
     def served(self) -> Mapping[str, User]:
-        """Return the same to answer a request with, as `LineFile.served`."""
+        """Return all users to serve a request; raises as `LineFile.served` does."""
         return self._file.served()
 
     def put(self, user: User) -> bool:
-        """Add a user, or replace the one of that name (True). Create the file if it does not exist.
+        """Add a user, or replace the user of that name and return True; create the file if it does not exist.
 
-        `Conflict` and `Misconfigured` as `LineFile.edit`.
+        Raises as `LineFile.edit` does.
         """
         replaced = False
 
@@ -179,18 +138,19 @@ class PasswordFile:
         self._file.edit(change)
         return replaced
 
-    def add(self, user: User) -> None:
-        """Add a user; `Conflict` if there is one of that name, else as `put`."""
+    def add(self, *users: User) -> None:
+        """Add all users; raise `Conflict` if one of the names exists; otherwise as `put`."""
 
         def change(lines: list[str]) -> None:
-            if _places(lines, user.name):
-                raise self._existing(user.name)
-            lines.append(user.line)
+            for user in users:
+                if _places(lines, user.name):
+                    raise self._existing(user.name)
+                lines.append(user.line)
 
         self._file.edit(change)
 
     def change(self, name: str, change: Callable[[User], User]) -> None:
-        """Replace a user by the changed one; `NotFound` without one, else as `put`."""
+        """Replace the user `name` by `change(user)`; raise `NotFound` if there is none; otherwise as `put`."""
 
         def replace(lines: list[str]) -> None:
             place = self._place(lines, name)
@@ -199,7 +159,7 @@ class PasswordFile:
         self._file.edit(replace)
 
     def remove(self, name: str) -> None:
-        """Remove a user; `NotFound` without one, else as `put`."""
+        """Remove a user; raise `NotFound` if there is none; otherwise as `put`."""
 
         def change(lines: list[str]) -> None:
             del lines[self._place(lines, name)]
@@ -207,12 +167,12 @@ class PasswordFile:
         self._file.edit(change)
 
     def require(self, name: str) -> None:
-        """Raise `NotFound` if there is no user of that name, `Misconfigured` without a file."""
+        """Raise `NotFound` if there is no user of that name, `Misconfigured` if there is no file."""
         if name not in self.users():
             raise self._missing(name)
 
     def refuse_existing(self, name: str) -> None:
-        """Raise `Conflict` if there is a user of that name, before a password is asked for."""
+        """Raise `Conflict` if there is a user of that name; called before a password is asked for."""
         if self.path.exists() and name in self.users():
             raise self._existing(name)
 

@@ -4,7 +4,7 @@ The group file has one line for each group, like HSDS's:
 
     group: user user user
 
-It adds to the groups that the password file, an API key or a token's claim names.
+These groups are added to the groups that the password file, an API key or a token's claim names.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from hsparse.sn.auth.line_file import LineFile, LineFormat
 
 NAME = re.compile(r"[A-Za-z0-9._@-]{1,128}", re.ASCII)
 RESERVED = frozenset({DEFAULT, ANONYMOUS_NAME, ".", ".."})
-"""Names with a meaning in ACLs, and names that cannot be those of a home folder."""
+"""Names that have a meaning in ACLs, and names that a home folder cannot have."""
 NO_GROUPS: frozenset[str] = frozenset()
 
 
 def is_user_name(name: str) -> bool:
-    """Say whether a user can have this name."""
+    """Return whether a user can have this name."""
     return NAME.fullmatch(name) is not None and name not in RESERVED
 
 
@@ -74,11 +74,11 @@ class GroupFile:
         self._file.entries()
 
     def users(self) -> frozenset[str]:
-        """Return the users that are in a group; `Misconfigured` as `LineFile.served`."""
+        """Return the users that are in any group; raises as `LineFile.served` does."""
         return NO_GROUPS.union(*self._file.served().values())
 
     def groups_of(self, user: str) -> frozenset[str]:
-        """Return the groups that a user is in; `Misconfigured` as `LineFile.served`."""
+        """Return the groups that a user is in; raises as `LineFile.served` does."""
         members = self._file.served()
         if members is not self._seen:
             groups = defaultdict(set)
@@ -91,7 +91,7 @@ class GroupFile:
 
 
 class Roles:
-    """The groups of the group file and the admins of the settings; `admins` are names, and groups as `g:name`."""
+    """The groups of the group file and the admins of the settings; `admins` has user names, and groups as `g:name`."""
 
     def __init__(self, groups: GroupFile | None = None, admins: tuple[str, ...] = ()) -> None:
         self._groups = groups
@@ -101,11 +101,11 @@ class Roles:
         )
 
     def users(self) -> frozenset[str]:
-        """Return the users that the group file and the settings name; `Misconfigured` as `GroupFile.users`."""
+        """Return the users that the group file and the settings name; raises as `GroupFile.users` does."""
         return self._admins if self._groups is None else self._admins | self._groups.users()
 
     def of(self, principal: Principal) -> Principal:
-        """Return the principal with all its groups; it is an admin if the settings list it or one of its groups."""
+        """Return the principal with all its groups, as an admin if the settings list it or one of its groups."""
         groups = principal.groups
         if self._groups is not None:
             groups |= self._groups.groups_of(principal.name)

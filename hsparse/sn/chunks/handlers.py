@@ -1,9 +1,7 @@
-"""Handlers of chunk queries (RFC "Chunk query functionality in HDF5", 2018).
+"""Handlers of chunk queries (RFC "Chunk query functionality in HDF5", 2018) and of the stored bytes of chunks.
 
-H5Dget_num_chunks, H5Dget_chunk_info, H5Dchunk_iter, H5Dget_chunk_info_by_coord, H5Dget_chunk_selection, and their
-structured forms.
-
-Handlers of a chunk's stored bytes: H5Dread_chunk, H5Dwrite_chunk, and their structured forms.
+They correspond to H5Dget_num_chunks, H5Dget_chunk_info, H5Dchunk_iter, H5Dget_chunk_info_by_coord,
+H5Dget_chunk_selection, H5Dread_chunk, H5Dwrite_chunk, and their forms for structured chunks.
 """
 
 from __future__ import annotations
@@ -22,9 +20,10 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.selections.select_syntax import places_json
 from hsparse.format.selections.selection_encoding import merge, row_runs
+from hsparse.format.selections.selection_json import places_json
 from hsparse.format.selections.signed_extent import SignedExtent, first_of
+from hsparse.model.file_backed import SERVED
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import (
@@ -42,27 +41,27 @@ from hsparse.sn.records.stored_chunks import (
 from hsparse.sn.request import Request, respond
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.sn.values.file_data import FileChunks, other_data
-from hsparse.sn.values.request_selection import selected_if_named
+from hsparse.sn.values.url_selection import selected_if_named
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
-"""The default and the largest number of chunks in an answer."""
+"""The most chunks in an answer; `DEFAULT_LIMIT` is used without the parameter `limit`."""
 MAX_URL_SECONDS = 7 * 24 * 3600
-"""Seconds that a URL may be valid: S3's limit."""
+"""The most seconds that a URL may be valid: S3's limit."""
 MAX_NUMBERED_CHUNKS = 2**32
-"""The most chunks of a grid whose row-major numbers have 32 bits: only there are adjacent chunks joined."""
+"""The most chunks of a grid with 32-bit row-major numbers; only in such grids are adjacent chunks joined."""
 
 
 def listed_chunks(request: Request, dataset: Dataset) -> StoredChunks:
-    """Return the stored chunks of a dataset, as chunk objects or in files; with the parameter `urls`, with URLs."""
+    """Return the stored chunks of a dataset, in chunk objects or files; with the parameter `urls`, with URLs."""
     chunks = stored_chunks(request, dataset)
     seconds = url_seconds(request)
     if seconds is None:
         return chunks
     if not dataset.elsewhere:
         check_own_objects(request)
-    # A URL opens the whole file, while the right to the domain opens only the file-backed datasets.
+    # A URL gives access to the whole file, but the right to read the domain only to the file-backed datasets.
     rights = request.file_rights() if dataset.elsewhere else None
     return SignedChunks(chunks, request.service.owners, seconds, rights)
 
@@ -77,12 +76,12 @@ def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileC
 
 
 def has_others(request: Request) -> bool:
-    """Say whether objects of the domain are another one's: those of a snapshot, and what a clone shares."""
-    return "head" in request.domain.record
+    """Return whether the domain is a snapshot, a clone or a served file, whose objects may not be stored as its own."""
+    return "head" in request.domain.record or SERVED in request.domain.record
 
 
 def check_own_objects(request: Request) -> None:
-    """Raise `Unsupported` for references to objects that the domain has not: readers would take them for absent."""
+    """Raise `Unsupported` if references would name keys that do not exist, which readers take for unwritten chunks."""
     if has_others(request) and request.arg("addresses") != "file":
         raise Unsupported(
             f"Objects of {request.domain.path} have no keys of their own: export it, or map it with addresses=file."
@@ -90,7 +89,7 @@ def check_own_objects(request: Request) -> None:
 
 
 def url_seconds(request: Request) -> int | None:
-    """Return the seconds that URLs are valid, None without URLs."""
+    """Return the seconds in the parameter `urls`, or None without it; raise `BadRequest` if they are out of range."""
     seconds = request.number("urls")
     if seconds is not None and not 0 < seconds <= MAX_URL_SECONDS:
         raise BadRequest(f"urls must be a number of seconds, 1 to {MAX_URL_SECONDS}, not {seconds}.")
@@ -98,7 +97,7 @@ def url_seconds(request: Request) -> int | None:
 
 
 async def get_chunks(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks`: the stored chunks that overlap a selection, their number, or one by its index."""
+    """`GET /datasets/{id}/chunks`: the stored chunks that overlap a selection, their number, or one chunk by index."""
     order = _order(request)
     limit, index = request.number("limit"), request.number("index")
     limit = DEFAULT_LIMIT if limit is None else limit
@@ -120,7 +119,7 @@ async def get_chunks(request: Request) -> web.StreamResponse:
                 raise NotFound(f"There is no stored chunk of {dataset.id} with index {index}.")
             return respond(rows[0])
         if marker and not after:
-            return respond({"dims": [], "chunks": []})  # a scalar has no second chunk
+            return respond({"dims": [], "chunks": []})  # a scalar dataset has only one chunk
         rows, following = await chunks.page(ChunkQuery(selection, order, after, 0, limit))
         found: Json = {"dims": list(chunks.grid.chunk), "chunks": rows}
         if following:
@@ -131,7 +130,7 @@ async def get_chunks(request: Request) -> web.StreamResponse:
 
 
 async def get_chunk(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks/{chunk}`: one chunk by its scaled coordinates; of size 0 if it is not stored."""
+    """`GET /datasets/{id}/chunks/{chunk}`: one chunk by its scaled coordinates; its size is 0 if it is not stored."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = listed_chunks(request, dataset)
@@ -144,7 +143,7 @@ async def get_chunk(request: Request) -> web.StreamResponse:
 
 
 async def get_chunk_selection(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks/selection`: the elements in stored chunks, as hyperslabs."""
+    """`GET /datasets/{id}/chunks/selection`: the elements in stored chunks, as a selection of hyperslabs."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = listed_chunks(request, dataset)
@@ -159,7 +158,7 @@ async def get_chunk_selection(request: Request) -> web.StreamResponse:
 
 
 def check_json(request: Request, nbytes: int) -> None:
-    """Raise `TooLarge` for coordinates of more bytes than a JSON answer can have."""
+    """Raise `TooLarge` if coordinates of `nbytes` bytes exceed the limit of a JSON answer."""
     limit = min(request.service.settings.max_request_size, MAX_JSON)
     if nbytes > limit:
         raise TooLarge(
@@ -169,13 +168,13 @@ def check_json(request: Request, nbytes: int) -> None:
 
 
 def requested_chunk(request: Request, dataset: Dataset, grid: Grid) -> Scaled:
-    """Return the scaled coordinates in the request's path; `BadRequest` if no chunk can be there."""
+    """Return the scaled coordinates in the request's path; `BadRequest` or `OutOfRange` outside of the extent."""
     scaled = parse_chunk_name(request.params["chunk"], dataset)
     if not grid.holds(scaled):
         name, base = request.params["chunk"], dataset.spec.base
         if base:
             last = [first + count - 1 for first, count in zip(base, grid.counts, strict=True)]
-            raise OutOfRange(f"There is no chunk {name}: they are {chunk_name(base)} to {chunk_name(last)}.")
+            raise OutOfRange(f"There is no chunk {name} among {chunk_name(base)} to {chunk_name(last)}.")
         raise BadRequest(
             f"There is no chunk {name}: the extent {list(grid.extent)} has {list(grid.counts)} chunks."
         )
@@ -183,7 +182,7 @@ def requested_chunk(request: Request, dataset: Dataset, grid: Grid) -> Scaled:
 
 
 def covered_selection(grid: Grid, scaled: NDArray[np.uint64]) -> Selection:
-    """Return the part of the extent in chunks at `scaled`, (n, rank) uint64; adjacent chunks are joined."""
+    """Return the part of the extent in the chunks at `scaled`, (n, rank) uint64; adjacent chunks are joined."""
     if not grid.chunk:
         return Orthogonal.all(()) if len(scaled) else Points((), np.zeros((0, 0), np.uint64))
     if not len(scaled):
@@ -213,7 +212,7 @@ UNFILTERED_SIZE = "X-Hdf-section-unfiltered-size"
 
 
 async def get_chunk_value(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks/{chunk}/value`: the stored bytes of a chunk; sections and masks in headers."""
+    """`GET /datasets/{id}/chunks/{chunk}/value`: the stored bytes of a chunk, with sections and masks in headers."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = stored_chunks(request, dataset)
@@ -255,7 +254,7 @@ async def put_chunk_value(request: Request) -> web.StreamResponse:
 async def _answer_piece(
     request: Request, chunks: FileChunks, dataset: Dataset, scaled: tuple[int, ...]
 ) -> web.StreamResponse:
-    """Answer with the bytes of a chunk in a backing file."""
+    """Answer with the stored bytes of a file-backed dataset's chunk."""
     found = await chunks.locate(scaled)
     if found is None:
         raise _absent(dataset, scaled)
@@ -284,20 +283,20 @@ def _headers(found: DirectChunk) -> dict[str, str]:
 
 
 def _numbers(request: Request, name: str) -> list[int]:
-    """Return the numbers of a parameter, one for each section; none without it."""
+    """Return the numbers in a parameter, one for each section; [] if the parameter is missing."""
     text = request.arg(name)
     if not text:
         return []
     parts = text.split(",")
     if not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts) or len(parts) > 3:
-        raise BadRequest(f"{name} must be non-negative integers, one a section, not {text[:40]!r}.")
+        raise BadRequest(f"{name} must be non-negative integers, one for each section, not {text[:40]!r}.")
     return list(map(int, parts))
 
 
 def _sections(
     dataset: Dataset, masks: list[int], sizes: list[int], unfiltered: list[int], nbytes: int
 ) -> NDArray[np.uint64]:
-    """Return the table of sections from the parameters, (k, 3) uint64; `BadRequest` if one is missing."""
+    """Return the table of sections from the parameters, (k, 3) uint64; `BadRequest` if they do not fit the dataset."""
     if not dataset.spec.sparse:
         if sizes or unfiltered or len(masks) > 1:
             raise BadRequest(f"{dataset.id} is dense: a chunk has one filter_mask and no sections.")

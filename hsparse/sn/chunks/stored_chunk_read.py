@@ -1,16 +1,13 @@
-"""The stored bytes of many chunks in one answer, for clients that decode them.
+"""The stored bytes of many chunks in one answer, for clients that decode chunks themselves.
 
-The answer has a frame for each chunk, in the order in which they are named: the length of the chunk's object in
-bytes, u64 little-endian, then the bytes. The length `CHANGED`, without bytes, says that the object is gone or has
+The answer has a frame for each chunk, in the order of the request: the length of the chunk's object in bytes, as a
+little-endian u64, followed by the bytes. The length `CHANGED`, without bytes, says that the object was deleted or has
 another etag.
-
-The groups and datasets of a domain by path, as maps list them, and a check that references can describe them.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Any
@@ -19,32 +16,28 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.errors import MISSING_KINDS, BadRequest, ErrorKind, Moved, TooLarge, Unsupported
+from hsparse.errors import BadRequest, ErrorKind, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.model.ids import collection_of
 from hsparse.sn.chunks.handlers import MAX_LIMIT
-from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import BINARY_TYPE, read_json_object, text_list
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_dataset
-from hsparse.sn.records.object_path import join_path, object_links, read_each, walk_groups
 from hsparse.sn.records.stored_chunks import parse_chunk_name
 from hsparse.sn.request import Request
 from hsparse.wire.chunk_info_message import ReadObjectBytes
-from hsparse.wire.message import Record
 
 LENGTH = Struct("<Q")
 CHANGED = LENGTH.pack(2**64 - 1)
 PAGE = 4 << 20
-"""Bytes of the chunks that are asked for together, one message to each owner; a larger chunk is asked for alone."""
+"""Bytes of the chunks that are read at a time, with one message to each owner; larger chunks are read one by one."""
 PIECE = 1 << 20
-"""Bytes that are sent together: many small frames, or a large one."""
+"""The least bytes of a piece of the answer, which has several small frames or a large one."""
 MAX_ETAG = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedChunks:
-    """The chunks of a request: `scaled: (n, rank) uint64`, the etags of their objects, and their sizes, (n,) uint64."""
+    """The chunks of a request: `scaled: (n, rank) uint64`, their objects' etags, and `sizes: (n,) uint64` in bytes."""
 
     scaled: NDArray[np.uint64]
     etags: tuple[str, ...]
@@ -52,13 +45,13 @@ class NamedChunks:
 
     @classmethod
     def parse(cls, body: dict[str, Any], dataset: Dataset, largest: int) -> NamedChunks:
-        """Return the chunks of `{"chunks": ["0_3"], "etags": ["..."], "sizes": [4711]}`; else `BadRequest`.
+        """Parse a body `{"chunks": ["0_3"], "etags": ["..."], "sizes": [4711]}`; raise `BadRequest` for others.
 
-        `TooLarge` for more than `MAX_LIMIT` chunks, or one of more than `largest` bytes.
+        Raises `TooLarge` for more than `MAX_LIMIT` chunks, or a chunk of more than `largest` bytes.
         """
         names, etags, sizes = text_list(body, "chunks"), text_list(body, "etags"), body.get("sizes")
         if names is None or etags is None or not isinstance(sizes, list):
-            raise BadRequest("The body must have chunks, etags and sizes: three lists, as the map has them.")
+            raise BadRequest("The body must have chunks, etags and sizes: three lists, as in the chunk map.")
         if not len(names) == len(etags) == len(sizes):
             raise BadRequest(
                 f"There are {len(names)} chunks, {len(etags)} etags and {len(sizes)} sizes: each chunk has one of each."
@@ -90,12 +83,12 @@ class NamedChunks:
 
     @property
     def memory(self) -> int:
-        """About the most bytes that are in memory at a time: a page is sent while the next one is read."""
+        """About the most bytes in memory at a time, because a page is sent while the next page is read."""
         largest = max(PAGE, int(self.sizes.max(initial=0)))
         return 2 * min(2 * largest, int(self.sizes.sum()))
 
     def take(self, places: NDArray[np.intp]) -> NamedChunks:
-        """Return the chunks at these places."""
+        """Return the chunks at the indices `places`."""
         return NamedChunks(self.scaled[places], tuple(self.etags[at] for at in places), self.sizes[places])
 
     def _between(self, first: int, last: int) -> NamedChunks:
@@ -103,7 +96,7 @@ class NamedChunks:
 
 
 async def post_chunk_values(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/chunks/values`: the objects of many chunks as they are stored, one after the other."""
+    """`POST /datasets/{id}/chunks/values`: the objects of many chunks as they are stored, in frames."""
     dataset = await load_dataset(request)
     if dataset.elsewhere:
         raise Unsupported(
@@ -116,7 +109,7 @@ async def post_chunk_values(request: Request) -> web.StreamResponse:
 
 
 async def _frames(request: Request, dataset: Dataset, named: NamedChunks) -> AsyncGenerator[bytes, None]:
-    """Yield the answer in pieces of about `PIECE` bytes; a first one always, however empty."""
+    """Yield the answer in pieces of about `PIECE` bytes; there is always one piece, which may be empty."""
     piece: list[Buffer] = []
     nbytes = 0
     for page in named.pages():
@@ -133,7 +126,7 @@ async def _frames(request: Request, dataset: Dataset, named: NamedChunks) -> Asy
 async def _read(
     request: Request, dataset: Dataset, page: NamedChunks
 ) -> tuple[Dataset, list[NDArray[np.uint8] | None]]:
-    """Return the objects of a page, and the dataset as it is by then: a shrink does not break the answer off."""
+    """Return the dataset and the objects of a page; if a shrink makes the plan stale, use the newer generation."""
 
     def message(some: list[int]) -> ReadObjectBytes:
         part = page.take(np.array(some, np.intp))
@@ -143,7 +136,7 @@ async def _read(
     for _ in range(ATTEMPTS - 1):
         try:
             return dataset, await request.service.owners.gather(range(len(keys)), keys.__getitem__, message)
-        except Moved:  # the places of the chunks stay those that were named
+        except Moved:  # the request names chunks by coordinates, which stay valid
             generation = (await load_dataset(request)).spec.generation
             dataset = replace(dataset, spec=replace(dataset.spec, generation=generation))
     return dataset, await request.service.owners.gather(range(len(keys)), keys.__getitem__, message)
@@ -159,62 +152,4 @@ REPORTED_KINDS = (
     ErrorKind.TOO_LARGE,
     ErrorKind.UNSUPPORTED,
 )
-"""Errors of a dataset that a domain's map reports in its place."""
-
-
-@dataclass(frozen=True, slots=True)
-class MappedObject:
-    """A group or dataset at a path; `first` is the first path of the object."""
-
-    path: str
-    record: Record
-    first: str
-
-    @property
-    def is_dataset(self) -> bool:
-        return collection_of(self.record["id"]) == "datasets"
-
-
-async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
-    """Yield the groups reached by hard links, each once and before its datasets, and the datasets of each link.
-
-    Soft links to datasets of the domain count, too; external ones are not followed.
-    """
-    first: dict[str, str] = {}
-    groups = walk_groups(owners, root)
-    async with aclosing(groups):
-        async for path, record in groups:
-            yield MappedObject(path, record, path)
-            datasets = datasets_of_group(owners, record)
-            async with aclosing(datasets):
-                async for title, dataset in datasets:
-                    here = join_path(path, title)
-                    yield MappedObject(here, dataset, first.setdefault(dataset["id"], here))
-
-
-async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
-    """Yield the groups of `mapped_objects`, each before the groups inside it."""
-    found: dict[tuple[str, ...], str] = {}
-    groups = walk_groups(owners, root)
-    async with aclosing(groups):
-        async for path, record in groups:
-            found[path_components(path)] = record["id"]
-    places = [("/" + "/".join(parts), found[parts]) for parts in sorted(found)]
-    async with aclosing(read_each(owners, places)) as read:
-        async for path, outcome in read:
-            if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
-                yield MappedObject(path, outcome.unwrap(), path)
-
-
-async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
-    """Yield titles and records of the datasets that a group's hard and soft links lead to."""
-    links = [link for link in await object_links(owners, group) if collection_of(link[1]) == "datasets"]
-    async with aclosing(read_each(owners, links)) as read:
-        async for title, outcome in read:
-            if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
-                yield title, outcome.unwrap()
-
-
-def path_components(path: str) -> tuple[str, ...]:
-    """Return the names in a path, none for the root."""
-    return tuple(part for part in path.split("/") if part)
+"""The kinds of errors of a dataset that a domain's chunk map reports in the dataset's place."""

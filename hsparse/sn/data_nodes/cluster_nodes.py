@@ -1,14 +1,13 @@
-"""The members of a cluster as a service node sees them: found in the store, and asked past those that do not answer.
+"""The members of a cluster as a service node sees them: read from the store, with failover to other members.
 
-A data node that is gone costs a message a hop: the next in rendezvous order reads for it at once, and it is taken over
-from when its lease has run out (`hsparse.dn.membership`). A message that may have been carried out already is sent
-again: changes of records say so (`Message.as_repeated`), appends have tokens, and other writes set what they set.
+If a data node does not answer, the next node in rendezvous order reads for it at once, at the cost of one hop. Other
+nodes take over its objects when its lease has expired (`hsparse.dn.membership`). A message that may already have been
+carried out can be sent again: changes of records are marked as repeated (`Message.as_repeated`), appends have tokens,
+and other writes are idempotent.
 
-How long a service node waits for a data node before it asks another one (hedged requests).
-
-Dean and Barroso, "The Tail at Scale", 2013: a second request after the 95th percentile costs a few more requests, and
-cuts off the slowest answers. Where all nodes are slow because they have too much to do, it would double what they have
-to do: so no more than a part of the reads is hedged, as in gRPC's retry throttling.
+Reads are hedged (Dean and Barroso, "The Tail at Scale", 2013): after the 95th percentile of read times, another node is
+asked as well. This costs a few more requests and cuts off the slowest answers. If all nodes are overloaded, hedging
+would double their load, so only a part of the reads is hedged, as in gRPC's retry throttling.
 """
 
 from __future__ import annotations
@@ -21,46 +20,48 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from hsparse.clock import Clock
-from hsparse.cluster.lease_object import NO_MEMBERS, Membership
+from hsparse.clock import Clock, Reminder
+from hsparse.cluster.membership import NO_MEMBERS, Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.compute import gather_all, staggered
+from hsparse.concurrency.gathering import gather_all
 from hsparse.concurrency.request_trace import seconds_left
+from hsparse.concurrency.single_flight import SingleFlight
+from hsparse.concurrency.staggered import staggered
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes.owners import RESEND, Delivery, Resend
 from hsparse.wire.message import CheckMember, Message, Routed
 from hsparse.wire.remote_node import Connect, MemberConnections
 
 WINDOW = 256
-"""The reads whose times are remembered."""
+"""The number of last reads whose times are kept."""
 RENEWED = 32
-"""The percentile is computed anew after so many reads."""
+"""The number of reads after which the percentile is computed again."""
 PERCENTILE = 0.95
 LEAST = 0.1
-"""Seconds below which a read never counts as slow: reading from the store takes as long."""
+"""The least seconds before a read is hedged, because a read from the store can take that long."""
 MOST = 2.0
 HEDGED = 0.1
-"""The part of the reads that may be sent to another node because they take long."""
+"""The fraction of reads that may be hedged."""
 MOST_SAVED = 100.0
-"""How many may be at once, after enough that were not: until a node that hangs is taken over from."""
+"""The most hedged reads in a burst, which must last until a node that hangs is taken over."""
 
 
 CHECK_AFTER = 1.0
-"""Seconds after which another node is asked to find out whether the owner of a change is there."""
+"""Seconds without an answer after which other nodes are asked whether the node is still a member."""
 
 
 class HedgeDelay:
-    """The times that reads took lately, and after how long another node is asked to read, too."""
+    """The times of the last reads, and the delay after which another node is asked to read as well."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=WINDOW)
         self._noted = 0
         self._saved = MOST_SAVED
         self.seconds = MOST / 2
-        """Seconds after which another node is asked to read too."""
+        """Seconds after which another node is asked to read as well."""
 
     def note(self, seconds: float) -> None:
-        """Note how long a read took."""
+        """Record the duration of a read."""
         self._times.append(seconds)
         self._saved = min(self._saved + HEDGED, MOST_SAVED)
         self._noted += 1
@@ -70,7 +71,7 @@ class HedgeDelay:
             self.seconds = min(max(slow, LEAST), MOST)
 
     def may_hedge(self) -> bool:
-        """Say whether one more read may be sent to another node because it takes long; it counts if so."""
+        """Return whether one more read may be hedged, and count it if so."""
         if self._saved < 1:
             return False
         self._saved -= 1
@@ -82,50 +83,61 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEADLINE = 30.0
-"""Seconds for which a message is sent again before its request fails, unless its deadline is earlier."""
+"""Seconds during which a message is sent again before its request fails, unless the request's deadline is earlier."""
 PAUSE = 0.02
-"""Seconds before a message is sent again by the same membership; the double each time, up to `MAX_PAUSE`."""
+"""Seconds before a message is sent again in the same membership; the pause doubles each time, up to `MAX_PAUSE`."""
 MAX_PAUSE = 0.5
 LOOK = 1.0
-"""Seconds from one look at the membership to the next while this node may not use the members, or knows of none."""
+"""The least seconds between two reads of the membership while this node may not use the members or knows none."""
 AVOIDED = 5.0
-"""Seconds for which a node that did not answer is asked after others."""
+"""Seconds for which a node that did not answer is asked only after the other nodes."""
 RECALL = 0.5
-"""Seconds in which a node that did not answer may say that it has carried a change out, before another one does."""
+"""Seconds in which a node that did not answer may still confirm a change, before another node carries it out."""
 ASKS = 4
-"""How often others are asked whether a node is gone, while they find out."""
+"""The number of times that each other node is asked whether a node is gone."""
+NOBODY = 5.0
+"""Seconds that messages wait for a data node after the last one is gone: enough for one that restarts."""
+CHECKED = 10.0
+"""Seconds after which a readiness probe reads a known membership again."""
+NO_NODES = "There is no data node: start `hsparse dn` over the same store and token, and see `hsparse nodes`."
 UNREAD = (Unanswered, StoreFailed)
-"""The failures of a read that another node may not have."""
+"""The errors of a read for which another node is tried."""
 
 
 class ClusterNodes:
-    """`NodeSet` of the members in the store, which `connect` reaches."""
+    """The `NodeSet` of the cluster members that are registered in the store; `connect` connects to one."""
 
     def __init__(self, stored: MembershipObject, clock: Clock, connect: Connect) -> None:
         self._stored = stored
         self._clock = clock
         self._connections = MemberConnections(connect)
         self._avoided: dict[str, float] = {}
-        self._reading: asyncio.Task[None] | None = None
+        self._reading: SingleFlight[None, None] = SingleFlight()
         self._hedging = HedgeDelay()
+        self._reminder = Reminder(clock)
         self._refused: Misconfigured | None = None
         self._next_look = 0.0
+        self._read_at = -CHECKED
+        self._empty_since: float | None = None
         self.membership: Membership = NO_MEMBERS
 
     # --- the membership -------------------------------------------------------------------------------
 
     async def readiness_error(self) -> Misconfigured | None:
-        if self._refused is not None or not self.membership.nodes:
+        is_known = self._clock.monotonic() - self._read_at < CHECKED
+        if self._refused is not None or not self.membership.nodes or not is_known:
             try:
                 async with asyncio.timeout(LOOK):
                     await self._look()
             except (HsparseError, TimeoutError) as error:
-                if error is not self._refused:
+                if error is not self._refused and self._reminder.is_due(str(error)):
                     log.warning("the members could not be read: %s", error)
+        if self._refused is None and not self.membership.nodes:
+            return Misconfigured(NO_NODES)
         return self._refused
 
     async def _look(self) -> None:
-        """Read the membership, but not more often than once in `LOOK` seconds."""
+        """Read the membership, at most once in `LOOK` seconds."""
         if self._clock.monotonic() >= self._next_look:
             self._next_look = self._clock.monotonic() + LOOK
             await self._read()
@@ -136,7 +148,7 @@ class ClusterNodes:
             if self._refused is not None:
                 raise Misconfigured(
                     self._refused.message
-                )  # the one that is kept would keep each request's frames
+                )  # a new error, because the stored one would keep each request's frames alive
         if delivery.epoch < 0 and self.membership.nodes:
             return self.membership
         if self.membership.epoch <= delivery.epoch:
@@ -146,14 +158,19 @@ class ClusterNodes:
         while not self.membership.nodes:
             await self._read()
             if not self.membership.nodes:
-                await self._pause(delivery)
+                await self._wait_for_nodes(delivery)
         return self.membership
 
+    async def _wait_for_nodes(self, delivery: Delivery) -> None:
+        """Pause while there is no data node; raise `Unanswered` once there has been none for `NOBODY` seconds."""
+        since = self._empty_since
+        if since is not None and self._clock.monotonic() - since > NOBODY:
+            raise Unanswered(NO_NODES)
+        await self._pause(delivery)
+
     async def _read(self) -> None:
-        """Read the membership in the store, once for all who wait for it."""
-        if self._reading is None:
-            self._reading = asyncio.create_task(self._read_once())
-        await asyncio.shield(self._reading)
+        """Read the membership in the store; concurrent callers share one read (single flight)."""
+        await self._reading.run(None, self._read_once)
 
     async def _read_once(self) -> None:
         try:
@@ -162,7 +179,8 @@ class ClusterNodes:
                 raise refused
             if self._refused is not None:
                 log.warning("this service node is ready again")
-            self.membership, self._refused = newest, None
+            self.membership, self._refused, self._read_at = newest, None, self._clock.monotonic()
+            self._empty_since = None if newest.nodes else self._empty_since or self._read_at
             await self._connections.follow(newest.urls)
         except Misconfigured as error:
             if self._refused is None:
@@ -170,20 +188,18 @@ class ClusterNodes:
             self._refused = error
             raise
         except Corrupt as error:
-            log.error("the members of epoch %d are kept: %s", self.membership.epoch, error.message)
-        finally:
-            self._reading = None
+            log.error("the membership of epoch %d is kept: %s", self.membership.epoch, error.message)
 
     async def _pause(self, delivery: Delivery) -> None:
         if not delivery.until:
             delivery.until = self._end()
         if self._clock.monotonic() > delivery.until:
-            raise Unanswered("No data node has confirmed this in time; see `hsparse nodes`.")
+            raise Unanswered("No data node has confirmed the request in time; see `hsparse nodes`.")
         await asyncio.sleep(min(PAUSE * 2**delivery.pauses, MAX_PAUSE))
         delivery.pauses += 1
 
     def _end(self) -> float:
-        """Return when the time ends in which a message is sent again."""
+        """Return the monotonic time until which a message is sent again."""
         left = seconds_left()
         return self._clock.monotonic() + (DEADLINE if left is None else min(DEADLINE, left))
 
@@ -217,7 +233,7 @@ class ClusterNodes:
         return RESEND
 
     async def _read_from(self, membership: Membership, node: str, message: Message[T]) -> T:
-        """Return what the owner reads or, when that takes long or fails, another node."""
+        """Return the read of the owner or, if that is slow or fails, of another node."""
         started = self._clock.monotonic()
         attempts = self._readings(membership, node, message)
         reading = staggered(attempts, self._hedging.seconds, UNREAD, self._hedging.may_hedge)
@@ -234,7 +250,7 @@ class ClusterNodes:
     def _readings(
         self, membership: Membership, node: str, message: Message[T]
     ) -> Iterator[Callable[[], Awaitable[T]]]:
-        """Yield what reads from the owner and from its stand-ins, in the order in which they are asked."""
+        """Yield functions that read from the owner and its stand-ins; an avoided owner comes last."""
         last = self._is_avoided(node)
         if not last:
             yield partial(self._connections.send, node, Routed(node, membership.epoch, message))
@@ -247,7 +263,7 @@ class ClusterNodes:
     async def _change_at(
         self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T:
-        """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile."""
+        """Return the owner's reply; raise `Unanswered` if it gives none and other nodes find that it is gone."""
         if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
         change = self._change(membership, node, message, delivery)
@@ -256,9 +272,9 @@ class ClusterNodes:
     async def _unless_gone(
         self, membership: Membership, node: str, reply: Coroutine[Any, Any, T], *owners: str
     ) -> T:
-        """Return a node's reply; `Unanswered` when it gives none, and it or an owner is found to be gone meanwhile.
+        """Return a node's reply; raise `Unanswered` if it gives none and it, or one of `owners`, is found to be gone.
 
-        The one that is gone is avoided for a while.
+        The node that is gone is avoided for `AVOIDED` seconds.
         """
         sending, gone = asyncio.create_task(reply), node
         ends: list[asyncio.Task[str]] = []
@@ -278,40 +294,40 @@ class ClusterNodes:
         finally:
             for task in (sending, *ends):
                 task.cancel()
-            del sending, ends, task  # an error has this frame, and would have itself
+            del sending, ends, task  # an error's traceback refers to this frame: avoid a reference cycle
 
     async def _wait_until_gone(self, membership: Membership, node: str) -> str:
-        """Find out again and again whether a node is a member and answers; return its id when it does not."""
+        """Check periodically whether a node is a member that answers; return its id once it is not."""
         while True:
             if await self._is_gone(membership, node):
                 return node
             await asyncio.sleep(CHECK_AFTER)
 
     async def _is_gone(self, membership: Membership, node: str) -> bool:
-        """Have another node find out whether a node is a member and answers; where none can, the store may tell.
+        """Ask other nodes whether a node is a member that answers; if none can tell, look for a newer membership.
 
-        What cannot be found out is False.
+        Returns False if it cannot be found out.
         """
         others, check = membership.stand_ins(node), CheckMember(membership.epoch, node)
-        # One that does not answer may be gone, too; one of two has to know that it is reached still.
+        # Another node may be gone as well. Half of the members can evict the others only with this node as a witness.
         asking = ASKS * [partial(self._connections.send, other, check) for other in others]
         if asking:
             try:
                 return not await staggered(asking, CHECK_AFTER, (Unanswered,))
             except Misdirected:
                 return True
-            except HsparseError:  # what the store tells is left
+            except HsparseError:  # ask the store
                 pass
         try:
             await self._look()
-        except HsparseError as error:  # the node may be carrying the message out
-            log.warning("whether the data node %s is gone could not be read: %s", node, error.message)
+        except HsparseError as error:  # unknown: the node may still be carrying the message out
+            log.warning("could not find out whether the data node %s is gone: %s", node, error.message)
         return self.membership.epoch > membership.epoch
 
     async def _ask_instead(
         self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T:
-        """Have the others, in rendezvous order, carry out a change, or pass it on, that `node` does not answer."""
+        """Have the other nodes, in rendezvous order, carry out or forward a change that `node` does not answer."""
         for other in membership.stand_ins(node):
             change = self._change(membership, other, message, delivery, instead_of=node)
             try:
@@ -322,9 +338,9 @@ class ClusterNodes:
         raise Unanswered(f"No other data node answers for {node}.")
 
     async def _recall(self, membership: Membership, node: str, message: Message[T], delivery: Delivery) -> T:
-        """Return the reply of a node that may be the owner no more, but has carried the change out.
+        """Return the stored reply of a node that has carried a change out, but may no longer be the owner.
 
-        `Misdirected` if it does not remember that, `Unanswered` if it cannot be asked in `RECALL` seconds.
+        Raises `Misdirected` if the node has not carried it out, `Unanswered` if it does not answer within `RECALL`.
         """
         try:
             async with asyncio.timeout(RECALL):

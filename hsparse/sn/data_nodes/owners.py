@@ -1,19 +1,18 @@
-"""Sending messages to the owner of each object: split by owner, sent at once, results in the order of the items.
+"""Sending messages to the owners of objects: split by owner, sent concurrently, with results in the items' order.
 
-The data nodes that a service node sends to, of this process or the members of a cluster, behind one protocol.
-
-Listings of the store's keys, page by page, as any data node answers them.
+`NodeSet` is the protocol of the data nodes that a service node sends to: nodes in this process (`FixedNodes`), or the
+members of a cluster. `key_pages` lists keys of the store, which any data node can answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from hsparse.cluster.lease_object import Membership
-from hsparse.compute import gather_all
+from hsparse.cluster.membership import Membership
+from hsparse.concurrency.gathering import gather_all
 from hsparse.errors import ErrorKind, Misconfigured
 from hsparse.wire.message import DataNode, InBucket, Message, Record
 from hsparse.wire.record_message import ChangeObjects, ListKeys, Outcome, ReadObjects, RecordChange
@@ -22,7 +21,7 @@ T = TypeVar("T")
 
 
 class Resend(Enum):
-    """Instead of a reply: the message is to be sent to the owner of a newer membership."""
+    """A marker instead of a reply: the message must be sent again, to the owner in a newer membership."""
 
     RESEND = "resend"
 
@@ -32,11 +31,11 @@ RESEND = Resend.RESEND
 
 @dataclass(slots=True)
 class Delivery:
-    """How often a message, or the parts of it that several owners get, was sent so far.
+    """The state of a message, or of its parts for several owners, that may have to be sent again.
 
-    `epoch` is that of the last membership by which it was sent in vain, -1 before. It may have been carried out if it
-    was `unanswered`. It was sent first at `since`, by the membership of `first_epoch`, and is sent until the time
-    `until`; both are monotonic, in seconds.
+    `epoch` is the epoch of the last membership whose owner did not carry it out, -1 before that. If attempts were
+    `unanswered`, the message may have been carried out. The message was first sent at the time `since`, in the epoch
+    `first_epoch`, and is sent again until the time `until`; both are monotonic, in seconds.
     """
 
     epoch: int = -1
@@ -46,48 +45,48 @@ class Delivery:
     pauses: int = 0
     unanswered: int = 0
     key: str = ""
-    """The idempotency key of a change, in each epoch: another one has other parts."""
+    """The idempotency key of a change; data nodes use it with the epoch, because each epoch splits messages anew."""
 
 
 class NodeSet(Protocol):
-    """Data nodes, by their ids in a membership."""
+    """The data nodes that a service node can send to, by their ids in a membership."""
 
     @property
     def membership(self) -> Membership:
-        """The newest membership that is known."""
+        """The newest known membership."""
         ...
 
     async def readiness_error(self) -> Misconfigured | None:
-        """Return why no message may be sent, None if messages may, or wait for the first node.
+        """Return the error that keeps messages from being sent (None: none), such as that there is no node.
 
-        While the nodes are not known that looks for them.
+        If the nodes are not known yet, this call looks for them.
         """
         ...
 
     async def members(self, delivery: Delivery) -> Membership:
-        """Return a membership with at least one node, to send by, newer than the one that was of no use.
+        """Return a membership with at least one node, newer than `delivery.epoch` if possible.
 
-        `Unanswered` when there is none in time.
+        Raises `Unanswered` if there is no node in time.
         """
         ...
 
     async def send(
         self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T | Resend:
-        """Send a message to a node as the owner of what it is about; return the reply, or that it is to be resent."""
+        """Send a message to the node that owns its objects; return the reply, or `RESEND` if it must be sent again."""
         ...
 
     async def send_any(self, message: Message[T]) -> T:
-        """Send a message to a node that answers."""
+        """Send a message to any node that answers."""
         ...
 
     async def send_all(self, message: Message[T]) -> list[T]:
-        """Send a message to all nodes; the replies are those of all members of one epoch."""
+        """Send a message to all nodes; return the replies of all members of one epoch."""
         ...
 
 
 class FixedNodes:
-    """`NodeSet` of the data nodes of this process, by id; they are always there. `refused` says why they stopped."""
+    """The `NodeSet` of the data nodes in this process, by id. `refused` returns the error if they have stopped."""
 
     def __init__(
         self, nodes: dict[str, DataNode], refused: Callable[[], Misconfigured | None] = lambda: None
@@ -118,11 +117,18 @@ U = TypeVar("U")
 
 
 class Owners:
-    """The owners of the objects of one bucket: the first one that the data nodes serve, or `bucket`."""
+    """The owners of the objects of one bucket: of `bucket`, or if that is empty, of the data nodes' first bucket."""
 
-    def __init__(self, nodes: NodeSet, bucket: str = "") -> None:
+    def __init__(
+        self,
+        nodes: NodeSet,
+        bucket: str = "",
+        trouble: Callable[[], Awaitable[Misconfigured | None]] | None = None,
+    ) -> None:
+        """`trouble` returns the error that keeps the nodes' stores from answering, if there is one."""
         self._nodes = nodes
         self._bucket = bucket
+        self._trouble = trouble
 
     @property
     def node_ids(self) -> tuple[str, ...]:
@@ -130,12 +136,13 @@ class Owners:
         return self._nodes.membership.nodes
 
     def of_bucket(self, bucket: str) -> Owners:
-        """Return the owners of the objects of another bucket, the same data nodes."""
+        """Return the owners of the objects of another bucket, on the same data nodes."""
         return Owners(self._nodes, bucket)
 
     async def readiness_error(self) -> Misconfigured | None:
-        """See `NodeSet`."""
-        return await self._nodes.readiness_error()
+        """Return the error of the `NodeSet`, or the error that keeps the store from answering, or None."""
+        error = await self._nodes.readiness_error()
+        return await self._trouble() if error is None and self._trouble is not None else error
 
     async def read(self, *ids: str) -> list[Outcome]:
         """Read records; one outcome for each id, in order."""
@@ -147,9 +154,9 @@ class Owners:
         return [outcome async for _, some in self.read_parts(ids) for outcome in some]
 
     async def read_parts(self, ids: Sequence[str]) -> AsyncGenerator[tuple[int, list[Outcome]], None]:
-        """Read records, as many at a time as a reply has room for; yield the place of the first id, and outcomes.
+        """Read records, as many at a time as fit into a reply; yield the index of the first id, and outcomes.
 
-        Who keeps no part has few large records in memory.
+        Memory stays bounded if the caller drops each part after use.
         """
         first, count = 0, len(ids)
         while first < len(ids):
@@ -165,20 +172,20 @@ class Owners:
         return await self.gather(ids, lambda id: id, lambda some: ReadObjects(tuple(some)))
 
     async def record(self, id: str) -> Record:
-        """Read one record; `NotFound` or `Gone` when there is none."""
+        """Read one record; raise `NotFound` or `Gone` if there is none."""
         outcome = (await self.read(id))[0]
         if outcome.failure is not None:
             raise outcome.failure.error()
         return outcome.record or {}
 
     async def change(self, *changes: RecordChange) -> list[Outcome]:
-        """Apply changes, each atomically; one outcome for each change, in order. Failures are not raised."""
+        """Apply changes, each atomically; return an outcome for each change, in order. Failures are not raised."""
         if len(changes) == 1:
             return list(await self.ask_owner(changes[0].id, ChangeObjects(changes)))
         return await self.gather(changes, lambda change: change.id, lambda some: ChangeObjects(tuple(some)))
 
     async def apply(self, change: RecordChange) -> Outcome:
-        """Apply one change; raises its failure."""
+        """Apply one change; raise its failure."""
         outcome = (await self.change(change))[0]
         outcome.unwrap()
         return outcome
@@ -201,7 +208,7 @@ class Owners:
                 return reply
 
     async def ask_all(self, message: Message[T]) -> list[T]:
-        """Send a message to every data node; the replies are those of the members of one epoch."""
+        """Send a message to every data node; return the replies of the members of one epoch."""
         return await self._nodes.send_all(self._in_bucket(message))
 
     async def gather(
@@ -210,7 +217,7 @@ class Owners:
         name: Callable[[U], str],
         message: Callable[[list[U]], Message[Sequence[T]]],
     ) -> list[T]:
-        """Send each owner one message about its items; return a reply for each. `name` is the key of an item."""
+        """Send each owner one message about its items; return a reply for each item. `name` returns an item's key."""
         replies = await self.scatter(items, name, lambda some: message([items[place] for place in some]))
         if len(replies) == 1:
             return list(replies[0][1])
@@ -226,10 +233,9 @@ class Owners:
         name: Callable[[U], str],
         message: Callable[[Sequence[int]], Message[T]],
     ) -> list[tuple[Sequence[int], T]]:
-        """Send each owner a message about its items, by their indices; return each share's indices and reply.
+        """Send each owner a message about its items, by their indices; return the indices and reply of each message.
 
-        What an owner did not carry out because it is the owner no more, or may not have carried out because it is
-        gone, is sent to the next one.
+        A message is sent again to the next owner if its owner has lost the items, or is gone without an answer.
         """
         done: list[tuple[Sequence[int], T]] = []
         todo: Sequence[int] = range(len(items))
@@ -256,14 +262,14 @@ class Owners:
 
 
 def _is_left_out(outcome: Outcome) -> bool:
-    """Say whether a record was left out of a reply, as it is too large together with others."""
+    """Return whether a record was left out of a reply because the reply would have become too large."""
     return outcome.failure is not None and outcome.failure.kind == ErrorKind.TOO_LARGE
 
 
 def _split(
     membership: Membership, items: Sequence[U], places: Sequence[int], name: Callable[[U], str]
 ) -> list[tuple[str, Sequence[int]]]:
-    """Return each owner of some of the items at `places`, with their places."""
+    """Group the items at `places` by owner; return each owner with the places of its items."""
     if len(membership.nodes) == 1:
         return [(membership.nodes[0], places)]
     shares: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Creation of a domain or folder: its root group first, then the record that makes it visible."""
+"""Creation of a domain or folder: the root group is stored first, then the record that makes the domain visible."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from hsparse.model.short_text import short_repr
 from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.records.domain_path import (
     check_bucket,
-    check_not_reserved,
+    check_new_path,
     normal_path,
 )
 from hsparse.sn.records.second_names import FolderLimits, first_name, named_after, note_second_name
 from hsparse.sn.request import Domain, Request
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
+from hsparse.wire.record_message import CreateObject, DeleteObject, Forget, ListKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class _DomainRequest:
 
 
 async def create_domain(request: Request, body: Record) -> Record:
-    """Create the request's domain or folder and return its record.
+    """Create the domain or folder that the request names, and return its record.
 
-    `Conflict` if it exists, `NotFound` if its parent does not, `Forbidden` without the right to create there.
-    Only an admin may create at the top level, or for another owner.
+    Raises `Conflict` if it exists, `NotFound` if its parent does not, `Forbidden` without the right to create there.
+    Only an admin may create domains at the top level or for another owner.
     """
     requested = _parse(request, body)
     parent = await require_creation(request, requested.path)
@@ -74,6 +74,8 @@ async def create_domain(request: Request, body: Record) -> Record:
         await owners.apply(CreateObject(domain.path, record))
         if root is not None and (shared_root is not None or requested.root is not None):
             await check_root_stays(owners, domain, root)
+        if requested.root is not None:
+            await owners.ask_all(Forget(requested.root, renewed=True))
         if first is not None:
             await note_second_name(owners, first, domain, request.principal)
     except HsparseError:
@@ -128,12 +130,12 @@ def _properties(group: Any) -> Record:
 
 
 async def require_creation(request: Request, new_path: str) -> Domain:
-    """Return the parent folder of `new_path`; `Forbidden` if the principal may not create there.
+    """Return the parent folder of `new_path`, after all checks that a creation there must pass.
 
-    `NotFound` if there is no such folder, `BadRequest` if it is a domain or the new path is reserved, `OverQuota` if a
-    quota leaves no room.
+    Raises `Forbidden` if the principal may not create there, `NotFound` if there is no such folder, `BadRequest` if the
+    parent is a domain or the new path is reserved, `OverQuota` if a quota leaves no room.
     """
-    check_not_reserved(new_path)
+    check_new_path(new_path)
     path = new_path.rpartition("/")[0] or "/"
     if path == "/" and not request.principal.admin:
         raise Forbidden(f"{new_path} is at the top level: only an admin can create it.")
@@ -142,11 +144,11 @@ async def require_creation(request: Request, new_path: str) -> Domain:
     except HsparseError as error:
         if error.kind is ErrorKind.GONE:
             raise NotFound(
-                f"The parent folder {path} was deleted; create it first: hsparse mkdir {path}"
+                f"The parent folder {path} was deleted; create it first: hsparse mkdir -p {path}"
             ) from error
         if error.kind is ErrorKind.NOT_FOUND:
             raise NotFound(
-                f"The parent folder {path} does not exist; create it first: hsparse mkdir {path}"
+                f"The parent folder {path} does not exist; create it first: hsparse mkdir -p {path}"
             ) from error
         raise
     if parent.root is not None:
@@ -157,19 +159,19 @@ async def require_creation(request: Request, new_path: str) -> Domain:
 
 
 async def require_nothing_below(request: Request, path: str) -> None:
-    """Raise `Conflict` if there are files below a new path, of a principal who may not read them as the parent says.
+    """Raise `Conflict` if there are files below a new path. Called for principals who may not read the parent folder.
 
-    The new domain or folder would be the nearest above them, and give its owner the right to.
+    The new domain or folder would be the nearest one above these files and give its owner the right to read them.
     """
     if (await request.service.owners.ask_any(ListKeys(f"{path[1:]}/", limit=1))).keys:
         raise Conflict(f"{path} exists already.")
 
 
 async def _first_name(request: Request, path: str, new_path: str) -> Domain:
-    """Return the domain whose objects the new domain at `new_path` shares, by its first name.
+    """Return the first name of the domain at `path`, whose objects the new domain at `new_path` shares.
 
-    A name may become the only one, when the first is taken away, so the principal needs all rights there. `OverQuota`
-    if a quota above the new domain has no room for them.
+    The principal needs all rights in that domain, because the new name can outlive the first name. Raises `OverQuota`
+    if a quota above the new domain has no room for the objects.
     """
     domain = await request.find(path, Right.READ)
     if domain.root is None:
@@ -202,17 +204,17 @@ async def _create_root(request: Request, requested: _DomainRequest) -> str:
 
 
 async def _require_unused(request: Request, root: str) -> None:
-    """Raise `Conflict` if objects are stored below a root: of a domain, or what a deletion has not reached yet."""
+    """Raise `Conflict` if objects are stored below a root, of a domain or of a deletion that has not ended."""
     below = await request.service.owners.ask_any(ListKeys(domain_prefix(root), limit=1))
     if below.keys:
         raise Conflict(f"There are objects of {root} already: choose another root_id.")
 
 
 def acls_of_new(parent: Domain, new_owner: str, *, folder: bool = False) -> dict[str, dict[str, bool]]:
-    """Return the ACLs of the new domain: those of the parent that grant a right, except `default` and the owner's.
+    """Return the ACLs of a new domain: the parent's entries that grant a right, except `default` and the owners'.
 
-    A folder lets nobody read who may not read the parent: it also has the entries that grant nothing, and the right
-    of `default` to read. Where that is missing, the parent's owner, who has no entry else, keeps the right to read.
+    A new folder must not be readable by users who may not read its parent. It therefore also inherits the entries that
+    grant nothing, and `default`'s right to read. Without that right, the parent's owner gets an entry to read.
     """
     acls, owner = parent.record.get("acls") or {}, parent.record.get("owner")
     inherited = {
@@ -223,7 +225,7 @@ def acls_of_new(parent: Domain, new_owner: str, *, folder: bool = False) -> dict
     if not folder:
         return inherited | {new_owner: full_rights()}
     own = folder_acls(new_owner)
-    if not is_granted(acls, ANONYMOUS, Right.READ):
+    if not is_granted({DEFAULT: acls.get(DEFAULT)}, ANONYMOUS, Right.READ):
         if owner in acls and is_granted(acls, Principal(str(owner)), Right.READ):
             inherited[owner] = own[DEFAULT]
         own[DEFAULT] = {right.value: False for right in Right}

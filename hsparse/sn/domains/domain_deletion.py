@@ -1,9 +1,8 @@
 """Deletion of a domain: noted in the store first, so that any data node can finish it after a crash.
 
-The objects of a domain whose name is deleted alone (`keep_root`): where a quota counts them, they keep a name.
-
-Two deletions at the same moment can each rely on the name that the other one deletes. So each looks again afterwards,
-and puts its name back where the objects are left without one.
+A name can be deleted without the objects (`keep_root`). Objects that count in a quota must then keep another name below
+the folder with the quota. Two concurrent deletions can each rely on the name that the other one deletes. Each deletion
+therefore checks again afterwards, and restores its name if the objects are left without one.
 """
 
 from __future__ import annotations
@@ -12,37 +11,46 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextvars import Context as Variables
-from typing import Self
+from typing import Protocol, Self
 
 from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, Conflict, Forbidden
-from hsparse.model.ids import deletion_key, storage_key
+from hsparse.model.acl import Principal
 from hsparse.model.schema import check_changeable
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.domains.listing_check import is_deleted
 from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.records.second_names import FIRST_NAME, SECOND_NAMES, FolderLimits, with_first_names
 from hsparse.sn.request import Domain, Request
-from hsparse.sn.service import Service
+from hsparse.sn.service import Component, Service
+from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.record_message import (
     BeginDeletion,
     CreateObject,
     DeleteObject,
     DeleteTree,
     Forget,
-    ListKeys,
     WithdrawDeletion,
 )
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""The most domains whose objects a node has deleted at once; others wait."""
+"""The most domains whose objects a node deletes at the same time; others wait."""
 LAST_SECONDS = 10.0
-"""How long a node that stops waits for the end of its deletions."""
+"""Seconds that a stopping node waits for the end of its deletions."""
+
+
+class Dependents(Component, Protocol):
+    """An extension's component that knows the domains which depend on objects of other domains."""
+
+    async def release(self, root: str, principal: Principal) -> None:
+        """End other users' dependencies on a root group's objects; `Conflict` if the principal's domains need them."""
+        ...
 
 
 class DomainDeletions:
-    """Deletes domains; their objects are deleted behind the answer."""
+    """Deletes domains; their objects are deleted in the background, after the answer."""
 
     def __init__(self, owners: Owners, clock: Clock) -> None:
         self._owners = owners
@@ -52,23 +60,23 @@ class DomainDeletions:
 
     @classmethod
     def of(cls, service: Service) -> Self:
-        """Make the deletions of a service node."""
+        """Make the component of a service."""
         return cls(service.owners, service.clock)
 
     async def remove(self, domain: Domain, *, keep_root: bool = False, wait: float = 0.0) -> None:
         """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
 
-        When this returns it is decided, durably, that these are deleted; for the end it waits so many seconds. Where a
-        lost reply hides who has deleted the record, the objects stay until a sweep has found no other name of them.
-        `NotFound` or `Gone` if there is no record any more, or that of another domain: then nothing is deleted. The
-        objects of a domain that is marked as deleted are another's.
+        On return the deletion is durably decided; at most `wait` seconds are spent waiting for its end. If a lost reply
+        hides who deleted the record, the objects stay until a sweep finds that they have no other name. Raises
+        `NotFound` or `Gone`, without deleting anything, if the record is missing or of another domain. The objects of a
+        domain whose record is marked as `deleted` belong to another domain and stay.
         """
         owners, path, root = self._owners, domain.path, domain.root
         record = DeleteObject(path, domain.identity)
         if root is None or keep_root or "deleted" in domain.record:
             await owners.apply(record)
             return
-        check_changeable(path, domain.record)  # what is refused must leave no note
+        check_changeable(path, domain.record)  # a refused deletion must leave no note
         token = self._clock.token(8).hex()
         born = await owners.ask_any(BeginDeletion(root, path, token=token))
         [outcome] = await owners.change(record)
@@ -85,17 +93,17 @@ class DomainDeletions:
         await self._remove_objects(root, path, born, wait)
 
     async def remove_objects(self, root: str, path: str) -> None:
-        """Delete the objects of a domain that was at `path`, behind the answer."""
+        """Delete the objects of a domain that was at `path`, in the background."""
         born = await self._owners.ask_any(BeginDeletion(root, path))
         await self._remove_objects(root, path, born, 0.0)
 
     async def _remove_objects(self, root: str, path: str, born: str, wait: float) -> None:
         owners = self._owners
-        if not born:  # without a root group there is nothing, or what a sweep removes
+        if not born:  # there is no root group; a sweep removes leftovers
             await owners.ask_all(Forget(root))
             return
         await owners.ask_any(BeginDeletion(root, path, decided=born))
-        # With variables of its own: the deletion is no part of the request, whose deadline is not its.
+        # A context of its own keeps the deletion from inheriting the request's deadline.
         task = asyncio.get_running_loop().create_task(self._delete_objects(root, born), context=Variables())
         self._running.add(task)
         task.add_done_callback(lambda done: self._ended(root, done))
@@ -105,7 +113,7 @@ class DomainDeletions:
                 task.result()
 
     async def close(self) -> None:
-        """Wait for the deletions that run, but not for long: a data node resumes what is left."""
+        """Wait at most `LAST_SECONDS` for running deletions, then cancel them; data nodes finish them later."""
         if self._running:
             _, left = await asyncio.wait(self._running, timeout=LAST_SECONDS)
             for task in left:
@@ -114,6 +122,7 @@ class DomainDeletions:
 
     async def _delete_objects(self, root: str, born: str) -> None:
         async with self._places:
+            await self._owners.ask_all(FenceDeleted(root))
             await self._owners.ask_any(DeleteTree(root, born))
             await self._owners.ask_all(Forget(root))
 
@@ -124,26 +133,23 @@ class DomainDeletions:
 
 
 async def check_root_stays(owners: Owners, domain: Domain, root: str) -> None:
-    """Take a new domain back if its root group is being deleted, or was; `Conflict` then.
+    """Delete a new domain's record and raise `Conflict` if its root group is being deleted or was deleted.
 
-    To be called once the domain's record is stored: a deletion stores its note first and looks for domains afterwards.
-    The note is looked for first: it goes only after the root group.
+    Call this after the domain's record is stored, because a deletion stores its note before it looks for domains.
     """
-    is_deleted = (await owners.ask_any(ListKeys(deletion_key(root), limit=1))).keys
-    is_there = (await owners.ask_any(ListKeys(storage_key(root), limit=1))).keys
-    if is_deleted or not is_there:
+    if await is_deleted(owners, root):
         [outcome] = await owners.change(DeleteObject(domain.path, domain.identity))
         if outcome.failure is not None and outcome.failure.kind not in MISSING_KINDS:
             raise outcome.failure.error()
-        raise Conflict(f"The objects of {root} are being deleted, or were: {domain.path} cannot have them.")
+        raise Conflict(f"The objects of {root} are being deleted, or gone: {domain.path} cannot have them.")
 
 
 async def require_kept(request: Request, domain: Domain) -> tuple[str, ...]:
-    """Return other names by which the objects of `domain` stay in all quotas above it.
+    """Return the other names by which the objects of `domain` stay counted in all quotas above it.
 
-    `Forbidden` if there are none: a quota would count the objects no more. They may have another name anywhere, which
-    `linked_domain` says or which is the first one, or one below each folder that has a quota. What is no name of the
-    objects any more, as they or the first name are gone, may go.
+    These are a name given by `linked_domain`, or the first name, anywhere; or else a name below each folder with a
+    quota. Raises `Forbidden` if there are none, because a quota would no longer count the objects. Returns () if no
+    quota applies, or if the domain's objects or its first name no longer exist.
     """
     service, other = request.service, request.arg("linked_domain")
     limits = service.provided(FolderLimits)
@@ -165,10 +171,10 @@ async def require_kept(request: Request, domain: Domain) -> tuple[str, ...]:
 
 
 async def check_still_kept(request: Request, domain: Domain, names: tuple[str, ...]) -> None:
-    """Look, once the name of `domain` is deleted, for `names` that it relied on.
+    """Check, after the name of `domain` was deleted, that the `names` that the deletion relied on still exist.
 
-    If the objects have no other name, the deleted one is put back, and this is a `Conflict`; if another domain has its
-    place, they are deleted.
+    If the objects have no other name, the deleted name is restored and `Conflict` is raised. If another domain has
+    taken the path meanwhile, the objects are deleted.
     """
     if len(await _opening(request, domain, names)) == len(names):
         return
@@ -181,7 +187,7 @@ async def check_still_kept(request: Request, domain: Domain, names: tuple[str, .
 async def _opens_nothing(request: Request, domain: Domain) -> bool:
     if domain.first is None or domain.first.root is not None:
         return False
-    # A first name releases others before it goes, so perhaps after the record was read.
+    # A first name releases its second names before it is deleted, possibly after this record was read.
     [again] = await request.service.owners.read(domain.path)
     if again.failure is not None:
         return True
@@ -197,8 +203,8 @@ async def _put_back(request: Request, domain: Domain) -> None:
         return
     await check_root_stays(owners, domain, root)
     raise Conflict(
-        f"{domain.path} stays: the other name of its objects was deleted at the same moment. Delete it without "
-        "keep_root to delete the objects."
+        f"{domain.path} was not deleted, because the other name of its objects was deleted at the same time. Delete it "
+        "without keep_root to delete the objects."
     )
 
 
@@ -208,13 +214,13 @@ async def _name_below(request: Request, domain: Domain, limits: FolderLimits, fo
         if opening := await _those_opening(request, domain, same):
             return opening[0]
     raise Forbidden(
-        f"{domain.path} is the only name of its objects below {folder}, which has a quota: only an admin "
-        "can keep them without it. Name another domain that has them by linked_domain."
+        f"{domain.path} is the only name of its objects below {folder}, which has a quota: only an admin can delete "
+        "it and keep the objects. Name another domain that has them by linked_domain."
     )
 
 
 async def _opening(request: Request, domain: Domain, paths: Iterable[str]) -> list[str]:
-    """Return those of `paths` whose domains open the objects of `domain` when that is deleted."""
+    """Return the `paths` whose domains give access to the objects of `domain` once that is deleted."""
     others = [path for path in paths if path != domain.path]
     if not others:
         return []
@@ -230,7 +236,7 @@ async def _those_opening(request: Request, domain: Domain, others: list[Domain])
 
 
 def _opens(other: Domain, deleted: Domain, user: str) -> bool:
-    """Say whether `other` opens the objects of a domain that the user deletes, once that is done."""
+    """Return whether `other` gives access to the objects of `deleted` once the user has deleted that domain."""
     if other.path == deleted.path or other.root != deleted.root or "deleted" in other.record:
         return False
     if other.first is None or other.first.path != deleted.path:

@@ -1,10 +1,9 @@
 """Handler of `/domains`, and the listing of folders: their domains and folders, page by page.
 
-Queries over a root group's attributes, in listings of folders: `a > 7 AND b != 'x'`.
-
-Comparisons (`==`, `=`, `!=`, `<`, `<=`, `>`, `>=`) of an attribute's name with a number or a quoted text,
-joined by `AND` (`&`) and `OR` (`|`), which binds less, with parentheses. Only scalar numbers and strings are
-compared; a comparison with an attribute that does not exist, or is of another type, is false.
+A listing can be filtered by a query over the root groups' attributes, such as `a > 7 AND b != 'x'`. A query has
+comparisons (`==`, `=`, `!=`, `<`, `<=`, `>`, `>=`) of an attribute's name with a number or a quoted text. They are
+joined by `AND` (`&`), `OR` (`|`, lower precedence) and parentheses. Only scalar numbers and strings are compared; a
+comparison with an attribute that does not exist, or has another type, is false.
 """
 
 from __future__ import annotations
@@ -19,23 +18,24 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.compute import YIELD_EVERY, gather_all, with_pauses
+from hsparse.concurrency.gathering import YIELD_EVERY, gather_all, with_pauses
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, BadRequest, ErrorKind, HsparseError
 from hsparse.model.acl import Right
 from hsparse.model.file_backed import SERVED
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
 from hsparse.sn.http.stream import NO_HEADERS
-from hsparse.sn.records.listing import name_matcher, respond_parts, wrap_items
+from hsparse.sn.records.listing import name_matcher
 from hsparse.sn.records.object_path import read_each, read_records
 from hsparse.sn.records.second_names import with_first_names
+from hsparse.sn.records.streamed_records import respond_parts, wrap_items
 from hsparse.sn.request import Domain, Request
-from hsparse.sn.statistics import Statistics, summary_json
+from hsparse.sn.statistics import statistics_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
 
 MAX_QUERY = 4096
 MAX_COMPARISONS = 64
-"""The most comparisons: each is made with every domain of a folder."""
+"""The most comparisons of a query, because each is made for every domain of a folder."""
 MAX_DEPTH = 32
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>b?'[^']*'|b?"[^"]*")|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
@@ -57,17 +57,17 @@ AttributeTest = Callable[[Attributes], bool]
 
 @dataclass(frozen=True, slots=True)
 class AttributeQuery:
-    """A parsed query."""
+    """A parsed query over attributes."""
 
     test: AttributeTest
 
     def matches(self, attributes: Attributes) -> bool:
-        """Say whether an object with these stored attributes matches the query."""
+        """Return whether an object with these stored attributes matches the query."""
         return self.test(attributes)
 
 
 def parse_attribute_query(text: str) -> AttributeQuery:
-    """Parse a query; `BadRequest` names the error."""
+    """Parse a query; raise `BadRequest` if its syntax is wrong."""
     if len(text) > MAX_QUERY:
         raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_QUERY}.")
     parser = _Parser(_tokens(text))
@@ -90,7 +90,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Recursive descent over (kind, text) tokens."""
+    """A recursive descent parser over (kind, text) tokens."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
@@ -106,7 +106,7 @@ class _Parser:
     def expect_end(self) -> None:
         if self._place < len(self._tokens):
             raise BadRequest(
-                f"The query has {self._tokens[self._place][1]!r} where it should end, or AND or OR."
+                f"The query has {self._tokens[self._place][1]!r} where AND, OR or the end must follow."
             )
 
     def _both(self, depth: int) -> AttributeTest:
@@ -117,7 +117,7 @@ class _Parser:
 
     def _one(self, depth: int) -> AttributeTest:
         if depth > MAX_DEPTH:
-            raise BadRequest(f"The query has more than {MAX_DEPTH} parentheses in each other.")
+            raise BadRequest(f"The query has more than {MAX_DEPTH} nested parentheses.")
         if self._take("("):
             test = self.either(depth + 1)
             if not self._take(")"):
@@ -167,9 +167,9 @@ def _compare(compare: Callable[[Any, Any], bool], stored: Any, value: Any) -> bo
 
 KEYS_AT_ONCE = 1000
 MATCHED_AT_ONCE = 50
-"""Domains that a query is compared with before other requests run."""
+"""Domains that a query is matched against without a pause for other requests."""
 ENTRY_KEYS = ("owner", "created", "lastModified", "error", "reason")
-"""What an entry has of a domain's record: the last two if it is known that it cannot be read."""
+"""The keys of a domain's record that an entry has; the last two say that the domain is known to be unreadable."""
 UNREADABLE = (
     *UNREADABLE_KINDS,
     *MISSING_KINDS,
@@ -177,13 +177,13 @@ UNREADABLE = (
     ErrorKind.CONFLICT,
     ErrorKind.STORE_FAILED,
 )
-"""The kinds of errors of a domain that hide no other."""
+"""The kinds of errors of one domain that are reported in its entry instead of failing the whole listing."""
 OBJECTS = "db/"
-"""The prefix of object keys in the store, which is no folder."""
+"""The prefix of object keys in the store, which is not a folder."""
 
 
 async def get_domains(request: Request) -> web.StreamResponse:
-    """List the domains and folders in a folder that the principal may read."""
+    """List the domains and folders in a folder, which the principal must be allowed to read."""
     path = request.domain_path or "/"
     await request.find(path, Right.READ)
     return await respond_folder(request, path, hrefs(request, self="/domains"))
@@ -206,9 +206,9 @@ async def respond_folder(
 
 
 async def _pages(request: Request, path: str) -> AsyncGenerator[list[Record], None]:
-    """Yield pages of the direct members of folder `path`, by name, as `Marker`, `Limit`, `pattern` and `query` select.
+    """Yield pages of the direct members of folder `path` that `Marker`, `Limit`, `pattern` and `query` select, by name.
 
-    `Marker` is a path, or a name in the folder; the listing continues after it, whether it exists or not.
+    `Marker` is a path or a name in the folder. The listing continues after it, whether it exists or not.
     """
     query = parse_attribute_query(text) if (text := request.arg("query")) is not None else None
     matches = name_matcher(request.arg("pattern"))
@@ -236,15 +236,15 @@ async def _pages(request: Request, path: str) -> AsyncGenerator[list[Record], No
 async def _matching_domains(
     request: Request, paths: list[str], query: AttributeQuery | None, limit: int | None
 ) -> list[Record]:
-    """Return the domains at `paths` that exist and match the query, at most `limit`.
+    """Return the entries of at most `limit` domains at `paths` that exist and match the query.
 
-    What cannot be read is shown without a query, by its name alone.
+    Domains whose records are unreadable are listed with their names only, unless there is a query.
     """
     domains: list[Domain] = []
     unreadable: dict[str, str] = {}
     for path, outcome in zip(paths, await read_records(request.service.owners, paths), strict=True):
         if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
-            continue  # a key below, without a domain record
+            continue  # the prefix of other keys, without a domain record
         if outcome.failure is not None and outcome.failure.kind in UNREADABLE_KINDS:
             unreadable[path] = outcome.failure.kind
             domains.append(Domain(path, {}))
@@ -263,9 +263,9 @@ async def _matching_domains(
 
 
 async def _matching(request: Request, domains: list[Domain], query: AttributeQuery) -> list[Domain]:
-    """Return the domains with a root group whose attributes match the query; folders have no attributes.
+    """Return the domains whose root group's attributes match the query; folders never match.
 
-    Domains that the principal may not read never match, as this would disclose their attributes one by one.
+    Domains that the principal may not read never match, because queries would disclose their attributes one by one.
     """
     readable = [(domain, domain.root) for domain in domains if domain.root and _may_read(request, domain)]
     found: list[Domain] = []
@@ -286,15 +286,14 @@ def _may_read(request: Request, domain: Domain) -> bool:
 
 async def _entry(request: Request, domain: Domain) -> Record:
     record = domain.record
-    # Whoever knows a root could name it as the root of another domain.
+    # A user who knows a root's id could name it as the root of another domain.
     entry: Record = {"root": domain.root} if domain.root is not None and _may_read(request, domain) else {}
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ENTRY_KEYS if key in record}
     entry |= {"rights": usable_rights(request, domain)} if request.flag("include_rights") else {}
     if domain.root is not None and request.flag("verbose") and _may_read(request, domain):
         try:
-            summary = await request.service.component(Statistics).of_domain(domain.root, lasting=False)
-            entry |= summary_json(summary, entry.get("lastModified", 0))
+            entry |= await statistics_json(request, domain, domain.root, lasting=False)
         except HsparseError as error:
             if error.kind not in UNREADABLE:
                 raise
@@ -305,7 +304,7 @@ async def _entry(request: Request, domain: Domain) -> Record:
 
 
 def usable_rights(request: Request, domain: Domain) -> dict[str, bool]:
-    """Return which rights the principal has in a domain or folder, as far as it can be changed."""
+    """Return which rights the principal can use in a domain or folder: read rights only if it is read-only."""
     record = domain.record
     is_fixed = request.service.settings.read_only or record.get(SERVED) is True or "snapshot" in record
     rights = (Right.READ, Right.READ_ACL) if is_fixed else Right

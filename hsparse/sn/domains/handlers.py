@@ -1,4 +1,4 @@
-"""Handlers of `/` and `/acls`: domains and folders, objects by path, and access control lists."""
+"""Handlers of `/`: domains and folders, and objects by path."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, NotFound
-from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
+from hsparse.errors import BadRequest, Conflict, Forbidden
+from hsparse.model.acl import Right
 from hsparse.model.schema import check_changeable
 from hsparse.sn.about import server_facts
 from hsparse.sn.domains.domain_creation import create_domain
-from hsparse.sn.domains.domain_deletion import DomainDeletions, check_still_kept, require_kept
+from hsparse.sn.domains.domain_deletion import Dependents, DomainDeletions, check_still_kept, require_kept
 from hsparse.sn.domains.folder_handlers import respond_folder
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import (
@@ -25,7 +25,6 @@ from hsparse.sn.http.response import (
 )
 from hsparse.sn.objects.handlers import ObjectJsonCache, object_json_with_class, object_work
 from hsparse.sn.records.crawl import Crawl, RecordReader
-from hsparse.sn.records.listing import respond_records
 from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path
 from hsparse.sn.records.second_names import (
     forget_first_name,
@@ -33,25 +32,24 @@ from hsparse.sn.records.second_names import (
     given_names,
     may_delete_objects,
 )
+from hsparse.sn.records.streamed_records import respond_records
 from hsparse.sn.request import Domain, Request, respond
-from hsparse.sn.statistics import Statistics, summary_json
+from hsparse.sn.statistics import Statistics, statistics_json
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import ChangedLately, ListKeys, PutAcl, SettleChanges
+from hsparse.wire.record_message import ChangedLately, ListKeys, SettleChanges
 
 MAX_PATHS = 10_000
 VARYING: dict[str, str] = {hdrs.VARY: hdrs.ACCEPT}
-"""Of the JSON at `/`, where a browser gets a page."""
+"""Headers of the JSON at `/`, because `Accept` decides whether a browser gets a page there instead."""
 SETTLING = 10.0
-"""Seconds after a change for which clients that keep a domain's objects are not given them."""
+"""Seconds after a change during which clients that cache a domain's objects do not get them in bulk."""
 FACTS = ("owner", "created", "lastModified", "snapshot")
 MAX_NAME = 256
-"""Characters of a user's name in an ACL."""
-ACL_ATTEMPTS = 16
-"""How often a change of an ACL is checked again because what allows it was changed meanwhile."""
+"""The most characters of a user's name in an ACL."""
 
 
 async def get_domain(request: Request) -> web.StreamResponse:
-    """Answer with the domain, an object in it (`h5path`) or, without a domain, with the top-level folders."""
+    """Answer with the domain, with an object in it (`h5path`) or, without a domain, with the top-level folders."""
     if request.domain_path is None or request.domain_path == "/":
         return await respond_folder(request, "/", hrefs(request, self="/"), VARYING)
     domain = await request.named_domain(Right.READ)
@@ -74,7 +72,7 @@ async def get_domain(request: Request) -> web.StreamResponse:
     answer["hrefs"] = domain_hrefs(request, domain.path, domain.root)
     if domain.root is None or not request.flag("getobjs"):
         return respond_floats(answer)
-    # h5pyd 1.0, which sends no include_attrs, would keep these objects as they are now for as long as it has the file.
+    # h5pyd 1.0, which sends no include_attrs, caches these objects for as long as the file is open.
     if request.arg("include_attrs") is None and await _is_changing(request, domain.root):
         return respond_floats(answer)
     return await _with_objects(request, domain.root, answer)
@@ -115,9 +113,9 @@ async def post_domain(request: Request) -> web.StreamResponse:
 
 
 async def put_domain(request: Request) -> web.StreamResponse:
-    """Create a domain or folder; `flush` makes sure that all is stored, `rescan` counts the objects.
+    """Create a domain or folder; or, with `flush`, do nothing; or, with `rescan`, count the domain's objects.
 
-    Every write is durable when it is answered, so a flush has nothing to do.
+    A flush has nothing to do, because every write is durable when it is answered.
     """
     body = await read_json_object(request)
     wants_ids = _truth(request, body, "getdnids")
@@ -139,9 +137,9 @@ async def put_domain(request: Request) -> web.StreamResponse:
 
 
 async def delete_domain(request: Request) -> web.StreamResponse:
-    """Delete a domain with all its objects (`keep_root`: without them), or a folder that is empty.
+    """Delete an empty folder, or a domain with all its objects; with `keep_root`, without the objects.
 
-    A second name goes without the objects where the principal may not delete these by the first.
+    A second name is deleted without the objects if the first name does not let the principal delete them.
     """
     body = await read_json_object(request)
     if _truth(request, body, "meta_only"):
@@ -161,7 +159,10 @@ async def delete_domain(request: Request) -> web.StreamResponse:
     given = given_names(domain, request.principal) if keep_root else []
     if keep_root and not request.principal.admin:
         kept = await require_kept(request, domain)
-    check_changeable(domain.path, domain.record)  # what is refused must release no second name
+    check_changeable(domain.path, domain.record)  # before any second name is released
+    dependents = None if keep_root or domain.root is None else request.service.provided(Dependents)
+    if dependents is not None:
+        await dependents.release(domain.root_group, request.principal)
     await forget_first_name(owners, domain, given, release=True)
     await request.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
     if keep_root:
@@ -172,7 +173,7 @@ async def delete_domain(request: Request) -> web.StreamResponse:
 
 
 def _check_quota(request: Request, folder: Domain) -> None:
-    """Raise `Forbidden` for a folder that somebody would make anew without its quota."""
+    """Raise `Forbidden` if the folder has a quota, which its owner could evade by creating the folder again."""
     if (folder.record.get("quota") or {}).get("bytes") is not None and not request.principal.admin:
         raise Forbidden(f"{folder.path} has a quota: only an admin can delete it.")
 
@@ -185,7 +186,7 @@ def domain_json(domain: Domain) -> Record:
 
 
 def domain_hrefs(request: Request, path: str, root: str | None, *, home: bool = False) -> list[Href]:
-    """Return the links of a domain or, with `root` None, of a folder."""
+    """Return the `hrefs` of a domain or, with `root` None, of a folder."""
     found = hrefs(request, self="/")
     if root is None:
         folder = href(request, "/domains")
@@ -212,73 +213,10 @@ def data_node_ids(request: Request) -> list[str]:
 async def _details(request: Request, domain: Domain, root: str) -> Record:
     details = dict(server_facts(request.service.settings))
     if request.flag("verbose"):
-        summary = await request.service.component(Statistics).of_domain(root)
-        details |= summary_json(summary, domain.record.get("lastModified", 0))
+        details |= await statistics_json(request, domain, root)
     return details
 
 
 def _truth(request: Request, body: dict[str, Any], key: str) -> bool:
-    """Return a truth value in the body or, without it, in the parameters."""
+    """Return a boolean from the body or, if it is missing there, from the URL's parameters."""
     return bool(body[key]) if key in body else request.flag(key)
-
-
-async def get_acls(request: Request) -> web.StreamResponse:
-    """List a domain's or folder's ACLs."""
-    acls = request.domain.record.get("acls") or {}
-    listed = [{"userName": user, **acls[user]} for user in sorted(acls)]
-    return respond({"acls": listed, "hrefs": _acl_hrefs(request, request.domain)})
-
-
-async def get_acl(request: Request) -> web.StreamResponse:
-    """Answer with one user's rights; for the principal's own and the default rights, the right to read is enough."""
-    user = request.params["user"]
-    own = user in (request.principal.name, DEFAULT)
-    domain = await request.named_domain(Right.READ if own else Right.READ_ACL)
-    rights: Record | None = (domain.record.get("acls") or {}).get(user)
-    if rights is None:
-        raise NotFound(f"{domain.path} has no ACL for {user!r}.")
-    return respond({"acl": {**rights, "userName": user}, "hrefs": _acl_hrefs(request, domain)})
-
-
-async def put_acl(request: Request) -> web.StreamResponse:
-    """Set some or all of a user's rights; those left out stay as they are."""
-    user = request.params["user"]
-    if not 0 < len(user) <= MAX_NAME:
-        raise BadRequest(f"A user's name has 1 to {MAX_NAME} characters.")
-    body = await read_json_object(request)
-    body.pop("userName", None)
-    await _change_acl(request, user, check_rights(body))
-    return respond({}, status=201)
-
-
-async def delete_acl(request: Request) -> web.StreamResponse:
-    """Remove a user's entry, so that those of the user's groups, or `default`, decide."""
-    user = request.params["user"]
-    if user not in (request.domain.record.get("acls") or {}):
-        raise NotFound(f"{request.domain.path} has no ACL for {user!r}.")
-    await _change_acl(request, user, None)
-    return respond({"hrefs": _acl_hrefs(request, request.domain)})
-
-
-async def _change_acl(request: Request, user: str, rights: dict[str, bool] | None) -> None:
-    """Set rights of a user, or remove them all with the entry.
-
-    The data node applies it only where what allows it still stands: who loses the right meanwhile cannot give it back
-    to themselves.
-    """
-    if request.domain.path == "/":
-        raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
-    owners, origin = request.service.owners, request.service.settings.bucket + request.domain.path
-    for _ in range(ACL_ATTEMPTS):
-        domain = await request.named_domain(Right.UPDATE_ACL)
-        allowed_by = deciding_entries(domain.record.get("acls") or {}, request.principal)
-        change = PutAcl(domain.path, user, rights, origin, domain.identity, allowed_by)
-        [outcome] = await owners.change(change)
-        if outcome.failure is None or outcome.failure.kind != ErrorKind.CONFLICT:
-            break
-    outcome.unwrap()
-
-
-def _acl_hrefs(request: Request, domain: Domain) -> list[Href]:
-    root = {"root": f"/groups/{domain.root}"} if domain.root is not None else {}
-    return hrefs(request, self="/acls", **root, home="/", owner="/")

@@ -1,13 +1,12 @@
-"""Who is asked to sign in, and how: the `WWW-Authenticate` of answers (RFC 9110, section 11.6.1).
+"""HTTP headers: challenges, byte ranges, etags, and idempotency keys.
 
-A browser shows its own window for a password when it meets a `Basic` challenge. That is right for a page that a person
-opens, and wrong for a script of a page, which shows a form of its own.
+Challenges are the `WWW-Authenticate` of answers (RFC 9110, section 11.6.1). A browser shows its own password window for
+a `Basic` challenge. That is right for a page that a person opens, but not for a script, which shows a form of its own.
 
-Byte ranges and conditional requests: RFC 9110, sections 13 and 14.
+Byte ranges and conditional requests follow RFC 9110, sections 13 and 14.
 
-The header `Idempotency-Key`: a client's name for a change, under which it may send that again.
-
-It is as in draft-ietf-httpapi-idempotency-key-header: a string of RFC 8941, section 3.3.3, in quotation marks.
+`Idempotency-Key` is a client's key for a change, with which the change can be repeated safely. Its value is a quoted
+string of RFC 8941, section 3.3.3 (draft-ietf-httpapi-idempotency-key-header).
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ REQUESTED_WITH = "X-Requested-With"
 HTML = "text/html"
 BASIC = "Basic "
 UNKNOWN_BASIC = "xBasic "
-"""The scheme's name for scripts: no browser knows it, so none shows a window."""
+"""The name of the `Basic` scheme for scripts; browsers do not know it, so they show no password window."""
 
 
 def is_page(request: web.BaseRequest) -> bool:
-    """Say whether a person opens the URL in a browser.
+    """Return whether a person opens the URL in a browser.
 
-    Browsers send `Sec-Fetch-Mode` to HTTPS and to this machine; elsewhere only pages are asked for as HTML.
+    Browsers send `Sec-Fetch-Mode` only over HTTPS and to loopback addresses. Without it, a request that accepts HTML
+    and is not sent by a script is taken for one of a person.
     """
     mode = request.headers.get(FETCH_MODE)
     if mode is not None:
@@ -43,7 +43,7 @@ def is_page(request: web.BaseRequest) -> bool:
 
 
 def _is_script(request: web.BaseRequest) -> bool:
-    """Say whether a script of a page sends the request."""
+    """Return whether a script of a page sends the request."""
     mode = request.headers.get(FETCH_MODE)
     return (
         mode != NAVIGATE
@@ -55,7 +55,7 @@ def _is_script(request: web.BaseRequest) -> bool:
 def add_challenges(
     request: web.BaseRequest, response: web.StreamResponse, challenges: tuple[str, ...]
 ) -> None:
-    """Add the challenges to a 401: for a script, `Basic` by a name that no browser knows."""
+    """Add the challenges to a 401; for a script, rename the `Basic` scheme so that browsers show no window."""
     for challenge in challenges:
         if _is_script(request) and challenge.startswith(BASIC):
             challenge = UNKNOWN_BASIC + challenge.removeprefix(BASIC)
@@ -63,19 +63,19 @@ def add_challenges(
 
 
 def would_sign_in(request: web.BaseRequest, challenges: tuple[str, ...]) -> bool:
-    """Say whether a sign-in helps with a 403: a person opened a page without credentials, and a window will ask."""
+    """Return whether a 403 should be a 401: a person opened a page without credentials, and the browser can ask."""
     asks = any(challenge.startswith(BASIC) for challenge in challenges)
     return asks and is_page(request) and hdrs.AUTHORIZATION not in request.headers
 
 
 WEAK = "W/"
-"""In front of an etag of answers that mean the same, but may differ in their bytes."""
+"""The prefix of a weak etag, whose answers are equivalent but may differ in their bytes."""
 ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRange:
-    """The bytes from `start` to before `stop` of `size`; an empty file has no satisfiable range."""
+    """The bytes from `start` to `stop` (exclusive) of `size` bytes; an empty file has no satisfiable range."""
 
     start: int
     stop: int
@@ -92,9 +92,9 @@ class HttpRange:
 
 
 def requested_range(headers: Mapping[str, str], etag: str, size: int) -> HttpRange | None:
-    """Return the range in a request for `size` bytes with `etag`, None for the whole.
+    """Return the range that a request asks for, of `size` bytes with `etag`, or None to send all bytes.
 
-    The whole is sent without a Range, for several ranges, for a malformed one, and if If-Range names another etag.
+    All bytes are sent without a Range, for several ranges, for a malformed range, and if If-Range names another etag.
     """
     found = ONE_RANGE.fullmatch(headers.get(hdrs.RANGE, ""))
     if found is None or headers.get(hdrs.IF_RANGE, f'"{etag}"').strip() != f'"{etag}"':
@@ -102,34 +102,34 @@ def requested_range(headers: Mapping[str, str], etag: str, size: int) -> HttpRan
     first, last = found.groups()
     if first:
         stop = min(size, int(last) + 1) if last else size
-        # A last byte before the first one makes the header invalid, which is then ignored.
+        # A header whose last byte is before its first byte is invalid and ignored.
         return None if last and int(last) < int(first) else HttpRange(int(first), stop, size)
     return HttpRange(max(0, size - int(last)), size, size) if last else None
 
 
 def matches_etag(header: str, etag: str) -> bool:
-    """Say whether an If-Match names the etag, or any (`*`)."""
+    """Return whether the value of an If-Match header names the etag or `*`."""
     names = [name.strip() for name in header.split(",")]
     return "*" in names or f'"{etag}"' in names
 
 
 def is_known(headers: Mapping[str, str], etag: str) -> bool:
-    """Say whether an If-None-Match names the etag, weak or strong (RFC 9110, section 13.1.2), or any."""
+    """Return whether an If-None-Match header names the etag, weak or strong (RFC 9110, section 13.1.2), or `*`."""
     header = headers.get(hdrs.IF_NONE_MATCH)
     return header is not None and matches_etag(header.replace(WEAK, ""), etag)
 
 
 HEADER = "Idempotency-Key"
 MAX_KEY = 255
-"""The most characters of a key."""
+"""The most characters of an idempotency key."""
 STRING = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])+)"')
 DIGEST_BYTES = 16
 
 
 def idempotency_key(request: web.BaseRequest, user: str) -> str:
-    """Return a digest of the user and the key in a request's header, empty without one.
+    """Return a digest of the user and the request's idempotency key, empty without a key.
 
-    Keys of two users have nothing to do with each other. `BadRequest` for one that is no string, or too long.
+    The digest keeps the keys of different users apart. Raises `BadRequest` if the key is no quoted string or too long.
     """
     values = request.headers.getall(HEADER, [])
     if not values:

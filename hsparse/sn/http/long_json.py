@@ -1,8 +1,8 @@
-"""JSON of many bytes, parsed in pieces, so that other threads run in between.
+"""Parsing long JSON in pieces, so that other threads run in between.
 
-A parser holds the interpreter until it returns: for half a second when it makes a million lists. So a long body is cut
-at commas into pieces of about a `WINDOW`. Each comma is known with its level, the number of lists and objects around
-it (RFC 8259, section 2). A piece is a run of members of one list or object, so brackets around it make it JSON again.
+A parser holds the interpreter's lock until it returns: for half a second when it makes a million lists. A long body is
+therefore cut at commas into pieces of about `WINDOW` bytes. Each comma has a level: the number of lists and objects
+around it (RFC 8259, section 2). A piece is a run of members of one list or object, which brackets make JSON again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hsparse.errors import BadRequest, TooLarge
 
 WINDOW = 256 * 1024
 MAX_DEPTH = 240
-"""The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
+"""The most levels of nesting in a body: orjson writes 254 levels, and a record adds a few."""
 MAX_MEMBERS = 100_000
-"""The most members of one object: who goes through their names keeps others waiting, and a short body has no more."""
+"""The most members of one object, because loops over the members' names block other requests."""
 LONGEST_NAME = 64 * 1024
-"""The most bytes of a name whose value is longer than a piece; that of a link or an attribute has 1,024 characters."""
+"""The most bytes of a name whose value is longer than a piece; names of links and attributes are much shorter."""
 SPACE = b" \t\r\n"
 NAME = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:', re.DOTALL)
 ESCAPE = re.compile(rb"\\.", re.DOTALL)
@@ -35,16 +35,16 @@ Parse = Callable[[bytes | bytearray], Any]
 
 
 def parse_long_json(data: bytearray, parse: Parse, window: int = WINDOW) -> Any:
-    """Return the value of JSON, made by `parse` from pieces of about `window` bytes.
+    """Parse JSON by calling `parse` on pieces of about `window` bytes; return the value.
 
-    `BadRequest` for what is not valid; `parse` raises `ValueError` for such a piece. `TooLarge` for an object of more
-    than `MAX_MEMBERS`.
+    Raises `BadRequest` for invalid JSON, for which `parse` raises `ValueError`, and `TooLarge` for an object with more
+    than `MAX_MEMBERS` members.
     """
     return _Pieces(data, parse, window).value(0, len(data), 0)
 
 
 class _Pieces:
-    """One body, with the first and the last comma of each level in each window."""
+    """The pieces of one body, found by the first and the last comma of each level in each window."""
 
     def __init__(self, data: bytearray, parse: Parse, window: int) -> None:
         self._data = data
@@ -53,7 +53,7 @@ class _Pieces:
         self._commas = _commas(data, window)
 
     def value(self, start: int, stop: int, level: int) -> Any:
-        """Return the one value between two places, which has so many lists and objects around it."""
+        """Return the one value between two places, which is inside of `level` lists and objects."""
         if stop - start <= self._short:
             return self._piece(self._data[start:stop], start)
         start, stop = self._stripped(start, stop)
@@ -83,14 +83,14 @@ class _Pieces:
                 continue
             name = NAME.match(self._data, first, first + LONGEST_NAME)
             if name is None:
-                raise _invalid("no name of a member", first)
+                raise _invalid("a member without a name", first)
             found[self._piece(name[1], first)] = self.value(name.end(), last, level)
         if len(found) > MAX_MEMBERS:
             raise _too_many()
         return found
 
     def _members(self, start: int, stop: int, level: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield the bounds of runs of members of the list or object between two places; true for one long member."""
+        """Yield (start, stop, is one long member) of each run of members of the list or object between two places."""
         if self._data[stop - 1] != BRACKETS[self._data[start]][1]:
             raise _invalid("a list or an object that does not end", start)
         commas = self._commas.get(level, np.zeros(0, np.int64))
@@ -103,7 +103,7 @@ class _Pieces:
     def _run(self, start: int, stop: int, form: bytes) -> Any:
         found = self._piece(form % self._data[start:stop], start)
         if not found:
-            raise _invalid("no value beside a comma", start)
+            raise _invalid("a comma without a value", start)
         return found
 
     def _piece(self, text: bytes | bytearray, start: int) -> Any:
@@ -113,7 +113,7 @@ class _Pieces:
             raise _invalid(str(error).partition(":")[0], start) from error
 
     def _stripped(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the bounds without white space; equal ones for white space alone."""
+        """Return the bounds without surrounding white space; they are equal if there is nothing else."""
         while start < stop and not (part := self._data[start : min(start + 4096, stop)].lstrip(SPACE)):
             start = min(start + 4096, stop)
         start = min(start + 4096, stop) - len(part) if start < stop else stop
@@ -131,7 +131,7 @@ def _invalid(why: str, place: int) -> BadRequest:
 
 
 def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
-    """Return, by level, where its first and its last comma in each window are; those in texts do not count."""
+    """Return, by level, the places of its first and last comma in each window, ignoring commas in strings."""
     found: dict[int, list[int]] = {}
     depth, in_text, escaped = 0, False, False
     for start in range(0, len(data), window):
@@ -147,7 +147,7 @@ def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
         if depths.max() > MAX_DEPTH:
             raise BadRequest("The body is nested too deeply.")
         if depths.min() < 0:
-            raise _invalid("a bracket too many", start)
+            raise _invalid("a closing bracket without an opening one", start)
         places = np.flatnonzero(block == ord(","))
         levels = depths[places]
         for one, at in _ends(places, levels):
@@ -167,7 +167,7 @@ def _ends(places: NDArray[np.int64], levels: NDArray[np.int64]) -> Iterator[tupl
 
 
 def _without_escapes(text: bytearray, escaped: bool) -> tuple[bytearray, bool]:
-    """Return text in which escaped characters are no quotes, and whether the character after it is escaped."""
+    """Return text with escaped characters replaced by `_`, and whether the character that follows it is escaped."""
     if escaped:
         text[:1] = b"_"
     if b"\\" not in text:

@@ -1,8 +1,7 @@
 """Answers: JSON as stock clients expect it, errors, and links.
 
-JSON of large answers, encoded in pieces and in a thread.
-
-To encode keeps the interpreter to itself: in one piece, it would stop everything else for as long as that takes.
+The JSON of large answers is encoded in a worker thread and in pieces, because an encoder holds the interpreter's lock
+until it returns: encoding all at once would block all other threads.
 """
 
 from __future__ import annotations
@@ -26,32 +25,32 @@ from hsparse.sn.request import JSON_HEADER, JSON_HEADERS, Request
 from hsparse.wire.remote_node import STATUS
 
 MAX_MESSAGE = 4096
-"""The most characters of an error's sentence, which names what a client has sent."""
+"""The most characters of an error's message, which may quote what a client has sent."""
 PIECE_BYTES = 1 << 18
-"""Bytes of JSON that `json` encodes at a time: it is slow, and keeps other threads from running meanwhile."""
+"""The most bytes of JSON that `json` encodes at a time, because it is slow and blocks other threads."""
 PIECE_ITEMS = 1 << 12
-"""Items of a list that are encoded at a time, where floats that are not finite are looked for."""
+"""The most items of a list that are encoded at a time if floats that are not finite must be found."""
 TRIED_LEVELS = 2
-"""Levels of short lists, one in the other, that are tried with the fast encoder before their items are."""
+"""Levels of nested short lists that are tried as a whole with the fast encoder before their items are."""
 LONG = 1 << 16
-"""Items of a value that is encoded in pieces from the beginning."""
+"""The most items of a value that is first tried as a whole; larger values are encoded in pieces at once."""
 UNPRINTABLE = re.compile("[^ -~]")
-"""What may not stand in the reason of a status line."""
+"""The characters that the reason phrase of a status line must not have."""
 Href = dict[str, str]
 """A link of an answer: `rel` and `href`."""
 Encoded: TypeAlias = bytes | Callable[[], bytes]
-"""JSON, or a function that makes it, in any thread, because that takes long."""
+"""JSON, or a function that returns it and may be called in any thread, because that takes long."""
 
 
 def respond_floats(value: Any, status: int = 200, items: int = 0) -> web.Response:
-    """Answer with JSON as `encode_json` makes it of a value that has about so many items."""
+    """Answer with `encode_json(value, items)`; `items` is about the number of items in `value`."""
     return web.Response(body=encode_json(value, items), status=status, headers=JSON_HEADERS)
 
 
 def respond_error(error: HsparseError, status: int | None = None) -> web.Response:
-    """Answer with an error: `{"error": {"kind":..., "message":...}}`, the sentence also as the reason.
+    """Answer with an error: `{"error": {"kind":..., "message":...}}`, and the message as the reason phrase.
 
-    Without `status`, it is that of the kind.
+    The default of `status` is the status of the error's kind.
     """
     headers = {"Content-Type": JSON_HEADER}
     if error.kind in (ErrorKind.MOVED, ErrorKind.UNANSWERED):
@@ -71,11 +70,11 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
 def encode_json(value: Any, items: int = 0) -> bytes:
     """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them.
 
-    Arrays of numbers are allowed in `value`. With more than `LONG` items, as far as these are known before, it is
-    encoded in pieces from the beginning.
+    Arrays of numbers are allowed in `value`. Values with more than `LONG` items, by the caller's estimate `items`, are
+    encoded in pieces.
     """
     if items <= LONG:
-        # orjson writes NaN as null. It is nine times as fast as `json`, so what it writes is taken if that has none.
+        # orjson writes NaN as null, and is nine times as fast as `json`. Its JSON is right if it has no null.
         body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
         if b"null" not in body:
             return body
@@ -90,7 +89,7 @@ def _encode_floats(value: Any) -> bytes:
 
 
 def _encode_parts(value: Any, tried: int) -> bytes:
-    """Return the JSON of a long value, its parts by themselves; so many levels of short lists are tried as a whole."""
+    """Return the JSON of a long value, encoded part by part; `tried` levels of short lists are tried as a whole."""
     if isinstance(value, dict):
         members = (orjson.dumps(name) + b":" + _encode_parts(item, tried) for name, item in value.items())
         return b"{%b}" % b",".join(members)
@@ -108,12 +107,12 @@ def _encode_parts(value: Any, tried: int) -> bytes:
 
 
 def _is_flat(items: Sequence[Any]) -> bool:
-    """Say whether items, one or more, have no lists, objects or arrays among them."""
+    """Return whether there are items and none of them is a list, object or array."""
     return bool(items) and {type(item) for item in items}.isdisjoint({dict, list, tuple, np.ndarray})
 
 
 def encode_unless_long(items: int, make: Callable[[], Any]) -> Encoded:
-    """Return the JSON of the value that `make` returns or, for one of more than `INLINE` items, what makes the JSON."""
+    """Return the JSON of `make()` or, for more than `INLINE` items, a function that returns the JSON."""
 
     def encode() -> bytes:
         return encode_json(make(), items)
@@ -122,7 +121,7 @@ def encode_unless_long(items: int, make: Callable[[], Any]) -> Encoded:
 
 
 def href(request: Request, path: str, domain: str | None = None, more: str = "") -> str:
-    """Return an absolute URL with `domain`, by default that of the request, and `more` parameters."""
+    """Return an absolute URL with `domain` (default: the request's) and `more` parameters."""
     http = request.http
     named = domain if domain is not None else http.query.get("domain")
     parameters = "&".join(filter(None, (named and f"domain={named}", more)))
@@ -130,25 +129,25 @@ def href(request: Request, path: str, domain: str | None = None, more: str = "")
 
 
 def hrefs(request: Request, **paths: str) -> list[Href]:
-    """Return `[{"rel": name, "href": URL}]` of each named path."""
+    """Return a list of `{"rel": name, "href": URL}` for the named paths."""
     return [{"rel": rel, "href": href(request, path)} for rel, path in paths.items()]
 
 
 STREAMED_ITEMS = 1 << 16
-"""Numbers, texts and lists that are encoded at a time."""
+"""The most numbers, texts and lists that are encoded at a time."""
 Answer = TypeVar("Answer", bound=web.StreamResponse)
 Encode = Callable[[Any], bytes]
 Rows = Callable[[Any, int, int], Any]
-"""`rows(values, first, last)` returns these rows of values."""
+"""A function of `(values, first, last)` that returns these rows of the values."""
 
 
 def encode_nulls(value: Any) -> bytes:
-    """Return JSON in which floats that are not finite are null, which is valid JSON."""
+    """Return JSON with null for floats that are not finite, which is valid JSON."""
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def encode_pieces(value: Any, encode: Encode = encode_json) -> Iterator[bytes]:
-    """Yield JSON; `value` may have arrays of numbers, and iterators over JSON that is encoded already."""
+    """Yield JSON in pieces; `value` may have arrays of numbers, and iterators that yield encoded JSON."""
     if isinstance(value, dict):
         between = b"{"
         for key, item in value.items():
@@ -165,7 +164,7 @@ def encode_pieces(value: Any, encode: Encode = encode_json) -> Iterator[bytes]:
 
 
 def encode_rows(values: Any, items: int, rows: Rows, encode: Encode) -> Iterator[bytes]:
-    """Yield the JSON of values that have a shape; they have about `items` numbers, texts and lists."""
+    """Yield the JSON of values with a shape; `items` is about their number of numbers, texts and lists."""
     count = values.shape[0] if values.shape else 0
     if items <= STREAMED_ITEMS or not count:
         yield encode(values)
@@ -184,7 +183,7 @@ def encode_rows(values: Any, items: int, rows: Rows, encode: Encode) -> Iterator
 
 
 def items_of(shape: Sequence[int]) -> int:
-    """Return how many numbers and lists an array of this shape has in JSON."""
+    """Return how many numbers and lists the JSON of an array of this shape has."""
     return prod(shape) + list_count(shape)
 
 
@@ -193,7 +192,7 @@ def _rows(values: Any, first: int, last: int) -> Any:
 
 
 async def respond_pieces(count: int, value: Any, encode: Encode = encode_json) -> web.Response:
-    """Answer with the JSON of `value`, see `encode_pieces`; `count` is about the number of items, see `compute`."""
+    """Answer with the JSON of `value`, see `encode_pieces`; `count` is about its number of items, see `compute`."""
     headers = {"Content-Type": JSON_HEADER}
     return await respond_computed(
         count, lambda: web.Response(body=b"".join(encode_pieces(value, encode)), headers=headers)
@@ -201,5 +200,5 @@ async def respond_pieces(count: int, value: Any, encode: Encode = encode_json) -
 
 
 async def respond_computed(work: int, make: Callable[[], Answer]) -> Answer:
-    """Answer with what `make` returns; `work` is about how many elements it converts and encodes, see `compute`."""
+    """Answer with `make()`; `work` is about the number of elements that it converts and encodes, see `compute`."""
     return await compute(work, make)

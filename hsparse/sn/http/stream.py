@@ -19,32 +19,32 @@ BodyPart = Any
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PART = 1 << 20
 MAX_WHOLE_BODY = 1 << 20
-"""Bytes of the largest body that is sent in one piece; aiohttp warns of a larger one, which blocks the event loop."""
+"""The most bytes of a body that is sent in one piece; aiohttp warns that larger bodies block the event loop."""
 SMALL = 64 * 1024
-"""Bytes of an answer that is not streamed, though its size was not known before: it is sent at once."""
+"""The most bytes of an answer of unknown size that is sent whole instead of streamed."""
 PATIENCE = 60.0
-"""Seconds in which a client takes a part of an answer."""
+"""Seconds in which a client must take a part of an answer."""
 HURRY = 5.0
-"""The same while others wait for memory: 200 kB a second is the least rate then, so that few cannot hold up many."""
+"""Seconds for a part while other requests wait for memory, about 200 kB/s, so that slow clients cannot block many."""
 
 
 class HungUp(ConnectionResetError):
-    """The client has closed the connection, or takes nothing, while an answer is sent: no defect, and no answer."""
+    """The client has closed the connection or stopped reading while an answer is sent; this is no defect."""
 
 
 @contextmanager
 def sending() -> Iterator[None]:
-    """Raise `HungUp` for what a client does to the sending of an answer."""
+    """Turn connection errors and timeouts while an answer is sent into `HungUp`."""
     try:
         yield
     except (ConnectionError, TimeoutError) as error:
-        error.with_traceback(None)  # its frames keep the answer
-        raise HungUp("The client has hung up, or takes too little.") from None
+        error.with_traceback(None)  # the traceback would keep the answer in memory
+        raise HungUp("The client has closed the connection or reads too slowly.") from None
 
 
 @asynccontextmanager
 async def hold_until_sent(request: Request, budget: MemoryBudget, nbytes: int) -> AsyncIterator[None]:
-    """Hold memory of a budget while an answer is made and streamed; its client is hurried while others wait for it."""
+    """Hold memory while an answer is made and streamed; the client must read faster if others wait for the budget."""
     async with budget.hold(nbytes):
         before = request.shared_memory
         request.shared_memory = (*before, budget)
@@ -64,8 +64,8 @@ async def respond_stream(
     """Send pieces of bytes of a media type; the next piece is generated while the last one is sent.
 
     The first pieces are generated before the headers are sent, so that their failure is answered as an error. A later
-    failure aborts the connection: a client never mistakes part of an answer for all of it. So does a client that is
-    slower than `PATIENCE` and `HURRY` allow.
+    failure aborts the connection, so that a client never mistakes part of an answer for all of it. The connection is
+    also aborted if the client is slower than `PATIENCE` and `HURRY` allow.
     """
     headers = {**headers, "Content-Type": JSON_HEADER if media == JSON_TYPE else media}
     first, size = [], 0
@@ -96,7 +96,7 @@ async def send_stream(
         with sending():
             await response.prepare(request.http)
         if request.http.method == hdrs.METH_HEAD:
-            piece = None  # the first piece shows that there is an answer; no other is generated
+            piece = None  # the first piece shows that the answer can be made; that is enough
         while piece is not None:
             following = asyncio.ensure_future(_next(pieces))
             await _send(response, piece, request.shared_memory)
@@ -105,7 +105,7 @@ async def send_stream(
         with sending():
             await response.write_eof()
     except BaseException:
-        # What makes the pieces ends first: losing the connection cancels this task.
+        # Stop the generator of pieces before the abort, which cancels this task.
         await _end(following, pieces)
         if response.prepared and request.http.transport is not None:
             request.http.transport.abort()
@@ -117,7 +117,7 @@ async def send_stream(
 async def _resumed(
     first: list[BodyPart], pieces: AsyncGenerator[BodyPart, None]
 ) -> AsyncGenerator[BodyPart, None]:
-    """Yield the pieces that were generated already, then the others; close `pieces` at the end."""
+    """Yield the pieces in `first`, then the others; close `pieces` at the end."""
     try:
         while first:
             yield first.pop(0)
@@ -130,7 +130,7 @@ async def _resumed(
 async def _end(
     following: asyncio.Future[BodyPart | None] | None, pieces: AsyncGenerator[BodyPart, None]
 ) -> None:
-    """Stop generating pieces. Nothing is awaited without need, because an abort soon cancels this task."""
+    """Stop generating pieces; await nothing without need, because an abort soon cancels this task."""
     if following is not None and not following.done():
         following.cancel()
         await asyncio.wait([following])
@@ -138,7 +138,7 @@ async def _end(
 
 
 async def _send(response: web.StreamResponse, piece: BodyPart, budgets: Sequence[MemoryBudget]) -> None:
-    """Send a piece in parts; `HungUp` for a client that does not read, or too slowly while others wait."""
+    """Send a piece in parts; raise `HungUp` if the client does not read, or reads too slowly while others wait."""
     view, loop = memoryview(piece), asyncio.get_running_loop()
 
     look: asyncio.TimerHandle

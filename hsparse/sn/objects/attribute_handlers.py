@@ -1,4 +1,4 @@
-"""Handlers of attributes: one by name, or many, of one object or many."""
+"""Handlers of attributes: one attribute by name, or many attributes of one or many objects."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.compute import with_pauses
+from hsparse.concurrency.gathering import with_pauses
 from hsparse.errors import BadRequest, ErrorKind
 from hsparse.model.acl import Right
 from hsparse.model.attribute import (
     answer_work,
     attribute_bytes,
-    attribute_value_json,
     attribute_values,
     check_name,
     parse_attribute,
 )
+from hsparse.model.attribute_json import attribute_value_json
 from hsparse.model.datatype import parse_type
 from hsparse.model.schema import given_creation_time
-from hsparse.sn.http.request import parsed_value, read_json_object, read_type
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.requested_type import parsed_value, read_type
 from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond_computed, respond_floats
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
-    ITEMS_AT_ONCE,
-    MultiObjectRequest,
-    NamePlaces,
     ReplyLimit,
     encode_listing,
     in_creation_order,
@@ -36,11 +34,16 @@ from hsparse.sn.records.listing import (
     missing_attribute,
     ordered_names,
     page_of,
-    respond_records,
     split_names,
+)
+from hsparse.sn.records.multi_object_request import (
+    ITEMS_AT_ONCE,
+    MultiObjectRequest,
+    NamePlaces,
     stored_names,
 )
 from hsparse.sn.records.object_json import attribute_json
+from hsparse.sn.records.streamed_records import respond_records
 from hsparse.sn.request import Request, respond
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, PutAttributes
@@ -50,7 +53,7 @@ KEYS = MultiObjectRequest("obj_ids", "attributes", "attr_names")
 
 
 async def get_attributes(request: Request) -> web.StreamResponse:
-    """List an object's attributes, of `attr_names` those that exist; with `follow_links` of all objects below too."""
+    """List an object's attributes, or the existing ones of `attr_names`; `follow_links` adds all objects below."""
     own = own_path(request)
     id = request.object_id()
     links = {"hrefs": hrefs(request, self=f"{own}/attributes", home="/", owner=own)}
@@ -75,9 +78,9 @@ async def get_attributes(request: Request) -> web.StreamResponse:
 
 
 async def post_attributes(request: Request) -> web.StreamResponse:
-    """Answer with attributes by name: of the request's object, or of each in `obj_ids`.
+    """Answer with the attributes of `attr_names`, or all attributes, of the request's object or of each in `obj_ids`.
 
-    With `follow_links`, also all attributes of all objects below. A name that is given for one object must exist.
+    `follow_links` adds all attributes of all objects below. Missing names are ignored then, and for a list of ids.
     """
     body = await read_json_object(request)
     wanted = await KEYS.wanted(request, body)
@@ -107,15 +110,15 @@ async def post_attributes(request: Request) -> web.StreamResponse:
 
 
 async def put_attributes(request: Request) -> web.StreamResponse:
-    """Set attributes, of the request's object or of each in `obj_ids`; 200 when nothing changed."""
+    """Set attributes of the request's object or of each object in `obj_ids`; 201, or 200 if nothing changed."""
     body = await read_json_object(request)
     return await _put(request, await KEYS.parsed(request, body, lambda items: _parsed(request, items)))
 
 
 async def delete_attributes(request: Request) -> web.StreamResponse:
-    """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names.
+    """Delete the attributes in `attr_names`, which is base64 of the joined names with `encoding=base64`.
 
-    Names that are not there are ignored: h5pyd 1.0.0 repeats the request at every flush of a session.
+    Missing names are ignored, because h5pyd 1.0.0 repeats the request at every flush of a session.
     """
     id = request.object_id()
     names = _decoded_names(request) if _base64(request) else split_names(request, "attr_names")
@@ -124,7 +127,7 @@ async def delete_attributes(request: Request) -> web.StreamResponse:
 
 
 async def get_attribute(request: Request) -> web.StreamResponse:
-    """Answer with one attribute, without its value with `IncludeData=0`."""
+    """Answer with one attribute; with `IncludeData=0`, without its value."""
     name, stored = await _requested(request)
     data = request.arg("IncludeData") is None or request.flag("IncludeData")
 
@@ -139,7 +142,7 @@ async def get_attribute(request: Request) -> web.StreamResponse:
 
 
 async def put_attribute(request: Request) -> web.StreamResponse:
-    """Set one attribute; 200 if it existed already."""
+    """Set one attribute; 201, or 200 if nothing changed."""
     name = check_name(request.params["name"])
     id, body = request.object_id(), await read_json_object(request)
     return await _put(request, {id: {name: await _parsed_one(request, body)}})
@@ -153,7 +156,7 @@ async def delete_attribute(request: Request) -> web.StreamResponse:
 
 
 async def get_attribute_value(request: Request) -> web.StreamResponse:
-    """Answer with one attribute's value: bytes if they are accepted, length-prefixed for variable-length types."""
+    """Answer with one attribute's value in JSON or, if `Accept` names it, in bytes, length-prefixed for vlen types."""
     name, stored = await _requested(request)
     links = {"hrefs": _hrefs(request, name)}
     is_binary = BINARY in request.http.headers.get(hdrs.ACCEPT, "")
@@ -174,7 +177,7 @@ async def get_attribute_value(request: Request) -> web.StreamResponse:
 
 
 async def put_attribute_value(request: Request) -> web.StreamResponse:
-    """Replace one attribute's value, by JSON or bytes; type and dataspace stay."""
+    """Replace one attribute's value, given in JSON or bytes; its type and dataspace stay."""
     name, stored = await _requested(request)
     if stored["shape"]["class"] == "H5S_NULL":
         raise BadRequest("An attribute with a null dataspace has no value.")
@@ -203,7 +206,7 @@ def _hrefs(request: Request, name: str) -> list[Href]:
 
 
 async def _requested(request: Request) -> tuple[str, Record]:
-    """Return the name and the stored form of the request's attribute."""
+    """Return the name and the stored form of the attribute in the request's path."""
     name = request.params["name"]
     record = await request.record()
     stored = (record.get("attributes") or {}).get(name)
@@ -215,9 +218,9 @@ async def _requested(request: Request) -> tuple[str, Record]:
 def _of_object(
     request: Request, wanted: dict[str, NamePlaces | None], limit: ReplyLimit | None = None
 ) -> Callable[[str, Record], Encoded]:
-    """Return a function that lists an object's attributes: all, or those of `wanted` that exist.
+    """Return a function that lists an object's attributes: all, or the existing ones that `wanted` names.
 
-    `Limit` is of each object or, with `limit`, of all.
+    `Limit` applies to each object or, with `limit`, to the total.
     """
 
     data = request.flag("IncludeData")
@@ -240,7 +243,7 @@ def _of_object(
 async def _reachable(
     request: Request, ids: list[str], wanted: dict[str, NamePlaces | None], around: Record
 ) -> web.StreamResponse:
-    """Answer with the attributes of objects and of all objects below them; `wanted` has names for some."""
+    """Answer with the attributes of objects and of all objects below; `wanted` may name the attributes of some."""
     limit = ReplyLimit(request)
     crawl = Crawl(request.service.owners, *ids, leaves=True, ended=limit.reached)
     return await respond_records(request, "attributes", crawl, _of_object(request, wanted, limit), around)
@@ -269,7 +272,7 @@ def _attribute_answer(request: Request, name: str, stored: Record, *, data: bool
 
 
 async def _respond(request: Request, some: Collection[Record], answer: Callable[[], Record]) -> web.Response:
-    """Answer with what `answer` returns, made and encoded in a thread if attributes or their elements are many."""
+    """Answer with the JSON of `answer()`, computed in a worker thread if there are many attributes or elements."""
     work = max(answer_work(some), listing_work(request, len(some)))
     return await respond_computed(work, lambda: respond_floats(answer(), items=work))
 
@@ -282,7 +285,7 @@ def _base64(request: Request) -> bool:
 
 
 async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamResponse:
-    """Set checked attributes of objects; to replace one needs the right to update."""
+    """Set attributes, by object id; replacing an attribute requires the right to update."""
     asked = request.flag("replace")
     replace = asked and request.domain.allows(request.principal, Right.UPDATE)
     changes = [PutAttributes(id, some, replace) for id, some in attributes.items()]
@@ -296,7 +299,7 @@ async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamRes
 
 
 async def _parsed(request: Request, bodies: Any) -> Record:
-    """Return attributes in their stored form, in their order of creation."""
+    """Return the stored form of attributes, in order of creation."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     if not all(isinstance(body, dict) for body in bodies.values()):
@@ -308,7 +311,7 @@ async def _parsed(request: Request, bodies: Any) -> Record:
 
 
 async def _parsed_one(request: Request, body: Record) -> Record:
-    """Return an attribute in its stored form."""
+    """Return the stored form of an attribute."""
     stored = await parsed_value(body, await read_type(request, body), parse_attribute)
     if "created" in body:
         stored |= given_creation_time(body, request.service.clock.now())
@@ -318,7 +321,7 @@ async def _parsed_one(request: Request, body: Record) -> Record:
 def _decoded_names(request: Request) -> tuple[str, ...]:
     try:
         text = base64.b64decode(request.arg("attr_names") or "", validate=True).decode()
-    except ValueError as error:  # base64 carries characters beyond ASCII, and bytes that are not UTF-8
+    except ValueError as error:  # invalid base64, or bytes that are not UTF-8
         raise BadRequest(f"attr_names is not valid base64: {error}.") from error
     if not text:
         raise BadRequest("The parameter attr_names names no attribute.")

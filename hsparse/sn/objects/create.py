@@ -1,7 +1,7 @@
 """Creation of objects: the record is stored before the link to it, so that no link dangles.
 
-A body may have the object's `id`, `attributes`, `links` (groups) and the place of a link to it: `link` with a group's
-id and a name, or `h5path`, whose missing groups are created with `implicit=1`.
+A body may have the object's `id`, `attributes`, and `links` (for groups). It names the place of a link to the object by
+`link` (a group's id and a name) or by `h5path`, whose missing groups are created with `implicit=1`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.compute import gather_all, with_pauses
+from hsparse.concurrency.gathering import gather_all, with_pauses
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
 from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.ids import collection_of, is_root, new_id
@@ -20,9 +20,10 @@ from hsparse.model.link import HARD, SOFT, check_title, parse_link
 from hsparse.model.schema import check_changeable, given_creation_time
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http.request import parsed_value, read_json, read_type
+from hsparse.sn.http.request import read_json
+from hsparse.sn.http.requested_type import parsed_value, read_type
 from hsparse.sn.http.response import respond_floats
-from hsparse.sn.records.listing import ITEMS_AT_ONCE
+from hsparse.sn.records.multi_object_request import ITEMS_AT_ONCE
 from hsparse.sn.records.object_json import object_json
 from hsparse.sn.records.object_path import MAX_PATH, PathSteps, resolve_path
 from hsparse.sn.request import OBJECT_BYTES, Request
@@ -39,16 +40,16 @@ from hsparse.wire.record_message import (
 
 MAX_OBJECTS = 10_000
 MAX_IMPLICIT = 256
-"""The most missing groups that one request makes: each is two puts, one after the other."""
+"""The most missing groups that one request creates: each takes two consecutive puts."""
 DRAFTED_AT_ONCE = 64
-"""Bodies that are checked before other requests run."""
+"""Bodies that are checked without a pause for other requests."""
 DraftMaker = Callable[[Request, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
-"""Fills a new record from a body, and returns an action for after the creation, or None."""
+"""A function that fills a new record from a body; it returns an action to run after the creation, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An object to create: its record, the place of its link, and an action for after the creation."""
+    """An object to create: its record, the group and path of its link, and an action to run after the creation."""
 
     record: Record
     parent: str | None
@@ -59,7 +60,7 @@ class Draft:
 async def post_objects(request: Request, collection: str, fill: DraftMaker) -> web.StreamResponse:
     """Answer a POST that creates one object or, with a list, many.
 
-    All bodies are checked before anything is created. After a failure the objects of the request are deleted again.
+    All bodies are checked before any object is created. If the creation fails, the request's objects are deleted again.
     """
     body = await read_json(request)
     bodies = body if isinstance(body, list) else [{} if body is None else body]
@@ -74,14 +75,14 @@ async def post_objects(request: Request, collection: str, fill: DraftMaker) -> w
     found = [object_json(one.record) for one in drafts]
     if collection == "groups":
         for one in found:
-            del one["creationProperties"]  # HSDS answers with them from the creation on
+            del one["creationProperties"]  # as in HSDS's answer to a creation
     return respond_floats(found[0] if len(found) == 1 else {"objects": found}, status=201)
 
 
 async def draft(request: Request, collection: str, body: Any, fill: DraftMaker) -> Draft:
-    """Return the checked object that a body describes; nothing is created yet."""
+    """Check a body and return the draft of the object that it describes, without creating the object."""
     if not isinstance(body, dict):
-        raise BadRequest("What is to be created must be a JSON object.")
+        raise BadRequest("Each object to create must be described by a JSON object.")
     record = new_record(request, collection, body)
     if "attributes" in body:
         record["attributes"] = await _attributes(request, body["attributes"], record["created"])
@@ -95,7 +96,7 @@ async def draft(request: Request, collection: str, body: Any, fill: DraftMaker) 
 
 
 def new_record(request: Request, collection: str, body: Record) -> Record:
-    """Return a record with the keys of all objects."""
+    """Return a new record with the keys that all objects have."""
     root = request.domain.root_group
     id = body.get("id")
     if id is None:
@@ -113,7 +114,7 @@ def new_record(request: Request, collection: str, body: Record) -> Record:
 
 
 async def create(request: Request, drafts: list[Draft]) -> None:
-    """Create the objects, then link them; undo all after a failure."""
+    """Create the objects, then link them; delete the objects again after a failure."""
     await PathSteps(request).take(sum(len(one.titles) for one in drafts))
     owners = request.service.owners
     records = [one.record for one in drafts]
@@ -131,11 +132,11 @@ async def create(request: Request, drafts: list[Draft]) -> None:
 
 
 async def remove(owners: Owners, id: str) -> None:
-    """Delete an object and the chunks of a dataset; `NotFound` or `Gone` without one."""
+    """Delete an object, and the chunks of a dataset; raise `NotFound` or `Gone` if it does not exist."""
     if collection_of(id) != "datasets":
         await owners.apply(DeleteObject(id))
         return
-    check_changeable(id, await owners.record(id))  # what is refused must leave no note
+    check_changeable(id, await owners.record(id))  # a refused deletion must leave no note
     await owners.ask_any(BeginDeletion(id))
     await owners.apply(DeleteObject(id))
     await owners.ask_all(FenceDeleted(id))
@@ -151,7 +152,7 @@ async def _link(request: Request, drafts: list[Draft]) -> None:
         group = await parents.find(one.parent or request.domain.root_group, one.titles[:-1])
         title = one.titles[-1]
         if title in links.setdefault(group, {}):
-            raise Conflict(f"Two of the new objects are to be linked as {title!r} of {group}.")
+            raise Conflict(f"Two of the new objects have the same link {title!r} in {group}.")
         links[group][title] = {"class": HARD, "id": one.record["id"]}
     owners = request.service.owners
     outcomes = await owners.change(*(PutLinks(id, some) for id, some in links.items()))
@@ -163,7 +164,7 @@ async def _link(request: Request, drafts: list[Draft]) -> None:
 
 
 class _Parents:
-    """The groups that so many new `objects` are linked from; with `implicit=1` missing ones are made."""
+    """Finds the groups from which `objects` new objects are linked; with `implicit=1`, creates missing groups."""
 
     def __init__(self, request: Request, objects: int) -> None:
         self._request = request
@@ -175,7 +176,7 @@ class _Parents:
         self._count = 0
 
     async def find(self, group: str, titles: tuple[str, ...]) -> str:
-        """Return the group at `titles` from `group`."""
+        """Return the id of the group at the path `titles` from `group`."""
         for title in titles:
             await self._steps.take(1)
             record = await self._owners.record(group)
@@ -204,8 +205,8 @@ class _Parents:
         self._count += 1
         if self._count > MAX_IMPLICIT:
             raise TooLarge(
-                f"More than {MAX_IMPLICIT} groups are missing on the way, the limit of a request; those were made: "
-                "send the others in requests of their own."
+                f"More than {MAX_IMPLICIT} groups are missing on the path, the limit of a request. These were created: "
+                "send the other objects in further requests."
             )
         await self._request.make_room(OBJECT_BYTES * (self._objects + self._count))
         record = new_record(self._request, "groups", {})
@@ -223,7 +224,7 @@ class _Parents:
 
 
 def _place(request: Request, body: Record) -> tuple[str | None, tuple[str, ...]]:
-    """Return the group that a new object is linked from and the path from there; without a path, no link."""
+    """Return the group (None: root group) and the path from it at which to link a new object; () for no link."""
     link, h5path = body.get("link"), body.get("h5path")
     if link is not None and h5path is not None:
         raise BadRequest("A new object's place is given by link or by h5path, not by both.")

@@ -1,19 +1,19 @@
-"""Handlers of groups and committed types, and those of all objects: listing, getting, deleting."""
+"""Handlers of groups and committed types, and handlers of all objects: list, get, delete."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import aclosing
 from math import prod
 
 from aiohttp import web
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.attribute import answer_work
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
-from hsparse.sn.http.request import read_type
+from hsparse.sn.http.requested_type import read_type
 from hsparse.sn.http.response import (
     Encoded,
     Href,
@@ -34,38 +34,36 @@ from hsparse.sn.statistics import Statistics
 from hsparse.wire.message import Record
 
 PREVIEWED = 100
-"""The most elements that the link from a dataset to its values selects."""
+"""The most elements that a dataset's `preview` link selects."""
 
 
 CACHE_BYTES = 32 << 20
-"""The most bytes of memory of the cache."""
+"""The most bytes of memory of an `ObjectJsonCache`."""
 RECORD_WEIGHT = 8
-"""Estimated bytes of memory of a record, for each byte of its JSON."""
+"""Estimated bytes of memory of a record for each byte of its JSON."""
 JsonKey = tuple[str, ...]
-"""An object's id, and what its JSON depends on besides the record."""
+"""An object's id, followed by the parameters that its JSON depends on in addition to the record."""
 
 
 class ObjectJsonCache:
-    """JSON of objects and answers with it, evicted least recently used first.
+    """An LRU cache of the JSON of objects, and of answers with objects.
 
-    An entry is valid for one record, compared by identity: records are not modified, a changed object has a new one.
-    Records from a remote data node are new each time and are encoded again.
+    An entry is valid for one record, compared by identity, because records are not modified: a changed object has a
+    new record. Records from a remote data node are new objects each time, so they are always encoded again.
     """
 
     def __init__(self, budget: int = CACHE_BYTES) -> None:
-        self._budget = budget
-        self._made: OrderedDict[JsonKey, tuple[Record, bytes]] = OrderedDict()
-        self._nbytes = 0
+        self._made: BoundedCache[JsonKey, tuple[Record, bytes]] = BoundedCache(budget, budget, entry_size=0)
 
     @classmethod
     def of(cls, service: Service) -> ObjectJsonCache:
-        """Make the cache of a service node."""
+        """Make the cache of a service."""
         return cls()
 
     def object_json(self, record: Record, *, ignore_nan: bool = False) -> Encoded:
-        """Return an object's JSON with its links and attributes.
+        """Return an object's JSON with its links and attributes, or a function that returns it if that takes long.
 
-        For one of many elements a function is returned, which makes it, in any thread; it is not kept.
+        The function may be called in any thread; its result is not cached.
         """
         key = record["id"], "ignore_nan" if ignore_nan else ""
         data = self.get(key, record)
@@ -80,31 +78,17 @@ class ObjectJsonCache:
         return found
 
     def get(self, key: JsonKey, record: Record) -> bytes | None:
-        """Return what was kept by `key` for this very record, else None."""
-        cached = self._made.get(key)
-        if cached is None or cached[0] is not record:
-            return None
-        self._made.move_to_end(key)
-        return cached[1]
+        """Return the JSON cached under `key` for this same record object, else None."""
+        cached = self._made.use(key)
+        return None if cached is None or cached[0] is not record else cached[1]
 
     def keep(self, key: JsonKey, record: Record, data: bytes) -> None:
-        """Keep JSON that is made of a record, and else only of `key`: its id, and what was asked."""
-        before = self._made.pop(key, None)
-        if before is not None:
-            self._nbytes -= _weight(key, before[1])
-        self._made[key] = record, data
-        self._nbytes += _weight(key, data)
-        while self._nbytes > self._budget:
-            oldest, (_, dropped) = self._made.popitem(last=False)
-            self._nbytes -= _weight(oldest, dropped)
-
-
-def _weight(key: JsonKey, data: bytes) -> int:
-    return sum(map(len, key)) + (1 + RECORD_WEIGHT) * len(data)
+        """Cache JSON that depends on nothing but the record and `key`."""
+        self._made.keep(key, (record, data), sum(map(len, key)) + (1 + RECORD_WEIGHT) * len(data))
 
 
 async def list_objects(request: Request) -> web.StreamResponse:
-    """Answer with the ids of a collection's objects that can be reached, the root group excluded."""
+    """Answer with the ids of a collection's objects that hard links reach, without the root group."""
     collection, root = request.collection, request.domain.root
     ids = await _reachable(request, root, collection) if root is not None else []
     answer: Record = {collection: page_of(request, ids, "object")}
@@ -126,7 +110,7 @@ async def _reachable(request: Request, root: str, collection: str) -> list[str]:
 
 
 async def get_object(request: Request) -> web.StreamResponse:
-    """Answer with the object of the request's id, or at `h5path` from that group."""
+    """Answer with the object whose id is in the URL or, with `h5path`, with the object at that path from this group."""
     h5path = request.arg("h5path")
     if not h5path or request.collection != "groups":
         return await answer_object(request, request.domain, await request.record(), {})
@@ -153,7 +137,7 @@ def _check_collection(h5path: str, record: Record, collection: str) -> None:
 
 
 async def delete_object(request: Request) -> web.StreamResponse:
-    """Delete the object of the request's id; the links to it, and the members of a group, stay, as in HSDS."""
+    """Delete the object of the id in the path. Links to it and the members of a group stay, as in HSDS."""
     id = request.object_id()
     if is_root(id):
         raise Forbidden(f"{id} is the root group: delete the domain instead.")
@@ -164,7 +148,7 @@ async def delete_object(request: Request) -> web.StreamResponse:
 async def answer_object(
     request: Request, domain: Domain, record: Record, extra: Record
 ) -> web.StreamResponse:
-    """Answer with one object and what the parameters include; remember the answer if all of it is the record's."""
+    """Answer with one object; cache the answer unless it has keys that do not follow from the record."""
     if extra or request.flag("getalias"):
         return await _make_answer(request, domain, record, extra)
     http, cache = request.http, request.service.component(ObjectJsonCache)
@@ -192,14 +176,14 @@ async def _make_answer(request: Request, domain: Domain, record: Record, extra: 
 
 
 def object_work(request: Request, record: Record) -> int:
-    """Return how many elements of attributes an answer with an object has; for many it is made in a thread."""
+    """Return the work of making an answer with an object, in elements of attributes, see `respond_computed`."""
     return answer_work((record.get("attributes") or {}).values()) if request.flag("include_attrs") else 0
 
 
 def object_json_with_class(record: Record, place: ResolvedPath, request: Request) -> Record:
-    """Return the JSON of an object with what a client cannot know of one found by path: its class, and where it is.
+    """Return the JSON of an object found by path, with its class and domain.
 
-    `h5path` is there only if an external link led to it.
+    The key `h5path` is added if an external link led to the object.
     """
     found = {"domain": place.domain.path, "class": OBJECT_CLASSES[collection_of(record["id"])]}
     if place.away is not None:
@@ -208,7 +192,7 @@ def object_json_with_class(record: Record, place: ResolvedPath, request: Request
 
 
 def _requested_json(request: Request, record: Record) -> Record:
-    """Return the JSON of an object with what the parameters include; `CreateOrder` orders links and attributes."""
+    """Return the JSON of an object, with links and attributes, and in creation order, if the parameters ask for it."""
     found = object_json(
         record,
         links=request.flag("include_links"),
@@ -223,7 +207,7 @@ def _requested_json(request: Request, record: Record) -> Record:
 
 
 def object_hrefs(request: Request, record: Record) -> list[Href]:
-    """Return the links of an object's answer."""
+    """Return the `hrefs` of an answer with an object."""
     collection = collection_of(record["id"])
     own = f"/{collection}/{record['id']}"
     paths = {"self": own}
@@ -243,7 +227,7 @@ def object_hrefs(request: Request, record: Record) -> list[Href]:
 
 
 def preview_select(dims: Sequence[int]) -> str:
-    """Return a selection of at most `PREVIEWED` elements: of the last two dimensions, the first of the others."""
+    """Return a selection of at most `PREVIEWED` elements, in the plane of the last two dimensions at index 0."""
     *_, rows, columns = (1, *(min(dim, PREVIEWED) for dim in dims))
     if rows <= columns:
         columns = min(columns, PREVIEWED // rows)
@@ -259,15 +243,15 @@ async def post_groups(request: Request) -> web.StreamResponse:
 
 
 async def _fill_group(request: Request, record: Record, body: Record) -> None:
-    """A group has only the keys of all objects; `BadRequest` for a type, which is meant for another collection."""
+    """Add nothing, as groups only have the keys of all objects; raise `BadRequest` if the body has a type."""
     if "type" in body:
         raise BadRequest("A group has no type: create a dataset, or commit a type by POST /datatypes.")
 
 
 async def get_dataset(request: Request) -> web.StreamResponse:
-    """Answer with one dataset; with `verbose` also its number of chunks and their bytes.
+    """Answer with one dataset; with `verbose`, also with its number of chunks and their bytes.
 
-    If counting takes too long, these are of the last count of the domain, if any.
+    If counting takes too long, these numbers are of the domain's last count, if there is one.
     """
     record, extra = await request.record(), {}
     if request.flag("verbose"):

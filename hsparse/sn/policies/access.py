@@ -1,9 +1,9 @@
-"""Which domain a request names, and what its principal may do there, in other domains, and with files of the store.
+"""Access control: finding the domain that a request names, and the principal's rights there, elsewhere and to files.
 
-A user's home folder is made when it is first looked for.
+A user's home folder is created when it is first requested.
 
-Files are readable by those who may read the nearest folder or domain above them; the same folder decides who learns
-which names it has.
+The right to read the nearest folder or domain above a file is the right to read the file. The same folder decides
+whether a principal may learn which names exist in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hsparse.model.link import external_domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.records.domain_path import at_snapshot, bucket_name, is_unicode, parsed_path
-from hsparse.sn.records.second_names import FIRST_NAME, with_first_names
+from hsparse.sn.records.second_names import ELSEWHERE, with_first_names
 from hsparse.sn.request import Domain, Request, without_right
 from hsparse.sn.route import Route
 from hsparse.sn.service import Service
@@ -39,19 +39,19 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
 
 UNCHECKED_BODY = 1 << 20
-"""Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
+"""The most bytes of a body on routes whose handlers check rights themselves, because every client can send one."""
 TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
-"""The folder of the top-level domains, which has no record."""
+"""The folder of the top level, which has no record in the store."""
 HOME = "/home"
 ADMIN = "admin"
 MAX_FOLDERS = 1000
-"""The most folders of the files of one read."""
+"""The most folders that the files of one read may be in."""
 
 
 class Access:
     """Finds the bucket and the domain of a request, and checks the right that its route needs.
 
-    Handlers ask it, through the request, for the rights that follow from what a request says.
+    Handlers use it, through the request, to check further rights that depend on parameters and bodies.
     """
 
     def applies(self, route: Route) -> bool:
@@ -88,28 +88,28 @@ class Access:
         return FileRights(service.owners, principal, service.settings.bucket, service.of_bucket, beside)
 
     async def _find_again(self, request: Request) -> None:
-        """Have the domain as it is now; raises if another one is at its path, or the principal lost the right."""
+        """Load the domain again; raise if another domain is at its path now, or the principal has lost the right."""
         assert request.route.right is not None
         found = await request.find(request.domain.path, request.route.right)
         if found.identity != request.domain.identity:
             raise Conflict(
-                f"{found.path} was deleted and created again before the body had come; nothing was applied."
+                f"{found.path} was deleted and created again before the body arrived; nothing was applied."
             )
         request.found = found
 
 
 def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, str | None]:
-    """Return the service of the bucket that a request names, and its domain path, None without one.
+    """Return the service of the bucket that a request names, and its domain path, if any.
 
-    The path is that of `?domain=` or of the header X-Hdf-domain. A leading `hdf5:/` and a trailing slash are dropped.
-    The bucket is that in front of the path, else that of `?bucket=` or of the header X-Hdf-bucket; without one it is
-    the first. `NotFound` for a bucket that is not served, `BadRequest` for what no bucket can be called.
+    The path is given by `?domain=` or the header X-Hdf-domain, without a leading `hdf5:/` and a trailing slash. The
+    bucket is given in front of the path, by `?bucket=` or the header X-Hdf-bucket; the default is the first bucket.
+    Raises `NotFound` if the bucket is not served, `BadRequest` if its name or the path is malformed.
     """
     if "host" in request.query:
         raise BadRequest("The parameter host is not supported; use domain.")
     named = request.query.get("bucket") or request.headers.get("X-Hdf-bucket")
     text = request.query.get("domain") or request.headers.get("X-Hdf-domain")
-    # aiohttp decodes bytes of a header that are not UTF-8 to lone surrogates, which no answer can contain
+    # aiohttp decodes header bytes that are not UTF-8 to lone surrogates, which no answer can contain.
     if not (said := request.host + (text or "")).isascii() and not is_unicode(said):
         raise BadRequest("The domain and the host must be UTF-8 text.")
     name = bucket_name(named) if named else None
@@ -123,10 +123,10 @@ def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, 
 async def find_domain(
     service: Service, path: str, principal: Principal | None = None, *, dangling: bool = False
 ) -> Domain:
-    """Return the domain or folder at `path`; `NotFound` or `Gone` without one.
+    """Return the domain or folder at `path`; raise `NotFound` or `Gone` if there is none.
 
-    A domain whose objects were deleted by another name is `Gone`, unless `dangling` ones are asked for. `/home` and
-    the home folder of `principal` are created if they do not exist.
+    A domain whose objects were deleted by another name is `Gone` too, unless `dangling` is set. `/home` and the home
+    folder of `principal` are created if they do not exist.
     """
     if path == "/":
         return TOP_FOLDER
@@ -138,20 +138,20 @@ async def find_domain(
         raise outcome.failure.error()
     record = outcome.record or {}
     if "deleted" in record and not dangling:
-        raise Gone(f"The objects of {path} were deleted by another name that they had; delete {path}, too.")
+        raise Gone(f"The objects of {path} were deleted by another name of theirs; delete {path} as well.")
     domain = Domain(path, record)
-    return domain if FIRST_NAME not in record else (await with_first_names(service.owners, [domain]))[0]
+    return domain if ELSEWHERE.isdisjoint(record) else (await with_first_names(service.owners, [domain]))[0]
 
 
 async def create_home(service: Service, path: str, principal: Principal | None) -> Record | None:
     """Create the folder at `path` if it is `/home` or the principal's home, and return its record.
 
-    None for any other path, and where nothing is written. If a concurrent request creates it, that record is returned.
+    Returns None for other paths and on a read-only server. A folder that another request has just created is returned.
     """
     if service.settings.read_only:
         return None
     if path == HOME:
-        # Admins need no entry. One by the name would be that of a user who is called so and is no admin.
+        # Admins need no entry, and an entry for the name "admin" would apply to a user of that name without the role.
         return await _create_home(service, path, service.settings.single_user or ADMIN, readable())
     if principal is None or principal.anonymous or path != f"{HOME}/{principal.name}":
         return None
@@ -170,7 +170,7 @@ async def _create_home(service: Service, path: str, owner: str, acls: dict[str, 
 
 
 async def _hide_name(owners: Owners, path: str, principal: Principal, error: HsparseError) -> None:
-    """Raise `Forbidden` for a missing name, as of one that is there, if the principal may not read its folder."""
+    """Raise `Forbidden` for a missing name, as for an existing one, if the principal may not read its folder."""
     if error.kind in MISSING_KINDS:
         above = await _nearest_above(owners, path)
         if above is not None and not above.allows(principal, Right.READ):
@@ -178,7 +178,7 @@ async def _hide_name(owners: Owners, path: str, principal: Principal, error: Hsp
 
 
 async def _nearest_above(owners: Owners, path: str) -> Domain | None:
-    """Return the nearest folder or domain above `path`, None if there is none but the top level."""
+    """Return the nearest folder or domain above `path`, None if there is only the top level."""
     above = path.rpartition("/")[0]
     paths = []
     while above:
@@ -186,7 +186,7 @@ async def _nearest_above(owners: Owners, path: str) -> Domain | None:
         above = above.rpartition("/")[0]
     for above, outcome in zip(paths, await owners.read(*paths), strict=True):
         if outcome.failure is None:
-            return Domain(above, outcome.unwrap())
+            return (await with_first_names(owners, [Domain(above, outcome.unwrap())]))[0]
         if outcome.failure.kind not in MISSING_KINDS:
             raise outcome.failure.error()
     return None
@@ -194,7 +194,7 @@ async def _nearest_above(owners: Owners, path: str) -> Domain | None:
 
 @dataclass(frozen=True, slots=True)
 class FileRights:
-    """The rights of a principal to files of the store, whose name is `bucket`, and of others that are served."""
+    """The rights of a principal to files of `bucket`, and of other served buckets, whose services `others` returns."""
 
     owners: Owners
     principal: Principal
@@ -210,7 +210,7 @@ class FileRights:
         return service, await Access().find(service, path, self.principal, Right.READ)
 
     def owners_of(self, uri: str) -> tuple[Owners, str, str]:
-        """Return the owners, the bucket and the key of a file; `Forbidden` for a bucket that is not served."""
+        """Return the owners, the bucket and the key of a file; raise `Forbidden` if its bucket is not served."""
         bucket, key = file_reference(uri, self.bucket)
         if bucket != self.bucket and self.others is not None:
             with suppress(NotFound):
@@ -218,10 +218,10 @@ class FileRights:
         return self.owners, self.bucket, file_key(uri, self.bucket)
 
     async def require(self, *uris: str) -> None:
-        """Raise `Forbidden` for a file in a folder where the principal may not read.
+        """Raise `Forbidden` if one of the files is in a folder that the principal may not read.
 
-        The nearest folder or domain above the file decides; a file without one is readable by all. A file in another
-        bucket that is not served is `Forbidden`, a URI that names no file a `BadRequest`.
+        The nearest folder or domain above a file decides; a file without one is readable by everybody. A file in a
+        bucket that is not served raises `Forbidden`, a URI that names no file `BadRequest`.
         """
         folders: dict[tuple[str, str], Owners] = {}
         for uri in uris:
@@ -232,7 +232,7 @@ class FileRights:
         for (_, folder), owners in sorted(folders.items(), key=lambda item: item[0]):
             above = await _nearest_above(owners, f"/{folder}/" if folder else "")
             if above is not None and not above.allows(self.principal, Right.READ):
-                # Not by the folder that decides: this would tell which of those above the file are there.
+                # The message must not name the deciding folder, which would disclose the folders that exist.
                 raise Forbidden(
                     f"{self.principal.name} does not have the right read in /{folder}, where the file is."
                 )

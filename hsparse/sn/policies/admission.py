@@ -1,10 +1,8 @@
-"""The turn of a request: its deadline, its place among those under way, and when what only reads is given up.
+"""Admission control of requests: deadlines, places, the time limit of reads, and checks of request bodies.
 
-A place is for what the node works on. A request has none while it waits for memory or for its client
-(`Request.without_place`), and an answer that is streamed gives it up with its first bytes: the budget of memory for
-answers bounds it from then on, and nobody waits for the minutes that a client takes to read it.
-
-Memory for the body of a request, and what a body may be.
+A place stands for work of the node. A request gives up its place while it waits for memory or for its client
+(`Request.without_place`). A streamed answer gives it up with its first bytes, so that no other request waits for the
+minutes that a client takes to read. From then on the memory budget for answers bounds their number.
 """
 
 from __future__ import annotations
@@ -16,22 +14,22 @@ from aiohttp import hdrs, web
 
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import QUEUE_PATIENCE
-from hsparse.errors import BadRequest, TooLarge
+from hsparse.errors import BadRequest, Busy, HsparseError, TooLarge
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 
 TIMEOUT_HEADER = "Request-Timeout"
-"""The seconds, as a decimal number, in which a client waits for the answer to begin."""
+"""The header with the seconds, a decimal number, that a client waits for its answer to begin."""
 TIMEOUT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 class Queueing:
-    """Lets requests in by turns of their users.
+    """Admits requests, fairly between users, and sets their deadlines.
 
-    A request without `Request-Timeout` has `timeout` seconds, 0 for any time. The answer to one that changes nothing
-    must begin in `max_read_time` seconds.
+    A request without `Request-Timeout` has `timeout` seconds (0: any time). The answer to a read must begin within
+    `max_read_time` seconds (0: any time) and within the time that the client names, or the read is cancelled.
     """
 
     def __init__(self, admission: Admission, timeout: float, max_read_time: float) -> None:
@@ -54,7 +52,8 @@ class Queueing:
         place = request.place = await self._admission.enter(
             trace.queue_user, now + (seconds or QUEUE_PATIENCE), is_gone=lambda: request.is_gone
         )
-        limit = self._max_read_time if request.route.reads and self._max_read_time else None
+        bounds = (self._max_read_time, seconds if named else 0.0) if request.route.reads else ()
+        limit = min((one for one in bounds if one), default=None)
         read_limit = asyncio.timeout(limit)
         try:
             async with read_limit as request.read_limit:
@@ -62,16 +61,23 @@ class Queueing:
         except TimeoutError:
             if not read_limit.expired():
                 raise
-            raise TooLarge(
-                f"The answer did not begin within {limit:g} s, the limit (max_read_time); ask for less at a time."
-            ) from None
+            raise _late(limit or 0.0, self._max_read_time) from None
         finally:
             place.leave()
             request.place = request.read_limit = None
 
 
+def _late(limit: float, max_read_time: float) -> HsparseError:
+    """Return the error for an answer that has not begun in time: `TooLarge` by the node's limit, else `Busy`."""
+    if limit == max_read_time:
+        return TooLarge(
+            f"The answer did not begin within {limit:g} s, the limit (max_read_time); ask for less at a time."
+        )
+    return Busy(f"The answer did not begin within {limit:g} s, as {TIMEOUT_HEADER} asks; try again.")
+
+
 def seconds_of(text: str) -> float:
-    """Return the seconds that `Request-Timeout` names; `BadRequest` for nonsense."""
+    """Return the seconds in a `Request-Timeout` header; raise `BadRequest` if that is no positive number."""
     if TIMEOUT.fullmatch(text) is None or not (seconds := float(text)):
         raise BadRequest(
             f"{TIMEOUT_HEADER} must be a positive number of seconds, such as 2.5, not {text:.40}."
@@ -86,7 +92,7 @@ WITH_BODY = frozenset({"PUT", "POST", "DELETE"})
 
 
 class Bodies:
-    """Refuses bodies that nobody reads, and gives back the memory that one has taken."""
+    """Refuses bodies that are too large or encoded, and releases the memory of bodies after the request."""
 
     def applies(self, route: Route) -> bool:
         return route.authenticated and route.method in WITH_BODY

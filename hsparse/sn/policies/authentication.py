@@ -1,14 +1,14 @@
-"""Who sends a request, and how many requests they may send."""
+"""Authentication of requests, and rate limits of users."""
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from functools import lru_cache
 from ipaddress import IPv6Network, ip_address
 
 from aiohttp import hdrs, web
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
 from hsparse.errors import Forbidden, RateLimited, Unauthenticated
 from hsparse.model.acl import ANONYMOUS_NAME, Principal
@@ -18,16 +18,16 @@ from hsparse.sn.route import Route
 
 CLIENT_BITS = 64
 MOST = 10_000
-"""Addresses whose networks are remembered."""
+"""The most addresses whose networks are cached."""
 MAX_BUCKETS = 10_000
-"""The most buckets in memory; the least recently used one, which is the fullest, is evicted first."""
+"""The most token buckets in memory; the least recently used bucket, which tends to be the fullest, is evicted first."""
 BURST_SECONDS = 10
 
 
 class Authentication:
-    """Finds the principal of a request, and counts it against the rate limit of its user.
+    """Finds the principal of a request, and counts the request against the rate limit of its user.
 
-    Without a valid credential it counts for the network of the remote address.
+    A request without a valid credential counts for the network of its remote address.
     """
 
     def __init__(self, rates: RateLimit | None) -> None:
@@ -47,7 +47,7 @@ class Authentication:
         return await next(request)
 
     async def _signed_in(self, request: Request) -> Principal:
-        """Return whom the credential names; the request's turn is that of its network until then."""
+        """Return the principal that the credential names; until then the request is queued for its network."""
         request.trace.queue_user = f"{ANONYMOUS_NAME} {network_of(request.http.remote)}"
         request.checks.append(self._require_same)
         try:
@@ -58,11 +58,11 @@ class Authentication:
             raise
 
     async def _require_same(self, request: Request) -> None:
-        """Raise `Unauthenticated` if the credential is worth nothing any more, `Forbidden` if it is another's."""
+        """Raise `Unauthenticated` if the credential is no longer valid, `Forbidden` if its principal has changed."""
         found = await request.service.authenticator.principal(request.http.headers.get(hdrs.AUTHORIZATION))
         if found != request.principal:
             raise Forbidden(
-                f"The role or the groups of {found.name} were changed before the body had come; nothing was applied: "
+                f"The role or the groups of {found.name} were changed before the body arrived; nothing was applied: "
                 "send the request again."
             )
 
@@ -74,18 +74,16 @@ class RateLimit:
         self._rate = rate
         self._burst = float(burst or max(1, math.ceil(rate * BURST_SECONDS)))
         self._clock = clock
-        # Tokens, and the time when they were counted; oldest first.
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: BoundedCache[str, tuple[float, float]] = BoundedCache.of_entries(MAX_BUCKETS)
+        """The tokens of each user, and the time when they were counted."""
 
     def take(self, who: str) -> None:
-        """Count a request of `who`; `RateLimited` names the limit and the time to wait."""
+        """Count a request of `who`; raise `RateLimited`, with the time to wait, if there is no token left."""
         now = self._clock.monotonic()
-        tokens, then = self._buckets.pop(who, (self._burst, now))
+        tokens, then = self._buckets.get(who, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)
         refused = tokens < 1
-        self._buckets[who] = (tokens if refused else tokens - 1, now)
-        while len(self._buckets) > MAX_BUCKETS:
-            self._buckets.popitem(last=False)
+        self._buckets.keep(who, (tokens if refused else tokens - 1, now))
         if refused:
             wait = (1 - tokens) / self._rate
             raise RateLimited(
@@ -97,10 +95,10 @@ class RateLimit:
 
 @lru_cache(MOST)
 def network_of(address: str | None) -> str | None:
-    """Return what one client has to itself: an IPv4 address, also of one mapped to IPv6, or an IPv6 network.
+    """Return the network that belongs to one client: an IPv4 address (also if mapped to IPv6), or an IPv6 network.
 
-    A client has any number of IPv6 addresses in a network of 64 bits (RFC 4291, section 2.5.4). What is no address, as
-    that of a socket without one, is returned as it is.
+    A client has any number of IPv6 addresses in a network of 64 bits (RFC 4291, section 2.5.4). Text that is no address
+    is returned unchanged.
     """
     if address is None:
         return None

@@ -19,9 +19,9 @@ from hsparse.sn.service_settings import CompressionPolicy
 TEXTS = frozenset({"application/json", "application/xml", "text/html"})
 """Media types that are compressed by default."""
 SHORT_ANSWERS = frozenset({"PUT", "DELETE"})
-"""Methods whose answers say little more than that it was done."""
+"""Methods whose answers are too short to compress."""
 SMALLEST = 4096
-"""Bytes of the smallest body that is compressed."""
+"""The fewest bytes of a body that is compressed."""
 
 
 class Compression:
@@ -41,7 +41,7 @@ class Compression:
         return response
 
     def choose(self, request: Request, media: str, response: web.StreamResponse) -> Coding | None:
-        """Return the coding of a stream of this media type, None for no compression, and add its headers."""
+        """Return the coding of a stream of this media type, None for no compression; add the headers to `response`."""
         if not self._is_wanted(media):
             return None
         response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
@@ -51,7 +51,7 @@ class Compression:
         return coding
 
     async def _compress(self, request: Request, response: web.Response, size: int) -> None:
-        """Compress a body if the client accepts it and it becomes smaller."""
+        """Compress a body if the client accepts a coding and the body becomes smaller."""
         if hdrs.CONTENT_ENCODING in response.headers or not self._is_wanted(response.content_type):
             return
         response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
@@ -71,7 +71,7 @@ class Compression:
 
 
 def _size(response: web.Response) -> int:
-    """Return the bytes of a body that is in memory, 0 for other bodies."""
+    """Return the size in bytes of a body that is in memory, 0 for other bodies."""
     body = response.body
     if isinstance(body, payload.BytesPayload):
         return body.size or 0

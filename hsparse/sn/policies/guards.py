@@ -1,19 +1,15 @@
-"""Which pages in browsers may ask, and read answers.
+"""Protection against web pages of other sites: which pages in browsers may send requests.
 
-A server without users answers programs of its machine, not the pages that are open in a browser there. A page of any
+A server without users answers programs on its machine, but not pages that are open in a browser there. A page of any
 site can send requests to a loopback address, and after its name is bound to that address (DNS rebinding) it can read
-the answers. It cannot hide its name: browsers send `Host` (RFC 9110, section 7.2) and, with everything but plain
-navigation and embedded resources, `Origin` (Fetch standard, section 3.2). Embedded resources have `Sec-Fetch-Site`
-where the server's address is a loopback one.
+the answers. The page cannot hide its name: browsers send `Host` (RFC 9110, section 7.2) and, except for plain
+navigation and embedded resources, `Origin` (Fetch standard, section 3.2). Requests for embedded resources have
+`Sec-Fetch-Site` if the server's address is a loopback address.
 
-A server with users refuses changes that a page of another site can send without being allowed to. A browser adds the
-name and password that it keeps for a server to forms and plain requests of any page. It asks first whether a page may
-send anything else: other methods, headers of its own, other media types (a preflight, Fetch standard, section 4.8).
-Bodies are JSON here whatever their media type, so a form could be one.
-
-Who may read answers is cross-origin resource sharing (Fetch standard). A request without `Origin` is answered without
-permission for anybody: an image or a plain request of any page brings such an answer into the browser's cache, with
-what the credentials that the browser keeps may read.
+A server with users refuses changes that a page of another site can send without permission. A browser adds the name and
+password that it keeps for a server to forms and simple requests of any page. For other requests (other methods, custom
+headers, other media types) it first asks for permission (a preflight, Fetch standard, section 4.8). This server parses
+bodies as JSON whatever their media type, so a form could contain a valid body.
 """
 
 from __future__ import annotations
@@ -27,38 +23,27 @@ from aiohttp import hdrs, web
 
 from hsparse.errors import Forbidden
 from hsparse.sn.http.challenge import FETCH_MODE, NAVIGATE
+from hsparse.sn.policies.cors import ANY
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 
-ANY = "*"
-METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS")
-HEADERS = (
-    "Authorization, Content-Type, Accept, Range, If-Range, If-Match, If-None-Match, X-Hdf-domain, X-Hdf-bucket, "
-    "X-Request-ID, Request-Timeout"
-)
-EXPOSED = (
-    "Retry-After, WWW-Authenticate, ETag, Accept-Ranges, Content-Range, X-Hdf-filter-mask, X-Hdf-section-size, "
-    "X-Hdf-section-unfiltered-size, X-Hdf-marker, X-Request-ID"
-)
-MAX_AGE = "86400"
-FOR_ANY: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED}
 LOCAL = "localhost"
 FETCH_SITE = "Sec-Fetch-Site"
-"""How the site of the page that asks is related to this one: `same-origin`, `same-site`, `cross-site` or `none`."""
+"""The relation of the requesting page's site to the server's: `same-origin`, `same-site`, `cross-site` or `none`."""
 OWN_SITES = frozenset({"same-origin", "none"})
-"""Its values for a server's own pages, and for what no page asked for."""
+"""The values of `Sec-Fetch-Site` for the server's own pages, and for requests that no page caused."""
 HOSTS = 256
-"""The most values of `Host` whose decisions are remembered."""
+"""The most values of `Host` whose decisions are cached."""
 
 
 def named_origins(origins: tuple[str, ...]) -> frozenset[str]:
-    """Return the origins of a setting that are named in it: `*` is not."""
+    """Return the origins in a setting without `*`."""
     return frozenset(origin.rstrip("/") for origin in origins) - {ANY}
 
 
 def own_origins(host: str | None) -> tuple[str, ...]:
-    """Return the origins of pages of the server that is asked as `host`."""
+    """Return the origins of the server's own pages, given the header `Host` of a request."""
     return () if host is None else (f"http://{host}", f"https://{host}")
 
 
@@ -68,9 +53,9 @@ SIMPLE_MEDIA = frozenset({"application/x-www-form-urlencoded", "multipart/form-d
 
 
 class PageGuard:
-    """Refuses requests to hosts other than loopback and `hosts`, and those of pages of origins not in `origins`.
+    """Refuses requests to hosts other than loopback and `hosts`, and requests of pages of origins not in `origins`.
 
-    Links from anywhere may be followed. `*` in `origins` names no origin: without users, each has to be named.
+    Navigation by links from any page is allowed. `*` in `origins` is ignored: without users, each origin must be named.
     """
 
     def __init__(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
@@ -86,7 +71,7 @@ class PageGuard:
         return await next(request)
 
     def check(self, method: str, headers: Mapping[str, str]) -> None:
-        """Raise `Forbidden` for a host, or a page's origin or site, that is not this server's own."""
+        """Raise `Forbidden` if the host or the requesting page's origin or site is neither the server's nor allowed."""
         host, origin = headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN)
         if host is not None and not self._is_ours(host):
             raise Forbidden(
@@ -102,8 +87,8 @@ class PageGuard:
             )
         if headers.get(FETCH_SITE, "none") not in OWN_SITES and headers.get(FETCH_MODE) != NAVIGATE:
             raise Forbidden(
-                "This server has no users and is not embedded in pages of other sites: set up users, or let a page "
-                "whose origin is in --cors-origins ask by a script."
+                "This server has no users and refuses to be embedded in pages of other sites: set up users, or request "
+                "it by a script of a page whose origin is in --cors-origins."
             )
 
     def _names_us(self, host: str) -> bool:
@@ -120,9 +105,9 @@ class PageGuard:
 
 
 class FormGuard:
-    """Refuses what a form of a page sends whose origin is not in `origins`; `*` names no origin.
+    """Refuses requests that forms of foreign pages can send; pages of `origins` are not foreign, `*` is ignored.
 
-    Programs send neither `Origin` nor `Sec-Fetch-Site`, and are not asked for a media type.
+    Programs send neither `Origin` nor `Sec-Fetch-Site`, so their requests need no particular media type.
     """
 
     def __init__(self, origins: tuple[str, ...]) -> None:
@@ -136,68 +121,22 @@ class FormGuard:
         return await next(request)
 
     def check(self, method: str, headers: Mapping[str, str]) -> None:
-        """Raise `Forbidden` for a request that changes something, needs no preflight, and is a foreign page's."""
+        """Raise `Forbidden` if a foreign page sends a request that changes something and needs no preflight."""
         if method in READING or not self._is_foreign(headers):
             return
         media = headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
-        # Other methods than POST have a preflight, so these may go without a body.
+        # Methods other than POST need a preflight, so they are allowed without a body.
         if media in SIMPLE_MEDIA or (not media and method == hdrs.METH_POST):
             raise Forbidden(
-                "A page of another site sends this as a form does, which needs no permission: send it as "
+                "A page of another site sent this as a form can, without asking for permission: send it as "
                 "application/json or application/octet-stream, or name the page's origin in --cors-origins."
             )
 
     def _is_foreign(self, headers: Mapping[str, str]) -> bool:
-        """Say whether a page sends it that is neither this server's nor of an origin with a name in the settings."""
+        """Return whether the request is sent by a page that is neither this server's nor of an origin in `origins`."""
         origin, site = headers.get(hdrs.ORIGIN), headers.get(FETCH_SITE)
         if origin in self._origins:
             return False
         if site is not None:
-            return site not in OWN_SITES  # true behind a proxy, too, which may have changed Host
+            return site not in OWN_SITES  # also right behind a proxy that changes Host
         return origin is not None and origin not in own_origins(headers.get(hdrs.HOST))
-
-
-class Cors:
-    """Lets pages of `origins` read answers; `*` is any origin, without cookies."""
-
-    def __init__(self, origins: tuple[str, ...]) -> None:
-        self._any = ANY in origins
-        self._origins = frozenset(origin.rstrip("/") for origin in origins)
-
-    def applies(self, route: Route) -> bool:
-        return bool(self._origins)
-
-    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
-        origin = request.http.headers.get(hdrs.ORIGIN)
-        if origin is None:
-            return await next(request)
-        allowed = self.headers(origin)
-        request.headers.update(allowed)
-        if allowed and request.http.method == hdrs.METH_OPTIONS:
-            request.headers.update(_preflight(request.http))
-        return await next(request)
-
-    def headers(self, origin: str) -> dict[str, str]:
-        """Return the headers of an answer to a page of `origin`."""
-        if self._any:
-            return FOR_ANY
-        if origin not in self._origins:
-            return {}
-        return {
-            hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: origin,
-            hdrs.ACCESS_CONTROL_ALLOW_CREDENTIALS: "true",
-            hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED,
-        }
-
-
-def _preflight(http: web.BaseRequest) -> dict[str, str]:
-    """Return what a preflight is told: the method that it asks for or, if no route has it, all methods.
-
-    The request that follows is authenticated as usual.
-    """
-    asked = http.headers.get(hdrs.ACCESS_CONTROL_REQUEST_METHOD, "")
-    return {
-        hdrs.ACCESS_CONTROL_ALLOW_METHODS: asked if asked in METHODS else ", ".join(METHODS),
-        hdrs.ACCESS_CONTROL_ALLOW_HEADERS: HEADERS,
-        hdrs.ACCESS_CONTROL_MAX_AGE: MAX_AGE,
-    }

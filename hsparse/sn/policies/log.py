@@ -1,13 +1,10 @@
-"""The log of requests, and their metrics: an id for each, the access log, and what was done for a slow one.
+"""Request logging and metrics: ids, the access log, spans, and warnings about slow requests.
 
-Neither has the query of a URL or a header: clients put secrets there.
-
-What an error looks like: JSON of one shape, with a sentence that says what to do.
+Logs have neither the query of a URL nor headers, because clients put secrets there.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,10 +25,6 @@ from hsparse.concurrency.request_trace import (
     end_trace,
     valid_id,
 )
-from hsparse.errors import ErrorKind, HsparseError, Unauthenticated
-from hsparse.sn.http.challenge import add_challenges, would_sign_in
-from hsparse.sn.http.response import respond_error
-from hsparse.sn.http.stream import HungUp
 from hsparse.sn.metrics import OTHER, Metrics, Series
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
@@ -41,18 +34,18 @@ log = logging.getLogger(__name__)
 
 ID_HEADER = "X-Request-ID"
 ABORTED = "aborted"
-"""The status of an answer that was broken off."""
+"""The status in the log of an answer whose connection was aborted."""
 UNKNOWN = "-"
 LONGEST_PATH = 2000
-"""Characters of a path in the log."""
+"""The most characters of a path in the log."""
 LONGEST_METHOD = 20
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-"""Paths that monitoring asks every few seconds: neither in the access log nor in a span."""
+"""Paths that monitoring requests every few seconds, which are left out of the access log and of spans."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessEntry:
-    """A request in the access log: `time` in seconds since the epoch, `size` in bytes of the answer's body."""
+    """A request in the access log: `time` in Unix seconds, `size` in bytes of the answer's body."""
 
     time: float
     trace: RequestTrace
@@ -67,10 +60,10 @@ AccessFormat: TypeAlias = Callable[[AccessEntry], str]
 
 
 class RequestLog:
-    """The outermost policy.
+    """The outermost policy: gives each request an id, counts it, and logs it.
 
-    `write` gets the lines of the access log, formatted by `form`; None is no access log. A request that takes `slow`
-    seconds is logged as a warning; 0 is never. `tracer` begins the span of a request; None is no spans.
+    `write`, if given, gets the lines of the access log, formatted by `form`. A request that takes at least `slow`
+    seconds is logged as a warning (0: never). `tracer`, if given, begins the span of each request.
     """
 
     def __init__(
@@ -120,7 +113,7 @@ class RequestLog:
     def _note(
         self, request: Request, response: web.StreamResponse | None, seconds: float, *, is_probe: bool
     ) -> None:
-        """Count and log a request that was answered, or broken off."""
+        """Count and log a request that was answered or aborted."""
         trace, http = request.trace, request.http
         status, size = ABORTED, request.sent
         if response is not None:
@@ -143,7 +136,7 @@ class RequestLog:
     def _note_access(
         self, request: Request, status: str, size: int, seconds: float, *, is_probe: bool
     ) -> None:
-        """Write the line of a request in the access log, and end its span."""
+        """Write a request's line to the access log, and end its span."""
         trace, http = request.trace, request.http
         path, method = http.rel_url.raw_path[:LONGEST_PATH], http.method[:LONGEST_METHOD]
         entry = AccessEntry(self._clock.now(), trace, method, path, status, size, seconds)
@@ -154,7 +147,7 @@ class RequestLog:
 
 
 def _end_span(span: Span, entry: AccessEntry) -> None:
-    """End the span of a request with what the access log has of it."""
+    """End the span of a request, with the facts in its access log entry."""
     facts: dict[str, Attribute] = {
         "http.request.method": entry.method,
         "url.path": entry.path,
@@ -169,7 +162,7 @@ def _end_span(span: Span, entry: AccessEntry) -> None:
 
 
 def access_text(entry: AccessEntry) -> str:
-    """Return a line: time, user, method, domain, path, status, bytes, milliseconds, id; `-` is unknown."""
+    """Return a line of text: time, user, method, domain, path, status, bytes, milliseconds, id; `-` means unknown."""
     trace = entry.trace
     return (
         f"{_time(entry.time)} {_word(trace.user)} {entry.method} {_word(trace.domain)} {entry.path} {entry.status} "
@@ -178,7 +171,7 @@ def access_text(entry: AccessEntry) -> str:
 
 
 def access_json(entry: AccessEntry) -> str:
-    """Return the same as a JSON object on a line."""
+    """Return the entry as a JSON object on one line."""
     trace = entry.trace
     item = {
         "time": _time(entry.time),
@@ -212,56 +205,7 @@ def _time(seconds: float) -> str:
 
 
 def _word(text: str | None) -> str:
-    """Return a text as one word of a line; a domain may have spaces."""
+    """Return text as one word of a log line, quoting spaces and unprintable characters."""
     if text is None:
         return UNKNOWN
     return text if text.isascii() and text.isprintable() and " " not in text else quote(text)
-
-
-class Errors:
-    """Turns every exception into an answer; `challenges` are sent with a 401."""
-
-    def __init__(self, challenges: tuple[str, ...]) -> None:
-        self._challenges = challenges
-
-    def applies(self, route: Route) -> bool:
-        return True
-
-    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
-        """An exception that is not an hsparse error is a defect, and logged.
-
-        A client that hangs up in an answer is none: its request ends as one that is cancelled. So does one that fails
-        once its answer has begun: the connection is broken off.
-        """
-        try:
-            return await next(request)
-        except HsparseError as error:
-            answer = self._answer(request, error)
-        except HungUp:
-            raise asyncio.CancelledError from None
-        except Exception:
-            # A defect must fail one request, not the process.
-            log.exception("%s failed", _place(request))
-            message = f"Internal error; the server's log has the details, by the id {request.trace.id}."
-            answer = respond_error(HsparseError(message))
-        if request.begun:
-            raise asyncio.CancelledError
-        return answer
-
-    def _answer(self, request: Request, error: HsparseError) -> web.StreamResponse:
-        if error.kind is ErrorKind.FORBIDDEN and would_sign_in(request.http, self._challenges):
-            error = Unauthenticated(f"{error.message} Sign in as a user who has it.")
-        answer = respond_error(error)
-        if answer.status >= 500 and answer.status != 503:
-            # Neither the query nor a header: clients put secrets there.
-            log.error("%s: %s", _place(request), error.message)
-        if error.kind is ErrorKind.UNAUTHENTICATED:
-            add_challenges(request.http, answer, self._challenges)
-        return answer
-
-
-def _place(request: Request) -> str:
-    """Return the request's line for the log: the path has the object's id; a domain may have control characters."""
-    domain = request.trace.domain
-    where = "no domain" if domain is None else repr(domain)
-    return f"{request.http.method} {request.http.rel_url.raw_path} in {where}"

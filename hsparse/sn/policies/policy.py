@@ -1,4 +1,4 @@
-"""A policy: what a request meets on its way to the handler, once."""
+"""Policies: the middlewares that each request passes on its way to the handler."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 
 Next: TypeAlias = Callable[[Request], Awaitable[web.StreamResponse]]
-"""What a request meets next: another policy, or in the end the handler."""
+"""The next policy or, after the last one, the handler."""
 
 
 class Policy(Protocol):
-    """Looks at a request, at its route, and at the answer; never at which handler the route has."""
+    """A middleware. It may depend on the request, its route, and the answer, but not on the route's handler."""
 
     def applies(self, route: Route) -> bool:
-        """Say whether requests of a route meet the policy at all; asked once, at the start."""
+        """Return whether requests of a route pass this policy; called once for each route, at the start."""
         ...
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
-        """Return the answer of `next`, or raise an `HsparseError`."""
+        """Answer the request, usually with the answer of `next`, or raise an `HsparseError`."""
         ...
 
 
 def chained(policies: Sequence[Policy], route: Route) -> Next:
-    """Return what answers a request of a route: the policies that apply to it, the first outermost, and its handler."""
+    """Return the route's handler wrapped by the policies that apply to the route, the first policy outermost."""
     answer: Next = route.handler
     for policy in reversed(policies):
         if policy.applies(route):

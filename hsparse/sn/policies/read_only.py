@@ -1,4 +1,4 @@
-"""A server that only reads."""
+"""The policy of a read-only server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hsparse.sn.route import Route
 
 
 class ReadOnly:
-    """Refuses requests that change something by a sentence, before anything is read for them."""
+    """Refuses requests that change something with the error message `sentence`, before anything is read for them."""
 
     def __init__(self, sentence: str) -> None:
         self._sentence = sentence

@@ -1,4 +1,4 @@
-"""The policies that a request meets, in their order."""
+"""The list of policies that requests pass, in order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from hsparse.sn.policies.access import Access
 from hsparse.sn.policies.admission import Bodies, Queueing
 from hsparse.sn.policies.authentication import Authentication, RateLimit
 from hsparse.sn.policies.compression import Compression
-from hsparse.sn.policies.guards import Cors, FormGuard, PageGuard, named_origins
-from hsparse.sn.policies.log import Errors, RequestLog
+from hsparse.sn.policies.cors import Cors
+from hsparse.sn.policies.errors import Errors
+from hsparse.sn.policies.guards import FormGuard, PageGuard, named_origins
+from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.policies.policy import Policy
 from hsparse.sn.service import Service
 
@@ -18,9 +20,9 @@ from hsparse.sn.service import Service
 def policies_of(
     service: Service, log: RequestLog | None = None, added: Sequence[tuple[type[Any], Policy]] = ()
 ) -> tuple[Policy, ...]:
-    """Return the policies of a service node, the outermost first; without `log` requests are counted alone.
+    """Return the policies of a service node, the outermost first; without `log`, requests are counted but not logged.
 
-    Each of `added` comes after the policy of a class.
+    `added` has pairs of a policy class and a policy to insert directly after the policy of that class.
     """
     settings = service.settings
     limited = None
@@ -31,7 +33,7 @@ def policies_of(
         log or RequestLog(service.clock, service.metrics),
         Compression(settings.compress),
         Errors(service.authenticator.challenges),
-        # Without users a page may read answers only if its origin is named.
+        # Without users, only pages of named origins may read answers.
         Cors(origins if has_users else tuple(named_origins(origins))),
         FormGuard(origins) if has_users else PageGuard(settings.allowed_hosts, origins),
         *((Authentication(limited),) if limited or service.authenticator.only is None else ()),

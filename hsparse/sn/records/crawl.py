@@ -1,7 +1,7 @@
-"""Reading many records: those of given ids, or all that hard links reach from a group (a crawl).
+"""Reading many records: the records of given ids, or all that hard links reach from a group (a crawl).
 
-A reply has about `READ_BYTES`, whatever the size of records. The visited set of a crawl takes 8 bytes for each
-object, because ids of one domain and collection differ in 16 hex digits only.
+A reply has about `READ_BYTES`, whatever the size of the records. The visited set of a crawl takes 8 bytes for each
+object, because ids of one domain and collection differ only in 16 hex digits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.message import Record
 
 FIRST_READS, MAX_READS = 64, 500
-"""Records in the first message, and the most in one message."""
+"""The number of records in the first message, and the most in any message."""
 READ_BYTES = 4 << 20
-"""Bytes of records in a reply, estimated from the last one."""
+"""The target size of a reply, in bytes of records, estimated from the last reply."""
 Batch = list[tuple[str, Record]]
 Numbers = NDArray[np.uint64]
 COMMON_LENGTH = 20
@@ -56,7 +56,7 @@ class RecordSource(Protocol):
 
 
 class RecordReader:
-    """The records of given ids, by name; an id without a record raises."""
+    """A `RecordSource` of given ids (a dict of ids by name), which raises the error of an id without a record."""
 
     def __init__(self, owners: Owners, ids: dict[str, str]) -> None:
         self.pace = Pace()
@@ -73,13 +73,13 @@ class RecordReader:
 
 
 async def require_records(owners: Owners, ids: list[str]) -> None:
-    """Raise the error of the first object that does not exist."""
+    """Raise the error of the first id whose object does not exist."""
     async for _ in RecordReader(owners, {id: id for id in ids}).batches():
         pass
 
 
 class VisitedSet:
-    """A set of numbers: a few sorted arrays, each at least twice as long as the next."""
+    """A set of uint64 numbers, stored as a few sorted arrays, each at least twice as long as the next."""
 
     def __init__(self) -> None:
         self._runs: list[Numbers] = []
@@ -103,10 +103,10 @@ class VisitedSet:
 
 
 class Crawl:
-    """Follows hard links from `starts`, objects of one domain, batch by batch, roughly breadth first.
+    """A `RecordSource` that follows hard links from `starts`, objects of one domain, roughly breadth first.
 
     It reads groups and, with `leaves`, datasets and committed types. It skips links whose target was deleted or is in
-    another domain. Once `ended` says so it follows no more links, and yields only what it has met.
+    another domain. Once `ended()` is true it follows no more links, and yields only the objects it has already visited.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Crawl:
                             await asyncio.sleep(0)
 
     def ids(self, kind: str) -> list[str]:
-        """Return the visited ids of `kind` (`g`, `d`, `t`), ascending; deleted objects may be among them."""
+        """Return the visited ids of `kind` (`g`, `d`, `t`), ascending; they may include deleted objects."""
         return [self._id(kind, number) for number in self._visited[kind].all().tolist()]
 
     def _add(self, ids: list[str]) -> None:
@@ -171,7 +171,7 @@ def _number(id: str) -> int:
 
 
 def _targets(record: Record) -> Iterator[list[str]]:
-    """Yield the ids of the targets of a group's hard links, in parts."""
+    """Yield the target ids of a group's hard links, in parts of at most `LINKS_AT_ONCE`."""
     links = iter((record.get("links") or {}).values())
     while some := list(islice(links, LINKS_AT_ONCE)):
         yield [link["id"] for link in some if link.get("class") == HARD]

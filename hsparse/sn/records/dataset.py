@@ -1,10 +1,10 @@
-"""A dataset of a request: load it from its record, list its chunks, finish an interrupted shrink."""
+"""Datasets: loading one from its record, listing its chunks, and finishing an interrupted shrink."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,7 +15,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from hsparse.compute import with_pauses
+from hsparse.bounded_cache import BoundedCache
+from hsparse.concurrency.gathering import with_pauses
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.kinds.dense import not_sparse
@@ -36,24 +37,27 @@ from hsparse.wire.record_message import AbandonAppends, EndTrim, ListKeys, SetEx
 T = TypeVar("T")
 
 ATTEMPTS = 8
-"""Attempts at an operation before its `Moved` is raised."""
+"""The most attempts at an operation whose plan is stale (`Moved`)."""
 KEYS_AT_ONCE = 9_999
-"""Keys asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
+"""Keys in each message of a full listing: one less than ten pages of the store, which saves an eleventh page."""
 FIRST_KEYS = 999
 MOST_ASKED, MOST_SOUGHT = 100, 10_000
-"""So many chunks a shrink cuts without asking which are stored, and so many it looks for where they are listed."""
+"""The most chunks that a shrink cuts without listing, and the most that it looks up by key in a listing."""
 SMALL_RECORD = 16 * 1024
-"""Bytes of the JSON of the largest record whose dataset is remembered."""
-MOST_KNOWN = 512
+"""The most bytes of JSON of a record whose dataset is cached."""
+RECORD_BYTES = 10
+"""Bytes of memory of a cached dataset for each byte of its record's JSON, without its type and fill value."""
+KNOWN_BYTES = 64 * 1024 * 1024
+MOST_UNKNOWN = 512
 AT_ONCE = 64
-"""Datasets that are loaded before other requests run."""
+"""Datasets that are loaded without a pause for other requests."""
 ORIGIN = re.compile(r"\[-?[0-9]{1,18}(,-?[0-9]{1,18})*\]")
-"""A place from which a request counts, as its parameter `places` has it."""
+"""The form of an origin in the parameter `places`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A dataset with a simple or scalar dataspace: `extent` is `()` for a scalar one, and may be a `SignedExtent`."""
+    """A dataset with a simple or scalar dataspace: `extent` is `()` if scalar, a `SignedExtent` with lower bounds."""
 
     id: str
     record: Record
@@ -63,17 +67,16 @@ class Dataset:
     dtype: np.dtype[Any]
     arrays: FixedArrays | VlenArrays
     elsewhere: str = ""
-    """The class of its layout if its data is in no chunk objects of its own, see `OtherData`; else empty."""
+    """The layout class if the data is not in the dataset's own chunk objects (see `OtherData`); else empty."""
     grown_from: tuple[int, ...] = ()
-    """The extent in the record, if that was changed here, as `ChunkSelection.begins_outside` has it; else empty."""
+    """The recorded extent, if `extent` was changed from it, for `ChunkSelection.begins_outside`; else empty."""
     rights: FileRights | None = None
 
     @classmethod
     def of(cls, record: Record, rights: FileRights | None = None) -> Dataset:
-        """Make it from a stored record; `BadRequest` for a null dataspace.
+        """Make the dataset of a stored record, which must not be modified; raise `BadRequest` for a null dataspace.
 
-        `rights` are the reader's rights to files that the data may be in. What was made of a small record that came
-        twice, and must not be modified, is remembered.
+        `rights` are the reader's rights to files that the data may be in. Datasets are cached, see `_remember`.
         """
         known = _KNOWN.get(record["id"])
         if known is None or known.record is not record:
@@ -96,16 +99,16 @@ class Dataset:
         )
 
     def with_length(self, dim: int, length: int) -> Dataset:
-        """Return the dataset as if it had so many elements along a dimension."""
+        """Return the dataset as if it had `length` elements along a dimension."""
         extent = (*self.extent[:dim], length, *self.extent[dim + 1 :])
         recorded = self.grown_from or self.extent
         grown_from = () if extent == recorded else recorded
         return replace(self, extent=extent, grid=Grid(extent, self.spec.dims), grown_from=grown_from)
 
     def seen_by(self, places: str | None) -> Dataset:
-        """Return the dataset as a request counts it whose parameter `places` this is.
+        """Return the dataset with coordinates counted as the request's parameter `places` asks.
 
-        That is from 0, in signed places, or from an origin: `[-5,0]`.
+        They are counted from 0 (None), as signed places (`signed`), or from an origin such as `[-5,0]`.
         """
         if places is None:
             return self
@@ -117,7 +120,7 @@ class Dataset:
         return replace(self, extent=self.extent.for_request(in_places=True, origin=origin))
 
     def slab(self, dim: int, count: int) -> Dataset:
-        """Return the dataset as if it had only `count` elements along a dimension, from 0 on, as what is appended."""
+        """Return the dataset as if it had only the `count` elements, counted from 0, that an append adds to `dim`."""
         extent = self.extent
         if not isinstance(extent, SignedExtent):
             return self.with_length(dim, count)
@@ -130,7 +133,7 @@ class Dataset:
         return replace(self, extent=new, grid=Grid(new, self.spec.dims))
 
     def reaching(self, dim: int, start: int, stop: int) -> Dataset:
-        """Return the dataset as if it also had the places from `start` to `stop` along a dimension."""
+        """Return the dataset with its extent grown to the places from `start` to `stop` along a dimension."""
         if not isinstance(self.extent, SignedExtent):
             return self.with_length(dim, stop)
         shape = self.record["shape"]
@@ -144,7 +147,7 @@ class Dataset:
         return replace(grown, grown_from=tuple(before))
 
     def require_places(self) -> None:
-        """Raise `BadRequest` if the dataset has a lower bound and the request counts from 0: chunks do not."""
+        """Raise `BadRequest` if the dataset has a lower bound and the request counts from 0, unlike its chunks."""
         if isinstance(self.extent, SignedExtent) and not self.extent.in_places:
             raise BadRequest(
                 f"{self.id} has the lower bound {list(self.extent.lower)}, with which chunks do not begin at multiples "
@@ -153,7 +156,7 @@ class Dataset:
 
     @property
     def fill(self) -> Any:
-        """The fill value, an array of no dimensions."""
+        """The fill value, as a zero-dimensional array."""
         return self.arrays.fill
 
     def require_sparse(self) -> None:
@@ -162,46 +165,40 @@ class Dataset:
             raise not_sparse(self.spec)
 
     def require_writable(self) -> None:
-        """Raise `BadRequest` if the data is elsewhere: files and the sources of a dataset are never written by it."""
+        """Raise `BadRequest` if the data is in files or in a virtual dataset's sources, which are never written."""
         if self.elsewhere == VIRTUAL:
             raise BadRequest(f"{self.id} cannot be written: it is virtual, write to its sources.")
         if self.elsewhere:
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
 
-_KNOWN: dict[str, Dataset] = {}
-"""By id, the oldest first; each for as long as its record is the same object."""
-_MET: dict[str, int] = {}
-"""The identity of each dataset's last record that is not remembered, once measured with a minus."""
+_KNOWN: BoundedCache[str, Dataset] = BoundedCache(KNOWN_BYTES)
+"""Datasets by id; an entry is valid while the dataset's record is the same object."""
+_MET: BoundedCache[str, int] = BoundedCache.of_entries(MOST_UNKNOWN)
+"""By dataset id, the `id()` of its last record that is not cached; negated once the record was found too large."""
 
 
 def _remember(dataset: Dataset) -> None:
-    """Remember a dataset whose record comes again, as that of a data node in this process does, if it is small.
+    """Cache a dataset when the same small record object is seen a second time.
 
-    A record is measured once: a node elsewhere sends a new one each time, which none is.
+    Only data nodes in this process return the same object again. Records from other nodes are new objects each time, so
+    they are neither cached nor measured.
     """
-    this, last = id(dataset.record), _MET.pop(dataset.id, 0)
-    if this == last and len(orjson.dumps(dataset.record)) <= SMALL_RECORD:
-        _put(_KNOWN, dataset.id, dataset)
-    else:
-        _put(_MET, dataset.id, -this if this == abs(last) else this)
-
-
-def _put(table: dict[str, T], id: str, item: T) -> None:
-    """Put an item into a table, in place of the oldest one if that is full."""
-    table[id] = item
-    if len(table) > MOST_KNOWN:
-        table.pop(next(iter(table)), None)
+    this, last = id(dataset.record), _MET.forget(dataset.id) or 0
+    if this == last and (nbytes := len(orjson.dumps(dataset.record))) <= SMALL_RECORD:
+        _KNOWN.keep(dataset.id, dataset, RECORD_BYTES * nbytes + dataset.spec.nbytes)
+        return
+    _MET.keep(dataset.id, -this if this == abs(last) else this)
 
 
 async def load_dataset(request: Request) -> Dataset:
-    """Load the dataset that the request's path names, in the request's domain."""
+    """Load the dataset whose id is in the request's path, from the request's domain."""
     dataset = Dataset.of(await request.record("datasets"), request.file_rights())
     return dataset.seen_by(request.arg("places")) if dataset.spec.base else dataset
 
 
 async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Dataset]:
-    """Load the datasets of these ids, all in the request's domain."""
+    """Load the datasets of these ids from the request's domain; return them by id."""
     own = [request.domain.member(id, "datasets") for id in ids]
     rights, places = request.file_rights(), request.arg("places")
     found: dict[str, Dataset] = {}
@@ -215,7 +212,7 @@ async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Datas
 
 
 async def until_current(request: Request, work: Callable[[Dataset], Awaitable[T]]) -> T:
-    """Return `work(dataset)` of the dataset in the path; call it again if a shrink makes the plan stale (`Moved`)."""
+    """Return `work(dataset)` for the dataset in the path; reload it and retry if a shrink makes the plan stale."""
     for _ in range(ATTEMPTS - 1):
         try:
             return await work(await load_dataset(request))
@@ -227,10 +224,25 @@ async def until_current(request: Request, work: Callable[[Dataset], Awaitable[T]
 async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:
     """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order.
 
-    Those below the first chunk of a signed dataset are not among them. `TooLarge` if there are more than `most`.
+    Chunks below the lower bound's chunk are left out. Raises `TooLarge` if more than `most` chunks are stored.
     """
-    found = [scaled for scaled in await _stored(owners, dataset, most) if min(scaled, default=0) >= 0]
+    return _coordinates(await _stored(owners, dataset, most), dataset)
+
+
+def scaled_of_keys(dataset: Dataset, keys: Iterable[str]) -> NDArray[np.uint64]:
+    """Return the scaled coordinates in chunk keys, (k, rank) uint64; other keys are left out."""
+    return _coordinates([scaled for key in keys if (scaled := _scaled_of(dataset, key)) is not None], dataset)
+
+
+def _coordinates(found: Sequence[tuple[int, ...]], dataset: Dataset) -> NDArray[np.uint64]:
+    found = [scaled for scaled in found if min(scaled, default=0) >= 0]
     return np.array(found, np.uint64).reshape(len(found), len(dataset.extent))
+
+
+def _scaled_of(dataset: Dataset, key: str) -> tuple[int, ...] | None:
+    """Return the scaled coordinates in a chunk's key, None for other keys."""
+    scaled, rank = dataset.spec.scaled_of(key), len(dataset.extent)
+    return None if scaled is None or len(scaled) != max(rank, 1) else scaled[:rank]
 
 
 async def _stored(
@@ -238,20 +250,17 @@ async def _stored(
 ) -> list[tuple[int, ...]]:
     """Return the scaled coordinates of all stored chunks or, at least, of those with the keys `sought`, in order.
 
-    Behind each page the listing goes on at the next key that is sought: it has no more pages than such keys, or than
-    that of all.
+    After each page the listing resumes at the next sought key, so it takes at most one page for each sought key.
     """
     found: list[tuple[int, ...]] = []
     marker, limit = "", KEYS_AT_ONCE if sought is None else FIRST_KEYS
-    rank = len(dataset.extent)
     while sought is None or (at := bisect_right(sought, marker)) < len(sought):
         marker = marker if sought is None else max(marker, _before(sought[at]))
         message = ListKeys(chunk_prefix(dataset.id), start_after=marker, limit=limit)
         listing = await owners.ask_any(message)
         for key in listing.keys:
-            scaled = dataset.spec.scaled_of(key)
-            if scaled is not None and len(scaled) == max(rank, 1):
-                found.append(scaled[:rank])
+            if (scaled := _scaled_of(dataset, key)) is not None:
+                found.append(scaled)
         if most is not None and len(found) > most:
             raise TooLarge(f"{dataset.id} has more than {most} stored chunks; ask for pages of them.")
         if not listing.more:
@@ -261,15 +270,15 @@ async def _stored(
 
 
 def _before(key: str) -> str:
-    """Return a key that sorts before that of a chunk, and after those of all others before."""
+    """Return a listing marker directly before a chunk's key: after all smaller chunk keys."""
     return f"{key[:-1]}{'.012345678'[int(key[-1])]}~"
 
 
 async def finish_trim(owners: Owners, record: Record) -> None:
-    """Erase what lies outside the extent in `record`, then remove `trim` from the record; durable on return.
+    """Erase the elements outside the extent in `record`, then remove `trim` from the record; durable on return.
 
-    A fence on every data node comes first: later writes with a plan for the larger extent are refused, and earlier ones
-    are stored, so that the listing finds their chunks. After `Moved` nothing is left to do: another request has
+    First a fence is set on every data node: it refuses later writes with a plan for the larger extent, and earlier
+    writes become durable, so that the listing finds their chunks. `Moved` is ignored, because another request has then
     finished the shrink or shrunk the dataset further.
     """
     dataset = Dataset.of(record)
@@ -278,7 +287,7 @@ async def finish_trim(owners: Owners, record: Record) -> None:
 
 
 async def change_extent(owners: Owners, change: SetExtent | AbandonAppends) -> Record:
-    """Return the changed record; what the change leaves outside the extent is erased, durably."""
+    """Change the extent and durably erase the elements outside of it; return the changed record."""
     record = (await owners.apply(change)).unwrap()
     if is_trimmed(record):
         await finish_trim(owners, record)
@@ -286,9 +295,9 @@ async def change_extent(owners: Owners, change: SetExtent | AbandonAppends) -> R
 
 
 def _cut(dataset: Dataset) -> tuple[list[range], list[range]]:
-    """Return the coordinates of all chunks that a shrink may have to do with, and of those that it cuts nothing from.
+    """Return a range of scaled coordinates for each dimension: of all affected chunks, and of those that stay whole.
 
-    It cuts a chunk whose coordinates are in the former of each dimension, unless all are in the latter, too.
+    A shrink cuts a chunk whose coordinates are all in the first ranges, unless they are all in the second ranges.
     """
     every, whole = list[range](), list[range]()
     corner, first, last = corner_of(dataset.extent), first_of(dataset.extent), dataset.extent
@@ -302,7 +311,7 @@ def _cut(dataset: Dataset) -> tuple[list[range], list[range]]:
 
 
 def _places(every: list[range], whole: list[range]) -> list[tuple[int, ...]] | None:
-    """Return the coordinates of the chunks that a shrink cuts; None if they are too many to be looked for."""
+    """Return the coordinates of the chunks that a shrink cuts, None if there are more than `MOST_SOUGHT`."""
     count, kept = (prod(some.stop - some.start for some in ranges) for ranges in (every, whole))
     if count - kept > MOST_SOUGHT:
         return None

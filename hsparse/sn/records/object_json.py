@@ -1,10 +1,11 @@
-"""Records to JSON: the properties that clients see, with the keys of both dialects (HSDS 0.9 and 1.0)."""
+"""Conversion of records to the JSON that clients see, with the keys of both dialects (HSDS 0.9 and 1.0)."""
 
 from __future__ import annotations
 
 from math import prod
 
-from hsparse.model.attribute import attribute_size, attribute_value_json
+from hsparse.model.attribute import attribute_size
+from hsparse.model.attribute_json import attribute_value_json
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.ids import collection_of
@@ -19,7 +20,7 @@ OBJECT_CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "dataty
 def object_json(
     record: Record, *, links: bool = False, attributes: bool = False, ignore_nan: bool = False
 ) -> Record:
-    """Return the JSON of a group, dataset or committed type; `ignore_nan` as for `attribute_value_json`."""
+    """Return the JSON of a group, dataset or committed type; `ignore_nan` is passed to `attribute_value_json`."""
     collection = collection_of(record["id"])
     found: Record = {"id": record["id"], "root": record["root"]}
     if collection == "datasets":
@@ -65,7 +66,7 @@ def attributes_json(record: Record, *, ignore_nan: bool = False) -> Record:
 def attribute_json(
     name: str, stored: Record, *, data: bool = True, max_size: int = 0, ignore_nan: bool = False
 ) -> Record:
-    """Return the JSON of an attribute in a list; a value of more than `max_size` bytes is left out."""
+    """Return the JSON of an attribute in a list; a value of more than `max_size` bytes (0: any) is left out."""
     found = {
         "name": name,
         "created": stored.get("created", 0),
@@ -80,7 +81,7 @@ def attribute_json(
 
 
 def _dataset_properties(record: Record, *, ignore_nan: bool) -> Record:
-    """Return creation properties with the requested layout (1.0), and the chunk layout (0.9)."""
+    """Return the creation properties with the requested layout (dialect 1.0), and the chunk layout (0.9)."""
     properties = {**(record.get("creationProperties") or {}), "layout": layout_json(record)}
     if "fillValue" in properties and not ignore_nan:
         properties["fillValue"] = fill_value_json(record)

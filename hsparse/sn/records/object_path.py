@@ -1,25 +1,17 @@
-"""Objects by id and by path: checked ids, paths resolved link by link, and the paths of all groups of a domain.
-
-Patterns of names with `*`, `?` and `[a-z]`, as `fnmatch` has them, in a time that follows the length of the name.
-
-A pattern is parts between its stars, each of a fixed length: the first begins the name, the last ends it, and each of
-the others is looked for behind the one before, where the first place is as good as any.
-"""
+"""Objects by id and by path: checked ids, paths resolved link by link, and the paths of all groups of a domain."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from fnmatch import translate
 from typing import TypeVar
 
-from hsparse.errors import MISSING_KINDS, BadRequest, Gone, NotFound, TooLarge
+from hsparse.errors import MISSING_KINDS, BadRequest, Gone, LeftOut, NotFound, TooLarge
 from hsparse.model.acl import Right
 from hsparse.model.ids import collection_of
-from hsparse.model.link import HARD, SOFT, external_domain, external_file
+from hsparse.model.link import HARD, SOFT, external_domain, external_file, left_out_reason
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.request import Domain, Request
@@ -28,20 +20,20 @@ from hsparse.wire.record_message import Outcome
 
 T = TypeVar("T")
 MAX_HOPS = 64
-"""The most soft and external links followed for one path; more are taken for a cycle."""
+"""The most soft and external links followed for one path; more are considered a cycle."""
 MAX_PATH = 32 * 1024
 MAX_STEPS = 256
-"""The most links that the path of one soft link leads through in a listing."""
+"""The most links followed to find the target of one soft link in a listing."""
 STEPS_AT_ONCE = 64
-"""Links after which other requests run: reading cached records never waits."""
+"""Links followed without a pause for other requests, which is needed because reads of cached records never suspend."""
 READS_AT_ONCE = 500
 """Records in one message, so that neither it nor its reply grows with the domain."""
 MAX_GROUPS = 100_000
-"""The most groups whose paths are remembered; objects below others get no path."""
+"""The most groups that `walk_groups` visits; objects below others get no path."""
 
 
 class PathSteps:
-    """Counts the links that the paths of a request lead through; other requests run in between."""
+    """Counts the links followed by all paths of a request, and lets other requests run in between."""
 
     def __init__(self, request: Request) -> None:
         self._most = request.service.settings.max_path_steps
@@ -49,7 +41,7 @@ class PathSteps:
         self._awaited = 0
 
     async def take(self, count: int) -> None:
-        """Count that many; `TooLarge` if there are more than `max_path_steps` in all."""
+        """Count `count` links; raise `TooLarge` if the total exceeds `max_path_steps`."""
         self._count += count
         if self._count > self._most:
             raise TooLarge(
@@ -62,7 +54,7 @@ class PathSteps:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """The object at a path, and its domain; `away` is its path there if an external link led to it."""
+    """The object at a path, and its domain; `away` is its path in that domain if an external link led there."""
 
     domain: Domain
     id: str
@@ -72,11 +64,11 @@ class ResolvedPath:
 async def resolve_object(
     request: Request, domain: Domain, h5path: str, start: str | None = None
 ) -> tuple[ResolvedPath, Record]:
-    """Return the record at `h5path`, and where it is, for the request's own parameters.
+    """Resolve `h5path` with the request's parameters; return the place of the object, and its record.
 
-    A relative path starts at group `start`, at `parent_id` or `grpid`, else at the root group. Soft and
-    external links are followed with `follow_soft_links` and `follow_external_links`; otherwise one in the
-    path is a `BadRequest`. `NotFound` names the missing title, or the domain that an external link leads to.
+    A relative path starts at the group `start`, else `parent_id` or `grpid`, else the root group. Soft and external
+    links are followed only with `follow_soft_links` and `follow_external_links`; otherwise such a link raises
+    `BadRequest`. `NotFound` names the missing title, or the domain that an external link leads to.
     """
     place = await resolve_path(request, domain, h5path, start)
     return place, await request.current(await request.service.owners.record(place.id))
@@ -89,9 +81,9 @@ async def resolve_path(
     start: str | None = None,
     steps: PathSteps | None = None,
 ) -> ResolvedPath:
-    """Resolve `h5path` as `resolve_object` does, without reading the object: it may not exist.
+    """Resolve `h5path` as `resolve_object` does, without reading the object, which may not exist.
 
-    `steps` counts for several paths.
+    Callers that resolve several paths pass a common `steps`.
     """
     start = start or request.arg("parent_id") or request.arg("grpid")
     place = ResolvedPath(domain, domain.member(start, "groups") if start else domain.root_group)
@@ -99,7 +91,7 @@ async def resolve_path(
 
 
 class _Path:
-    """The resolution of one path, which counts the soft and external links that it follows."""
+    """The resolution of one path; it counts the soft and external links that it follows."""
 
     def __init__(self, request: Request, steps: PathSteps) -> None:
         self._request = request
@@ -130,10 +122,12 @@ class _Path:
         if link["class"] == HARD:
             away = None if place.away is None else join_path(place.away, title)
             return ResolvedPath(place.domain, link["id"], away)
+        if why := left_out_reason(link):
+            raise LeftOut(f"{title!r} is left out of {place.domain.path}: {why}")
         self._hops += 1
         if self._hops > MAX_HOPS:
             raise NotFound(
-                f"The path {h5path!r} needs more than {MAX_HOPS} links followed; they may form a circle."
+                f"The path {h5path!r} needs more than {MAX_HOPS} links followed; they may form a cycle."
             )
         if link["class"] == SOFT:
             if not self._soft:
@@ -146,7 +140,7 @@ class _Path:
         return await self._enter(place.domain, link)
 
     async def _enter(self, linking: Domain, link: Record) -> ResolvedPath:
-        """Continue in the domain that an external link leads to, where the principal must have the right to read."""
+        """Continue in the domain that an external link leads to; the principal must have the right to read it."""
         service = self._request.service
         text = external_domain(external_file(link), linking.path, service.settings.bucket)
         try:
@@ -159,9 +153,9 @@ class _Path:
 
 
 async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, Record], None]:
-    """Yield path and record of each group reachable from group `start`, which comes first; each group once.
+    """Yield the path and record of each group reachable by hard links from the group `start`, breadth first.
 
-    Links to groups that are gone are passed over. After `MAX_GROUPS` it ends.
+    Each group is yielded once, `start` first, at most `MAX_GROUPS` in total. Links to deleted groups are skipped.
     """
     met = {start}
     level = [("/", start)]
@@ -200,8 +194,14 @@ def hard_links(record: Record) -> list[tuple[str, str]]:
     return [(title, links[title]["id"]) for title in sorted(links) if links[title].get("class") == HARD]
 
 
+def left_out_links(record: Record) -> dict[str, str]:
+    """Return the titles of a group's links to objects that were left out, each with the reason."""
+    links = record.get("links") or {}
+    return {title: why for title in sorted(links) if (why := left_out_reason(links[title]))}
+
+
 async def object_links(owners: Owners, group: Record) -> list[tuple[str, str]]:
-    """Return a group's links as (title, id), ordered by title: hard ones, and soft ones that lead to an object."""
+    """Return a group's hard links, and the soft links that lead to an object, as (title, id), ordered by title."""
     found, links = hard_links(group), group.get("links") or {}
     for title, link in links.items():
         if link.get("class") == SOFT:
@@ -211,7 +211,7 @@ async def object_links(owners: Owners, group: Record) -> list[tuple[str, str]]:
 
 
 async def _soft_target(owners: Owners, group: Record, h5path: str) -> str | None:
-    """Return the id at a path from a group; None without one in the domain, or after `MAX_STEPS`."""
+    """Return the id at a path from a group, or None if it is not in the domain or takes more than `MAX_STEPS` links."""
     at: str = group["root"] if h5path.startswith("/") else group["id"]
     titles = [title for title in h5path.split("/")[::-1] if title not in ("", ".")]
     for step in range(MAX_STEPS):
@@ -241,9 +241,9 @@ def join_path(path: str, title: str) -> str:
 async def read_each(
     owners: Owners, named: Sequence[tuple[T, str]]
 ) -> AsyncGenerator[tuple[T, Outcome], None]:
-    """Read any number of records, a bounded number and size at a time; `named` has what each id stands for.
+    """Read any number of records, a bounded number and size at a time.
 
-    Yields the outcomes with that, in order.
+    `named` has pairs of a caller's value and an id. Yields each value with the outcome of its id, in order.
     """
     for start in range(0, len(named), READS_AT_ONCE):
         some = named[start : start + READS_AT_ONCE]
@@ -254,109 +254,8 @@ async def read_each(
 
 
 async def read_records(owners: Owners, ids: Sequence[str]) -> list[Outcome]:
-    """Read any number of records, in messages of a bounded size; one outcome an id, in order."""
+    """Read any number of records, in messages of a bounded size; return an outcome for each id, in order."""
     outcomes: list[Outcome] = []
     for first in range(0, len(ids), READS_AT_ONCE):
         outcomes += await owners.read(*ids[first : first + READS_AT_ONCE])
     return outcomes
-
-
-ELEMENT = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
-"""A set in brackets, or one character."""
-SPECIAL = re.compile(r"[?\[]")
-END = re.compile(r"\\[zZ]$")
-"""What `translate` ends an expression with."""
-FEW = 32
-"""Different elements of a part up to which places are found by bits: an expression tries each place by itself, which
-takes long where a few elements come again and again."""
-
-
-class NamePattern:
-    """A pattern; `re.error` if a set of it is none."""
-
-    def __init__(self, pattern: str) -> None:
-        parts: list[list[str]] = [[]]
-        for element in ELEMENT.findall(pattern):
-            if element == "*":
-                parts.append([])
-            else:
-                parts[-1].append(element)
-        self._first, *others = [_Part(part) for part in parts]
-        self._last = others.pop() if others else None
-        self._middle = others
-        self._shortest = sum(map(len, parts))
-
-    def matches(self, name: str) -> bool:
-        """Say whether the whole name matches."""
-        if len(name) < self._shortest or not self._first.is_at(name, 0):
-            return False
-        if self._last is None:
-            return len(name) == self._first.length
-        end = len(name) - self._last.length
-        if not self._last.is_at(name, end):
-            return False
-        at = self._first.length
-        for part in self._middle:
-            found = part.find(name, at, end)
-            if found < 0:
-                return False
-            at = found + part.length
-        return True
-
-
-class _Part:
-    """A part of a pattern without stars: text, or an expression that matches as many characters as it has elements."""
-
-    def __init__(self, elements: list[str]) -> None:
-        text = "".join(elements)
-        self.length = len(elements)
-        self._text = None if SPECIAL.search(text) else text
-        self._expression = _expression(text)
-        self._elements = [_Bits(element) for element in dict.fromkeys(elements)]
-        order = {one.element: place for place, one in enumerate(self._elements)}
-        self._order = [order[element] for element in elements]
-
-    def is_at(self, name: str, at: int) -> bool:
-        if self._text is not None:
-            return name.startswith(self._text, at)
-        return self._expression.match(name, at) is not None
-
-    def find(self, name: str, start: int, end: int) -> int:
-        """Return the first place within `start` to `end`; -1 without one."""
-        if self._text is not None:
-            return name.find(self._text, start, end)
-        if len(self._elements) > FEW:
-            found = self._expression.search(name, start, end)
-            return -1 if found is None else found.start()
-        return self._find_by_bits(name, start, end)
-
-    def _find_by_bits(self, name: str, start: int, end: int) -> int:
-        """Return the place for all elements at once: each has a number whose bits are the places where it matches."""
-        text = name[start:end][::-1]
-        if len(text) < self.length:
-            return -1
-        bits = [one.places(text) for one in self._elements]
-        found = -1
-        for place, which in enumerate(self._order):
-            found &= bits[which] >> place
-        return start + (found & -found).bit_length() - 1 if found else -1
-
-
-class _Bits(dict[int, str]):
-    """The digits that characters become: "1" where an element of a pattern matches."""
-
-    def __init__(self, element: str) -> None:
-        self.element = element
-        self._expression = _expression(element)
-
-    def __missing__(self, code: int) -> str:
-        self[code] = "0" if self._expression.fullmatch(chr(code)) is None else "1"
-        return self[code]
-
-    def places(self, text: str) -> int:
-        """Return a number whose bits, the lowest for the last character, say where the element matches."""
-        return int(text.translate(self), 2)
-
-
-def _expression(text: str) -> re.Pattern[str]:
-    return re.compile(END.sub("", translate(text)))

@@ -1,32 +1,36 @@
-"""Second names: domains with the objects of another domain (`linked_domain`), whose rights count too.
+"""Second names: domains that share the objects of another domain (`linked_domain`), whose ACLs apply as well.
 
-The record of a second name has `firstName`: the `path` of the domain that had the objects first, and when that was
-`created`. The first name's record has `secondNames`: who gave each of them, by path, until it is deleted. A second name
-opens nothing that the first does not. When the first name goes and the objects stay, as at the end of a move, the
-second names that the same user gave are names of their own, and the others open nothing any more. They are `released`
-before it goes, which says so of a time when it is not there, and forget it afterwards: a crash between opens nothing
-too early, and loses nobody the objects.
+The record of a second name has `firstName`: the `path` and `created` time of the domain that had the objects first.
+The first name's record has `secondNames`: the user who gave each second name, by path, until the name is deleted. A
+second name grants nothing that the first name does not grant.
+
+When the first name is deleted and the objects stay, as at the end of a move, the second names given by the same user
+become independent names, and all others lose access. Because the node can crash in between, these names are marked as
+`released` before the deletion, which takes effect once the first name is missing, and forget it afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hsparse.errors import MISSING_KINDS, ErrorKind, HsparseError
 from hsparse.model.acl import Principal, Right
+from hsparse.model.file_backed import PLACE
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.request import Domain
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AddSecondName, DeleteObject, ForgetFirstName, ForgetSecondName
 
 FIRST_NAME, SECOND_NAMES = "firstName", "secondNames"
+ELSEWHERE = frozenset({FIRST_NAME, PLACE})
+"""The record keys which say that the ACLs of another record apply."""
 
 
 @dataclass(frozen=True, slots=True)
 class DomainNames:
-    """The names of a domain's objects: `path`, and `others` that the objects of `root` were given."""
+    """The names of the objects below `root`: the domain's `path`, and all `others` that were given to them."""
 
     path: str
     others: tuple[str, ...] = ()
@@ -34,10 +38,10 @@ class DomainNames:
 
 
 class FolderLimits(Protocol):
-    """How much may be below folders, if an extension limits that.
+    """The limits on the size of folders, implemented by an extension.
 
-    The checks raise `OverQuota` or `Busy` if a new domain or folder, or the objects of `root`, which `first` has, find
-    no room above a path. `domains_below` may leave out what is deleted meanwhile.
+    The checks raise `OverQuota` or `Busy` if a folder above the path has no room for a new domain or folder, or for the
+    objects of `root`, whose name is `first`. `domains_below` may omit domains that are deleted meanwhile.
     """
 
     async def check_new(self, path: str, principal: Principal) -> None: ...
@@ -52,12 +56,12 @@ class FolderLimits(Protocol):
 async def with_first_names(
     owners: Owners, domains: Sequence[Domain], passed: Sequence[ErrorKind] = MISSING_KINDS
 ) -> list[Domain]:
-    """Return domains with the first names of those that are second names.
+    """Return the domains with everything that determines their rights: first names, and ACLs of served files' places.
 
-    A first name that is not there any more, or fails in a way that is `passed`, is a domain without a record: nobody
-    but an admin has a right there. It counts no more if it is not there and has released the second name.
+    If a first name is missing or its read fails with an error kind in `passed`, `first` has an empty record, which
+    grants rights to admins only. `first` stays None if the first name is missing and had released the second name.
     """
-    found = list(domains)
+    found = await _in_places(owners, domains, passed)
     names = {at: domain.record[FIRST_NAME] for at, domain in enumerate(found) if FIRST_NAME in domain.record}
     if not names:
         return found
@@ -73,28 +77,45 @@ async def with_first_names(
     return found
 
 
+async def _in_places(
+    owners: Owners, domains: Sequence[Domain], passed: Collection[ErrorKind]
+) -> list[Domain]:
+    """Return the domains; served files get the ACLs of their place instead, or none if the place is missing."""
+    places = list(dict.fromkeys(domain.record[PLACE] for domain in domains if PLACE in domain.record))
+    acls: dict[str, Record] = {}
+    for place, outcome in zip(places, await owners.read(*places) if places else (), strict=True):
+        if outcome.failure is not None and outcome.failure.kind not in passed:
+            raise outcome.failure.error()
+        acls[place] = {} if outcome.failure is not None else outcome.unwrap().get("acls") or {}
+    return [
+        replace(domain, record=domain.record | {"acls": acls[domain.record[PLACE]]})
+        if PLACE in domain.record
+        else domain
+        for domain in domains
+    ]
+
+
 def first_name(domain: Domain) -> Domain:
-    """Return the domain whose rights count for a new name of the same objects."""
+    """Return the first name of the domain's objects: `domain` itself unless it has an existing first name."""
     return domain if domain.first is None or domain.first.root is None else domain.first
 
 
 def names_of(domain: Domain) -> DomainNames:
-    """Return the names that the domain's objects were given; others may have been deleted since."""
+    """Return the names that the domain's objects were given; some of `others` may have been deleted since."""
     first = first_name(domain)
     names = (first.path, *(first.record.get(SECOND_NAMES) or {}))
     return DomainNames(domain.path, tuple(path for path in names if path != domain.path), domain.root)
 
 
 def named_after(first: Domain) -> Record:
-    """Return what the record of a second name has of the first one."""
+    """Return the `firstName` key for the record of a second name."""
     return {FIRST_NAME: {"path": first.path, "created": first.record.get("created")}}
 
 
 async def note_second_name(owners: Owners, first: Domain, second: Domain, principal: Principal) -> None:
-    """Note that the principal has given a second name; take that back if it cannot be noted.
+    """Note in the first name's record that the principal has given the second name; delete that name on failure.
 
-    The name is there already: the note of who has given it is not replaced by that of who tried to. `TooLarge` if the
-    first one has `MAX_SECOND_NAMES`.
+    The name is created before it is noted, so that a failed attempt keeps an existing note. May raise `TooLarge`.
     """
     note = AddSecondName(first.path, second.path, principal.name)
     try:
@@ -109,7 +130,7 @@ async def note_second_name(owners: Owners, first: Domain, second: Domain, princi
 
 
 async def forget_second_name(owners: Owners, domain: Domain) -> None:
-    """Remove the note of a second name that is deleted, but not of one that was given at its path since."""
+    """Remove the note of a deleted second name, unless a new second name was given at its path since."""
     if domain.first is None or domain.first.root is None:
         return
     outcome = (await owners.change(ForgetSecondName(domain.first.path, domain.path)))[0]
@@ -122,7 +143,7 @@ async def forget_second_name(owners: Owners, domain: Domain) -> None:
 
 
 async def _forget_deleted(owners: Owners, first: str) -> None:
-    """Remove the notes of second names that are not there any more, as a deletion that was cut short leaves them."""
+    """Remove the notes of second names that no longer exist, which interrupted deletions leave."""
     names = (await owners.record(first)).get(SECOND_NAMES) or {}
     outcomes = zip(names, await owners.read(*names), strict=True)
     gone = [path for path, one in outcomes if one.failure is not None and one.failure.kind in MISSING_KINDS]
@@ -131,13 +152,13 @@ async def _forget_deleted(owners: Owners, first: str) -> None:
 
 
 def given_names(first: Domain, principal: Principal) -> list[str]:
-    """Return the paths of the second names that the principal gave."""
+    """Return the paths of the second names of `first` that the principal gave."""
     given: Iterable[tuple[str, str]] = (first.record.get(SECOND_NAMES) or {}).items()
     return [path for path, by in given if by == principal.name]
 
 
 async def forget_first_name(owners: Owners, first: Domain, names: Iterable[str], *, release: bool) -> None:
-    """Make second names of a domain names of their own; with `release`, as soon as it is gone."""
+    """Make second names of `first` independent names; with `release`, mark them to become so when it is deleted."""
     created = first.record.get("created")
     changes = (ForgetFirstName(path, first.path, created, release) for path in names)
     for outcome in await owners.change(*changes):
@@ -146,9 +167,9 @@ async def forget_first_name(owners: Owners, first: Domain, names: Iterable[str],
 
 
 async def may_delete_objects(owners: Owners, domain: Domain, principal: Principal) -> bool:
-    """Say whether a principal who may delete this name of a domain may delete the objects with it.
+    """Return whether a principal who may delete this name of a domain may also delete the objects.
 
-    Names from before `firstName` was noted are compared with the one that the root group was created for.
+    Old second names have no `firstName`; they are compared with the path that the root group was created for.
     """
     if domain.root is None or domain.first is not None:
         return domain.first is None or (

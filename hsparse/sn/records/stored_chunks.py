@@ -1,11 +1,9 @@
 """The stored chunks of a dataset, as HDF5's chunk query functions report them: coordinates, address, size, filter mask.
 
-On request with presigned URLs, by which a client can read the object or file of a chunk for some time.
+On request, chunks have presigned URLs, by which clients can read a chunk's object or file for a limited time.
 
-All stored chunks of a dataset, page by page.
-
-A page names the version of the chunks that the client's request began with, so that the data node lists them once for
-all pages, and for all requests until a chunk is changed.
+Chunks are listed page by page. Requests for pages name the version of the chunks that was current when the client's
+request began, so that the data node lists the chunks once for all pages, and for all requests until a chunk changes.
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, OutOfRange, StoreFailed, Unsupported
-from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED, ChunkRows
+from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
@@ -35,13 +34,13 @@ from hsparse.sn.request import FileRights
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, GetChunkVersion, ListChunks, SignKeys
 
 CHUNK_PAGE = 9999
-"""Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
+"""Chunks in each page of a full listing: one less than ten pages of the store, which saves an eleventh page."""
 
 
 async def chunk_version(owners: Owners, dataset: str) -> str:
-    """Return the version of a dataset's chunks at all data nodes; empty if one does not answer.
+    """Return the version of a dataset's chunks over all data nodes; empty if a node does not answer.
 
-    It has to be asked for before the chunks are listed: then what is listed is of that state or a newer one.
+    Callers request the version before they list the chunks, so that the listing is of that version or a newer one.
     """
     try:
         versions = await owners.ask_all(GetChunkVersion(dataset))
@@ -53,7 +52,7 @@ async def chunk_version(owners: Owners, dataset: str) -> str:
 async def chunk_pages(
     owners: Owners, dataset: Dataset, selection: Selection | None = None
 ) -> AsyncGenerator[ChunkRows, None]:
-    """Yield the stored chunks that a selection intersects, of sparse ones with what their footers say."""
+    """Yield pages of the stored chunks that a selection intersects, with the data of sparse chunks' footers."""
     version = await chunk_version(owners, dataset.id)
     after: tuple[int, ...] = ()
     while True:
@@ -72,11 +71,11 @@ Scaled = tuple[int, ...]
 MAX_LISTED_CHUNKS = 1 << 20
 """The most chunks whose coordinates are in memory at a time."""
 ROWS_AT_ONCE = 1000
-"""Chunks that are converted to JSON before other requests run: some 10 ms."""
+"""Chunks that are converted to JSON without a pause for other requests: about 10 ms."""
 
 
 class ChunkOrder(StrEnum):
-    """The order of an iteration (H5D_chunk_order_t): as they are listed, by coordinates, by address."""
+    """The order of a chunk iteration (H5D_chunk_order_t): as listed, by coordinates, or by address."""
 
     NATIVE = "native"
     COORD = "coord"
@@ -95,7 +94,7 @@ class ChunkQuery:
 
 
 def map_query(after: Scaled = (), selection: Selection | None = None) -> ChunkQuery:
-    """Return the query for a page of all chunks, or those of a selection: after one, in the cheapest order."""
+    """Return the query for the page after `after` of all chunks, or of a selection's, in the cheapest order."""
     return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, CHUNK_PAGE)
 
 
@@ -105,26 +104,26 @@ class ChunkPages(Protocol):
     grid: Grid
 
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
-        """Return the JSON of some chunks, and the marker of the next page, empty at the end.
+        """Return the JSON of a page of chunks, and the marker of the next page, which is empty at the end.
 
-        A page before the last may have fewer chunks than the limit, even none.
+        Any page may have fewer chunks than the limit, even none.
         """
         ...
 
 
 class StoredChunks(ChunkPages, Protocol):
-    """The stored chunks of one dataset: page by page, their number, and one by its coordinates."""
+    """The stored chunks of one dataset: pages of them, their number, and lookup by coordinates."""
 
     async def version(self) -> str:
-        """Return the version of the chunks, asked for once, so that all pages are of one state; empty without one."""
+        """Return the version of the chunks, requested once so that all pages agree; empty if it is unknown."""
         ...
 
     async def count(self, selection: Selection | None) -> int:
-        """Return the number of chunks that overlap a selection."""
+        """Return the number of chunks that overlap a selection, or of all chunks for None."""
         ...
 
     async def find(self, scaled: Scaled) -> Json | None:
-        """Return one chunk, None if it is not stored."""
+        """Return the JSON of one chunk, None if it is not stored."""
         ...
 
     async def scaled(self) -> NDArray[np.uint64]:
@@ -149,12 +148,12 @@ def refuse_filter_mask(row: Json) -> None:
     if row.get("filter_mask"):
         raise Unsupported(
             f"The chunk {row['scaled']} in {row['key']} was stored without some of its filters (mask "
-            f"{row['filter_mask']}), which references have no word for; read values, or the map in JSON."
+            f"{row['filter_mask']}), which references cannot express; read values, or the map in JSON."
         )
 
 
 def object_url(row: Json, base: str) -> str:
-    """Return the URL of a chunk's object: below `base` or, if that is empty, in its bucket."""
+    """Return the URL of a chunk's object: below `base` or, if `base` is empty, an `s3://` URL in its bucket."""
     if not base:
         return f"s3://{row['bucket']}/{row['key']}"
     if is_placed(row["key"]):
@@ -166,7 +165,7 @@ def object_url(row: Json, base: str) -> str:
 
 
 class ChunkObjectInfo:
-    """`StoredChunks` of a dataset with chunk objects; without a `bucket` they do not say where these are."""
+    """The `StoredChunks` of a dataset with chunk objects; with `bucket` None their JSON has no bucket and key."""
 
     def __init__(self, owners: Owners, dataset: Dataset, bucket: str | None) -> None:
         self._owners = owners
@@ -217,7 +216,7 @@ class ChunkObjectInfo:
         return found[(found < counts).all(axis=1)]
 
     def _address(self, scaled: Sequence[int]) -> Json:
-        """Return where the object of a chunk is."""
+        """Return the bucket and key of a chunk's object."""
         if self._bucket is None:
             return {}
         bucket, key = placed_key(self._bucket, self._dataset.spec.key(scaled))
@@ -253,21 +252,22 @@ class ChunkObjectInfo:
 def chunk_place(grid: Grid, scaled: Sequence[int], base: Sequence[int] = ()) -> Json:
     """Return the place of a chunk in the dataset: scaled coordinates, and the coordinates of its first element.
 
-    `base` is that of a signed dataset, whose coordinates are signed then.
+    With `base`, the scaled coordinates of a signed dataset's first chunk, `scaled` in the result is signed.
     """
     shown = list(map(int.__add__, scaled, base)) if base else list(scaled)
     return {"scaled": shown, "offset": list(grid.origin(shown))}
 
 
 def stored_name(scaled: Sequence[int], dataset: Dataset) -> str:
-    """Return the name of a chunk as its key and requests have it."""
+    """Return the name of a chunk that its key and requests use."""
     return chunk_name(chunk_place(dataset.grid, scaled, dataset.spec.base)["scaled"])
 
 
 def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
-    """Return the scaled coordinates in `<i>_<j>_<k>` (`0` for a scalar dataset); `BadRequest` otherwise.
+    """Parse a chunk name `<i>_<j>_<k>` (`0` for a scalar dataset) to scaled coordinates; `BadRequest` for others.
 
-    Of a signed dataset they are signed there, and counted from its first chunk here.
+    The name of a signed dataset's chunk has signed coordinates; the result counts from the dataset's first chunk, and
+    `OutOfRange` is raised for chunks before it.
     """
     dataset.require_places()
     parts, base = name.split("_"), dataset.spec.base
@@ -278,7 +278,7 @@ def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
     ):
         example = "_".join("0" * max(rank, 1))
         raise BadRequest(
-            f"{name[:80]!r} names no chunk of {dataset.id}: {max(rank, 1)} scaled coordinates, as {example}, do."
+            f"{name[:80]!r} is no chunk of {dataset.id}: give {max(rank, 1)} scaled coordinates, such as {example}."
         )
     found = tuple(map(int, parts))
     if base:
@@ -293,7 +293,7 @@ def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
 
 
 def sections_json(table: list[list[int]]) -> list[Json]:
-    """Return the JSON of the sections of a structured chunk; `offset` is from the first byte of the chunk."""
+    """Return the JSON of the sections of a structured chunk; `offset` counts from the first byte of the chunk."""
     found, offset = [], 0
     for kind, row in zip(SECTIONS, table, strict=False):
         found.append(
@@ -310,9 +310,9 @@ def sections_json(table: list[list[int]]) -> list[Json]:
 
 
 class SignedChunks:
-    """The chunks of another `StoredChunks`, each with a `url` that is valid for `seconds`.
+    """A `StoredChunks` that adds to each chunk of another one a presigned `url`, valid for `seconds`.
 
-    For chunks in files, `rights` are those of the principal; `Forbidden` without the right to read the file.
+    `rights` are the principal's rights, needed for chunks in files; raises `Forbidden` if a file may not be read.
     """
 
     def __init__(

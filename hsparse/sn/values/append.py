@@ -1,9 +1,9 @@
-"""Appending: a dataset grows by what writes add at its end, as one visible change.
+"""Appends: grow a dataset and write its new elements, as one visible change.
 
-The place at the end is reserved first, then written, and the extent grows over it last: a reader sees the elements,
-or the old extent. An append that fails leaves the extent as it was, and what it wrote is erased
-(`hsparse.model.dataset_state`). These are three puts one after the other, so appends to a dataset that come while
-others are under way share theirs: a group has one place, writes each chunk once, and is shown at once.
+An append reserves its place at the end, writes the elements, and then grows the extent over them. Readers see either
+the old extent or all new elements. If an append fails, the extent stays as it was and the written elements are erased
+(`hsparse.model.dataset_state`). Because an append takes three consecutive puts, appends that arrive while another is
+under way share them (group commit): a group reserves one place, writes each chunk once, and becomes visible at once.
 
 Tests: tests/sn/values/test_append.py, tests/sn/values/test_append_groups.py, tests/sn/values/test_idempotency.py.
 """
@@ -44,24 +44,24 @@ from hsparse.wire.message import Failure
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 
 ATTEMPTS = 32
-"""Attempts at an append that changes of the extent, or appends that died, undo."""
+"""The most attempts of one append, which concurrent changes of the extent or abandoned appends can undo."""
 LEASE = 10.0
-"""Seconds after which the place of an append whose service node is gone is given up."""
+"""Seconds after which an append expires unless its service node renews its lease."""
 RENEWAL = LEASE / 3
-"""Seconds after which a service node that still writes asks for the lease again."""
+"""Seconds after which a service node that is still writing renews the lease."""
 LEAST_WAIT, MOST_WAIT = 0.001, 0.05
-"""Seconds between two looks at whether the appends before this one are written."""
+"""The least and most seconds between two checks of whether the preceding appends are written."""
 PATIENCE = 1.0
-"""Seconds of waiting after which the data node is asked whether one of them is out of time."""
+"""Seconds of waiting after which the data node is told to drop expired appends."""
 MOST_PAUSE = 0.02
-"""The most seconds after a group in which the next one waits for others."""
+"""The most seconds that a group waits for further members after the previous group has ended."""
 MOST_APPENDS, MOST_BYTES = 256, 16 * 1024 * 1024
-"""The most appends of a group, and the most bytes of these, with the places of their elements: joined in 2 to 4 ms."""
+"""The most appends of a group, and the most bytes of their values and places, which are joined in 2 to 4 ms."""
 LARGE = 1024 * 1024
-"""Bytes from which on an append shares nothing and waits for none: it takes as long as its bytes."""
+"""Appends of at least this many bytes are written alone: their time is spent on bytes, so grouping gains nothing."""
 
 LOWER, UPPER = "lower", "upper"
-"""The ends of a dimension."""
+"""The names of the ends of a dimension in requests and records."""
 
 Load = Callable[[], Awaitable[Dataset]]
 Prepare = Callable[[Dataset], AbstractAsyncContextManager[tuple[Selection, Values]]]
@@ -70,28 +70,28 @@ Write = Callable[[Dataset, Selection, Values], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Grow dimension `dim` by `count` elements, and write there: at the upper end or, with `below`, the lower one."""
+    """An append: dimension `dim` grows by `count` at its upper end or, with `below`, at its lower end."""
 
     count: int
     dim: int
     below: bool = False
 
     def slab(self, dataset: Dataset) -> Dataset:
-        """Return the dataset as if it had only the new elements, in which the request's selection is resolved.
+        """Return the dataset restricted to the new elements, in which the request's selection is resolved.
 
-        Raises `BadRequest` for a dataset that cannot be appended to.
+        Raises `BadRequest` if the dataset cannot be appended to.
         """
         dataset.require_writable()
         if self.dim >= len(dataset.extent):
             raise BadRequest(f"append_dim is {self.dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
         if self.below and not isinstance(dataset.extent, SignedExtent):
-            raise BadRequest(f"{dataset.id} has no lower bound, below which something could be appended.")
+            raise BadRequest(f"{dataset.id} has no lower bound: elements can be appended at its end only.")
         return dataset.slab(self.dim, self.count)
 
     def select(self, dataset: Dataset, start: int) -> str:
-        """Return the select string of the new elements, the first of which is at the place `start`.
+        """Return the select string of the new elements, which begin at the place `start`.
 
-        Counted from 0, it is that of the dataset as it was, and grown by this.
+        If the request counts from 0, the string is relative to the dataset as loaded, grown by this append alone.
         """
         if isinstance(dataset.extent, SignedExtent) and not dataset.extent.in_places:
             start = max(0, start - dataset.record["shape"]["lower"][self.dim])
@@ -100,7 +100,7 @@ class Append:
         return f"[{','.join(axes)}]"
 
     def require_same(self, dataset: Dataset, dim: int, count: int, side: str) -> None:
-        """Raise `BadRequest` unless this is the append that a key was used for."""
+        """Raise `BadRequest` if an earlier append with this one's key had another `dim`, `count` or `side`."""
         if (dim, count, side == LOWER) != (self.dim, self.count, self.below):
             raise BadRequest(
                 f"The Idempotency-Key was used to append {count} elements to dimension {dim} of {dataset.id}: give "
@@ -109,7 +109,7 @@ class Append:
 
 
 def parse_append(count: Any, dim: Any, side: Any = None) -> Append | None:
-    """Return the append of a request, None without one; `BadRequest` unless count and dim are non-negative integers."""
+    """Return the append of a request, None if `count` is missing; `BadRequest` if a parameter is malformed."""
     if count is None or count is False:
         return None
     below = parse_side(side, "append_side")
@@ -120,7 +120,7 @@ def parse_append(count: Any, dim: Any, side: Any = None) -> Append | None:
 
 
 def parse_side(side: Any, name: str) -> bool:
-    """Say whether a request is about the lower end of a dimension; `BadRequest` unless it names one of the two."""
+    """Return whether `side` names the lower end of a dimension (default: the upper); `BadRequest` for other names."""
     if side not in (None, "", UPPER, LOWER):
         raise BadRequest(f"{name} must be {UPPER} or {LOWER}, not {short_repr(side)}.")
     return bool(side == LOWER)
@@ -128,7 +128,7 @@ def parse_side(side: Any, name: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """An append that is ready to be written: `selection` is in `slab`. `start` will be its place, once it waits."""
+    """An append that is ready to be written: `selection` is in `slab`. `start` is set if it waits for a group."""
 
     append: Append
     slab: Dataset
@@ -141,18 +141,18 @@ class _Member:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all new elements are written, in their order."""
+        """Whether the selection is all new elements, in order."""
         return isinstance(self.selection, Orthogonal) and self.selection.is_all
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its values and of the places of those, as they are in a group."""
+        """The bytes that its values and their places take in a group."""
         repeated = self.selection.size if self.values.size == 1 else 1
         places = 0 if self.is_whole else self.selection.size * 8 * len(self.slab.extent)
         return self.values.nbytes * repeated + places
 
     def kind(self, how: Hashable) -> Hashable:
-        """Return what is the same of appends that can be one write."""
+        """Return a key that is equal for appends that one write can carry out."""
         dim, extent = self.append.dim, self.slab.extent
         values = "vlen" if isinstance(self.values, VlenArray) else self.values.dtype
         whole = self.is_whole and not isinstance(self.values, VlenArray)
@@ -162,22 +162,22 @@ class _Member:
 
 @dataclass(slots=True)
 class _Line:
-    """Appends of a kind: whether some are under way, and those that wait for them.
+    """The queue of appends of one kind: whether a group is under way, and the appends that wait for it.
 
-    Clients that send one append after the other come back together. So a group waits, after one that has ended, until
-    all of them are there, but only as long as that one took: a group that begins with the first of them leaves the
-    others to the next one.
+    Clients answered by one group send their next appends at about the same time. The next group therefore waits until
+    all of these have arrived, but not longer than the previous group took: a group that began with the first arrival
+    would leave the others to the group after it.
     """
 
     is_busy: bool = False
     waiting: list[_Member] = field(default_factory=list)
     clients: int = 1
-    """How many were answered with the last group, or waited then."""
+    """The number of appends that the last group answered, plus those that waited when it ended."""
     pause: asyncio.TimerHandle | None = None
-    """As long as it is there they are waited for; it is set when a group ends."""
+    """The timer that is set when a group ends; while it runs, the next group waits for the clients."""
 
     def may_begin(self, count: int) -> bool:
-        """Say whether a group of the `count` that wait begins now."""
+        """Return whether a group of `count` appends may begin now."""
         return not self.is_busy and count > 0 and (count >= self.clients or self.pause is None)
 
     def end(self, size: int, pause: asyncio.TimerHandle) -> None:
@@ -189,7 +189,7 @@ class _Line:
         self.pause = pause
 
     def take(self) -> list[_Member]:
-        """Remove and return the next group. A key is in a group once."""
+        """Remove and return the next group, in which no idempotency key occurs twice."""
         size, nbytes, keys = 0, 0, set[str]()
         for member in self.waiting[:MOST_APPENDS]:
             nbytes += member.nbytes
@@ -202,11 +202,11 @@ class _Line:
 
 
 class AppendGroups:
-    """The appends of a service node: those to one dataset that wait for others are one append.
+    """Group commit of a service node's appends: appends to a dataset that wait for another are written as one.
 
-    One group of a kind is under way at a time: two, each with half of the clients, take twice as many puts and are
-    slower, since both change the dataset's record. An append that waits for none is made by its request itself, alone.
-    A group is made in a task, which goes on if a request is given up meanwhile.
+    One group of each kind is under way at a time. Two groups, each with half of the clients, would take twice as many
+    puts and be slower, because both change the dataset's record. A request writes its append itself if no group is
+    under way. A group is written in a task of its own, which continues if one of its requests is cancelled.
     """
 
     def __init__(self, owners: Owners, clock: Clock) -> None:
@@ -217,7 +217,7 @@ class AppendGroups:
 
     @classmethod
     def of(cls, service: Service) -> Self:
-        """Make the groups of a service node."""
+        """Make the append groups of a service."""
         return cls(service.owners, service.clock)
 
     async def apply(
@@ -229,11 +229,11 @@ class AppendGroups:
         key: str = "",
         how: Hashable = (),
     ) -> str:
-        """Append to the dataset that `load` returns; return the select string of the new elements, which are visible.
+        """Append to the dataset that `load` returns; return the select string of the new elements, once visible.
 
-        `prepare` has what to append, as a selection in the slab that it is given, and its values. Those of several
-        requests may be given to the `write` of one of them, if `how` is the same. What was appended with `key` before
-        is not appended again; `BadRequest` if that was something else.
+        `prepare` yields a selection in the slab that it is given, and its values. The `write` of one request may get
+        the elements of several, if their `how` is equal. Elements already appended with `key` are not appended again;
+        `BadRequest` if the key was used for a different append.
         """
         for _ in range(ATTEMPTS):
             dataset = await load()
@@ -254,7 +254,7 @@ class AppendGroups:
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 
     async def _appended_before(self, append: Append, dataset: Dataset, key: str) -> str | None:
-        """Return the select string of what was appended with a key; None if that was not, or was dropped."""
+        """Return the select string of the elements appended with `key`, or None if there are none (any more)."""
         record = dataset.record
         while key:
             if (before := appended_before(record, key)) is not None:
@@ -262,14 +262,14 @@ class AppendGroups:
                 return append.select(dataset, before["start"])
             if (begun := part_with_key(record, key)) is None:
                 return None
-            # Another request has begun it. To write the same would undo what is written there once that one has ended.
+            # Another request is appending these elements: writing them again could undo writes that follow that append.
             append.require_same(dataset, record["appends"]["dim"], begun["count"], begun.get("side", UPPER))
             await self._while_begun(dataset.id, begun["token"])
             record = await self._owners.record(dataset.id)
         return None
 
     async def _join(self, member: _Member, how: Hashable) -> int:
-        """Append it, alone or with others; return where it is. `Moved` if that is to be tried again."""
+        """Append a member, alone or in a group; return its place. Raises `Moved` if the caller must try again."""
         if member.nbytes >= LARGE:
             return (await self._write([member]))[0]
         kind, loop = member.kind(how), asyncio.get_running_loop()
@@ -291,11 +291,11 @@ class AppendGroups:
             raise
 
     def _begin(self, kind: Hashable, line: _Line) -> None:
-        """Begin the next group if it is time; forget a line that nobody has come back to."""
+        """Begin the next group if `may_begin` allows it; drop the line if it is idle and empty."""
         if line.may_begin(len(line.waiting)):
             group = line.take()
             line.is_busy = True
-            # The last one has the most time left.
+            # The task runs in the context of the last member, whose deadline is the latest.
             task = asyncio.get_running_loop().create_task(
                 self._carry_out(kind, line, group), context=group[-1].variables
             )
@@ -305,7 +305,7 @@ class AppendGroups:
             del self._lines[kind]
 
     def _end(self, kind: Hashable, line: _Line, size: int, began: float) -> None:
-        """Note that a group of `size` has ended, and begin the next one, now or a moment later."""
+        """Note that a group of `size` has ended; begin the next one now or after a pause."""
         loop = asyncio.get_running_loop()
         line.end(size, loop.call_later(min(loop.time() - began, MOST_PAUSE), self._end_pause, kind, line))
         self._begin(kind, line)
@@ -315,7 +315,7 @@ class AppendGroups:
         self._begin(kind, line)
 
     async def _carry_out(self, kind: Hashable, line: _Line, group: list[_Member]) -> None:
-        """Append a group, and answer its members."""
+        """Append a group, and set its members' results."""
         waiting, began = (
             [one.start for one in group if one.start is not None],
             asyncio.get_running_loop().time(),
@@ -334,9 +334,9 @@ class AppendGroups:
             self._end(kind, line, len(group), began)
 
     async def _outcomes(self, group: list[_Member]) -> list[int | Exception]:
-        """Return where each member is, or its error.
+        """Append a group; return each member's place or error.
 
-        What is refused of several, because they do not fit, may fit without the others.
+        A group that is refused, for example as too large, is retried member by member: a single append may fit.
         """
         try:
             return list(await self._write(group))
@@ -351,7 +351,7 @@ class AppendGroups:
         return outcomes
 
     async def _write(self, group: Sequence[_Member]) -> list[int]:
-        """Append a group as one; return where each member is. `Moved` if its place was given up."""
+        """Append a group as one append; return each member's place. Raises `Moved` if the append was dropped."""
         first, (*offsets, count) = group[0], accumulate((one.append.count for one in group), initial=0)
         dim, slab = first.append.dim, first.slab.slab(first.append.dim, count)
         lower = slab.extent.lower if isinstance(slab.extent, SignedExtent) else ()
@@ -373,7 +373,7 @@ class AppendGroups:
         return starts
 
     async def _show(self, id: str, token: str) -> None:
-        """Return when the elements are visible; `Moved` if they were dropped because an earlier append has died."""
+        """Wait until the elements are visible; raise `Moved` if they were dropped with an expired earlier append."""
 
         async def end() -> bool:
             record = (await self._owners.apply(EndAppend(id, token))).unwrap()
@@ -382,7 +382,7 @@ class AppendGroups:
         await self._until(id, end)
 
     async def _while_begun(self, id: str, token: str) -> None:
-        """Return when a part of another request is visible or dropped."""
+        """Wait until another request's append is visible or dropped."""
 
         async def done() -> bool:
             record = await self._owners.record(id)
@@ -391,7 +391,7 @@ class AppendGroups:
         await self._until(id, done)
 
     async def _others(self, append: Append, id: str) -> None:
-        """Return when nothing is appended along another dimension."""
+        """Wait until no append along another dimension is under way."""
 
         async def done() -> bool:
             record = await self._owners.record(id)
@@ -400,7 +400,7 @@ class AppendGroups:
         await self._until(id, done)
 
     async def _until(self, id: str, done: Callable[[], Awaitable[bool]]) -> None:
-        """Return when `done`, which waits for appends of other requests; those that died are dropped."""
+        """Poll until `done()` is true, which depends on other requests' appends; have expired appends dropped."""
         wait, waited = LEAST_WAIT, 0.0
         while not await done():
             if waited > PATIENCE:
@@ -412,7 +412,7 @@ class AppendGroups:
 
 
 def _joined(group: Sequence[_Member], starts: Sequence[int], target: Dataset) -> tuple[Selection, Values]:
-    """Return what the members write, each at its place in `target`, as one selection and its values."""
+    """Join the members' elements, each at its place in `target`, into one selection and its values."""
     first, dim = group[0], group[0].append.dim
     offset = list(first_of(target.extent))
     inside = [start - corner_of(target.extent)[dim] for start in starts]
@@ -443,14 +443,14 @@ def _columns(group: Sequence[_Member]) -> NDArray[Any] | VlenArray:
 
 
 def _column(values: Values, selection: Selection) -> Values:
-    """Return a value for each selected element, (n,)."""
+    """Return one value for each selected element, (n,)."""
     if values.size == 1 and selection.size != 1:
         return values.reshape((1,))[np.zeros(selection.size, np.intp)]
     return values.reshape((selection.size,))
 
 
 async def _renewing(owners: Owners, begin: BeginAppend, work: Awaitable[None]) -> None:
-    """Await `work`, and keep the place that it writes to meanwhile."""
+    """Await `work`, renewing the lease of the append that it writes for."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait({task}, timeout=RENEWAL))[0]:

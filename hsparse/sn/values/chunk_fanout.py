@@ -1,4 +1,4 @@
-"""Operations on the chunks of a dataset: plan, send one message to each owner, put the results into place."""
+"""Operations on the chunks of a dataset: plan them, send one message to each owner, and assemble the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hsparse.compute import INLINE, compute
 from hsparse.errors import TooLarge
-from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import (
     ChunkSelection,
@@ -23,6 +23,7 @@ from hsparse.format.plan.chunk_plan import (
     count_chunks,
     plan,
     run_of,
+    selection_intersects,
 )
 from hsparse.format.plan.grid import Grid, pages
 from hsparse.format.reductions.partials import Partials
@@ -31,7 +32,8 @@ from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.points import Boxes, Orthogonal, Selection, ascending
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset, list_chunks
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.known_chunks import stored_chunks
 from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.values.element_source import ElementSource
 from hsparse.sn.values.file_data import ReadTable, other_data
@@ -49,35 +51,35 @@ from hsparse.wire.chunk_message import (
 T = TypeVar("T")
 Array = NDArray[Any]
 DefinedPiece: TypeAlias = tuple[list[Array], Values]
-"""Coordinates, one (n,) array for each dimension, and values (n,)."""
+"""Coordinates, one (n,) array for each dimension, and their values, (n,)."""
 CHUNK_OFFSET_BYTES = 4
 MAX_UNDEFINED = 1 << 20
-"""The most pages of selected elements in a run of chunks that is read together, however few are defined."""
+"""The most pages of selected elements in a run of chunks that is read at once, however few are defined."""
 MAX_GROWTH = 16
-"""How many times as many elements as the last run the next one selects at most: their density is a guess."""
+"""The largest factor by which a run may select more elements than the run before, because the density is a guess."""
 REPLY_PAGES = 2
-"""Pages of a reply about elements of a fixed size: a run that was guessed to have one is rarely read again."""
+"""The most pages of a reply with fixed-size elements, so that a run guessed to have one page is rarely read again."""
 MANY_CHUNKS = 1024
-"""A selection of more chunks is planned over those that exist: one listing costs less than many misses."""
+"""Selections of more chunks are planned over the existing chunks only: one listing costs less than many misses."""
 MANY_WHOLE = 64
-"""Whole chunks whose elements are counted by their footers: fewer may be in the owners' caches."""
+"""From this many whole chunks on, chunk footers are listed instead of reading chunks; fewer may be in caches."""
 MAX_WRITE_CHUNKS = 1 << 17
-"""The most chunks of one write: one value for all elements is a short body, but each chunk adds to the messages."""
+"""The most chunks of one write: a body with one value for all elements is short, but each chunk adds to messages."""
 PLAN_WORK = 32
-"""To plan a chunk takes as long as so many single elements, see `compute`."""
+"""The work of planning a chunk, in units of single elements, see `compute`."""
 MAX_COMPUTED = 1 << 15
-"""The most chunks of computed values (`arange`) of one page of a read: each takes as long as all of its values."""
+"""The most chunks of computed values (`arange`) in one plan of a read, because all values of a chunk are computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkObjectElements:
-    """`ElementSource` of one dataset with chunk objects. Each owner gets one message an operation."""
+    """The `ElementSource` of a dataset with chunk objects. Each owner gets one message for each operation."""
 
     _owners: Owners
     _dataset: Dataset
 
     async def existing(self) -> NDArray[np.uint64]:
-        return await list_chunks(self._owners, self._dataset)
+        return await stored_chunks(self._owners, self._dataset)
 
     async def read(
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...], limit: int
@@ -142,12 +144,18 @@ class ChunkObjectElements:
         return [part for _, part in sorted(replies, key=lambda reply: reply[0][0])]
 
     def key(self, chunk: PlannedChunk) -> str:
-        """Return the key of a chunk object, by which its owner is found."""
+        """Return the key of a chunk object, which determines its owner."""
         return self._dataset.spec.key(chunk.scaled)
 
 
+def _intersected(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the chunks in the grid that a selection intersects; an unfinished shrink leaves others outside of it."""
+    inside = scaled[(scaled < np.array(grid.counts, np.uint64)).all(axis=1)]
+    return inside[selection_intersects(selection, grid, inside)]
+
+
 class ChunkFanout:
-    """The chunks of one dataset: chunk objects, pieces of files or parts of other datasets."""
+    """Reads and writes the chunks of one dataset: chunk objects, chunks in files, or parts of other datasets."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
         self.dataset = dataset
@@ -156,19 +164,19 @@ class ChunkFanout:
 
     @cached_property
     def source(self) -> ElementSource:
-        """Where the elements are read."""
+        """The source of the dataset's elements."""
         kind = self.dataset.elsewhere
         return (other_data(kind).elements if kind else ChunkObjectElements)(self._owners, self.dataset)
 
     # --- plans --------------------------------------------------------------------------------------
 
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
-        """Plan a read or an erasure, some chunks at a time, without chunks that are known not to exist."""
+        """Yield the plan of a read or an erasure in batches; a plan of many chunks has only those that exist."""
         planned = await self.plan(selection)
         if planned is not None:
             yield planned
             return
-        existing = await self.existing()
+        existing = await self.existing(selection)
         for first in range(0, len(existing), MANY_CHUNKS):
             yield await self.plan(selection, existing[first : first + MANY_CHUNKS])
             await asyncio.sleep(0)  # let other requests run
@@ -182,17 +190,17 @@ class ChunkFanout:
     async def plan(
         self, selection: Selection, existing: NDArray[np.uint64] | None = None
     ) -> tuple[PlannedChunk, ...] | None:
-        """Return the plan of a selection; None if it meets so many chunks that those that exist are to be listed.
+        """Return the plan of a selection, or None if it meets so many chunks that the caller must list existing ones.
 
-        With `existing`, (k, rank) uint64 scaled coordinates, only these are planned.
+        With `existing`, (k, rank) uint64 scaled coordinates, only these chunks are planned.
         """
         return await self._with_plan(selection, existing, partial(self._plan, selection, existing))
 
     async def _with_plan(
         self, selection: Selection, existing: NDArray[np.uint64] | None, make: Callable[[], T], more: int = 0
     ) -> T:
-        """Return what `make` makes of the plan of a selection, which takes as long as `more` elements besides."""
-        if existing is not None or selection.size > INLINE // PLAN_WORK:  # or there are fewer chunks
+        """Return `make()`, offloaded if planning the selection and `more` further units of work take long."""
+        if existing is not None or selection.size > INLINE // PLAN_WORK:  # else there are few chunks
             more += planning_work(selection, self.dataset.grid, existing)
         return await compute(more, make)
 
@@ -213,21 +221,26 @@ class ChunkFanout:
         return plan(selection, grid)
 
     async def planned(self, selection: Selection) -> list[PlannedChunk]:
-        """Return all batches as one list."""
+        """Return all batches of `batches` as one list."""
         return [chunk async for batch in self.batches(selection) for chunk in batch]
 
-    async def existing(self) -> NDArray[np.uint64]:
-        """Return the scaled coordinates of the chunks that have elements, (k, rank) uint64."""
+    async def existing(self, selection: Selection | None = None) -> NDArray[np.uint64]:
+        """Return the scaled coordinates of the chunks that have elements, (k, rank) uint64.
+
+        With a selection, only chunks that it intersects are returned.
+        """
         if self._existing is None:
             self._existing = await self.source.existing()
-        return self._existing
+        if selection is None:
+            return self._existing
+        return _intersected(selection, self.dataset.grid, self._existing)
 
     # --- reading ------------------------------------------------------------------------------------
 
     async def read(self, selection: Selection, fields: Sequence[str] = ()) -> Any:
         """Return the selected values, in the selection's shape; undefined elements have the fill value.
 
-        With `fields` the elements have only those, packed, in that order.
+        With `fields` the elements have only these fields, packed, in the given order.
         """
         found = await self.read_within(selection, fields, NO_LIMIT)
         assert not isinstance(found, int)
@@ -236,10 +249,10 @@ class ChunkFanout:
     async def read_within(
         self, selection: Selection, fields: Sequence[str] = (), limit: int = NO_LIMIT
     ) -> Values | int:
-        """Return the same or, if the values have more than `limit` bytes, how many elements to read at a time.
+        """Return what `read` returns or, if that has more than `limit` bytes, how many elements to read at a time.
 
-        That number is at most half of the selection's. The limit is for variable-length elements only: the size of
-        others is known before.
+        This number is at most half of the selection's size. The limit applies to vlen elements only, because the size
+        of other elements is known before the read.
         """
         arrays = self.dataset.arrays.of_fields(fields)
         limit = NO_LIMIT if arrays.is_exact else limit
@@ -255,7 +268,7 @@ class ChunkFanout:
     async def pages(
         self, selection: Selection, fields: Sequence[str], limit: int
     ) -> AsyncGenerator[Values, None]:
-        """Yield the selected values in order, about `limit` bytes at a time; a larger element is yielded alone."""
+        """Yield the selected values in order, about `limit` bytes at a time; larger elements are yielded one by one."""
         size = self.dataset.arrays.guessed_size
         for page in pages(selection, self.dataset.grid, max(1, limit // size)):
             async for piece in self._page(page, fields, limit):
@@ -297,7 +310,7 @@ class ChunkFanout:
         return max(1, min(selection.size // 2, limit * max(1, known) * 3 // (4 * total)))
 
     def listed(self, selection: Selection) -> AsyncIterator[ChunkRows]:
-        """Yield the stored chunks of a sparse dataset that a selection intersects, with what their footers say."""
+        """Yield pages of a sparse dataset's stored chunks that a selection intersects, with data from their footers."""
         return chunk_pages(self._owners, self.dataset, selection)
 
     # --- changing -----------------------------------------------------------------------------------
@@ -305,7 +318,7 @@ class ChunkFanout:
     async def update(
         self, planned: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
     ) -> list[FoundElements]:
-        """Change what a query finds in each planned chunk, see `UpdateElements`; durable on return."""
+        """Change the elements that a query finds in each planned chunk, see `UpdateElements`; durable on return."""
         self.dataset.require_writable()
         spec, names = self.dataset.spec, tuple(fields)
         return await self._owners.gather(
@@ -315,7 +328,7 @@ class ChunkFanout:
         )
 
     def check_write(self, selection: Selection, nbytes: int, most: int) -> int:
-        """Return what `check_size` does; `BadRequest` for a file-backed dataset, `TooLarge` for too many chunks."""
+        """Return what `check_size` returns; `BadRequest` if the dataset is not writable, `TooLarge` for many chunks."""
         if self.dataset.elsewhere:
             self.dataset.require_writable()
         if selection.size > MAX_WRITE_CHUNKS:
@@ -323,9 +336,9 @@ class ChunkFanout:
         return self.check_size(selection, nbytes, most)
 
     def check_size(self, selection: Selection, nbytes: int, most: int) -> int:
-        """Return about how many bytes writing `nbytes` of values changes: a dense chunk is stored whole.
+        """Return about how many bytes a write of `nbytes` of values changes: dense chunks are stored whole.
 
-        `TooLarge` for more than `most`.
+        Raises `TooLarge` if that exceeds `most`.
         """
         spec, grid = self.dataset.spec, self.dataset.grid
         if not spec.sparse and self.dataset.arrays.is_exact:
@@ -347,7 +360,7 @@ class ChunkFanout:
     ) -> None:
         """Write `values`, of the selection's shape or one element for all; durable on return.
 
-        With `fields` the values have only those, packed, and the other fields keep theirs.
+        With `fields` the values have only these fields, packed, and the other fields keep their values.
         """
         count, spec, grown_from = selection.size, self.dataset.spec, self.dataset.grown_from
         if not count:
@@ -370,12 +383,12 @@ class ChunkFanout:
     def _cut(
         self, selection: Selection, values: Values
     ) -> tuple[Sequence[PlannedChunk], Sequence[ChunkSelection], Sequence[Values]]:
-        """Return the chunks of a write, their chunk selections and their values."""
+        """Return the planned chunks of a write, with the chunk selection and the values of each."""
         grid = self.dataset.grid
         if selection.size > MAX_WRITE_CHUNKS:
             self._check_count(selection)
         planned = plan(selection, grid)
-        # A chunk is full only if all of it is inside the extent.
+        # A chunk at the edge is not full: part of it is outside of the extent.
         written = [
             ChunkSelection(chunk.scaled, chunk.selection, chunk.full and not grid.is_edge(chunk.scaled))
             for chunk in planned
@@ -396,14 +409,14 @@ class ChunkFanout:
         )
 
     def key(self, chunk: PlannedChunk) -> str:
-        """Return the key of a chunk object, by which its owner is found."""
+        """Return the key of a chunk object, which determines its owner."""
         return self.dataset.spec.key(chunk.scaled)
 
 
 async def from_parts(parts: Sequence[Any], make: Callable[[Any], T], least: int = 0) -> T:
-    """Return what `make` makes of what owners have answered: arrays, elements, or partial results.
+    """Return `make(parts)`, offloaded if the owners' replies have many elements.
 
-    It takes as long as these have elements, or `least`.
+    The parts are arrays, elements or partial results. The work is their number of elements, at least `least`.
     """
     return await compute(max(least, sum(map(_size, parts))), make, parts)
 
@@ -416,9 +429,9 @@ def _size(part: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DefinedRead:
-    """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each.
+    """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each chunk.
 
-    With `places_only` the values are empty. With `form` pieces are what that makes of coordinates and values.
+    With `places_only` the values are empty. With `form`, pieces are `form(coordinates, values)`.
     """
 
     chunks: ChunkFanout
@@ -432,9 +445,9 @@ class DefinedRead:
         return self.chunks.dataset
 
     async def pieces(self, selection: Selection) -> AsyncGenerator[Any, None]:
-        """Yield the defined elements, as `DefinedPiece` or in the form, about a page of bytes at a time.
+        """Yield the defined elements, as `DefinedPiece` or results of `form`, about a page of bytes at a time.
 
-        A larger element is yielded alone.
+        An element larger than a page is yielded alone.
         """
         async for planned in self.chunks.batches(selection):
             async for piece in self._pieces(planned):
@@ -443,13 +456,11 @@ class DefinedRead:
     async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[Any]:
         """Read runs of chunks, each of about a page; split a chunk whose reply would be too large.
 
-        A chunk of elements of a fixed size is read whole, as its owner has it in memory.
+        A chunk of fixed-size elements is never split, because its owner has it in memory anyway.
         """
-        cut = not self.chunks.dataset.arrays.is_exact and not self.places_only
-        page = max(
-            1,
-            self.page_size // (self.chunks.dataset.arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)),
-        )
+        arrays = self.chunks.dataset.arrays
+        cut = not arrays.is_exact and not self.places_only
+        page = max(1, self.page_size // (arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)))
         limit = self.page_size if cut else REPLY_PAGES * self.page_size
         room, first = page, 0
         while first < len(planned):
@@ -457,13 +468,13 @@ class DefinedRead:
             found = await self.chunks.source.read_defined(
                 planned[first:until], places_only=self.places_only, limit=limit
             )
-            # Chunks after one that was too large are read again, so that pieces stay in order.
+            # Chunks after one that was too large are read again, so that the pieces stay in order.
             good = next((n for n, item in enumerate(found) if isinstance(item, int)), len(found))
-            there = [item for item in found[:good] if isinstance(item, DefinedElements)]
+            pairs = zip(planned[first : first + good], found, strict=False)
+            there = [(chunk, item) for chunk, item in pairs if isinstance(item, DefinedElements)]
             if there:
-                pairs = zip(planned[first : first + good], found, strict=False)
-                chunks = [chunk for chunk, item in pairs if isinstance(item, DefinedElements)]
-                yield await from_parts(there, partial(self._piece, chunks))
+                chunks, elements = zip(*there, strict=True)
+                yield await from_parts(list(elements), partial(self._piece, list(chunks)))
             if good < len(found):
                 room = page
                 too_much = found[good]
@@ -474,14 +485,14 @@ class DefinedRead:
             elif until < len(planned):
                 # The number of defined elements is not known in advance; the last run is the best guess.
                 selected = sum([chunk.selection.size for chunk in planned[first:until]])
-                guess = page * selected // max(1, sum([len(item.offsets) for item in there]))
+                guess = page * selected // max(1, sum([len(item.offsets) for _, item in there]))
                 room = max(page, min(guess, room * MAX_GROWTH, page * MAX_UNDEFINED))
             first += good
 
     async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[Any]:
-        """Yield the elements of a chunk that has `nbytes` of them, more than a page."""
+        """Yield the elements of a chunk in parts, because they have `nbytes` bytes, more than a page."""
         dims = self.chunks.dataset.spec.dims
-        # Ascending, because an element that a list names twice must not be in two pages.
+        # An ascending selection has each element once, so that no element is in two pages.
         selection = chunk.selection if isinstance(chunk.selection, Boxes) else ascending(chunk.selection)
         size = selection.size
         few = max(1, min(size // 2, size * self.page_size * 3 // (4 * max(1, nbytes))))
@@ -490,7 +501,7 @@ class DefinedRead:
                 yield piece
 
     def _piece(self, planned: Sequence[PlannedChunk], there: Sequence[DefinedElements]) -> Any:
-        """Return chunk offsets as coordinates of the dataset, with the values, in the form that is wanted."""
+        """Convert chunk offsets to coordinates of the dataset; return them with the values, or `form` of both."""
         extent, dims = self.chunks.dataset.extent, self.chunks.dataset.spec.dims
         total = sum([len(item.offsets) for item in there])
         places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
@@ -498,7 +509,7 @@ class DefinedRead:
         for chunk, item in zip(planned, there, strict=True):
             until = at + len(item.offsets)
             for dim, column in enumerate(coordinate_columns(item.offsets, dims)):
-                # In the coordinates' type: chunk offsets have 32 bits and would wrap beyond 2^32.
+                # The origin has the coordinates' type: 32-bit chunk offsets would wrap beyond 2^32.
                 origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
                 np.add(column, origin, out=places[dim][at:until], casting="unsafe")
             at = until
@@ -507,7 +518,7 @@ class DefinedRead:
 
 
 def planning_work(selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None) -> int:
-    """Return about how many elements are looked at to plan a selection: points, boxes and chunks."""
+    """Return the approximate work of planning a selection, from its points, boxes and chunks, see `compute`."""
     points = 0 if isinstance(selection, Orthogonal) else selection.size
     scattered = len(selection.starts) if isinstance(selection, Boxes) else points
     if existing is not None:
@@ -516,7 +527,7 @@ def planning_work(selection: Selection, grid: Grid, existing: NDArray[np.uint64]
 
 
 def table_reader(owners: Owners) -> ReadTable:
-    """Return the function that reads a chunk table: a table is a dataset like any other."""
+    """Return a function that reads a chunk table, which is an ordinary dataset."""
 
     async def read(table: Dataset, selection: Selection) -> Any:
         return await ChunkFanout(owners, table).read(selection)

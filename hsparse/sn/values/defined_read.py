@@ -1,4 +1,4 @@
-"""The defined elements of a selection at once, for answers that are not streamed, and how many there are."""
+"""Reading all defined elements of a selection at once, for answers that are not streamed, and counting them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hsparse.wire.chunk_message import CountDefined
 
 
 async def read_whole(read: DefinedRead, selection: Selection, limit: int) -> tuple[Points, Values] | None:
-    """Return all defined elements, points and values; None if they have more than `limit` bytes."""
+    """Return all defined elements as points and values, or None if they have more than `limit` bytes in total."""
     extent, arrays = read.dataset.extent, read.dataset.arrays
     places: list[Array] = [np.zeros((0, len(extent)), np.uint64)]
     values: list[Values] = []
@@ -35,7 +35,7 @@ async def read_whole(read: DefinedRead, selection: Selection, limit: int) -> tup
 
 
 def whole_bound(dataset: Dataset, selection: Selection, limit: int, *, places_only: bool = False) -> int:
-    """Return an estimate of the most bytes that `read_whole` returns."""
+    """Return an estimated upper bound of the bytes that `read_whole` returns."""
     places = 8 * len(dataset.extent) * selection.size
     values = 0 if places_only else dataset.arrays.expected(selection.size)
     return min(limit, places + values)
@@ -50,7 +50,7 @@ def defined_too_large(limit: int) -> TooLarge:
 
 
 def places_too_large(limit: int) -> TooLarge:
-    """Return the error for an answer of defined places alone: these have no Arrow form, places with values have."""
+    """Return the error for too many defined places; it suggests `/value`, because places alone have no Arrow form."""
     return TooLarge(
         f"The answer has more than {limit} bytes (max_request_size): select less, or read /value with sparse=1 "
         f"as {ARROW_TYPE}, which has the places too and is not limited."
@@ -58,13 +58,13 @@ def places_too_large(limit: int) -> TooLarge:
 
 
 async def count_defined(owners: Owners, dataset: Dataset, selection: Selection) -> int:
-    """Return how many of the selected elements are defined; many whole chunks are not read for that."""
+    """Return how many of the selected elements are defined; many whole chunks are counted by their footers alone."""
     chunks, spec = ChunkFanout(owners, dataset), dataset.spec
     if dataset.elsewhere and (known := await chunks.source.count_defined(selection)) is not None:
         return known
     is_all = isinstance(selection, Orthogonal) and selection.is_all
     if is_all and count_chunks(selection, dataset.grid) >= MANY_WHOLE:
-        # The footers of all chunks say so together: none is planned.
+        # The footers in the chunk listing give the counts: no chunk is planned or read.
         return sum([int(rows.defined.sum()) async for rows in chunks.listed(selection)])
     total: int = 0
     whole: list[tuple[int, ...]] = []
@@ -82,7 +82,7 @@ async def count_defined(owners: Owners, dataset: Dataset, selection: Selection) 
 
 
 async def _count_whole(chunks: ChunkFanout, selection: Selection, whole: Sequence[tuple[int, ...]]) -> int:
-    """Return how many elements chunks have that a selection takes whole: their footers say so."""
+    """Return how many elements the chunks `whole` have, from the footers in the chunk listing."""
     wanted = set(whole)
     total: int = 0
     async for rows in chunks.listed(selection):

@@ -1,9 +1,7 @@
-"""How many elements are defined where: counts in the bins of a box, and the values in each bin reduced to one.
+"""Handler of `/datasets/{id}/density`: counts of defined elements in the bins of a box, and reduced values of each bin.
 
-A picture of a sparse dataset needs as many numbers as it has pixels, however many places the dataset has. Exact counts
-read the defined elements; approximate ones read the numbers of elements of the stored chunks alone.
-
-Handler of `/datasets/{id}/density`: what a picture of a sparse dataset needs, see `hsparse.sn.values.density`.
+A picture of a sparse dataset needs one number for each pixel, however large the dataset is. Exact counts read the
+defined elements; approximate counts use only the stored chunks' numbers of elements.
 """
 
 from __future__ import annotations
@@ -33,18 +31,18 @@ from hsparse.wire.chunk_info_message import ListChunks
 Floats = NDArray[np.float64]
 MAX_BINS = 1 << 20
 MAX_SPREAD = 1 << 22
-"""The most places of an array of chunks and bins, in each dimension of which there are more, to spread elements evenly.
+"""The most places of the arrays used to spread the elements of chunks evenly over bins, see `spread_size`.
 
-Beyond that all elements of a chunk count in the bin of its middle.
+Beyond this size, all elements of a chunk count in the bin of the chunk's middle.
 """
 SPREAD_BYTES = 48
-"""Bytes of memory of a place of that array."""
+"""Bytes of memory for each place of these arrays."""
 REDUCTIONS = ("mean", "min", "max", "sum")
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Equal bins of a box from `start` to `stop` (exclusive): `width` places in each dimension, the last ones fewer."""
+    """Equal bins of the box from `start` to `stop` (exclusive), each `width` places wide; the last may be narrower."""
 
     start: tuple[int, ...]
     stop: tuple[int, ...]
@@ -52,22 +50,22 @@ class Bins:
 
     @classmethod
     def parse(cls, select: str | None, bin: str | None, extent: Sequence[int]) -> Bins:
-        """Return the bins of the box `select`, by default all; `bin` has the width in each dimension, by default 1.
+        """Return the bins of the box `select` (default: the extent) of the widths `bin` (default: 1 in each dimension).
 
-        `BadRequest` for a selection that is no box, and for other widths; `TooLarge` for more than `MAX_BINS`.
+        Raises `BadRequest` if the selection is no box or `bin` is malformed, `TooLarge` for more than `MAX_BINS` bins.
         """
         spans = [as_span(axis) for axis in parse_axes(select, extent)]
         boxes = [span for span in spans if span is not None and span.contiguous]
         if len(boxes) < len(spans):
-            raise BadRequest("The density is that of a box: select slices without steps, as [0:100,5].")
+            raise BadRequest("The density is that of a box: select slices without steps, such as [0:100,5].")
         start = tuple(span.start for span in boxes)
         stop = tuple(span.stop for span in boxes)
         width = _widths(bin, len(start))
         bins = cls(start, stop, width)
         if math.prod(max(1, length) for length in bins.shape) > MAX_BINS:
             raise TooLarge(
-                f"The density has {' x '.join(map(str, bins.shape))} bins; the limit is {MAX_BINS}: name wider ones "
-                "in bin."
+                f"The density has {' x '.join(map(str, bins.shape))} bins; the limit is {MAX_BINS}: make them wider "
+                "by bin."
             )
         return bins
 
@@ -82,16 +80,16 @@ class Bins:
         return math.prod(self.shape)
 
     def selection(self, extent: Sequence[int]) -> Orthogonal:
-        """Return the box in an extent."""
+        """Return the box as a selection in an extent."""
         return Orthogonal.box(tuple(extent), self.start, self.stop)
 
     def edges(self, dim: int) -> NDArray[np.int64]:
-        """Return where the bins of a dimension begin, and the end of the last one, (bins + 1,)."""
+        """Return the first place of each bin of a dimension, and the end of the last bin: (bins + 1,) int64."""
         first = np.arange(self.start[dim], self.stop[dim], self.width[dim], dtype=np.int64)
         return np.append(first, self.stop[dim])
 
     def numbers(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-        """Return the row-major number of the bin of each place; `columns` has (n,) coordinates by dimension."""
+        """Return the row-major number of each place's bin, (n,); `columns` has (n,) coordinates for each dimension."""
         result = np.zeros(len(columns[0]) if columns else 0, np.int64)
         for column, start, width, count in zip(columns, self.start, self.width, self.shape, strict=True):
             result *= count
@@ -101,7 +99,7 @@ class Bins:
 
 @dataclass(slots=True)
 class Density:
-    """Counts of defined elements by bin and, with `reduce`, their values as one number: NaN where there are none."""
+    """Counts of defined elements in each bin and, with `reduce`, the values of each bin reduced to one number."""
 
     bins: Bins
     reduce: str | None = None
@@ -115,7 +113,7 @@ class Density:
         self._values = np.full(size if self.reduce else 0, empty)
 
     def add(self, columns: Sequence[NDArray[Any]], values: Values | None) -> None:
-        """Count elements at places in the box; `values`, (n,) numbers, are used if there is a reduction."""
+        """Add elements at places in the box; their `values`, (n,) numbers, are used only for a reduction."""
         numbers = self.bins.numbers(columns)
         size = self.bins.size
         self.counts += np.bincount(numbers, minlength=size)
@@ -130,7 +128,7 @@ class Density:
             self._values += np.bincount(numbers, weights, size)
 
     def values(self) -> Floats:
-        """Return the reduced values, (bins,), NaN without an element; no values without a reduction."""
+        """Return the reduced values, (bins,), NaN in empty bins; an empty array if there is no reduction."""
         if self.reduce is None:
             return self._values
         divisor = np.maximum(self.counts, 1.0) if self.reduce == "mean" else 1.0
@@ -138,9 +136,9 @@ class Density:
 
 
 class ChunkCounts:
-    """About how many elements are in each bin: those of a chunk are taken as spread evenly.
+    """Estimates of the number of elements in each bin, which assume that a chunk's elements are spread evenly.
 
-    Chunks of dimensions `chunk` in an `extent` are added in any number of pages; what is in memory does not grow.
+    Chunks of dimensions `chunk` in an `extent` are added in any number of pages; memory use is constant.
     """
 
     def __init__(self, bins: Bins, chunk: Sequence[int], extent: Sequence[int]) -> None:
@@ -152,7 +150,7 @@ class ChunkCounts:
         self._grid = np.zeros(counts if self._is_spread else bins.size)
 
     def add(self, scaled: NDArray[np.uint64], defined: NDArray[Any]) -> None:
-        """Count chunks by their scaled coordinates, (n, rank), and their numbers of elements, (n,); each chunk once."""
+        """Add chunks by scaled coordinates, (n, rank), and numbers of elements, (n,). Each chunk must be added once."""
         places = scaled.astype(np.int64)
         if self._is_spread:
             self._grid[tuple((places - np.array(self._first, np.int64)).T)] = defined
@@ -162,7 +160,7 @@ class ChunkCounts:
         self._grid += np.bincount(self._bins.numbers(list(inside.T)), defined, self._bins.size)
 
     def counts(self) -> Floats:
-        """Return the elements of the bins, (bins,)."""
+        """Return the estimated number of elements in each bin, (bins,)."""
         grid = self._grid
         if self._is_spread:
             for dim, length in enumerate(self._chunk):
@@ -171,20 +169,20 @@ class ChunkCounts:
 
 
 def spread_size(bins: Bins, chunk: Sequence[int]) -> int:
-    """Return the places of the largest array on the way from chunks to bins, 0 if elements are not spread."""
+    """Return the places of the largest array needed to spread chunks over bins, 0 if that exceeds `MAX_SPREAD`."""
     size = math.prod(map(max, _chunk_grid(bins, chunk)[1], bins.shape))
     return size if size <= MAX_SPREAD else 0
 
 
 def _chunk_grid(bins: Bins, chunk: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the scaled coordinates of the first chunk of a box, and its number of chunks in each dimension."""
+    """Return the scaled coordinates of the first chunk of a box, and the box's number of chunks in each dimension."""
     first = [start // length for start, length in zip(bins.start, chunk, strict=True)]
     counts = [-(-stop // length) - low for stop, length, low in zip(bins.stop, chunk, first, strict=True)]
     return first, counts
 
 
 def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length: int, first: int) -> Floats:
-    """Return a dimension of chunks as one of bins: the running sum at each edge, less that at the one before."""
+    """Convert a dimension from chunks to bins: the differences of the interpolated running sum at the bins' edges."""
     rows = np.moveaxis(grid, dim, 0)
     sums = np.zeros((len(rows) + 1, *rows.shape[1:]))
     np.cumsum(rows, axis=0, out=sums[1:])
@@ -197,7 +195,7 @@ def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length
 
 
 def parse_reduction(name: str | None, dataset: Dataset) -> str | None:
-    """Return the name of a reduction, None without one; `BadRequest` for another, or of values that are no numbers."""
+    """Return a reduction's name, None if absent; `BadRequest` if it is unknown or the values are no numbers."""
     if name is None or name == "":
         return None
     if name not in REDUCTIONS:
@@ -215,17 +213,17 @@ def _widths(text: str | None, rank: int) -> tuple[int, ...]:
         part.isascii() and part.isdigit() and len(part) <= 18 and int(part) for part in parts
     ):
         raise BadRequest(
-            f"bin must have {rank} positive numbers, as [{','.join(['4'] * rank)}]: places of a bin."
+            f"bin must have {rank} positive numbers, such as [{','.join(['4'] * rank)}]: the widths of a bin."
         )
     return tuple(map(int, parts))
 
 
 CHUNKS_AT_ONCE = 10_000
-"""The most chunks that a data node is asked about at a time."""
+"""The most chunks of one request to a data node."""
 MARKER = "X-Hdf-marker"
-"""The header of a binary answer that says after which chunk the next page begins."""
+"""The header of a binary answer that names the last chunk of the page, after which the next page begins."""
 BIN_BYTES = 32
-"""Bytes of memory of a bin while its elements are counted."""
+"""Bytes of memory for each bin while elements are counted."""
 
 
 async def get_density(request: Request) -> web.StreamResponse:
@@ -236,10 +234,10 @@ async def get_density(request: Request) -> web.StreamResponse:
         bins = Bins.parse(request.arg("select"), request.arg("bin"), dataset.extent)
         reduction = parse_reduction(request.arg("reduce"), dataset)
         if not request.flag("approximate") and (request.arg("Limit") or request.arg("Marker")):
-            raise BadRequest("Limit and Marker are for an approximate density, of chunks: leave them out.")
+            raise BadRequest("Limit and Marker are for the pages of an approximate density: leave them out.")
         if request.flag("approximate") and reduction:
             raise BadRequest("An approximate density has no values: leave out reduce or approximate.")
-        # Of data that is elsewhere there are no numbers of chunks: the exact density is as good.
+        # Data outside of chunk objects has no chunk statistics: answer with the exact density.
         approximate = request.flag("approximate") and not dataset.elsewhere
         spread = spread_size(bins, dataset.grid.chunk) if approximate and bins.size else 0
         async with request.service.answers.hold(BIN_BYTES * bins.size + SPREAD_BYTES * spread):
@@ -269,7 +267,7 @@ async def _exact(request: Request, dataset: Dataset, bins: Bins, reduction: str 
 
 
 async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[Callable[[], Floats], str]:
-    """Return what makes the counts of a page of chunks, all without `Limit`; and its last chunk if there are more."""
+    """Return a function for the counts of a page of `Limit` chunks (default: all), and the marker of the next page."""
     limit, after = request.number("Limit") or None, request.arg("Marker")
     dataset.require_places()
     marker = parse_chunk_name(after, dataset) if after else ()
@@ -296,7 +294,7 @@ async def _answer(
     work: int,
     marker: str = "",
 ) -> web.StreamResponse:
-    """Answer in binary, 32-bit floats, the counts and then the values; or in JSON; `work` is for `respond_computed`."""
+    """Answer in JSON or in binary: 32-bit floats, counts before values. `work` is passed to `respond_computed`."""
     made = {"count": count} if value is None else {"count": count, "value": value}
     if BINARY_TYPE in named_types(request.http.headers.get(hdrs.ACCEPT, "")):
 

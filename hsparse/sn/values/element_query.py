@@ -1,7 +1,7 @@
 """Queries over the elements of a dataset, page by page, in row-major order.
 
-Data nodes send only the elements that they find. The fill value is a value like any other: a query that it does not
-fit skips the chunks that were never written.
+Data nodes send only the matching elements. Elements that were never written match if the fill value does; if it does
+not, the query skips chunks that were never written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import NANS, extremes_of, is_known
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.kinds.chunk_kind import FoundElements
@@ -38,12 +38,12 @@ from hsparse.sn.values.chunk_fanout import (
 )
 
 Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
-"""Row-major offsets in the extent, (n,), and elements, (n,)."""
+"""Matches of a query: row-major offsets in the extent, (n,) uint64, and elements, (n,)."""
 
 PLACE_BYTES = 8
-"""Bytes of a coordinate of what is found."""
+"""Bytes of each coordinate of a match."""
 BOXES_AT_ONCE = 1 << 18
-"""Elements of boxes whose coordinates are made at a time."""
+"""The most elements of boxes whose coordinates are computed at a time."""
 
 
 class DatasetQuery(Protocol):
@@ -52,16 +52,16 @@ class DatasetQuery(Protocol):
     def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
     ) -> AsyncGenerator[Rows, None]:
-        """Yield what is found, page by page in row-major order, with these fields; at most `limit` elements."""
+        """Yield pages of the first `limit` matches, in row-major order; the elements have `fields`, or all fields."""
         ...
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
-        """Set these fields of what is found to those of the element `value`; return the changed elements."""
+        """Set `fields` of each match to their values in the element `value`; return the changed elements."""
         ...
 
 
 class FixedQuery:
-    """`DatasetQuery` over fixed-size elements: their owners evaluate the query."""
+    """A `DatasetQuery` over fixed-size elements, which the chunks' owners evaluate."""
 
     def __init__(
         self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
@@ -84,7 +84,7 @@ class FixedQuery:
     async def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
     ) -> AsyncGenerator[Rows, None]:
-        """Yield what is found, page by page in row-major order, with these fields; at most `limit` elements."""
+        """Yield pages of the first `limit` matches, in row-major order; the elements have `fields`, or all fields."""
         left = self._limit
         stored = await self._stored(selection)
         described = await self._candidates(selection)
@@ -107,7 +107,7 @@ class FixedQuery:
         fields: Sequence[str],
         places_only: bool,
     ) -> Rows:
-        """Return what is found in planned chunks, in row-major order."""
+        """Ask the owners of planned chunks, and return the matches in row-major order."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         in_order = len(asked) < 2 or len(self._dataset.extent) == 1
         replies = await self._chunks.source.find(
@@ -122,7 +122,7 @@ class FixedQuery:
         )
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
-        """Set these fields of what is found to those of the element `value`; return the changed elements."""
+        """Set `fields` of each match to their values in the element `value`; return the changed elements."""
         if self._fits_fill and count_chunks(selection, self._dataset.grid) > MAX_WRITE_CHUNKS:
             raise TooLarge(f"The query meets more than {MAX_WRITE_CHUNKS} chunks; select less at a time.")
         changed = []
@@ -132,16 +132,16 @@ class FixedQuery:
         return join_rows(changed, self._dataset.dtype)
 
     async def _stored(self, selection: Selection) -> set[Scaled] | None:
-        """Return which chunks are stored, None if it is cheaper to ask for each; see `MANY_CHUNKS`."""
+        """Return the stored chunks, None if asking for each chunk is cheaper than a listing; see `MANY_CHUNKS`."""
         few = count_chunks(selection, self._dataset.grid) <= MANY_CHUNKS
         if not self._fits_fill or few or self._dataset.spec.arange:
             return None
-        return set(map(tuple, (await self._chunks.existing()).tolist()))
+        return set(map(tuple, (await self._chunks.existing(selection)).tolist()))
 
     async def _candidates(self, selection: Selection) -> ChunkRows | None:
-        """Return the stored chunks that may have what the query finds, by their statistics.
+        """Return the stored chunks whose statistics allow matches.
 
-        None if these say nothing, or if the chunks are so few that the owners may have them in their caches.
+        Returns None if the statistics do not help, or if there are so few chunks that owners may have them cached.
         """
         spec, dtype = self._dataset.spec, self._dataset.dtype
         names = [name or ELEMENT for name in spec.statistic_columns]
@@ -165,9 +165,9 @@ class FixedQuery:
     async def _pages(
         self, selection: Selection, candidates: NDArray[np.uint64] | None = None
     ) -> AsyncIterator[tuple[PlannedChunk, ...]]:
-        """Yield the planned chunks of one page of the selection after the other, in row-major order of pages.
+        """Yield the planned chunks of each page of the selection, with pages in row-major order.
 
-        With `candidates` only these.
+        With `candidates`, (k, rank) uint64 scaled coordinates, only these chunks are planned.
         """
         selection, grid = ascending(selection), self._dataset.grid
         if candidates is None and (self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS):
@@ -175,7 +175,7 @@ class FixedQuery:
                 yield plan(page, grid)
                 await asyncio.sleep(0)  # let other requests run
             return
-        existing = await self._chunks.existing() if candidates is None else candidates
+        existing = await self._chunks.existing(selection) if candidates is None else candidates
         for part, some in row_bands(selection, existing, grid, self._room):
             planned = await self._chunks.plan(part, some)
             if planned:
@@ -188,7 +188,7 @@ class FixedQuery:
         found: Sequence[FoundElements | None],
         make: Callable[[Sequence[FoundElements | None]], Rows],
     ) -> Rows:
-        """Return what `make` makes of what was found in planned chunks; None is for no such chunk."""
+        """Return `make(found)`, offloaded if there are many elements; an item is None if its chunk does not exist."""
         filled = sum([chunk.selection.size for chunk in planned]) if self._fits_fill else 0
         return await from_parts(found, make, filled)
 
@@ -201,7 +201,7 @@ class FixedQuery:
         *,
         places_only: bool = False,
     ) -> Rows:
-        """Return what was found in planned chunks, in row-major order."""
+        """Return the matches of planned chunks as rows in row-major order."""
         pieces = self._located(planned, found, limit, fields)
         if places_only:
             pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
@@ -214,14 +214,14 @@ class FixedQuery:
         limit: int,
         fields: Sequence[str],
     ) -> list[Rows]:
-        """Return what was found in each planned chunk, with its offsets in the extent."""
+        """Return the matches of each planned chunk, with their offsets in the extent."""
         pairs = zip(planned, found, strict=True)
         return [self._rows(chunk, item, limit, fields) for chunk, item in pairs]
 
     def _rows(
         self, chunk: PlannedChunk, found: FoundElements | None, limit: int, fields: Sequence[str]
     ) -> Rows:
-        """Return what was found in a chunk; in one that does not exist, all elements have the fill value."""
+        """Return the matches of a chunk; in a chunk that does not exist, every element has the fill value."""
         if found is not None:
             positions, rows = found.positions, found.values
         else:
@@ -234,9 +234,9 @@ class FixedQuery:
 
 
 class VlenQuery:
-    """`DatasetQuery` over compounds with variable-length members, by their fixed-size fields.
+    """A `DatasetQuery` over compounds with vlen members, by their fixed-size fields.
 
-    The elements are read and the query is evaluated here.
+    The service node reads the elements and evaluates the query itself.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class VlenQuery:
     def _matches(
         self, most: int, picked: VlenFields | None, pieces: Sequence[VlenArray]
     ) -> tuple[NDArray[np.intp], VlenArray]:
-        """Return the places of the first elements of a piece that match, and these elements."""
+        """Return the positions of the first `most` matches in the one piece, and their elements with picked fields."""
         positions = np.flatnonzero(self._mask(pieces[0]))[:most]
         rows = take_elements(pieces, positions)
         return positions, picked.pick(rows) if picked else rows
@@ -282,12 +282,12 @@ class VlenQuery:
         return self._query.mask(self._queried_fields.columns(array))
 
     async def _parts(self, selection: Selection) -> AsyncIterator[Selection]:
-        """Yield the selection or, if it has many chunks, its parts in rows of stored chunks; boxes in pages."""
+        """Yield the selection or, if it meets many chunks, its parts in rows of stored chunks. Boxes become pages."""
         grid = self._dataset.grid
         if self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
             parts = iter((selection,))
         else:
-            bands = row_bands(selection, await self._chunks.existing(), grid, prod(grid.chunk))
+            bands = row_bands(selection, await self._chunks.existing(selection), grid, prod(grid.chunk))
             parts = (part for part, _ in bands)
         for part in parts:
             if not isinstance(part, Boxes):
@@ -301,30 +301,30 @@ class VlenQuery:
 
 
 def unchangeable(dataset: Dataset) -> BadRequest:
-    """Return the error for a change by a query of variable-length elements."""
+    """Return the error for a query that would change vlen elements."""
     return BadRequest(
-        f"Elements of {dataset.id} have no fixed size, so that no query changes them: read which they are "
-        "(POST or GET with the query), and write those."
+        f"Elements of {dataset.id} have no fixed size, so a query cannot change them: read the elements that it finds "
+        "(GET or POST with the query), and write those."
     )
 
 
 def dataset_query(
     dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
 ) -> DatasetQuery:
-    """Return a query over the elements of a dataset; a `limit` of 0 is none. `BadRequest` if it does not fit them."""
+    """Return a query over a dataset; a `limit` of 0 means no limit. Raises `BadRequest` if the text does not fit it."""
     query = FixedQuery if dataset.arrays.is_exact else VlenQuery
     return query(dataset, chunks, text, page_size, limit)
 
 
 def check_queryable(dataset: Dataset) -> None:
-    """Raise `BadRequest` for a dataset that is scalar or has too many elements to number."""
+    """Raise `BadRequest` for a dataset that is scalar or whose elements are too many for 64-bit offsets."""
     if not dataset.extent:
-        raise BadRequest(f"{dataset.id} is scalar: it has one element, and no query.")
+        raise BadRequest(f"{dataset.id} is scalar: its one element cannot be queried.")
     check_countable(dataset.extent)
 
 
 def join_rows(pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
-    """Concatenate what was found; `dtype` is the type of the elements in the dataset."""
+    """Concatenate rows, converting their elements to `dtype`."""
     offsets = np.concatenate([piece[0] for piece in pieces] or [np.zeros(0, np.uint64)])
     rows = np.empty(sum(len(piece[1]) for piece in pieces), dtype)
     first = 0
@@ -354,10 +354,10 @@ def _small_pages(selection: Selection, grid: Grid, room: int) -> Iterator[Select
 def row_bands(
     selection: Selection, existing: NDArray[np.uint64], grid: Grid, room: int
 ) -> Iterator[tuple[Selection, NDArray[np.uint64]]]:
-    """Yield pieces of the selection, each with the stored chunks it overlaps.
+    """Yield pieces of the selection, each with the stored chunks that it overlaps.
 
-    A piece is a range of whole rows of chunks with at most `room` elements in the stored ones or, if a single row
-    has more, a page of it.
+    A piece is a range of whole rows of chunks whose stored chunks have at most `room` elements or, if a single row
+    has more, a page of that row.
     """
     rows, counts = np.unique(existing[:, 0], return_counts=True)
     order = np.argsort(existing[:, 0], kind="stable")

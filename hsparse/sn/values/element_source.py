@@ -1,4 +1,4 @@
-"""Where the elements of a dataset are read: in chunk objects, by `ChunkFanout`, or elsewhere, by extensions."""
+"""The protocol of sources of a dataset's elements: chunk objects (`ChunkObjectElements`), or an extension's source."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.points import Selection
 from hsparse.model.json_values import Values
-from hsparse.wire.chunk_message import (
-    NO_LIMIT,
-)
+from hsparse.wire.chunk_message import NO_LIMIT
 
 
 class ElementSource(Protocol):
-    """Where the elements of a dataset are read: in its chunk objects, in files of the store, or in other datasets."""
+    """A source of a dataset's elements: its chunk objects, files of the store, or other datasets."""
 
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the chunks that have elements, (k, rank) uint64."""
@@ -39,7 +37,7 @@ class ElementSource(Protocol):
         ...
 
     async def count_defined(self, selection: Selection) -> int | None:
-        """Return how many selected elements of a sparse dataset are defined; None if its chunks are to be asked."""
+        """Return how many selected elements of a sparse dataset are defined, or None if only the chunks know."""
         ...
 
     async def find(
@@ -59,8 +57,8 @@ class ElementSource(Protocol):
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
-        """Return partial results that are together those of all planned chunks, see `ReduceChunks`.
+        """Return partial results that the caller merges into the result of all planned chunks, see `ReduceChunks`.
 
-        `codes: (n,)` are the groups of the whole selection's positions along the grouped axis.
+        `codes: (n,)` has the group of each position of the whole selection along the grouped axis.
         """
         ...

@@ -1,4 +1,4 @@
-"""What the core asks of extensions about data that is not in chunk objects: in files, or in other datasets."""
+"""The protocols of extensions that read data outside of chunk objects: in files, or in other datasets."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from hsparse.sn.values.element_source import ElementSource
 from hsparse.wire.message import Record
 
 ReadTable = Callable[[Dataset, Selection], Awaitable[NDArray[Any]]]
-"""Reads a chunk table, a dataset like any other."""
+"""A function that reads the selected rows of a chunk table, which is an ordinary dataset."""
 
 
 class FileChunks(StoredChunks, Protocol):
-    """The chunks of one dataset in files: `locate` returns file, offset, size and filter mask, None without a chunk."""
+    """The chunks of one dataset in files. `locate` returns file, offset, size and filter mask, or None for no chunk."""
 
     async def locate(self, scaled: tuple[int, ...]) -> tuple[Any, int, int, int] | None: ...
 
@@ -33,9 +33,9 @@ class FileChunks(StoredChunks, Protocol):
 
 
 class OtherData(Protocol):
-    """Reads datasets of some classes of layouts, `ELSEWHERE`, and checks new ones.
+    """Reads the datasets of some layout classes (`ELSEWHERE`) and checks new ones.
 
-    `check` notes in a new record what reads of it need, as the state of a file.
+    `check` validates a new record and adds what later reads need, such as a file's state.
     """
 
     def elements(self, owners: Owners, dataset: Dataset) -> ElementSource: ...
@@ -48,10 +48,10 @@ class OtherData(Protocol):
 
 
 class FileData(OtherData, Protocol):
-    """Has the data of datasets in files.
+    """Reads datasets whose data is in files, and makes chunk tables of such files.
 
-    `take_locator` removes from creation properties what names the file whose chunks fill a table, None without it;
-    `located` returns the elements of that table.
+    `take_locator` removes the description of a file from creation properties and returns it, or None; `located`
+    returns the elements of a chunk table that locates that file's chunks.
     """
 
     def take_locator(self, properties: Record, buckets: Collection[str]) -> Any: ...
@@ -62,16 +62,16 @@ class FileData(OtherData, Protocol):
 
 
 REGISTERED: dict[str, OtherData] = {}
-"""The extensions' by the class of the layout."""
+"""The readers that extensions have registered, by layout class."""
 
 
 def other_data(kind: str) -> OtherData:
-    """Return what reads data of a class of layouts; `Unsupported` where no extension does."""
+    """Return the reader of a layout class; raise `Unsupported` if no extension registered one."""
     if kind not in REGISTERED:
         raise Unsupported(f"The dataset has the layout {kind}, which this server does not read.")
     return REGISTERED[kind]
 
 
 def file_data() -> FileData | None:
-    """Return what reads data in files, None where no extension does."""
+    """Return the reader of data in files, None if no extension registered one."""
     return cast("FileData | None", REGISTERED.get(CHUNKED_REF))

@@ -1,6 +1,6 @@
 """Handlers of values: `/datasets/{id}/value`, `/defined`, `/erase` and `/reduce`, and the table of media types.
 
-A write whose body is larger than `max_request_size`, as stock clients send it, is applied part by part.
+A binary write larger than `max_request_size`, as stock clients may send it, is applied part by part.
 """
 
 from __future__ import annotations
@@ -37,27 +37,20 @@ from hsparse.sn.values.media.medium import Medium, ValueRead, WriteBody
 from hsparse.sn.values.multi_object_read import MultiObjectRead, parse_reads
 from hsparse.sn.values.query_values import answer_query, change_by_query
 from hsparse.sn.values.reduction.dataset_reduction import DatasetReduction, ReduceRequest
-from hsparse.sn.values.request_selection import (
-    ReadRequest,
-    Resolve,
-    body_resolve,
-    pack_points,
-    select_parameter,
-    selected,
-    selected_in_url,
-)
+from hsparse.sn.values.request_selection import ReadRequest, Resolve, body_resolve, pack_points
+from hsparse.sn.values.url_selection import select_parameter, selected, selected_in_url
 
 MEDIA: dict[str, Medium] = {medium.name: medium for medium in (JSON, BINARY, ARROW)}
-"""The media types of values by their names. A new one is one module in `media/` and one of these."""
+"""The media types of values by name. To add one, add a module to `media/` and an entry here."""
 
 
 def accepted_medium(request: web.BaseRequest) -> Medium:
-    """Return the medium for the answer: the first one that `Accept` names, else JSON."""
+    """Return the medium of the answer: the first known one that `Accept` names, else JSON."""
     return _first_named(request.headers.get(hdrs.ACCEPT, ""))
 
 
 def body_medium(request: web.BaseRequest) -> Medium:
-    """Return the medium of the body: JSON without `Content-Type`, which stock clients leave out."""
+    """Return the medium that `Content-Type` names, else JSON: stock clients leave out the header."""
     return _first_named(request.headers.get(hdrs.CONTENT_TYPE, ""))
 
 
@@ -67,20 +60,20 @@ def _first_named(header: str) -> Medium:
 
 
 WHOLE = ("append", "append_dim", "append_side", "sparse", "element_count", "query")
-"""Parameters of writes whose body is read as a whole."""
+"""Parameters that exclude a streamed write, because they need the whole body."""
 
 
 def is_streamed(request: Request) -> bool:
-    """Say whether a write of values is too large for memory and can be applied part by part: elements as bytes."""
+    """Return whether a write exceeds `request.limit` and can be applied part by part because its body is binary."""
     length = request.http.content_length
     is_large = length is not None and length > request.limit
     return is_large and body_medium(request.http) is BINARY and not any(map(request.arg, WHOLE))
 
 
 async def put_streamed(request: Request) -> web.StreamResponse:
-    """Write the elements in the body as they come; durable when answered.
+    """Write the elements of a body page by page as they arrive; durable when answered.
 
-    All is checked before anything is written. A body that is cut short leaves what was written before.
+    Every check is made before the first write. If the body is cut short, the pages before that stay written.
     """
     dataset = await load_dataset(request)
     fields, drops_fill = parse_fields(request.arg("fields"), dataset.dtype), request.flag("drop_fill")
@@ -106,9 +99,9 @@ async def put_streamed(request: Request) -> web.StreamResponse:
 async def _write_page(
     request: Request, page: Selection, corner: tuple[int, ...], fields: Sequence[str], drops_fill: bool
 ) -> None:
-    """Receive the elements of a page and write them, in the extent that the dataset has by then.
+    """Receive the elements of a page and write them in the dataset's current extent.
 
-    `corner` is the place at the origin of the page's coordinates.
+    `corner` is the place of the origin of the page's coordinates, which moves if the extent's lower bound changes.
     """
     dataset = await load_dataset(request)
     arrays = dataset.arrays.of_fields(fields)
@@ -127,7 +120,7 @@ async def _write_page(
 
 
 async def get_value(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/value`: read values by `select` and `query`; with `sparse=1` the defined ones."""
+    """`GET /datasets/{id}/value`: read values by `select` and `query`; with `sparse=1` the defined elements only."""
     return await _read(request, ReadRequest.of(request, *select_parameter(request)))
 
 
@@ -147,7 +140,7 @@ async def post_values(request: Request) -> web.StreamResponse:
 
 
 async def _read(request: Request, asked: ReadRequest) -> web.StreamResponse:
-    """Answer with the values that are selected in the dataset's current extent."""
+    """Answer with the values of a selection that is resolved in the dataset's current extent."""
     medium = accepted_medium(request.http)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
@@ -188,7 +181,7 @@ async def put_value(request: Request) -> web.StreamResponse:
 
 
 class ValueWrite:
-    """One write of values."""
+    """One write of values, from its decoded body to the chunk writes."""
 
     def __init__(self, request: Request, body: WriteBody) -> None:
         self.body = body
@@ -199,17 +192,17 @@ class ValueWrite:
 
     @property
     def how(self) -> Hashable:
-        """What else than the elements `write` depends on."""
+        """The options that `write` depends on; appends with equal options can share one write."""
         return self._drop_fill, self.body.fields
 
     async def apply(self, dataset: Dataset) -> None:
-        """Write to the dataset; `Moved` if its extent was shrunk meanwhile."""
+        """Write to the dataset; raise `Moved` if its extent was shrunk meanwhile."""
         async with self.resolve(dataset) as (selection, values):
             await self.write(dataset, selection, values)
 
     @asynccontextmanager
     async def resolve(self, dataset: Dataset) -> AsyncIterator[tuple[Selection, Values]]:
-        """Have the selection, in memory that is held, and the values; `BadRequest` if the dataset cannot take them."""
+        """Yield the selection and the values, holding memory for them; `BadRequest` if they do not fit the dataset."""
         if self._sparse:
             dataset.require_sparse()
         if self.body.fields:
@@ -238,13 +231,13 @@ class ValueWrite:
 
 
 async def _put_by_query(request: Request) -> web.StreamResponse:
-    """Change the elements that match a query; the answer has them, so the right to read is needed, too."""
+    """Change the elements that match a query. The answer contains them, so the right to read is required as well."""
     if body_medium(request.http) is not JSON:
         raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
     if any(
         request.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count", "order_by")
     ):
-        raise BadRequest("A change by a query has at most select and Limit beside it.")
+        raise BadRequest("A change by a query has no other parameters than select and Limit.")
     body = await read_json(request)
     request.domain.require(request.principal, Right.READ)
 
@@ -259,15 +252,15 @@ async def _put_by_query(request: Request) -> web.StreamResponse:
 
 
 async def get_defined(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/defined`: which of the selected elements are defined, or how many.
+    """`GET /datasets/{id}/defined`: which of the selected elements are defined or, with `count_only`, how many.
 
-    In a dense dataset all elements are, as for H5Dget_defined.
+    All elements of a dense dataset are defined, as for H5Dget_defined.
     """
     return await _defined(request, *select_parameter(request))
 
 
 async def post_defined(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/defined`: the same for points, a long `select` string or an HDF5/JSON selection."""
+    """`POST /datasets/{id}/defined`: like GET, for points, a long `select` string or an HDF5/JSON selection."""
     body = await read_json_object(request, pack_points)
     return await _defined(request, body, body_resolve(body))
 
@@ -307,7 +300,7 @@ async def _defined_places(request: Request, dataset: Dataset, selection: Selecti
 
 
 def _check_listable(request: Request, dataset: Dataset, selection: Selection) -> None:
-    """Raise `TooLarge` for a selection that an answer would list point by point, if the points are too many."""
+    """Raise `TooLarge` if the answer must list the selection's points and they exceed `max_request_size`."""
     limit = request.service.settings.max_request_size
     if not _is_regular(selection) and selection.size * 8 * len(dataset.extent) > limit:
         raise TooLarge(
@@ -317,19 +310,19 @@ def _check_listable(request: Request, dataset: Dataset, selection: Selection) ->
 
 
 def _is_regular(selection: Selection) -> bool:
-    """Say whether an answer describes the selection without listing its points."""
+    """Return whether an answer can describe the selection without listing its points."""
     return isinstance(selection, Orthogonal) and all(as_span(axis) is not None for axis in selection.axes)
 
 
 async def delete_value(request: Request) -> web.StreamResponse:
     """`DELETE /datasets/{id}/value`: make the selected elements undefined; durable when answered."""
     if request.arg("select") is None:
-        raise BadRequest("Name what to erase by ?select=; [...] with every dimension's ':' erases all.")
+        raise BadRequest("Name the elements to erase by ?select=; a selection like [:,:] erases all.")
     return await _erase(request, *select_parameter(request))
 
 
 async def post_erase(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/erase`: the same by points, a select string or an HDF5/JSON selection."""
+    """`POST /datasets/{id}/erase`: make elements undefined, by points, a select string or an HDF5/JSON selection."""
     body = await read_json_object(request, pack_points)
     return await _erase(request, body, body_resolve(body))
 
@@ -351,7 +344,7 @@ async def get_reduce(request: Request) -> web.StreamResponse:
 
 
 async def post_reduce(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/reduce`: the same with what is too long for a URL."""
+    """`POST /datasets/{id}/reduce`: like GET, with parameters in the body that are too long for a URL."""
     return await _reduce(request, ReduceRequest.of(request, await read_json_object(request)))
 
 

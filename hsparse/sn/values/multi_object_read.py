@@ -1,8 +1,8 @@
-"""The values of many datasets in one answer: a multi-object request, for files that have many small ones.
+"""Multi-object reads: the values of many datasets in one answer, for files that have many small datasets.
 
-The answer has a part for each dataset, in the order in which they are named. A part is blocks, and a block of length 0
-ends it; a block is its length in bytes, u64 little-endian, then the bytes. The bytes of a dense part, joined, are all
-selected values in C order; those of a sparse part are an Arrow stream of the defined elements.
+The answer has a part for each dataset, in the order of the request. A part is a sequence of blocks, ended by a block of
+length 0. A block is its length in bytes as a little-endian u64, followed by the bytes. The joined bytes of a dense part
+are the selected values in C order; the joined bytes of a sparse part are an Arrow stream of the defined elements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
-from hsparse.compute import gather_each
+from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.signed_extent import corner_of, first_of
@@ -23,18 +23,19 @@ from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
 from hsparse.sn.values.media.medium import ValueRead
-from hsparse.sn.values.request_selection import resolved, select_selection
+from hsparse.sn.values.request_selection import select_selection
+from hsparse.sn.values.url_selection import resolved
 
 MAX_DATASETS = 10_000
 AT_ONCE = 32
-"""Small datasets that are read at the same time."""
+"""The number of concurrent reads of small datasets."""
 STREAM_PAGES = 4
-"""Pages in memory: one is sent while the next is read, and texts may be twice as long as expected."""
+"""Pages in memory: one is sent while the next is read, and vlen text may be twice as long as expected."""
 SLACK = 1 << 20
-"""Bytes that variable-length elements may take beyond that."""
+"""Bytes that vlen elements may take beyond `STREAM_PAGES`."""
 LENGTH = Struct("<Q")
 END = LENGTH.pack(0)
-"""The end of a part."""
+"""The block that ends a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class NamedRead:
 
 @dataclass(frozen=True, slots=True)
 class _PlannedRead:
-    """A read whose selection fits the dataset's extent."""
+    """A read with its dataset and its selection, resolved in the dataset's extent."""
 
     named: NamedRead
     dataset: Dataset
@@ -57,11 +58,11 @@ class _PlannedRead:
 
 
 _Place: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-"""What a selection depends on: the objects that name it, which all ids of a group have in common; corner and extent."""
+"""The cache key of a selection: the identities of `select` and `orthogonal`, the corner, the extent."""
 
 
 def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
-    """Return the reads of `{"reads": [{"ids": [...], "select": ..., "sparse": ...}]}`; else `BadRequest`."""
+    """Parse a body `{"reads": [{"ids": [...], "select": ..., "sparse": ...}]}`; raise `BadRequest` for others."""
     groups = body.get("reads")
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise BadRequest(
@@ -82,7 +83,7 @@ def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
 
 
 class MultiObjectRead:
-    """Reads the datasets of a request: small ones side by side, large ones page by page."""
+    """Reads the datasets of a request: small datasets concurrently, large ones page by page."""
 
     def __init__(self, request: Request, planned: Sequence[_PlannedRead]) -> None:
         self._request = request
@@ -92,13 +93,13 @@ class MultiObjectRead:
     @classmethod
     @asynccontextmanager
     async def planned(cls, request: Request, reads: Sequence[NamedRead]) -> AsyncIterator[MultiObjectRead]:
-        """Have the read, whose datasets and selections are checked; the memory of the selections is held."""
+        """Yield the read with its checked datasets and selections; memory for the selections is held meanwhile."""
         async with _planned(request, reads) as planned:
             yield cls(request, planned)
 
     @property
     def memory(self) -> int:
-        """About the most bytes of the answer that are in memory at a time, without the selections."""
+        """About the most bytes of the answer that are in memory at a time, not counting the selections."""
         total = sum(_expected(read) for read in self._planned)
         return min(STREAM_PAGES * self._page_size, total) + SLACK
 
@@ -121,7 +122,7 @@ class MultiObjectRead:
                 yield bytes(piece)
 
     def _runs(self, planned: Sequence[_PlannedRead]) -> Iterator[list[_PlannedRead]]:
-        """Yield reads in runs of dense ones whose values take about a page together; others alone."""
+        """Group consecutive reads into runs with about a page of values; a sparse or large read is a run by itself."""
         run: list[_PlannedRead] = []
         room = self._page_size
         for read in planned:
@@ -135,10 +136,10 @@ class MultiObjectRead:
             yield run
 
     async def _small(self, read: _PlannedRead) -> bytes | None:
-        """Return the part of a dense read; None if it is much larger than expected, or its plan is stale."""
+        """Return the part of a dense read, or None if it is much larger than expected or its plan is stale."""
         arrays = read.dataset.arrays
         chunks = ChunkFanout(self._request.service.owners, read.dataset)
-        await asyncio.sleep(0)  # let other requests run: what is cached is read without a pause
+        await asyncio.sleep(0)  # let other requests run: a read of cached chunks never suspends
         try:
             values = await chunks.read_within(read.selection, (), 2 * _expected(read) + SLACK // AT_ONCE)
         except Moved:
@@ -146,7 +147,7 @@ class MultiObjectRead:
         return None if isinstance(values, int) else b"".join(_blocks(arrays.to_bytes(values))) + END
 
     async def _large(self, read: _PlannedRead) -> AsyncGenerator[bytes | memoryview, None]:
-        """Yield the blocks of any read; a stale plan is made again, in more memory, while nothing of it was yielded."""
+        """Yield the blocks of any read; a stale plan is made again unless a block was already yielded."""
         async with AsyncExitStack() as again:
             for attempt in range(1, ATTEMPTS + 1):
                 started = False
@@ -176,7 +177,7 @@ class MultiObjectRead:
 
 @asynccontextmanager
 async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterator[list[_PlannedRead]]:
-    """Have the reads with their datasets and selections; the memory for points of paired lists is held before."""
+    """Yield the reads with their datasets and selections; memory for the points of paired lists is held meanwhile."""
     datasets = await load_datasets(request, list({read.id: None for read in reads}))
     named: dict[_Place, Mapping[str, Any]] = {}
     for read in reads:
@@ -203,7 +204,7 @@ def _expected(read: _PlannedRead) -> int:
 
 
 def _blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """Yield the bytes as a block, nothing if there are none."""
+    """Yield the bytes as a block; yield nothing for no bytes, because an empty block ends the part."""
     if len(data):
         yield LENGTH.pack(len(data))
         yield data

@@ -1,9 +1,8 @@
 """Reading and changing the elements that a query finds.
 
-Queries whose answer is ordered by value: the first elements, wherever they are.
-
-Each owner sends at most as many elements of a chunk as are wanted. Where chunks have statistics, the most promising
-ones are asked first, until no other one can have anything better.
+Ordered queries (`order_by`) return the first `limit` matches by value. Each owner sends at most `limit` elements of a
+chunk. Chunks with statistics are asked in the order of their best possible value, until no other chunk can have a
+better element.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import extremes_of, is_known
 from hsparse.format.fields import packed_type, pick_fields
 from hsparse.format.kinds.chunk_kind import FoundElements
+from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
-from hsparse.format.query import ELEMENT, Ordering, bind_query
+from hsparse.format.query import ELEMENT, bind_query
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Points, Selection, ascending
 from hsparse.format.selections.signed_extent import places_of
@@ -47,11 +47,11 @@ from hsparse.sn.values.media.json import collect_found, json_limit, respond_valu
 from hsparse.sn.values.media.medium import FoundRead, Medium
 
 FIRST_CHUNKS = 16
-"""How many of the most promising chunks are asked first; then twice as many, and so on."""
+"""The number of most promising chunks that are asked first; the number doubles with each wave."""
 
 
 class OrderedQuery(FixedQuery):
-    """`DatasetQuery` that finds the first `limit` elements by an order, and yields them in that order."""
+    """A `DatasetQuery` that yields the first `limit` matches by value, in that order."""
 
     def __init__(
         self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int, order_by: str
@@ -60,9 +60,9 @@ class OrderedQuery(FixedQuery):
         self._ordering = Ordering.parse(order_by, dataset.dtype)
         self._named |= {self._ordering.field or ELEMENT}
         if not limit:
-            raise BadRequest("order_by needs a Limit: how many elements to answer with.")
+            raise BadRequest("order_by needs a Limit, the number of elements to return.")
         if limit > self._room:
-            raise TooLarge(f"order_by can have a Limit of {self._room} for such elements, not {limit}.")
+            raise TooLarge(f"With order_by, Limit is at most {self._room} for such elements, not {limit}.")
         self._most = max(1, self._room // limit)
 
     async def find(
@@ -81,7 +81,7 @@ class OrderedQuery(FixedQuery):
             yield best[0], pick_fields(best[1], fields)
 
     async def _with(self, best: Rows, planned: Sequence[PlannedChunk], stored: set[Scaled] | None) -> Rows:
-        """Return the first of the elements of `best` and of chunks."""
+        """Ask the owners of planned chunks, and return the first elements of `best` and their replies."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         replies = await self._chunks.source.find(
             asked, self._query.text, limit=self._limit, order_by=self._ordering.text
@@ -91,14 +91,14 @@ class OrderedQuery(FixedQuery):
         return await self._made(planned, answers, partial(self._best, best, planned))
 
     def _is_settled(self, best: Rows, bound: Any) -> bool:
-        """Say whether no element whose key is at best `bound` belongs to the answer."""
+        """Return whether chunks whose best possible key is `bound` can add nothing to the answer."""
         keys = self._ordering.keys(best[1])
         return len(keys) == self._limit and self._ordering.is_after(bound, keys[-1])
 
     def _best(
         self, best: Rows, planned: Sequence[PlannedChunk], found: Sequence[FoundElements | None]
     ) -> Rows:
-        """Return the first elements of `best` and of what was found, in order; equal ones by their places."""
+        """Return the first elements of `best` and `found` in order; elements with equal keys are ordered by place."""
         pieces = [best, *self._located(planned, found, self._limit, ())]
         offsets, rows = join_rows(pieces, self._dataset.dtype)
         by_place = np.argsort(offsets, kind="stable")
@@ -106,7 +106,7 @@ class OrderedQuery(FixedQuery):
         return offsets[chosen], rows[chosen]
 
     async def _waves(self, selection: Selection) -> AsyncGenerator[tuple[Sequence[PlannedChunk], Any], None]:
-        """Yield all planned chunks, as many at a time as replies fit into a page."""
+        """Yield all planned chunks, at most as many at a time as have replies that fit into a page."""
         async for planned in self._pages(selection):
             for first in range(0, len(planned), self._most):
                 yield planned[first : first + self._most], None
@@ -114,9 +114,9 @@ class OrderedQuery(FixedQuery):
     async def _promising(
         self, selection: Selection, rows: ChunkRows
     ) -> AsyncGenerator[tuple[Sequence[PlannedChunk], Any], None]:
-        """Yield planned chunks by their best possible keys, the best first, with the best key of each wave.
+        """Yield waves of planned chunks, each with its best possible key, in the order of these keys.
 
-        Chunks whose keys are not known come first.
+        Chunks without statistics come first, with None as their key.
         """
         selection, spec = ascending(selection), self._dataset.spec
         known = np.flatnonzero(is_known(rows.statistics))
@@ -144,13 +144,13 @@ class OrderedQuery(FixedQuery):
             first, wave = first + wave, min(2 * wave, self._most)
 
     def _column(self) -> int | None:
-        """Return the column of the statistics that has what is ordered by."""
+        """Return the statistics' column for the ordering's field, None if there is none."""
         columns = self._dataset.spec.statistic_columns
         return columns.index(self._ordering.field) if self._ordering.field in columns else None
 
 
 QUERY_PAGES = 4
-"""Pages in memory of a streamed answer: one is sent while the next is found, each of values and places."""
+"""Pages of a streamed answer in memory: one is sent while the next is found, each with values and places."""
 
 
 async def answer_query(
@@ -163,7 +163,7 @@ async def answer_query(
     order_by: str,
     medium: Medium,
 ) -> web.StreamResponse:
-    """Answer with the selected elements that a query finds, in row-major order of the dataset, or ordered by value."""
+    """Answer with the selected elements that a query finds, in row-major order or, with `order_by`, by value."""
     query = _query(request, dataset, text, limit, order_by)
     every = isinstance(query, OrderedQuery) and query.fits_fill
     _check_computed(request, dataset, selection, every=every)
@@ -178,14 +178,14 @@ async def change_by_query(
 ) -> web.Response:
     """Set the fields that a body names in the selected elements that a query finds; answer with these elements.
 
-    `indices` has their coordinates, `value` the changed elements, each preceded by its index.
+    In the answer, `indices` has their coordinates and `value` the changed elements, each preceded by its index.
     """
     if not dataset.arrays.is_exact:
         raise unchangeable(dataset)
     _check_computed(request, dataset, selection)
     fields, value = update_value(body, dataset)
     text, limit = request.arg("query") or "", request.number("Limit") or 0
-    if bind_query(text, dataset.dtype).takes(dataset.fill):  # chunks that do not exist are written, too
+    if bind_query(text, dataset.dtype).takes(dataset.fill):  # chunks that do not exist are written
         chunks = ChunkFanout(request.service.owners, dataset)
         await request.make_room(chunks.check_size(selection, 0, request.service.settings.max_write_size))
     query = _query(request, dataset, text, limit)
@@ -194,7 +194,7 @@ async def change_by_query(
     nbytes = selection.size * each
     async with request.service.answers.hold(min(nbytes, json_limit(request))):
         if limit or nbytes > json_limit(request):
-            # The size of the answer, and which elements are the first, must be known before anything is changed.
+            # Before any change, find which elements are the first and whether the answer is too large.
             found = query.find(selection, places_only=True)
             places, _ = await collect_found(request, dataset, found, dataset.arrays, each)
             selection = Points.trusted(dataset.extent, unravel(places, dataset.extent))
@@ -208,22 +208,22 @@ async def change_by_query(
 
 
 def _check_computed(request: Request, dataset: Dataset, selection: Selection, *, every: bool = False) -> None:
-    """Raise `TooLarge` for a query over too many chunks that nothing stored bounds the number of.
+    """Raise `TooLarge` for a query over more than `max_query_chunks` chunks that need not be stored.
 
-    These are computed ones or, if the query looks at `every` element, those of the fill value, too.
+    These chunks are computed (`arange`) or, if the query looks at `every` element, unwritten.
     """
     most = request.service.settings.max_query_chunks
     if not (every or dataset.spec.arange) or selection.size <= most:
         return
     if count_chunks(selection, dataset.grid) > most:
         raise TooLarge(
-            f"The query looks through more than {most} chunks that are computed or have the fill value, the limit "
+            f"The query must scan more than {most} chunks that are computed or have the fill value, the limit "
             "(max_query_chunks); select less."
         )
 
 
 def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[Any]]:
-    """Return the fields that a body of new values names, () for whole elements, and one element of these."""
+    """Return the fields that a body of new values names, () for whole elements, and a packed element of them."""
     names = dataset.dtype.names
     known = names or ("value",)
     if not isinstance(body, dict) or not body or not set(body) <= set(known):
@@ -239,7 +239,7 @@ def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[
 
 
 def _element(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return one element; for an array type, one value may stand for all its members."""
+    """Return a JSON value as one element; for an array type, a single value is repeated for all its members."""
     base, shape = dtype.subdtype or (dtype, ())
     try:
         return _fixed(value, dtype).reshape(shape)
@@ -260,12 +260,12 @@ def _query(request: Request, dataset: Dataset, text: str, limit: int, order_by: 
     if not order_by:
         return dataset_query(dataset, chunks, text, page_size, limit)
     if not dataset.arrays.is_exact:
-        raise BadRequest(f"Elements of {dataset.id} have no fixed size: they are not ordered by value.")
+        raise BadRequest(f"Elements of {dataset.id} have no fixed size: they cannot be ordered by value.")
     return OrderedQuery(dataset, chunks, text, page_size, limit, order_by)
 
 
 def _with_index(coords: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-    """Return elements with their index as a first field: a number, or all coordinates."""
+    """Return elements with their index as the first field: a number for rank 1, else an array of coordinates."""
     rank = coords.shape[1]
     index = np.dtype((coords.dtype, (rank,)) if rank > 1 else coords.dtype)
     names = rows.dtype.names or ("",)

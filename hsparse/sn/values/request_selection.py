@@ -1,52 +1,37 @@
-"""The elements that a value request names: by select string, points or hyperslab.
-
-Selections are resolved in the extent that the dataset has when it is read or written.
-
-A request's selection in a dataset's extent, made in a thread if it takes long, in memory that is reserved.
-"""
+"""The elements that a value request names: by select string, points or hyperslab."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from math import prod
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
-from hsparse.errors import BadRequest, TooLarge
+from hsparse.errors import BadRequest
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.selections.select_syntax import (
-    COORDINATE_BYTES,
-    MAX_PAIRED_BYTES,
-    listed_bytes,
-    paired_bytes,
-    parse_select,
-    parse_selection_json,
-)
+from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.format.selections.signed_extent import SignedExtent, points_of
 from hsparse.model.json_values import BLOCK
-from hsparse.sn.http.stream import hold_until_sent
 from hsparse.sn.request import Request
 
 T = TypeVar("T")
 NUMBER_BYTES = 2
-"""About the fewest bytes of a body that are one number, see `compute`."""
+"""About the fewest bytes of a number in a body; used to estimate the work, see `compute`."""
 SELECTION_WORK = 100
-"""To resolve a short selection takes as long as so many numbers."""
+"""The work of resolving a short selection, in units of numbers."""
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
-"""Returns a request's selection in an extent."""
+"""A function that resolves a request's selection in an extent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What a request reads; `query` is None without one, a `limit` of 0 is none, `sparse` means defined elements."""
+    """The parameters of a read. A `limit` of 0 means no limit; `sparse` asks for the defined elements only."""
 
     resolve: Resolve
     fields: str | None
@@ -55,11 +40,11 @@ class ReadRequest:
     order_by: str = ""
     sparse: bool = False
     body: Mapping[str, Any] = field(default_factory=dict)
-    """The selection as it was given."""
+    """The selection as the request gave it; `resolved` reserves memory by it."""
 
     @classmethod
     def of(cls, request: Request, body: dict[str, Any], resolve: Resolve) -> ReadRequest:
-        """Take fields, query and limit from the keys of a body, or else from the parameters."""
+        """Take fields, query, order and limit from the keys of `body`, or else from the URL's parameters."""
         names = ("fields", "query", "order_by")
         fields, query, order_by = map(body.get, names, map(request.arg, names))
         limit = body.get("Limit", request.number("Limit")) or 0
@@ -78,17 +63,17 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class WriteSelection:
-    """The elements that a write names, in its body or by parameters."""
+    """The elements that a write names, in its body or by URL parameters."""
 
     select: Any
     points: Any
     hyperslab: dict[str, Any]
     count: Any
-    """The number of values in the body, which are repeated, see `body_shape`; None for as many as are selected."""
+    """The number of values in the body (`element_count`), see `body_shape`; by default, one for each element."""
 
     @classmethod
     def of(cls, request: Request, body: dict[str, Any]) -> WriteSelection:
-        """Take the selection from the keys of a body, or else from the parameters."""
+        """Take the selection from the keys of `body`, or else from the URL's parameters."""
         hyperslab: dict[str, Any] = {key: body[key] for key in ("start", "stop", "step") if key in body}
         select = body.get("select", request.arg("select"))
         count = body.get("element_count", request.number("element_count"))
@@ -96,11 +81,11 @@ class WriteSelection:
 
     @property
     def named(self) -> dict[str, Any]:
-        """What may be paired lists, as in the body of a read."""
+        """The keys that may have paired lists, in the form of the body of a read."""
         return {"select": self.select}
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
-        """Return the selection in an extent or, for what is appended, in a slab: all elements if none are named."""
+        """Return the selection in the extent of a dataset or of an append's slab: all elements if none are named."""
         given = {"select": self.select, "points": self.points, "start/stop/step": self.hyperslab or None}
         named = [key for key, value in given.items() if value is not None]
         if len(named) > 1:
@@ -113,10 +98,10 @@ class WriteSelection:
 
 
 def body_shape(count: Any, selection: Selection) -> tuple[int, ...]:
-    """Return the shape of the values in the body of a write, of which `count` elements are given.
+    """Return the shape of the values in the body of a write that states `count` elements; `BadRequest` for others.
 
-    They are as many as selected or one for all; or they have the last dimensions of the selection's shape, and are
-    repeated over the others.
+    `count` is the number of selected elements, 1 for one value for all, or the size of the last dimensions of the
+    selection's shape, over whose first dimensions the values are repeated.
     """
     shape = selection.shape
     if count is None or (count == selection.size and type(count) is int):
@@ -132,10 +117,10 @@ def body_shape(count: Any, selection: Selection) -> tuple[int, ...]:
 
 
 def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = False) -> Selection:
-    """Return the selection of a `select` string, or of a list with an item for each dimension.
+    """Return the selection of a `select` string or of a list with an item for each dimension; all elements for None.
 
-    An item is an index, a list of indices or a string as in a `select` string. Without one all elements are selected.
-    If `orthogonal`, each list is for its own dimension.
+    An item is an index, a list of indices, or text as in a `select` string. With `orthogonal`, several lists select
+    their outer product instead of paired points.
     """
     if not isinstance(orthogonal, bool):
         raise BadRequest("orthogonal must be true or false.")
@@ -147,23 +132,17 @@ def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = Fal
 
 
 def ascending_selection(select: Any, extent: tuple[int, ...]) -> Orthogonal:
-    """Return the same, orthogonal, for a reduction: `BadRequest` unless each list ascends, each index once."""
+    """Return the orthogonal selection of `select`; raise `BadRequest` unless each list of indices ascends strictly."""
     selection = select_selection(select, extent, orthogonal=True)
     assert isinstance(selection, Orthogonal)
     for dim, axis in enumerate(selection.axes):
         if not isinstance(axis, Span) and not bool(np.all(axis[1:] > axis[:-1])):
-            raise BadRequest(f"The indices of dimension {dim} must ascend, each once, in a reduction.")
+            raise BadRequest(f"The indices of dimension {dim} must ascend without repeats in a reduction.")
     return selection
 
 
-def select_parameter(request: Request) -> tuple[dict[str, Any], Resolve]:
-    """Return the `select` parameter in the form of a body, and what resolves it: to all elements without one."""
-    select = request.arg("select")
-    return {"select": select}, lambda extent: parse_select(select, extent)
-
-
 def body_resolve(body: dict[str, Any]) -> Resolve:
-    """Return what resolves a body's selection: one of `points`, `select` (with `orthogonal`) and `selection`."""
+    """Return the function that resolves a body's `points`, `select` (with `orthogonal`) or `selection`."""
     if len(set(body) - {"orthogonal"}) != 1 or not set(body) <= {
         "points",
         "select",
@@ -174,7 +153,7 @@ def body_resolve(body: dict[str, Any]) -> Resolve:
             "The body must have one of points, select and selection; with select also orthogonal."
         )
     if "orthogonal" in body and "select" not in body:
-        raise BadRequest("orthogonal is about the lists of select; leave it out.")
+        raise BadRequest("orthogonal applies to the lists of select only; leave it out.")
 
     def resolve(extent: tuple[int, ...]) -> Selection:
         if "points" in body:
@@ -184,16 +163,6 @@ def body_resolve(body: dict[str, Any]) -> Resolve:
         return parse_selection_json(body["selection"], extent)
 
     return resolve
-
-
-def names_pairs(body: Mapping[str, Any]) -> bool:
-    """Say whether a body's `select` has two lists or more that are paired."""
-    select = body.get("select")
-    if isinstance(select, str):
-        has_two = select.count("[") > 2  # one of them is the selection's own
-    else:
-        has_two = isinstance(select, list) and sum([isinstance(item, list) for item in select]) > 1
-    return has_two and body.get("orthogonal") is not True
 
 
 def _select_text(items: list[Any]) -> str:
@@ -217,8 +186,8 @@ def _is_index(item: Any) -> bool:
 
 
 def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
-    """Return the points of a body: a list of numbers (rank 1) or of lists of `rank` numbers."""
-    if isinstance(points, list) and len(points) > BLOCK:  # or `pack_points` had packed them
+    """Return the points of a body: a list of numbers for rank 1, or of lists of `rank` numbers; else `BadRequest`."""
+    if isinstance(points, list) and len(points) > BLOCK:  # `pack_points` packs all valid lists of this length
         raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
     try:
         coords = np.array(points)
@@ -231,7 +200,7 @@ def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
 
 
 def pack_points(body: Any) -> None:
-    """Replace the points of a body by an array, if they are lists of as many numbers; others are refused later."""
+    """Replace the points of a body by an integer array, if they form one; other points are refused later."""
     points = body.get("points") if isinstance(body, dict) else None
     if isinstance(points, list) and points:
         packed = _packed(points)
@@ -240,7 +209,7 @@ def pack_points(body: Any) -> None:
 
 
 def _packed(points: list[Any]) -> NDArray[Any] | None:
-    """Return integers as an array, None for anything else; block by block, so that other threads run in between."""
+    """Return integers as an array, None for anything else. Works in blocks, so that other threads run in between."""
     blocks: list[NDArray[Any]] = []
     for first in range(0, len(points), BLOCK):
         try:
@@ -251,21 +220,21 @@ def _packed(points: list[Any]) -> NDArray[Any] | None:
             return None
         blocks.append(block)
     packed = np.concatenate(blocks)
-    # Numbers beyond 2^63 beside negative ones are floats.
+    # numpy converts a mix of numbers beyond 2^63 and negative ones to floats.
     return packed if packed.dtype.kind in "iu" else None
 
 
 def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
-    """Return the points of a binary body: `rank` little-endian u64 coordinates each, i64 if they count in places."""
+    """Return the points of a binary body: `rank` little-endian u64 coordinates each, i64 if the request uses places."""
     rank = len(extent)
     if not rank or len(data) % (8 * rank):
-        raise BadRequest(f"A point is {rank} little-endian u8 coordinates; the body has {len(data)} bytes.")
+        raise BadRequest(f"A point has {rank} 64-bit little-endian numbers; the body has {len(data)} bytes.")
     kind = np.int64 if isinstance(extent, SignedExtent) and extent.in_places else np.uint64
     return points_of(extent, np.frombuffer(data, "<u8").astype(np.uint64).view(kind).reshape(-1, rank))
 
 
 def stepped_selection(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
-    """Return the hyperslab of `start`, `stop` and `step`; each has a number for each dimension or is left out."""
+    """Return the hyperslab of `start`, `stop` and `step`, each a number for each dimension or left out."""
     rank = len(extent)
     first, last, signed = (0,) * rank, extent, False
     if isinstance(extent, SignedExtent):
@@ -276,7 +245,7 @@ def stepped_selection(body: dict[str, Any], extent: tuple[int, ...]) -> Selectio
         for key, default in (("start", first), ("stop", last), ("step", (1,) * rank))
     )
     if not len(start) == len(stop) == len(step) == rank:
-        raise BadRequest(f"start, stop and step need {rank} numbers each, as the dataset has dimensions.")
+        raise BadRequest(f"start, stop and step need {rank} numbers each, one for each dimension.")
     axes = ",".join(f"{begin}:{end}:{by}" for begin, end, by in zip(start, stop, step, strict=True))
     return parse_select(f"[{axes}]", extent)
 
@@ -288,62 +257,3 @@ def _numbers(value: Any, default: tuple[int, ...], key: str, *, signed: bool = F
     if not all(_is_index(item) and (signed or item >= 0) for item in items):
         raise BadRequest(f"{key} must be a list of non-negative integers.")
     return tuple(items)
-
-
-@asynccontextmanager
-async def resolved(
-    request: Request,
-    named: Sequence[tuple[Mapping[str, Any], tuple[int, ...]]],
-    resolve: Callable[[], T],
-) -> AsyncIterator[T]:
-    """Have what `resolve` makes of the selections that bodies name, each in an extent.
-
-    Meanwhile memory is held for the points, if paired lists name many; `TooLarge` for too many points. The rest of what
-    a write has in its body is converted, too.
-    """
-    nbytes = 0
-    if any(names_pairs(body) for body, _ in named):
-        nbytes = sum([points_bytes(*one) for one in named])
-    if nbytes > MAX_PAIRED_BYTES:
-        raise TooLarge(
-            f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: read less at a time."
-        )
-    async with hold_until_sent(request, request.service.selections, nbytes) if nbytes else nullcontext():
-        work = request.http.content.total_bytes // NUMBER_BYTES + SELECTION_WORK * len(named)
-        yield await compute(work + nbytes // COORDINATE_BYTES, resolve)
-
-
-def selected(
-    request: Request,
-    extent: tuple[int, ...],
-    body: Mapping[str, Any],
-    resolve: Callable[[tuple[int, ...]], T],
-) -> AbstractAsyncContextManager[T]:
-    """Have the selection that `resolve` makes of what a body names, or parameters in its form, see `resolved`."""
-    return resolved(request, [(body, extent)], partial(resolve, extent))
-
-
-def selected_in_url(request: Request, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
-    """Have the selection of the `select` parameter, all elements without one."""
-    return selected(request, extent, *select_parameter(request))
-
-
-@asynccontextmanager
-async def selected_if_named(request: Request, extent: tuple[int, ...]) -> AsyncIterator[Selection | None]:
-    """Have the selection of the `select` parameter, None without one."""
-    if not request.arg("select"):
-        yield None
-    else:
-        async with selected_in_url(request, extent) as selection:
-            yield selection
-
-
-def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:
-    """Return the bytes of the points of paired lists in a body, 0 without; `TooLarge` beyond `MAX_PAIRED_BYTES`."""
-    if not names_pairs(body):
-        return 0
-    select = body["select"]
-    if isinstance(select, str):
-        return paired_bytes(select, extent)
-    listed = next(len(item) for item in select if isinstance(item, list))
-    return listed_bytes(["[]" if isinstance(item, list) else str(item) for item in select], listed, extent)

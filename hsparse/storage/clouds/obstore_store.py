@@ -1,17 +1,19 @@
-"""A store in a container of Azure Blob Storage or a bucket of Google Storage, by obstore.
+"""A store in a container of Azure Blob Storage or a bucket of Google Cloud Storage, using obstore.
 
-Azure compares etags. Google compares generations, which its listings do not have; so the etag is Google's, and an
-update is made on the generation that had it: the one that was read or put here last, else the one of a look. A put
-on another state is refused either way.
+Azure compares etags. Google compares generations, but its listings contain only etags. The store's etag is therefore
+Google's etag, and a conditional put translates it to the generation: the one last read or put by this process, or else
+the one that a HEAD request returns. A put on another state is refused either way.
 
-A put whose reply is lost is settled as in a bucket of S3 (`hsparse.storage.s3.s3_store`): by a mark in the metadata.
-obstore's own repetitions are off, as they hide whether a reply was lost. It has no conditional delete.
+A put whose reply is lost is settled as in an S3 bucket (`hsparse.storage.s3.s3_store`): by a mark in the metadata.
+obstore's own retries are off, because they hide whether a reply was lost. obstore has no conditional delete.
+
+Absence, failed conditions and refusals count only if the reply has the service's error code. A reply without one comes
+from a proxy, and the request is sent again.
 """
 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,6 +33,7 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, GCSStore
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.errors import (
     BadRequest,
     HsparseError,
@@ -38,9 +41,10 @@ from hsparse.errors import (
     NotFound,
     PreconditionFailed,
     StoreFailed,
+    StoreFull,
     Unsupported,
 )
-from hsparse.storage.bucket_client import BucketClient, Retry
+from hsparse.storage.bucket_client import AccessRefused, BucketClient, Retry
 from hsparse.storage.delegating_store import delete_each
 from hsparse.storage.object_store import (
     Buffer,
@@ -55,9 +59,9 @@ from hsparse.storage.object_store import (
 )
 
 PUT_MARK = "hsparseput"
-"""The metadata that tells which conditional put an object is of. Azure has names of letters, digits and `_` alone."""
+"""Metadata name of the mark of the conditional put that wrote an object. Azure allows only letters, digits and `_`."""
 GENERATIONS = 16_384
-"""Keys of which the last generation is remembered."""
+"""Number of keys whose last generation is remembered."""
 CONNECT_SECONDS = 5
 
 R = TypeVar("R")
@@ -65,13 +69,13 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """What obstore does differently for a service."""
+    """The differences between the services that obstore supports."""
 
     make: Any
     suffixes: bool
-    """Whether the end of an object can be read without its size."""
+    """Whether the end of an object can be read without knowing its size."""
     offsets: bool
-    """Whether a listing begins at a key; otherwise it is read from its beginning."""
+    """Whether a listing can start at a key; otherwise the listing is read from its beginning."""
     generations: bool
     """Whether puts are conditional on generations, not on etags."""
     credentials: str
@@ -99,9 +103,11 @@ CLOUDS = {
 
 
 class RequestFailed(Exception):
-    """A request that failed: the status of the reply, 0 if there was none, and the service's code, if any.
+    """A failed request: the HTTP status of the reply, 0 if there was none, and the service's error code.
 
-    obstore tells these in the text of its errors, which has the URL, and so may have a signature.
+    The code is empty if the reply has none; the reply then does not come from the service.
+
+    This exception replaces obstore's errors, because their text contains the URL, which may have a signature.
     """
 
     def __init__(self, status: int, code: str = "") -> None:
@@ -113,8 +119,8 @@ class RequestFailed(Exception):
 class ObstoreStore(BucketClient):
     """An `ObjectStore` in the bucket `az://container` or `gs://bucket`; `open` it first, or use it as a context.
 
-    Account, credentials and endpoint are read from the environment, as obstore does, unless `config` has them;
-    `unsigned`, no credentials are looked for. `settings` are those of a `BucketClient`.
+    obstore reads account, credentials and endpoint from the environment, unless `config` has them. With `unsigned`,
+    requests are sent without credentials. `settings` are passed to `BucketClient`.
     """
 
     _failures = (RequestFailed, TimeoutError)
@@ -127,25 +133,36 @@ class ObstoreStore(BucketClient):
         self._url = url
         self._cloud = CLOUDS[scheme]
         self._config = {**(config or {}), **({"skip_signature": True} if unsigned else {})}
-        self._generations: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._generations: BoundedCache[str, tuple[str, str]] = BoundedCache.of_entries(GENERATIONS)
 
     async def open(self) -> Self:
-        """Create the pooled client; nothing is sent yet."""
+        """Create the pooled client without sending anything."""
+        self._client = self._make()
+        return self
+
+    def _make(self) -> Any:
         options = {
-            "allow_http": True,  # of an endpoint that says so
+            "allow_http": True,  # used only if the endpoint's URL begins with http://
             "connect_timeout": timedelta(seconds=min(CONNECT_SECONDS, self._deadline / 3)),
             "read_timeout": timedelta(seconds=self._deadline / 3),
             "timeout": timedelta(seconds=self._deadline),
         }
         try:
-            self._client = self._cloud.make(
+            return self._cloud.make(
                 self.name, config=self._config, client_options=options, retry_config={"max_retries": 0}
             )
         except (BaseError, ValueError) as error:
             raise Misconfigured(
                 f"The bucket {self._url!r} cannot be used ({type(error).__name__}); set {self._cloud.credentials}."
             ) from None
-        return self
+
+    async def _read_credentials(self) -> bool:
+        """Create a client with the current credentials; return False only if that fails, as they may have changed."""
+        try:
+            self._client = self._make()
+        except Misconfigured:
+            return False
+        return True
 
     async def close(self) -> None:
         self._client = None
@@ -167,13 +184,13 @@ class ObstoreStore(BucketClient):
         return await self._get_end(key, start)
 
     async def _get_end(self, key: str, start: int) -> Stored:
-        """Read from `start` bytes before the end, in two requests, until the object has one size in both."""
+        """Read the last `-start` bytes: ask for the size, then read; repeat while the size changes in between."""
         while True:
             size = int((await self._run(key, lambda: self._look(key))).meta["size"])
             first, count = resolve_range(key, start, None, size)
             try:
                 found = await self.get_range(key, first, count)
-            except BadRequest:  # it is shorter now
+            except BadRequest:  # the object has become shorter
                 continue
             if found.size == size:
                 return found
@@ -185,7 +202,7 @@ class ObstoreStore(BucketClient):
         sign = partial(obstore.sign_async, self._client, "GET", key, timedelta(seconds=seconds))
         try:
             return await self._run(key, lambda: _ask(sign()))
-        except (Misconfigured, Unsupported):  # such credentials cannot sign
+        except (Misconfigured, Unsupported):  # these credentials cannot sign
             raise no_urls(self.name) from None
 
     # --- changes ------------------------------------------------------------------------------------
@@ -204,7 +221,7 @@ class ObstoreStore(BucketClient):
     async def delete(self, key: str) -> None:
         check_key(key)
         try:
-            await self._run(key, lambda: _ask(obstore.delete_async(self._client, key)))
+            await self._run(key, lambda: self._delete(key))
         except NotFound:
             return
 
@@ -216,7 +233,7 @@ class ObstoreStore(BucketClient):
         return await delete_each(self, entries)
 
     async def _put_if(self, key: str, data: Buffer, etag: str | None) -> str:
-        """Put on the condition that the object has the etag, or that there is none."""
+        """Put an object if it has the etag or, for None, if it does not exist; return the new etag."""
         check_key(key)
         content = bytes(data)
         mark = self._clock.token(16).hex()
@@ -236,19 +253,19 @@ class ObstoreStore(BucketClient):
             try:
                 raise failed_condition
             finally:
-                del failed_condition  # the error has this frame, and would have itself
+                del failed_condition  # breaks the cycle from the error to this frame and back
 
         return await self._run(key, send, settle)
 
     async def _condition(self, key: str, etag: str) -> dict[str, str]:
-        """Return obstore's condition of an update."""
+        """Return obstore's condition for replacing the object of this etag, by etag or by generation."""
         if not self._cloud.generations:
             return {"e_tag": f'"{etag}"'}
         if (known := self._generations.get(key)) is None or known[0] != etag:
             self._etag(key, (await self._look(key)).meta)
             known = self._generations[key]
         if known[0] != etag:
-            raise RequestFailed(412)
+            raise RequestFailed(412, "ConditionNotMet")
         return {"version": known[1]}
 
     # --- one request --------------------------------------------------------------------------------
@@ -261,21 +278,37 @@ class ObstoreStore(BucketClient):
         return Stored(data, self._etag(key, reply.meta), reply.meta["size"])
 
     async def _look(self, key: str) -> Any:
-        """Return what there is of an object besides its bytes."""
-        return await _ask(obstore.get_async(self._client, key, options={"head": True}))
+        """Return an object's metadata. A failed HEAD has no error code, so a GET is sent to get the code."""
+        try:
+            return await _ask(obstore.get_async(self._client, key, options={"head": True}))
+        except RequestFailed as error:
+            if not 300 <= error.status < 500:
+                raise
+        return await _ask(obstore.get_async(self._client, key))
+
+    async def _delete(self, key: str) -> None:
+        """Delete an object. On Google, also check that it is gone: obstore accepts a proxy's success reply."""
+        await _ask(obstore.delete_async(self._client, key))
+        if self._cloud.generations:
+            await self._look(key)  # raises an error with status 404 if the object is gone
+            raise RequestFailed(0)
 
     async def _put(self, key: str, content: bytes, **options: Any) -> str:
-        put = obstore.put_async(self._client, key, content, use_multipart=False, **options)
-        return self._etag(key, await _ask(put))
+        # No local variable holds the request: with its error it would form a cycle through this frame (Python 3.13).
+        meta = await _ask(obstore.put_async(self._client, key, content, use_multipart=False, **options))
+        return self._etag(key, meta)
 
     def _etag(self, key: str, meta: Any) -> str:
-        """Return the etag of a reply about an object, and remember which generation had it."""
+        """Return the etag in a reply about an object; on Google, remember its generation.
+
+        Raises `RequestFailed` for a reply that is not the service's: Google's replies have a generation, and Azure's
+        etags begin with `0x`.
+        """
         etag = str(meta["e_tag"]).strip('"')
+        if not (meta["version"] if self._cloud.generations else etag.startswith("0x")):
+            raise RequestFailed(0)
         if self._cloud.generations:
-            self._generations[key] = etag, str(meta["version"])
-            self._generations.move_to_end(key)
-            if len(self._generations) > GENERATIONS:
-                self._generations.popitem(last=False)
+            self._generations.keep(key, (etag, str(meta["version"])))
         return etag
 
     # --- listings -----------------------------------------------------------------------------------
@@ -284,7 +317,7 @@ class ObstoreStore(BucketClient):
         return self._list_folder(prefix, start_after) if delimiter else self._list(prefix, start_after)
 
     async def _list(self, prefix: str, start_after: str) -> AsyncIterator[Page]:
-        """List what begins with `prefix`: obstore lists what is below a folder."""
+        """List keys that begin with `prefix`: filter obstore's listing of the folder above them."""
         folder, _, rest = prefix.rpartition("/")
         if folder and not is_key(folder):
             return
@@ -317,7 +350,7 @@ class ObstoreStore(BucketClient):
                 return
 
     async def _list_folder(self, prefix: str, start_after: str) -> AsyncIterator[Page]:
-        """List one level, which obstore reads whole, page by page."""
+        """List one level in pages; obstore returns the whole level at once."""
         folder = prefix.rpartition("/")[0]
         if folder and not is_key(folder):
             return
@@ -340,13 +373,18 @@ class ObstoreStore(BucketClient):
 
     # --- failures -----------------------------------------------------------------------------------
 
+    def _told(self, cause: Exception) -> str:
+        if isinstance(cause, RequestFailed) and cause.status:
+            return f"{cause.status} {cause.code}" if cause.code else f"a reply {cause.status} of a proxy"
+        return super()._told(cause)
+
     def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
         if not isinstance(error, RequestFailed):
-            return Retry.UNCERTAIN  # the operation's time is over
+            return Retry.UNCERTAIN  # the operation's deadline has passed
         status, code, bucket = error.status, error.code, self._url
         if code in ("ContainerNotFound", "NoSuchBucket"):
             return Misconfigured(f"There is no bucket {bucket!r}; create it, or name another one.")
-        if status in _UNCERTAIN:
+        if not code or status == 0 or status in _UNCERTAIN:
             return Retry.UNCERTAIN
         if status == 404:
             return NotFound(f"There is no object {key!r} in {bucket!r}.")
@@ -355,21 +393,23 @@ class ObstoreStore(BucketClient):
         if status == 416:
             return BadRequest(f"The range of {key!r} starts beyond the object's end.")
         if status == 401:
-            return Misconfigured(
+            return AccessRefused(
                 f"There are no usable credentials for the bucket {bucket!r}; set {self._cloud.credentials}."
             )
         if status == 403:
-            return Misconfigured(
+            return AccessRefused(
                 f"The bucket {bucket!r} denies access to {key!r} ({code}); check the credentials, and grant "
                 f"{self._cloud.rights!r}."
             )
+        if status == 507:
+            return StoreFull(f"The bucket {bucket!r} has no room for {key!r} ({code}); free space there.")
         if status == 501:
-            return Unsupported(f"The bucket {bucket!r} does not do what {key!r} needs.")
+            return Unsupported(f"The bucket {bucket!r} does not support a request that {key!r} needs.")
         return StoreFailed(f"The bucket {bucket!r} failed on {key!r} ({status} {code}); see the store's log.")
 
 
 def _is_past(key: str, prefix: str) -> bool:
-    """Say whether no key from `key` on begins with `prefix`, in order of UTF-8 or, as Azurite lists, of UTF-16."""
+    """Tell whether a listing that has reached `key` is past `prefix`, in the order of UTF-8 or UTF-16 (Azurite)."""
     later = key > prefix and key.encode("utf-16-be") > prefix.encode("utf-16-be")
     return later and not key.startswith(prefix)
 
@@ -379,7 +419,7 @@ def _entry(meta: Any) -> Entry:
     return Entry(meta["path"], meta["size"], etag, meta["last_modified"].timestamp())
 
 
-_UNCERTAIN = {0, 408, 429, 500, 502, 503, 504}
+_UNCERTAIN = {408, 429, 500, 502, 503, 504}
 _STATUSES = {
     FileNotFoundError: 404,
     AlreadyExistsError: 412,
@@ -388,20 +428,22 @@ _STATUSES = {
     PermissionDeniedError: 403,
     NotSupportedError: 501,
 }
-_STATUS = re.compile(r"status code: (\d{3})|\(code: (\d{3})\)")
+_STATUS = re.compile(r"status code: (\d{3})")
+_BEYOND = re.compile(r"Wanted range starting at \d+, but object was only \d+ bytes long$")
+_IN_BATCH = re.compile(r"\(code: (\d{3})\)$")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _NOT_SENT = 400
-"""The status of what obstore itself refuses."""
+"""Status for a request that obstore itself refuses to send."""
 
 
 async def _ask(request: Awaitable[R]) -> R:
-    """Return what a request of obstore does; `RequestFailed` instead of obstore's own errors."""
+    """Await an obstore request; raise `RequestFailed` instead of obstore's own errors."""
     try:
         return await request
     except (BaseError, FileNotFoundError, ValueError) as error:
         failed = _request_failed(error)
     finally:
-        del request  # it has the error, which has this frame
+        del request  # breaks the cycle from the request's error to this frame and back
     try:
         raise failed
     finally:
@@ -409,16 +451,21 @@ async def _ask(request: Awaitable[R]) -> R:
 
 
 def _request_failed(error: Exception) -> RequestFailed:
-    text = str(error)
-    code = found[1] if (found := _CODE.search(text)) else type(error).__name__
+    text = str(error).partition("\n\nDebug source:")[0]
+    reply = text.partition("status code")[2]  # the key stands before it and may look like a code
+    code = found[1] if (found := _CODE.search(reply)) else ""
     if "token request" in text:
-        return RequestFailed(401, code)
-    # Of an empty object Azurite answers a Content-Range that is not HTTP's.
-    if "InvalidRangeRequest" in text or "CONTENT_RANGE" in text:
-        return RequestFailed(416, code)
+        return RequestFailed(401, code or "token")
+    # For an empty object Azurite answers an invalid Content-Range.
+    if "InvalidRangeRequest" in text or "CONTENT_RANGE" in text or _BEYOND.search(text):
+        return RequestFailed(416, code or "InvalidRange")
     status = _STATUSES.get(type(error))
+    if found := _IN_BATCH.search(text):  # part of the body of an Azure batch reply
+        return RequestFailed(int(found[1]), "InBatch")
     if status is None and (found := _STATUS.search(text)):
-        status = int(found[1] or found[2])
-    if status is None:
-        status = 0 if isinstance(error, GenericError) else _NOT_SENT
-    return RequestFailed(status, code)
+        status = int(found[1])
+    if status is None and not isinstance(error, GenericError):
+        return RequestFailed(_NOT_SENT, type(error).__name__)
+    if isinstance(error, NotSupportedError):  # obstore's own refusal has no code
+        code = code or type(error).__name__
+    return RequestFailed(status or 0, code)

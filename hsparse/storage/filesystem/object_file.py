@@ -1,8 +1,6 @@
-"""The file of an object: opening, reading and writing it, its etag, and the conditions a put checks on it.
+"""Files of objects in a posix store: open, read, write, etags, conditions, listing and sweeping.
 
-All functions block. Most take open file descriptors, so that a file that is replaced meanwhile stays the same.
-
-Walking the directories of a posix store in key order, and sweeping temporary files of killed processes.
+All functions block. Most take open file descriptors, so that they see one file even if it is replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -17,14 +15,15 @@ from enum import IntEnum
 from secrets import token_hex
 from typing import TypeAlias
 
-from hsparse.errors import BadRequest, HsparseError, PreconditionFailed, StoreFailed
+from hsparse.errors import FULL, BadRequest, HsparseError, PreconditionFailed, StoreFailed, StoreFull
+from hsparse.printable import is_printable
 from hsparse.storage.object_store import RESERVED, Buffer, is_key
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
-"""Other accounts of the machine neither read what is stored nor hold locks, whatever the umask is."""
+"""Modes that keep other accounts of the machine from reading objects and holding locks, whatever the umask."""
 TEMPORARY = ".tmp-"
-"""Prefix of the names of temporary files, which are no objects yet."""
+"""Prefix of the names of temporary files, which are not objects yet."""
 
 
 class HalfWritten(Exception):
@@ -32,7 +31,7 @@ class HalfWritten(Exception):
 
 
 class Condition(IntEnum):
-    """What a conditional put requires of the current object."""
+    """The condition of a put: none, that the object is absent, or that its etag matches."""
 
     NONE = 0
     ABSENT = 1
@@ -45,7 +44,7 @@ def file_etag(status: os.stat_result) -> str:
 
 
 def open_file(path: str) -> int:
-    """Open a path that may be an object for reading; never wait for a FIFO in its place."""
+    """Open the path of an object for reading; if the path is a FIFO, do not wait for its writer."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -54,9 +53,9 @@ def open_directory(path: str) -> int:
 
 
 def object_status(directory: int, name: str) -> os.stat_result | None:
-    """Return the status of the file `name` in an open directory, None when there is no such file.
+    """Return the status of the regular file `name` in an open directory, None when there is no such file.
 
-    Raises `HalfWritten` when it is being written in place.
+    Raises `HalfWritten` when the file is being written in place.
     """
     try:
         status = os.stat(name, dir_fd=directory)
@@ -70,7 +69,7 @@ def object_status(directory: int, name: str) -> os.stat_result | None:
 
 
 def file_status(path: str) -> os.stat_result | None:
-    """Return the status of a file, also of a half-written one; None when there is no file."""
+    """Return the status of a regular file, even if it is half written, or None when there is no such file."""
     try:
         status = os.stat(path)  # noqa: PTH116 (a Path for each of a million names costs more than the stat)
     except (FileNotFoundError, NotADirectoryError):
@@ -79,7 +78,7 @@ def file_status(path: str) -> os.stat_result | None:
 
 
 def is_half_written(status: os.stat_result) -> bool:
-    """Tell whether a file has the sticky bit: the mark of a file that is being written in place."""
+    """Tell whether a file has the sticky bit, the mark of a file that is being written in place."""
     return bool(status.st_mode & stat.S_ISVTX)
 
 
@@ -89,7 +88,7 @@ def unlink_if_exists(name: str, directory: int | None = None) -> None:
 
 
 def new_temporary(directory: str) -> tuple[int, str]:
-    """Create a temporary file in `directory`; return it open for writing, and its path."""
+    """Create a temporary file in `directory`; return its descriptor, open for writing, and its path."""
     path = f"{directory}/{TEMPORARY}{token_hex(8)}"
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), path
 
@@ -101,7 +100,7 @@ def write_all(file: int, data: Buffer) -> None:
 
 
 def read_at(file: int, first: int, count: int) -> bytes:
-    """Read `count` bytes from byte `first`, fewer where the file ends; one call reads at most 2 GiB."""
+    """Read `count` bytes from byte `first`, fewer if the file ends; loop, as one system call reads at most 2 GiB."""
     data = os.pread(file, count, first)
     if len(data) == count:
         return data
@@ -122,8 +121,7 @@ def check_condition(condition: Condition, etag: str, key: str, current: os.stat_
 
 
 REMEDIES = {
-    errno.ENOSPC: "free space on its file system",
-    errno.EDQUOT: "raise the quota of its file system",
+    **FULL,
     errno.EIO: "check the disk",
     errno.EROFS: "mount its file system for writing",
     errno.EACCES: "give this process the right to read and write there",
@@ -134,16 +132,17 @@ REMEDIES = {
 
 
 def translate_os_error(error: OSError, key: str, store: str) -> HsparseError:
-    """Return the store's error for one of the file system, which names the key and a remedy."""
+    """Return the store's error for an error of the file system; its message names the key and a remedy."""
     code = error.errno or 0
     if code == errno.ENAMETOOLONG:
         return BadRequest(f"The path of {key!r} is too long for the file system; use a shorter key.")
     remedy = REMEDIES.get(code, "see the system's log")
-    return StoreFailed(f"The store {store!r} failed on {key!r} ({error.strerror}); {remedy}.")
+    kind = StoreFull if code in FULL else StoreFailed
+    return kind(f"The store {store!r} failed on {key!r} ({error.strerror}); {remedy}.")
 
 
 STALE_NS = 3600 * 1_000_000_000
-"""Age at which a temporary file is swept. A put takes seconds, and retries when its file was swept."""
+"""Age at which a temporary file is swept. A put takes seconds, and is retried if its file was swept."""
 
 Item: TypeAlias = tuple[str, os.stat_result | None]
 """A key and its file's status, or a common prefix and None."""
@@ -153,7 +152,7 @@ def walk(root: str, prefix: str, delimiter: bool, start_after: str, *, sweeps: b
     """Yield the objects below the directory `root`, as `ObjectStore.list` orders and selects them.
 
     Only the names in the directories above the current key are in memory. Objects that appear or disappear
-    during the walk may be missed; all others are yielded once. If it `sweeps`, stale temporary files are removed.
+    during the walk may be missed; all others are yielded once. With `sweeps`, stale temporary files are removed.
     """
     base = prefix.rpartition("/")[0]
     if base and not is_key(base):
@@ -177,9 +176,9 @@ def _walk(root: str, at: str, prefix: str, delimiter: bool, start_after: str, sw
 
 
 def _names(directory: str, sweeps: bool) -> Iterator[str]:
-    """Yield the names in a directory that are parts of keys; those of directories end in `/`.
+    """Yield the names in a directory that can be part of a key; names of directories end in `/`.
 
-    With that `/`, names sort as the keys below them do: `a.b` before `a/b`.
+    With that `/`, names sort in the order of the keys below them: `a.b` before `a/b`.
     """
     try:
         scan = os.scandir(directory)
@@ -190,12 +189,12 @@ def _names(directory: str, sweeps: bool) -> Iterator[str]:
             if entry.name.startswith(TEMPORARY):
                 if sweeps:
                     _sweep_file(entry.path)
-            elif entry.name.isprintable() and not entry.name.startswith(RESERVED):
+            elif is_printable(entry.name) and not entry.name.startswith(RESERVED):
                 yield f"{entry.name}/" if entry.is_dir() else entry.name
 
 
 def _holds_object(directory: str, sweeps: bool) -> bool:
-    """Tell whether any object is below `directory`: one that a put has just created, or left, may be empty."""
+    """Tell whether any object is below `directory`; a running or failed put may leave an empty directory."""
     below = []
     for name in _names(directory, sweeps):
         if not name.endswith("/"):
@@ -205,7 +204,7 @@ def _holds_object(directory: str, sweeps: bool) -> bool:
 
 
 def sweep(root: str) -> int:
-    """Remove the stale temporary files everywhere below `root`; return how many."""
+    """Remove all stale temporary files below `root`; return their number."""
     swept = 0
     for directory, _, names in os.walk(root):
         swept += sum(_sweep_file(f"{directory}/{name}") for name in names if name.startswith(TEMPORARY))
@@ -216,6 +215,6 @@ def _sweep_file(path: str) -> bool:
     status = file_status(path)
     if status is None or time.time_ns() - status.st_mtime_ns < STALE_NS:
         return False
-    with suppress(FileNotFoundError):  # another sweeps too
+    with suppress(FileNotFoundError):  # another process has swept it
         os.unlink(path)  # noqa: PTH108
     return True

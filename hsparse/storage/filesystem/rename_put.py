@@ -1,4 +1,4 @@
-"""A put of a posix store by a temporary file and a rename: for objects of any size, durable by itself."""
+"""A put of a posix store by a temporary file and a rename: for objects of any size, durable without a log."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from hsparse.storage.object_store import Buffer
 
 ATTEMPTS = 100
 MTIME_STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
-"""Steps that raise a modification time above another: its resolution is 1 ns to 2 s, by file system."""
+"""Steps by which a modification time is raised above another; file systems resolve 1 ns to 2 s."""
 
 Check: TypeAlias = Callable[[os.stat_result | None], None]
-"""A put's condition on the status of the key's file: raises `PreconditionFailed`."""
+"""Check of a put's condition on the status of the key's file; raises `PreconditionFailed`."""
 
 
 def put_by_rename(
@@ -38,7 +38,7 @@ def put_by_rename(
 ) -> str:
     """Put an object and return its etag once it is durable; blocks.
 
-    `PreconditionFailed` when the condition does not hold, `Conflict` when a directory is in the way,
+    Raises `PreconditionFailed` when the condition does not hold, `Conflict` when a directory has the key's path,
     `HalfWritten` when the file must be repaired first: see `hsparse.storage.wal.recovery.repairing`.
     """
     check = partial(check_condition, condition, etag, key)
@@ -63,7 +63,7 @@ def _attempt(root: RootDirectory, key: str, data: Buffer, check: Check) -> str:
         check(None)
         raise directory_conflict(key) from error
     try:
-        check(object_status(directory, name))  # before writing the bytes in vain
+        check(object_status(directory, name))  # fails early, before the bytes are written
         if os.fstat(directory).st_mode & stat.S_ISVTX:
             root.make_directories(key)
         return _replace(root, directory, key, data, check)
@@ -102,7 +102,7 @@ def _replace(root: RootDirectory, directory: int, key: str, data: Buffer, check:
 
 
 def _date(root: RootDirectory, file: int, floor: int) -> str:
-    """Raise the file's modification time above `floor` if needed; return the etag."""
+    """Raise the file's modification time above `floor` (ns) if needed; return the etag."""
     status = os.fstat(file)
     for step in MTIME_STEPS_NS:
         if status.st_mtime_ns > floor:

@@ -1,8 +1,8 @@
-"""The root directory of a posix store: its locks, its directories, and what makes them durable.
+"""The root directory of a posix store: its locks, and the directories of keys and their durability.
 
-A directory is created with the sticky bit, which is cleared once its own entry has been fsynced in its parent,
-and parents come first. So a directory without the bit is known to be durable with all above it, whoever
-created it and however that process ended; a put that finds the bit does that fsync itself.
+A directory is created with the sticky bit. The bit is cleared once the directory's entry has been fsynced in its
+parent, parents first. A directory without the bit is therefore durable, with all directories above it, whichever
+process created it and however that process ended. A put that finds the bit does the fsync itself.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 LOCK_COUNT = 256
 YEAR_NS = 365 * 86_400 * 10**9
 INTERNAL = ".hsparse"
-"""The directory under the root for all that is not an object: locks, logs, deletion markers."""
+"""The directory under the root for files that are not objects: locks, logs, deletion markers."""
 OPENED_AT_ONCE = 128
-"""New directories that are held open while their parents are synced; a process may have some 1,000 open files."""
+"""New directories held open while their parents are synced; a process may have about 1,000 open files."""
 
 
 class RootDirectory:
-    """The directory `path`. All methods block and may be called in any thread or process.
+    """The root directory `path`. All methods block and may be called in any thread or process.
 
     With `fsync=False` nothing is synced. `now_ns` is the clock, in nanoseconds since the Unix epoch.
     """
@@ -43,7 +43,7 @@ class RootDirectory:
         self.internal = f"{path}/{INTERNAL}"
 
     def make(self) -> None:
-        """Create the root, durable in the directories above it, and the directory of its locks."""
+        """Create the root and the directory of its locks; make the root durable in the directories above it."""
         root = Path(self.path)
         missing = [path for path in (root, *root.parents) if not path.exists()]
         root.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ class RootDirectory:
         return zlib.crc32(key.encode()) % LOCK_COUNT
 
     def open_lock(self, number: int) -> int:
-        """Open a lock's file, unlocked. Two descriptors of one lock exclude each other."""
+        """Open the file of a lock without locking it. Two descriptors of one lock exclude each other."""
         return os.open(
             f"{self.internal}/locks/{number:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE
         )
@@ -70,7 +70,7 @@ class RootDirectory:
 
     @contextmanager
     def locked_number(self, number: int) -> Iterator[int]:
-        """Hold a lock by its number, as an open file descriptor; who holds several takes them in order."""
+        """Hold a lock by its number, as an open file descriptor; take several locks in ascending order."""
         lock = self.open_lock(number)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -80,7 +80,7 @@ class RootDirectory:
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
-        """Hold the lock of a thing that one process does at a time, by its name; wait for it."""
+        """Hold the lock `name`, for work that one process does at a time; wait for the lock."""
         lock = os.open(f"{self.internal}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -89,13 +89,13 @@ class RootDirectory:
             os.close(lock)
 
     def make_directories(self, key: str, *, durable: bool = True) -> None:
-        """Create the directories above `key`, each durable in its parent before the next.
+        """Create the directories above `key`, each durable in its parent before the next one is created.
 
         With `durable=False` new directories keep the sticky bit, the mark of a directory that is not durable yet.
         """
-        if not durable and "/" in key:  # mostly only the last one is new
+        if not durable and "/" in key:  # in most cases only the last directory is new
             last = f"{self.path}/{key}".rpartition("/")[0]
-            with suppress(FileExistsError, FileNotFoundError, NotADirectoryError):  # told apart below
+            with suppress(FileExistsError, FileNotFoundError, NotADirectoryError):  # handled below
                 os.mkdir(last, stat.S_ISVTX | DIRECTORY_MODE)  # noqa: PTH102 (a Path costs more than the call)
                 return
         parent = Path(self.path)
@@ -113,7 +113,7 @@ class RootDirectory:
     def sync_directories(self, key: str) -> None:
         """Make the existing directories above `key` durable, and the names in the last of them.
 
-        `FileNotFoundError` when the root itself does not exist.
+        Raises `FileNotFoundError` when the root itself does not exist.
         """
         while True:
             path = Path(self.path)
@@ -130,9 +130,9 @@ class RootDirectory:
                     raise
 
     def sync_all_directories(self, directories: Iterable[str]) -> None:
-        """Do what `sync_directories` does for a key in each of these directories, relative to the root.
+        """Apply `sync_directories` to each directory, given by its path relative to the root.
 
-        The parent of many new ones is synced once for all of them.
+        A parent with several new directories is synced once for all of them.
         """
         wanted = set(directories)
         levels: dict[int, set[str]] = {}
@@ -151,7 +151,7 @@ class RootDirectory:
                 self.sync_directories(f"{directory}/")
 
     def _make_all_durable(self, level: Sequence[str]) -> set[str]:
-        """Do what `_make_durable` does for directories whose parents are durable; return the parents synced."""
+        """Apply `_make_durable` to directories whose parents are durable; return the parents that were synced."""
         with ExitStack() as stack:
             marked: dict[str, list[tuple[int, int]]] = {}
             for directory in level:
@@ -168,7 +168,7 @@ class RootDirectory:
             for parent, children in list(marked.items()):
                 try:
                     self.sync_directory(f"{self.path}/{parent}")
-                except (FileNotFoundError, NotADirectoryError):  # pruned, so these are too
+                except (FileNotFoundError, NotADirectoryError):  # pruned with its children
                     del marked[parent]
                     continue
                 for file, mode in children:
@@ -178,7 +178,7 @@ class RootDirectory:
     def _make_durable(self, parent: Path, path: Path) -> None:
         """Make the directory `path` durable in `parent` if it has the sticky bit, and clear the bit.
 
-        Through a descriptor: the directory at this path may be pruned and created again meanwhile.
+        The bit is read and cleared through one descriptor, as the directory may be pruned and created anew meanwhile.
         """
         directory = open_directory(str(path))
         try:
@@ -190,7 +190,7 @@ class RootDirectory:
             os.close(directory)
 
     def _clear_mark(self, directory: int, mode: int) -> None:
-        with suppress(PermissionError):  # another user's: it stays marked, and each put syncs it again
+        with suppress(PermissionError):  # another user's directory stays marked: each put syncs it again
             os.fchmod(directory, stat.S_IMODE(mode) & ~stat.S_ISVTX)
 
     def sync(self, file: int) -> None:
@@ -208,7 +208,7 @@ class RootDirectory:
 
 
 def directory_conflict(key: str) -> Conflict:
-    """Return the error of a put that needs a directory where an object is, or the reverse."""
+    """Return the error of a put that needs a directory in the place of an object, or the reverse."""
     return Conflict(
         f"{key!r} cannot be put in a posix store, where a key cannot be an object and a directory of others "
         "at once; use another key, or another store."
@@ -216,7 +216,7 @@ def directory_conflict(key: str) -> Conflict:
 
 
 def unusable_directory(path: str, error: OSError, deed: str = "write to") -> Misconfigured:
-    """Return the error of a root directory that cannot be created, written to or locked, or read."""
+    """Return the error of a root directory that this process cannot create, read, write or lock."""
     return Misconfigured(
         f"The store's directory {path!r} cannot be used ({error.strerror}); name one that this "
         f"process may {deed}."
@@ -224,10 +224,10 @@ def unusable_directory(path: str, error: OSError, deed: str = "write to") -> Mis
 
 
 def high_water_mark(lock: int, now_ns: int) -> int:
-    """Return the high-water mark of modification times under this lock, in nanoseconds, or 0.
+    """Return the high-water mark of modification times under this lock in nanoseconds, 0 if there is none.
 
-    No deleted file had a later time, and no record of a write-ahead log has one, applied or not. A mark that is more
-    than a year later than now, and than when the lock's file was written, is damaged: it is replaced by that time.
+    No deleted file and no record of a write-ahead log, applied or not, has a later time than the mark. A mark more than
+    a year after both `now_ns` and the lock file's last write is damaged; it is replaced by the later of these two.
     """
     mark = int.from_bytes(os.pread(lock, 8, 0), "big")
     if mark <= now_ns:
@@ -236,7 +236,7 @@ def high_water_mark(lock: int, now_ns: int) -> int:
     if mark <= written + YEAR_NS:
         return mark
     logger.warning(
-        "A lock of the store has the time %d ns, which has not come yet: its file is damaged, and gets the time %d ns.",
+        "A lock file of the store is damaged: it has the time %d ns, which is in the future, and gets the time %d ns.",
         mark,
         written,
     )
@@ -245,8 +245,8 @@ def high_water_mark(lock: int, now_ns: int) -> int:
 
 
 def raise_high_water_mark(lock: int, mtime_ns: int) -> None:
-    """Store the modification time of a file about to be deleted, or of a put about to be logged.
+    """Store the modification time of a file about to be deleted, or of a put about to be logged, as the mark.
 
-    `mtime_ns` is at least the mark that is there, unless that is damaged.
+    `mtime_ns` must not be less than the present mark, unless that mark is damaged.
     """
     os.pwrite(lock, mtime_ns.to_bytes(8, "big"), 0)

@@ -1,11 +1,11 @@
-"""Who serves a root directory: a server that would not see what another one writes there is refused.
+"""Entries of the servers of a root directory, so that a second server is refused unless both are data nodes.
 
-Each server has an entry, a file in `.hsparse/servers` that is locked as long as the server's process lives
-(`hsparse.storage.filesystem.served_root`). Data nodes of one cluster share the directory. The entry holds JSON:
-`command`, `pid`, `host` and `shared`, whether it is of a member of a cluster.
+A second server would not see the first one's writes. Only data nodes of one cluster may share a directory. Each server
+has an entry, a file in `.hsparse/servers` that stays locked while the server's process lives. The entry is JSON:
+`command`, `pid`, `host` and `shared` (whether the server is a member of a cluster).
 
-The lock is a `flock` of the open file: no program that the process starts inherits it, and it ends with the process,
-however that ends. A write-ahead log is such a file, too. All functions block.
+The lock is a `flock` of the open file: programs that the process starts do not inherit it, and it ends with the
+process, however the process ends. Write-ahead logs use the same lock. All functions block.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from hsparse.storage.filesystem.root_directory import RootDirectory, unusable_di
 
 
 def create_process_file(folder: str) -> tuple[int, str]:
-    """Create an empty file of this process in `folder`; return it open and locked, and its path.
+    """Create an empty file of this process in `folder`; return its open and locked descriptor, and its path.
 
-    Closing the file ends the lock.
+    Closing the descriptor ends the lock.
     """
     while True:
         path = f"{folder}/{token_hex(8)}"
@@ -38,13 +38,13 @@ def create_process_file(folder: str) -> tuple[int, str]:
             if os.fstat(file).st_nlink:
                 return file, path
         except OSError:
-            os.close(file)  # whoever looks next removes the empty file of a dead process
+            os.close(file)  # the next check removes the file as that of a dead process
             raise
-        os.close(file)  # it was taken for a dead process's, and removed, before it was locked
+        os.close(file)  # another process removed the file as a dead process's before it was locked
 
 
 def open_file_of_dead_process(path: str) -> int | None:
-    """Open and lock the file of a dead process; None while its process lives, or if the file is gone."""
+    """Open and lock the file of a dead process; return None if its process lives, or if the file is gone."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def open_file_of_dead_process(path: str) -> int | None:
 
 
 class ServedAlready(Misconfigured):
-    """Another process serves the directory; `command`, `pid` and `host` are those of its entry."""
+    """Another process serves the directory; `command`, `pid` and `host` come from its entry."""
 
     def __init__(self, path: str, about: dict[str, Any]) -> None:
         self.pid = about.get("pid", "?")
@@ -72,9 +72,9 @@ class ServedAlready(Misconfigured):
 
 @contextmanager
 def serving_root(root: RootDirectory, command: str, *, shared: bool = False) -> Iterator[None]:
-    """Serve a root directory, which is created if need be, while the context lasts; blocks.
+    """Hold an entry of this process in a root directory during the context; create the root if needed; blocks.
 
-    `ServedAlready` names the process that serves it already, unless both are `shared`.
+    Raises `ServedAlready` if another process serves the root, unless both are `shared`.
     """
     try:
         root.make()
@@ -89,10 +89,10 @@ def serving_root(root: RootDirectory, command: str, *, shared: bool = False) -> 
 
 
 def _enter(root: RootDirectory, command: str, shared: bool) -> tuple[int, str]:
-    """Return a new entry of this process, open and locked, and its path."""
+    """Create an entry of this process; return its open and locked descriptor, and its path."""
     folder = Path(root.internal, "servers")
     folder.mkdir(DIRECTORY_MODE, exist_ok=True)
-    with root.exclusive("starting"):  # two servers that start at once see each other's entries
+    with root.exclusive("starting"):  # so that of two servers that start at once, the second sees the first
         for path in sorted(folder.iterdir()):
             _check_entry(root, path, shared)
         file, entry = create_process_file(str(folder))
@@ -107,7 +107,7 @@ def _enter(root: RootDirectory, command: str, shared: bool) -> tuple[int, str]:
 
 
 def _check_entry(root: RootDirectory, path: Path, shared: bool) -> None:
-    """Remove the entry of a dead process; raise `Misconfigured` for a live one of another cluster."""
+    """Remove the entry of a dead process; raise `ServedAlready` for a live process, unless both are shared."""
     if (dead := open_file_of_dead_process(str(path))) is not None:
         unlink_if_exists(str(path))
         os.close(dead)
@@ -122,7 +122,7 @@ def _check_entry(root: RootDirectory, path: Path, shared: bool) -> None:
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    """Return the content of an entry, nothing for one of an unknown form."""
+    """Return the content of an entry, an empty dict if it is not a JSON object."""
     try:
         about = json.loads(data)
     except ValueError:

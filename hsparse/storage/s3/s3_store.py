@@ -1,25 +1,26 @@
-"""A store in an S3 bucket, or in anything that speaks the S3 API with conditional puts.
+"""A store in an S3 bucket, or in any service that speaks the S3 API with conditional puts.
 
-A put whose reply is lost may have been applied, may still be under way, and may have been sent again by the
-HTTP client or a load balancer without our knowing. So each conditional put carries a random mark of its own in
-the object's metadata, and is sent again on the same condition. Either it succeeds, or it is refused because
-the state has changed; then the mark tells whether the change was our own. The bytes would not tell: two nodes
-that count the same event write the same ones. They are compared only when a reply was lost on a server that
-drops metadata.
+A put whose reply is lost may have been applied, may still be under way, and may have been resent by the HTTP client
+or a load balancer. Each conditional put therefore carries a random mark in the object's metadata, and is sent again
+on the same condition. If it is then refused because the state has changed, the mark tells whether this put made the
+change. The bytes would not tell, as two nodes that count the same event write the same bytes. The bytes are compared
+only when a reply was lost on a server that drops metadata.
 
-A conditional delete leaves no mark. It is sent again on the same condition; nothing left is its success, and another
-state after a lost reply is an error of the store, as it is not known whether the delete came before that state.
+A conditional delete leaves no mark. After a lost reply it is sent again on the same condition. If no object is left,
+the delete has succeeded. If another state exists, the store raises `OutcomeUnknown`, as the delete may or may not have
+been applied before that state was put.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from hsparse.errors import BadRequest, HsparseError, NotFound, StoreFailed
+from hsparse.errors import BadRequest, HsparseError, NotFound
 from hsparse.storage.delegating_store import delete_each
 from hsparse.storage.object_store import (
     Buffer,
@@ -33,19 +34,21 @@ from hsparse.storage.object_store import (
     no_urls,
     resolve_range,
 )
+from hsparse.storage.s3.own_reply import ForeignReply, has_request_id
 from hsparse.storage.s3.s3_client import S3Client
 
 PUT_MARK = "hsparse-put"
-"""The metadata that tells which conditional put an object is of."""
+"""Metadata name of the mark of the conditional put that wrote an object."""
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 LARGEST_BODY = 1 << 20
-"""Bytes that are sent in one piece; aiohttp warns of more."""
+"""Largest body in bytes that is sent as one `bytes` object; aiohttp warns of larger ones."""
 
 
 class S3Store(S3Client):
-    """An `ObjectStore` in a bucket; constructed, opened and closed as an `S3Client`."""
+    """An `ObjectStore` in a bucket; constructed, opened and closed like an `S3Client`."""
 
     bare_etags = False
-    """Whether `If-Match` has the etag without quotes, for servers that compare the header as it is (radosgw 16)."""
+    """Whether `If-Match` is sent without quotes, for servers that compare the header literally (radosgw 16)."""
 
     async def get(self, key: str) -> Stored:
         check_key(key)
@@ -59,7 +62,7 @@ class S3Store(S3Client):
         except BadRequest:
             if start >= 0:
                 raise
-        # Some servers refuse a suffix longer than the object, which RFC 9110, 14.1.2 makes all of it.
+        # Some servers refuse a suffix longer than the object, which selects the whole object (RFC 9110, 14.1.2).
         whole = await self.get(key)
         first, count = resolve_range(key, start, length, len(whole.data))
         return Stored(whole.data[first : first + count], whole.etag, whole.size)
@@ -76,7 +79,7 @@ class S3Store(S3Client):
     async def delete(self, key: str) -> None:
         check_key(key)
         try:
-            await self._run(key, lambda: self._client.delete_object(Bucket=self.name, Key=key))
+            await self._run(key, lambda: self._delete(key, {}))
         except NotFound:
             return  # AWS answers 204 for a missing object, others 404
 
@@ -84,17 +87,17 @@ class S3Store(S3Client):
         check_key(key)
 
         async def send() -> None:
-            await self._client.delete_object(Bucket=self.name, Key=key, IfMatch=self._condition(etag))
+            await self._delete(key, {"IfMatch": self._condition(etag)})
 
         async def settle(failed_condition: HsparseError, uncertain: bool) -> None:
-            """Look what is there: nothing is a success, whoever removed it, and a reply that was lost hides that."""
+            """Check what is left: without an object the delete has succeeded, whoever removed the object."""
             try:
-                await self._client.head_object(Bucket=self.name, Key=key)
+                await self._head(key)
             except ClientError as error:
                 if isinstance(self._verdict(error, key), NotFound):
                     return
                 raise
-            if uncertain:  # ours may have been applied, and an object created since
+            if uncertain:  # this delete may have been applied, and an object created since
                 raise OutcomeUnknown(
                     f"{key!r} has changed, and the reply to its deletion was lost: whether that was applied is not "
                     "known; read it again."
@@ -102,7 +105,7 @@ class S3Store(S3Client):
             try:
                 raise failed_condition
             finally:
-                del failed_condition  # the error has this frame, and would have itself
+                del failed_condition  # breaks the cycle from the error to this frame and back
 
         await self._run(key, send, settle)
 
@@ -129,7 +132,7 @@ class S3Store(S3Client):
 
     async def presigned(self, key: str, seconds: int) -> str:
         check_key(key)
-        if self._requester_pays:  # the reader would have to send the header that is signed
+        if self._requester_pays:  # a reader of the URL would have to send the signed header
             raise no_urls(self.name)
         about = {"Bucket": self.name, "Key": key}
         return await self._run(
@@ -142,6 +145,19 @@ class S3Store(S3Client):
 
     # --- one request --------------------------------------------------------------------------------
 
+    async def _delete(self, key: str, condition: dict[str, str]) -> None:
+        """Delete an object; if the reply has no request id of the store, check that the object is gone."""
+        reply = await self._client.delete_object(Bucket=self.name, Key=key, **condition)
+        if has_request_id(reply["ResponseMetadata"]["HTTPHeaders"]):
+            return
+        try:
+            await self._head(key)
+        except ClientError as error:
+            if isinstance(self._verdict(error, key), NotFound):
+                return
+            raise
+        raise ForeignReply(reply["ResponseMetadata"]["HTTPStatusCode"])
+
     async def _get(self, key: str) -> Stored:
         reply = await self._client.get_object(Bucket=self.name, Key=key)
         data = await _body(reply)
@@ -153,13 +169,20 @@ class S3Store(S3Client):
         reply = await self._client.get_object(Bucket=self.name, Key=key, Range=span)
         data = await _body(reply)
         if "ContentRange" in reply:
-            return Stored(data, _etag(reply), _whole_size(reply["ContentRange"], key))
+            return Stored(data, _etag(reply), _whole_size(reply["ContentRange"], start, length, len(data)))
         # A server may answer with the whole object.
         first, count = resolve_range(key, start, length, len(data))
         return Stored(data[first : first + count], _etag(reply), len(data))
 
     async def _list(self, prefix: str, request: dict[str, Any]) -> dict[str, Any]:
-        return await self._run(prefix, lambda: self._client.list_objects_v2(**request))
+        async def send() -> dict[str, Any]:
+            reply: dict[str, Any] = await self._client.list_objects_v2(**request)
+            goes_on = not reply.get("IsTruncated") or "NextContinuationToken" in reply
+            if reply.get("Prefix", prefix) != prefix or not goes_on:
+                raise ForeignReply(200)
+            return reply
+
+        return await self._run(prefix, send)
 
     async def _put(self, key: str, data: Buffer, condition: dict[str, str]) -> str:
         check_key(key)
@@ -168,13 +191,12 @@ class S3Store(S3Client):
         options = {**condition, "Metadata": {PUT_MARK: mark}} if condition else condition
 
         async def send() -> str:
-            # A file is streamed, at the cost of a round trip (Expect: 100-continue).
             body = content if len(content) <= LARGEST_BODY else io.BytesIO(content)
             return _etag(await self._client.put_object(Bucket=self.name, Key=key, Body=body, **options))
 
         async def settle(failed_condition: HsparseError, uncertain: bool) -> str:
             try:
-                head = await self._client.head_object(Bucket=self.name, Key=key)
+                head = await self._head(key)
                 found = head["Metadata"].get(PUT_MARK)
                 if found == mark:
                     return _etag(head)
@@ -186,20 +208,20 @@ class S3Store(S3Client):
             try:
                 raise failed_condition
             finally:
-                del failed_condition  # the error has this frame, and would have itself
+                del failed_condition  # breaks the cycle from the error to this frame and back
 
         return await self._run(key, send, settle if condition else None)
 
 
 async def _body(reply: dict[str, Any]) -> bytes:
-    """Return the body of a reply, and take it out."""
+    """Read the body of a reply, and remove it from the reply."""
     body = reply.pop("Body")
     try:
         async with body:
             data: bytes = await body.read()
         return data
     except Exception as error:  # noqa: BLE001 - raised again
-        # The stream keeps its error, which would keep the stream by its frames.
+        # The stream keeps its error, and the frames in the error's traceback would keep the stream.
         raise error.with_traceback(None) from None
     finally:
         del body
@@ -209,20 +231,25 @@ def _etag(reply: dict[str, Any]) -> str:
     return str(reply["ETag"]).strip('"')
 
 
-def _whole_size(content_range: str, key: str) -> int:
-    """Return the size of the object that `bytes 0-99/1234` is about (RFC 9110, 14.4)."""
-    size = content_range.rpartition("/")[2]
-    if not size.isdigit():
-        raise StoreFailed(
-            f"The answer to a range of {key!r} does not tell the object's size; check the endpoint."
-        )
-    return int(size)
+def _whole_size(content_range: str, start: int, length: int | None, got: int) -> int:
+    """Return the size of the whole object from a Content-Range such as `bytes 0-99/1234` (RFC 9110, 14.4).
+
+    Raises `ForeignReply` if the header or the `got` bytes received do not match the requested `start` and `length`.
+    """
+    found = _CONTENT_RANGE.fullmatch(content_range.strip())
+    if found is not None:
+        first, last, size = map(int, found.groups())
+        begin = start if start >= 0 else max(size + start, 0)
+        end = size if length is None else min(begin + length, size)
+        if first == begin and last == end - 1 and got == end - begin:
+            return size
+    raise ForeignReply(206)
 
 
 def _page(reply: dict[str, Any], prefix: str, start_after: str) -> Page:
-    """Return a page of a reply, without foreign keys, such as the folder markers of consoles.
+    """Return the page of a listing's reply, without invalid keys such as the folder markers of consoles.
 
-    The prefix and the start are looked at again: not every server takes them to the letter.
+    Prefix and start are checked again, because some servers do not apply them exactly.
     """
     return Page(
         tuple(

@@ -1,9 +1,9 @@
-"""Deletion markers: what was deleted after a log had it. Without them a recovery would restore it from the log.
+"""Deletion markers keep a recovery from restoring deleted objects from a write-ahead log.
 
-A marker says of one key, by its SHA-256, that nothing that was put or logged before the deletion has a later
-modification time than so many nanoseconds. It is needed while any log may hold a record that is not later. Markers
-that are written together are a file in `.hsparse/deletions`: 40 bytes each, the 32 of the hash, then the time as u64
-little-endian. Version 0.1 wrote a file for each marker, 8 bytes with the time, named by the hash in hexadecimal.
+A marker consists of the SHA-256 of a key and a modification time in nanoseconds: log records of the key with that time
+or an earlier one must not be restored. The marker is needed while any log may hold such a record. Markers written
+together form one file in `.hsparse/deletions`, 40 bytes each: the 32 bytes of the hash, then the time as u64
+little-endian. Version 0.1 wrote one file per marker: 8 bytes with the time, named by the hash in hexadecimal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MARKER = struct.Struct("<32sQ")
 
 
 class DeletionMarkers:
-    """The markers in a store, each file read once."""
+    """The markers in a store; each file is read once."""
 
     def __init__(self, root: RootDirectory) -> None:
         self._folder = _marker_folder(root)
@@ -39,9 +39,9 @@ class DeletionMarkers:
         self._times: dict[bytes, int] = {}
 
     def cover(self, key: str, date: int) -> bool:
-        """Say whether a record of `key` with this date must not be restored; under the key's lock.
+        """Tell whether a record of `key` with this date must not be restored; call under the key's lock.
 
-        What was marked since the last call is looked for only if no marker says so yet.
+        New marker files are read only if no known marker covers the record.
         """
         name = _hash(key)
         if self._times.get(name, -1) < date:
@@ -49,10 +49,10 @@ class DeletionMarkers:
         return self._times.get(name, -1) >= date
 
     def _look(self) -> None:
-        """Read the files that are new, or were being written."""
+        """Read the files that are new or have grown."""
         with suppress(FileNotFoundError), os.scandir(self._folder) as files:
             for file in files:
-                with suppress(FileNotFoundError):  # removed: no log has such records any more
+                with suppress(FileNotFoundError):  # removed, as no log has such records any more
                     if self._sizes.get(file.name) == file.stat().st_size:
                         continue
                     content = Path(file.path).read_bytes()
@@ -64,7 +64,7 @@ class DeletionMarkers:
 def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
     """Mark durably that records of `key` up to this modification time must not be restored.
 
-    Called under the key's lock, before the file is removed. No marker is written when no log can hold such a record.
+    Call under the key's lock, before the file is removed. No marker is written when no log can hold such a record.
     """
     started = _log_starts(root)
     if started and mtime_ns >= min(started):
@@ -74,7 +74,7 @@ def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
 def write_deletion_markers(root: RootDirectory, times: Mapping[str, int]) -> None:
     """Mark durably that records of each key up to its modification time must not be restored.
 
-    Called under the keys' locks, before the files are removed.
+    Call under the keys' locks, before the files are removed.
     """
     folder = _marker_folder(root)
     folder.mkdir(DIRECTORY_MODE, exist_ok=True)
@@ -85,7 +85,7 @@ def write_deletion_markers(root: RootDirectory, times: Mapping[str, int]) -> Non
             write_all(file, b"".join(MARKER.pack(_hash(key), time) for key, time in times.items()))
             root.sync(file)
         except BaseException:
-            with suppress(OSError):  # the disk fails; nothing is deleted, and the file has a state of its own
+            with suppress(OSError):  # the disk fails: the object is not deleted, so the marker is not needed
                 unlink_if_exists(path)
             raise
         finally:
@@ -95,7 +95,7 @@ def write_deletion_markers(root: RootDirectory, times: Mapping[str, int]) -> Non
 
 
 def remove_old_deletion_markers(root: RootDirectory) -> None:
-    """Remove the files whose markers are all older than every log, unless one is being written."""
+    """Remove marker files older than every log; do nothing while a marker file is being written."""
     with suppress(FileNotFoundError, BlockingIOError), _locked_markers(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
         floor = min(_log_starts(root), default=None)
         for path in _marker_folder(root).iterdir():

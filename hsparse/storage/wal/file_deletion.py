@@ -1,7 +1,7 @@
-"""Deletes of a posix store: of one object, or of many that are durable together.
+"""Deletes of a posix store: of one object, or of many objects that become durable together.
 
-A deletion marker is durable before the file that it is about is removed, both under the lock of the key. The removal is
-durable once the directory of the file was synced or, if that was removed too, the nearest one above it that stays.
+Under the lock of the key, the deletion marker is made durable before the file is removed. The removal is durable once
+the file's directory has been synced or, if the directory was pruned, the nearest remaining directory above it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from hsparse.storage.wal.recovery import repairing
 from hsparse.storage.wal.write_ahead_log import log_paths, started_durably
 
 LOCKED_AT_ONCE = 128
-"""About how many files are removed under one set of locks. Puts of keys under these wait some 10 ms."""
+"""Approximate number of files removed under one set of locks. Puts under the same locks wait about 10 ms."""
 
 
 def delete_file(root: RootDirectory, key: str, condition: Condition = Condition.NONE, etag: str = "") -> None:
-    """Delete an object, durably; blocks. `PreconditionFailed` when the condition does not hold."""
+    """Delete an object durably, blocking the thread; raise `PreconditionFailed` when the condition does not hold."""
     repairing(root, key, lambda: _delete_once(root, key, condition, etag))
 
 
@@ -53,7 +53,7 @@ def _delete_once(root: RootDirectory, key: str, condition: Condition, etag: str)
             current = object_status(directory, name)
             if current is not None:
                 check_condition(condition, etag, key, current)
-            # Without a file, a log may still have a record, of a process killed before it made the file.
+            # Even without a file, a log may have a record, of a process killed before it created the file.
             mark = high_water_mark(lock, root.now_ns())
             latest = max(current.st_mtime_ns if current else 0, mark)
             write_deletion_marker(root, key, latest)
@@ -68,9 +68,9 @@ def _delete_once(root: RootDirectory, key: str, condition: Condition, etag: str)
 
 
 def delete_files(root: RootDirectory, entries: Sequence[Entry]) -> list[bool]:
-    """Do what `ObjectStore.delete_all` says, durably together on return; blocks.
+    """Implement `ObjectStore.delete_all`; blocks the thread.
 
-    When it fails, what was removed by then is durable too, if the file system still does that.
+    On failure, the removals so far are also made durable, if the file system still allows it.
     """
     removal = _Removal(root, entries)
     try:
@@ -89,10 +89,10 @@ def delete_files(root: RootDirectory, entries: Sequence[Entry]) -> list[bool]:
 
 
 class _Removal:
-    """The removal of the files of `entries`; what it has come to so far.
+    """The removal of the files of `entries`, and its progress.
 
-    `directories` are those of the files that are gone, relative to the root. `half_written` are the numbers of entries
-    left alone because their files must be repaired first, which takes their locks.
+    `directories` are the directories of the removed files, relative to the root. `half_written` are the numbers of the
+    entries that were skipped because their files must be repaired first, which takes their locks.
     """
 
     def __init__(self, root: RootDirectory, entries: Sequence[Entry]) -> None:
@@ -108,7 +108,7 @@ class _Removal:
         self.half_written: list[int] = []
 
     def batches(self) -> Iterator[list[int]]:
-        """Yield the numbers of the locks that are held together, in their order."""
+        """Yield groups of numbers of locks to hold together, in ascending order."""
         batch: list[int] = []
         size = 0
         for number in sorted(self._by_lock):
@@ -121,11 +121,11 @@ class _Removal:
             yield batch
 
     def remove(self, numbers: list[int]) -> None:
-        """Remove the files of the entries under these locks that are in the states listed."""
+        """Remove the files of the entries under these locks that still have their listed etags."""
         markers: dict[str, int] = {}
         chosen: list[int] = []
         with ExitStack() as stack:
-            # In order, so that two processes cannot deadlock.
+            # Ascending order, so that two processes cannot deadlock.
             locks = {number: stack.enter_context(self._root.locked_number(number)) for number in numbers}
             floor = self._log_floor()
             for number, lock in locks.items():
@@ -143,16 +143,16 @@ class _Removal:
                 self.deleted[i] = True
 
     def _look(self, number: int, lock: int) -> dict[int, int]:
-        """Return the entries under a lock that are to be deleted, or are gone: the latest time of a record of each.
+        """Return {entry number: latest time (ns) of its records} of the entries to delete under a lock.
 
-        Raises the high-water mark to the times of the files.
+        Entries whose file is gone are included. Raises the high-water mark to the times of the files.
         """
         top = highest = high_water_mark(lock, self._root.now_ns())
         dates: dict[int, int] = {}
         for i in self._by_lock[number]:
             status = file_status(f"{self._root.path}/{self._entries[i].key}")
             if status is None:
-                # A log may still have a record, of a process killed before it made the file.
+                # A log may have a record, of a process killed before it created the file.
                 dates[i] = top
                 self._gone.add(i)
             elif is_half_written(status):
@@ -167,7 +167,7 @@ class _Removal:
     def _log_floor(self) -> int | None:
         """Return the time before which no log has a record, None without a log.
 
-        A log is looked at once, as it only ever begins anew later.
+        Each log is read once: a later reset only raises its start.
         """
         for path in log_paths(self._root):
             if path not in self._began and (began := started_durably(path)) is not None:
@@ -176,9 +176,9 @@ class _Removal:
 
 
 def prune(root: RootDirectory, directories: set[str]) -> set[str]:
-    """Remove those of these directories that are empty, upward; return the nearest above each that stay.
+    """Remove empty directories and their empty parents; return the nearest remaining directory of each.
 
-    One that a put has entered holds its temporary file and stays.
+    A directory that a put has entered holds the put's temporary file and stays.
     """
     waiting, staying = set(directories), set[str]()
     while waiting:
@@ -193,7 +193,7 @@ def prune(root: RootDirectory, directories: set[str]) -> set[str]:
 
 
 def _removed(path: str) -> bool:
-    """Remove a directory; tell whether it is gone."""
+    """Try to remove a directory; return True if it is gone."""
     try:
         os.rmdir(path)  # noqa: PTH106
     except FileNotFoundError:

@@ -1,10 +1,10 @@
 """Recovery from write-ahead logs of dead processes, and repair of half-written files.
 
 A record is applied to its file unless the file has a later state. Files carry the date of their record as
-modification time, and every later put of the key has a later one, whichever process made it, logged or not. So
-logs need no order among each other, and recovery is idempotent.
+modification time, and every later put of the key, logged or not, by any process, has a later time. Logs therefore
+need no order among each other, and recovery is idempotent.
 
-What was deleted after it was logged stays deleted: `hsparse.storage.wal.deletion_markers`.
+Objects deleted after they were logged stay deleted (`hsparse.storage.wal.deletion_markers`).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ R = TypeVar("R")
 
 
 def recover(root: RootDirectory) -> int:
-    """Apply the logs of dead processes and remove them; return how many records were applied; blocks.
+    """Apply the logs of dead processes and remove them; return the number of applied records; blocks the thread.
 
-    A damaged log is applied as far as it can be read, and kept as `.hsparse/damaged/NAME`, with an error in the log.
+    The readable records of a damaged log are applied. The log is kept as `.hsparse/damaged/NAME`; an error is logged.
     Recoveries exclude each other: a process that opens the store meanwhile waits, and serves no unrecovered state.
     """
     with root.exclusive("recovery"), ExitStack() as stack:
@@ -75,13 +75,13 @@ def recover(root: RootDirectory) -> int:
 
 
 def repair(root: RootDirectory, key: str) -> None:
-    """Wait until the file of `key` is no longer being written in place; blocks.
+    """Wait until the file of `key` is no longer being written in place; blocks the thread.
 
-    When its writer has died, or could not finish, the file is restored from the latest log record of the key.
+    If the writer has died or could not finish, the file is restored from the latest log record of the key. Raises
     `StoreFailed` when there is no such record.
     """
     path = f"{root.path}/{key}"
-    with root.locked(key):  # its writer holds this as long as it writes
+    with root.locked(key):  # the writer holds this lock while it writes
         status = file_status(path)
         if status is None or not is_half_written(status):
             return
@@ -89,13 +89,13 @@ def repair(root: RootDirectory, key: str) -> None:
         if record is None:
             raise StoreFailed(
                 f"{key!r} is marked as half written and no log holds the rest; restore its file from a copy, "
-                "or take the sticky bit off if another program has set it."
+                "or remove the sticky bit if another program has set it."
             )
         _write(root, path, record)
 
 
 def repairing(root: RootDirectory, key: str, action: Callable[[], R]) -> R:
-    """Return what `action` returns; whenever it finds the file of `key` half written, repair that and call again."""
+    """Call `action` and return its result; whenever it raises `HalfWritten`, repair the file of `key` and retry."""
     for _ in range(ATTEMPTS):
         try:
             return action()
@@ -105,7 +105,7 @@ def repairing(root: RootDirectory, key: str, action: Callable[[], R]) -> R:
 
 
 def _open_dead(path: str, stack: ExitStack) -> int | None:
-    """Open the log of a dead process and lock it until the stack is closed; None when the process lives."""
+    """Open the log of a dead process and lock it until the stack is closed; return None if the process lives."""
     file = open_file_of_dead_process(path)
     if file is not None:
         stack.callback(os.close, file)
@@ -113,7 +113,7 @@ def _open_dead(path: str, stack: ExitStack) -> int | None:
 
 
 def _keep_damaged(root: RootDirectory, path: str) -> None:
-    """Move a log away that was applied without its damaged parts."""
+    """Move a damaged log to `.hsparse/damaged` after its readable records were applied, and log an error."""
     folder = Path(root.internal, "damaged")
     folder.mkdir(DIRECTORY_MODE, exist_ok=True)
     kept = folder / f"{Path(path).name}.{root.now_ns()}"
@@ -121,15 +121,15 @@ def _keep_damaged(root: RootDirectory, path: str) -> None:
     for directory in (str(folder), log_folder(root), root.internal):
         root.sync_directory(directory)
     logger.error(
-        "A write-ahead log is damaged, or its end was cut off, as by a power loss: what can be read of it was put into "
-        "place, but objects that were stored shortly before that process ended may have an earlier state, or be "
-        "missing. Check the disk and what was written then; the log is kept as %s, delete it afterwards.",
+        "A write-ahead log is damaged or truncated, for instance by a power loss. Its readable records were applied, "
+        "but objects that were stored shortly before its process ended may have an earlier state or be missing. Check "
+        "the disk and these objects; the log is kept as %s, delete it afterwards.",
         kept,
     )
 
 
 def _recover_log(root: RootDirectory, file: int, dates: dict[str, int], markers: DeletionMarkers) -> int:
-    """Restore only the latest record of each key, so that no reader sees an earlier state."""
+    """Restore only the latest record of each key, so that no reader sees an earlier state; return the count."""
     latest = {record.key: record for record in read_log(file) if record.date == dates[record.key]}
     return sum(_restore(root, record, markers) for record in latest.values() if is_key(record.key))
 
@@ -147,7 +147,7 @@ def _restore(root: RootDirectory, record: LogRecord, markers: DeletionMarkers) -
             try:
                 root.make_directories(record.key)
             except Conflict:
-                return False  # an object is where its directory was, so it has been deleted
+                return False  # an object now has the directory's path, so this key has been deleted
             _write(root, path, record)
             return True
 
@@ -167,10 +167,10 @@ def _needs_restore(
 
 
 def _make_durable_if_same(root: RootDirectory, path: str, record: LogRecord) -> bool:
-    """Tell whether the file holds the record's data; if so, make it durable.
+    """Tell whether the file holds the record's data; if so, write it again and make it durable.
 
-    The file is written again: a failed fsync is reported only once, and pages that it did not write count as
-    clean afterwards, so the bytes that are read may never reach stable storage by an fsync exclusive.
+    An fsync alone is not enough: if an earlier fsync failed, its pages count as clean although they may not be on
+    stable storage, and the failure is not reported again.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""What a store that may not write does where another one would recover or repair: it looks into the logs.
+"""Reading write-ahead logs in a read-only store, which cannot recover logs or repair files.
 
-It takes no lock, so it cannot tell the log of a live process from that of a dead one. A live one applies what it has
-logged at once; what stays in a log, and not in its file, waits for a recovery.
+The store takes no lock, so it cannot tell the log of a live process from the log of a dead one. A live process applies
+its records at once; a record that stays unapplied waits for a recovery.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hsparse.storage.wal.write_ahead_log import LogRecord, latest_record, logged
 
 LOOKS = 20
 PAUSE = 0.1
-"""Seconds between two looks: a live process applies what it has logged sooner."""
+"""Seconds between two looks; a live process applies its records faster than this."""
 
 
 def check_recovered(root: RootDirectory) -> None:
-    """Raise `Misconfigured` if objects were stored that are in a write-ahead log alone; blocks."""
+    """Raise `Misconfigured` if the latest state of an object is only in a write-ahead log; blocks the thread."""
     waiting = _unapplied(root)
     for _ in range(LOOKS):
         if not waiting:
@@ -30,13 +30,13 @@ def check_recovered(root: RootDirectory) -> None:
         time.sleep(PAUSE)
         waiting &= _unapplied(root)
     raise Misconfigured(
-        f"The last server of {root.path!r} was cut off: {len(waiting)} objects, such as {min(waiting)[0]!r}, are in a "
-        "write-ahead log alone. Start a server there that may write, once, which puts them into place."
+        f"The last server of {root.path!r} crashed: {len(waiting)} objects, such as {min(waiting)[0]!r}, are only in "
+        "its write-ahead log. Start a server without --read-only once, which applies the log."
     )
 
 
 def logged_state(root: RootDirectory, key: str) -> tuple[Entry, bytes] | None:
-    """Return the state that a half-written file will have, with its bytes, None if it has one by now; blocks."""
+    """Return the entry and bytes that a half-written file will have, or None if it is complete or not in a log."""
     record = latest_record(root, key)
     status = file_status(f"{root.path}/{key}")
     if record is None or status is None or not is_half_written(status):
@@ -47,7 +47,7 @@ def logged_state(root: RootDirectory, key: str) -> tuple[Entry, bytes] | None:
 
 
 def _unapplied(root: RootDirectory) -> set[tuple[str, int]]:
-    """Return the keys and dates of logged puts whose files have an earlier state, or are not there."""
+    """Return the keys and dates of logged puts that have not been applied to their files."""
     latest: dict[str, LogRecord] = {}
     for record in logged_records(root):
         if is_key(record.key) and record.date >= latest.get(record.key, record).date:

@@ -1,15 +1,15 @@
-"""Puts of small objects through a write-ahead log: one fdatasync makes a batch durable, the files follow it.
+"""Puts of small objects through a write-ahead log: one fdatasync makes a batch durable, then the files are written.
 
-A file that exists and has room is written in place; otherwise a temporary file is written before the log is
-appended to and renamed after. Neither is synced before the checkpoint: what a crash loses of them, a recovery
-restores from the log.
+An existing file whose blocks suffice is written in place. Otherwise a temporary file is written before the log append
+and renamed after it. The files are not synced before the checkpoint: if a crash loses them, a recovery restores them
+from the log.
 
 A file has the sticky bit while it is written in place. A process that finds the bit waits for the key's lock,
-which the writer holds. If the bit is still set then, the writer has died or its disk has failed, and a log has
-the bytes: the latest record of the key in any log.
+which the writer holds. If the bit is still set then, the writer has died or its disk has failed; the latest
+record of the key in any log has the bytes.
 
-The date of a record becomes the high-water mark of its lock before the record is logged: even if its file is
-never written, whatever is put or deleted later has a later date.
+The date of a record becomes the high-water mark of its lock before the record is logged. Later puts and deletes of
+the key therefore have later dates, even if the record's file is never written.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ODD_NS = 1_234_567_891_234_567_891
 
 
 class WalWriter:
-    """Puts through write-ahead logs of this process. All methods block; only one thread may call them."""
+    """Writer of puts through write-ahead logs of this process. All methods block; only one thread may call them."""
 
     def __init__(self, root: RootDirectory, name: str) -> None:
         self._root = root
@@ -69,7 +69,7 @@ class WalWriter:
         self._checkpointing: Future[WriteAheadLog | None] | None = None
         self._supports_logging: bool | None = None
         self._tail_unknown = False
-        """Whether an append has failed: it is unknown which of its records are stored, so none may follow them."""
+        """Whether an append has failed. Some of its records may be stored, so nothing may be appended after them."""
 
     @property
     def idle(self) -> bool:
@@ -77,7 +77,7 @@ class WalWriter:
         return not self._keys
 
     def put(self, puts: Sequence[Put]) -> list[str | HsparseError]:
-        """Put objects, in this order where keys repeat; return the new etag or the error of each."""
+        """Put objects, puts of one key in their order; return the new etag or the error of each put."""
         self._log = self._log or self._new_log()
         results: dict[int, str | HsparseError] = {}
         waiting = dict(enumerate(puts))
@@ -88,7 +88,7 @@ class WalWriter:
         return [results[number] for number in range(len(puts))]
 
     def checkpoint(self) -> None:
-        """Start to sync the files of the log so that it can be reset; puts continue in another log."""
+        """Start a checkpoint: sync the files of the log in a thread, then reset it; puts continue in another log."""
         if (old := self._log) is None:
             return
         self._log = self._checkpointed() or self._new_log()
@@ -106,7 +106,7 @@ class WalWriter:
             os.close(lock)
 
     def _new_log(self) -> WriteAheadLog | None:
-        """Return a new log; None when none can be created, and puts use renames."""
+        """Return a new log, or None when no log can be created, so that puts use renames."""
         try:
             if self._supports_logging is None:
                 self._supports_logging = _keeps_times(self._root)
@@ -126,19 +126,19 @@ class WalWriter:
                     results[number] = error
                 except (NotLoggable, HalfWritten, OSError):
                     continue
-                except Exception:  # of this put alone: others share the batch
+                except Exception:  # must fail this put only: other puts share the batch
                     logger.exception("The put of %r cannot be logged.", put.key)
             results |= self._commit(prepared)
         if self._log is not None and (self._tail_unknown or self._log.full):
             self.checkpoint()  # blocks, so not under a lock
-        for number in puts.keys() - results.keys():  # a rename reports the error, if there still is one
+        for number in puts.keys() - results.keys():  # a remaining error is reported by the rename
             results[number] = self._put_by_rename(puts[number])
         return results
 
     def _locked(self, puts: dict[int, Put], stack: ExitStack) -> dict[int, Put]:
-        """Take the locks of these puts until the stack is closed; return the puts, or none when that failed.
+        """Take the locks of these puts until the stack is closed; return the puts, or {} when that failed.
 
-        In order of their numbers, so that two processes cannot deadlock.
+        The locks are taken in ascending order, so that two processes cannot deadlock.
         """
         try:
             for number in sorted({self._root.lock_number(put.key) for put in puts.values()}):
@@ -164,7 +164,7 @@ class WalWriter:
             raise HalfWritten
         check_condition(put.condition, put.etag, put.key, status)
         if status.st_nlink != 1 or status.st_uid != os.geteuid():
-            raise NotLoggable  # a rename keeps the object of the other name, and needs no right to the file
+            raise NotLoggable  # a rename leaves the other hard link alone and needs no right to the file
         date = self._date(put, max(status.st_mtime_ns + 1, self._log.started))
         if len(put.data) > status.st_blocks * BLOCK:
             return self._prepare_temporary(put, path, date, stack)
@@ -193,7 +193,7 @@ class WalWriter:
             return {}
         try:
             self._log.append([one.record for one in prepared.values()])
-        except Exception as error:  # noqa: BLE001 - it is that of these puts alone
+        except Exception as error:  # noqa: BLE001 - must fail these puts only
             for one in prepared.values():
                 one.abandon()
             self._tail_unknown = True
@@ -219,7 +219,7 @@ class WalWriter:
         return directory_conflict(one.put.key)
 
     def _failure(self, error: Exception, key: str) -> HsparseError:
-        """Return the error of a put, so that it does not end the process, and with it the puts of others."""
+        """Translate the exception of a put, so that it does not end the process and fail other puts."""
         if isinstance(error, HsparseError):
             return error
         if isinstance(error, OSError):
@@ -242,7 +242,7 @@ class WalWriter:
     def _date(self, put: Put, floor: int) -> int:
         """Return a modification time of at least `floor` for a put's record, and raise the high-water mark to it.
 
-        Whatever becomes of the record, a later put or deletion of the key then has a later time.
+        Later puts and deletions of the key then have a later time, even if the record is never applied.
         """
         lock = self._locks[self._root.lock_number(put.key)]
         now = self._root.now_ns()
@@ -251,12 +251,12 @@ class WalWriter:
         return date
 
     def _checkpointed(self) -> WriteAheadLog | None:
-        """Wait for a running checkpoint and return its log; None when there is none, or it failed."""
+        """Wait for the running checkpoint and return its log, or None if no checkpoint runs or it failed."""
         running, self._checkpointing = self._checkpointing, None
         return running.result() if running is not None else None
 
     def _sync_and_reset(self, full: WriteAheadLog, keys: set[str]) -> WriteAheadLog | None:
-        """Sync the files of these keys, then reset the log; in the checkpoint thread."""
+        """Sync the files of these keys, then reset the log; runs in the checkpoint thread."""
         try:
             for key in keys:
                 _sync_file(self._root, key)
@@ -264,8 +264,8 @@ class WalWriter:
             full.reset()
             remove_old_deletion_markers(self._root)
         except Exception:
-            # Its records are safe until a recovery applies them, at the next start of any process. An error that is not
-            # the disk's, such as too little memory, must not reach the puts that wait for the log: theirs are durable.
+            # The log's records stay safe until a recovery applies them, at the next start of any process. The error,
+            # such as a lack of memory, must not reach the puts that wait for the log, because they are durable.
             logger.exception("The write-ahead log %s cannot be checkpointed.", full.path)
             full.release()
             return None
@@ -279,7 +279,7 @@ def _sync_file(root: RootDirectory, key: str) -> None:
         return  # deleted since
     try:
         if is_half_written(os.fstat(file)):
-            repair(root, key)  # left by a failed put: repaired while the log still has the record
+            repair(root, key)  # a failed put left it half written, and the log still has the record
         root.sync(file)
     finally:
         os.close(file)

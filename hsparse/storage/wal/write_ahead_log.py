@@ -1,19 +1,19 @@
 """The write-ahead log (WAL): one append and one fdatasync make many small puts durable.
 
 Layout, little-endian. A header of 4096 bytes: magic 8 bytes, generation u64, started u64 (nanoseconds since the
-Unix epoch), CRC-32 u32 of what is before it, zeros. Then records, each at a multiple of 8 bytes: CRC-32 u32 of the
+Unix epoch), CRC-32 u32 of the bytes before it, zeros. Then records, each at a multiple of 8 bytes: CRC-32 u32 of the
 rest of the record, length of the data u32, generation u64, date u64 (the file's modification time, in
 nanoseconds), length of the key u16, key, data, zeros. Records of another generation do not count, so writing the
-header with a new generation resets the log. Generations are random: the bytes left of an earlier generation may be
-those of an object, and a client could make them look like records.
+header with a new generation resets the log. Generations are random, because the bytes left from an earlier generation
+may be an object's data, which a client could make look like records.
 
-What a record's checksum does not fit is passed over: bytes that a disk has changed, or one of the records of the last
-append, of which a power loss may leave any. A header that is damaged in one field is mended by the first record.
+Records whose checksum does not match are skipped: a disk may have changed them, or a power loss may have left any
+subset of the last append's records. If one field of the header is damaged, it is restored from the first record.
 
 Space is preallocated by writing zeros ahead of the records: a write into allocated blocks needs no commit of the
 file system's journal. A log is locked as long as its process lives (`hsparse.storage.filesystem.served_root`).
 
-A put of a small object on its way through the log: prepared, logged, then applied to its file.
+A put of a small object is prepared, logged, then applied to its file.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ MAGIC = b"hsputlog"
 HEADER = struct.Struct("<8sQQ")
 CHECKSUM = struct.Struct("<I")
 RECORD = struct.Struct("<IQQH")
-"""A record's head after its checksum: length of the data, generation, date, length of the key."""
+"""The fields of a record after its checksum: length of the data, generation, date, length of the key."""
 MARK = 8
-"""Where a record has its generation."""
+"""Offset of the generation in a record, in bytes."""
 HEADER_SIZE = 4096
 PREALLOCATION = 1024 * 1024
 CAPACITY = 32 * 1024 * 1024
-"""Bytes of records after which a checkpoint is due; a recovery reads at most this of each log."""
+"""Bytes of records after which a checkpoint is due, and so about the most that a recovery reads of each log."""
 
 
 class LogRecord(NamedTuple):
@@ -80,7 +80,7 @@ class Put:
 class PreparedPut:
     """A put ready to be logged, under its key's lock.
 
-    `temporary` is the file to rename, None to write in place.
+    `temporary` is the path of the file to rename to `path`; None means that the file is written in place.
     """
 
     put: Put
@@ -109,16 +109,16 @@ class PreparedPut:
         return file_etag(os.fstat(self.file))
 
     def abandon(self) -> None:
-        """Discard the put; the key stays as it was."""
+        """Discard the put; the object stays unchanged."""
         if self.temporary is not None:
             with suppress(OSError):  # the disk fails; the temporary file is swept later
                 unlink_if_exists(self.temporary)
 
 
 def open_for_writing(path: str) -> int | None:
-    """Open a path that may be an object for writing; None when there is no file.
+    """Open the path of an object for writing; return None when there is no file.
 
-    `NotLoggable` when it is no regular file.
+    Raises `NotLoggable` when the path is not a regular file.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -153,7 +153,7 @@ class WriteAheadLog:
 
     @property
     def used(self) -> int:
-        """Bytes of records."""
+        """Bytes of records in the log."""
         return self._end - HEADER_SIZE
 
     @property
@@ -161,7 +161,7 @@ class WriteAheadLog:
         return self.used >= CAPACITY
 
     def append(self, records: Iterable[LogRecord]) -> None:
-        """Write records and wait until they reach stable storage; if that fails, none of them counts."""
+        """Write records and wait until they reach stable storage; after a failure, none of them counts."""
         data = b"".join(_encode(self._generation, record) for record in records)
         while self._end + len(data) > self._written:
             _write(self._file, bytes(PREALLOCATION), self._written)
@@ -172,7 +172,7 @@ class WriteAheadLog:
         self._end += len(data)
 
     def reset(self) -> None:
-        """Invalidate all records; the files must hold them, durably, by now."""
+        """Invalidate all records; their files must be durable before the call."""
         self._generation = int.from_bytes(token_bytes(8), "little")
         self.started = self._root.now_ns()
         head = HEADER.pack(MAGIC, self._generation, self.started)
@@ -182,14 +182,14 @@ class WriteAheadLog:
         self._end = HEADER_SIZE
 
     def remove(self) -> None:
-        """Reset the log and remove its file; reset first, since the name may come back after a crash."""
+        """Reset the log, then remove its file; the reset is needed because a crash may undo the removal."""
         self.reset()
         with suppress(FileNotFoundError):
             os.unlink(self.path)  # noqa: PTH108
         self.release()
 
     def release(self) -> None:
-        """Close the log and leave it to the next recovery, as a process does that dies."""
+        """Close the log without resetting it; the next recovery applies it like the log of a dead process."""
         os.close(self._file)
 
 
@@ -207,9 +207,10 @@ def log_paths(root: RootDirectory) -> list[str]:
 
 
 def started_durably(path: str) -> int | None:
-    """Return the `started` of a log, after an fdatasync: the time before which it has no record.
+    """Return the `started` time of a log, before which it has no record, after an fdatasync of the log.
 
-    None when the log has no records; 0 when its header is incomplete, since its process may be writing it.
+    Returns None when the log is gone or shorter than its header; 0 when its header is not valid, since its process
+    may be writing it.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -227,13 +228,13 @@ def started_durably(path: str) -> int | None:
 
 
 def read_log(file: int) -> Iterator[LogRecord]:
-    """Yield the records of a log open for reading, in the order in which they were written, without damaged ones."""
+    """Yield the undamaged records of a log open for reading, in the order in which they were written."""
     for _, _, record in _records(read_at(file, 0, os.fstat(file).st_size)):
         yield record
 
 
 def is_damaged(file: int) -> bool:
-    """Say whether the header of a log, or a record before a whole one, cannot be read, or its end was cut off."""
+    """Tell whether a log is damaged: its header, a record before an undamaged one, or its preallocated length."""
     content = read_at(file, 0, os.fstat(file).st_size)
     if content and (len(content) < HEADER_SIZE or (len(content) - HEADER_SIZE) % PREALLOCATION):
         return True
@@ -261,7 +262,7 @@ def logged_records(root: RootDirectory) -> Iterator[LogRecord]:
 
 
 def latest_record(root: RootDirectory, key: str) -> LogRecord | None:
-    """Return the latest record of `key` in any log; None when there is none."""
+    """Return the latest record of `key` in any log, None when there is no record."""
     found = (record for record in logged_records(root) if record.key == key)
     return max(found, key=lambda record: record.date, default=None)
 
@@ -274,7 +275,7 @@ def _encode(generation: int, record: LogRecord) -> bytes:
 
 
 def _records(content: bytes) -> Iterator[tuple[int, int, LogRecord]]:
-    """Yield the places of each record and of what follows it, and the record."""
+    """Yield (begin, end, record) of each undamaged record; begin and end are byte offsets in the log."""
     generation, view = _generation(content), memoryview(content)
     if generation is None:
         return
@@ -291,7 +292,7 @@ def _records(content: bytes) -> Iterator[tuple[int, int, LogRecord]]:
 
 
 def _record(content: memoryview, at: int, generation: int) -> tuple[int, LogRecord] | None:
-    """Return the size of the record at this place, and the record; None when there is no whole one."""
+    """Return (size in bytes, record) of the record at offset `at`, or None when no undamaged record begins there."""
     body = at + CHECKSUM.size
     if body + RECORD.size > len(content):
         return None
@@ -305,7 +306,7 @@ def _record(content: memoryview, at: int, generation: int) -> tuple[int, LogReco
 
 
 def _next_mark(content: bytes, mark: bytes, at: int) -> int:
-    """Return the first place from `at` where a record of this generation may begin, -1 for none."""
+    """Return the first offset from `at` where a record of this generation may begin, -1 if there is none."""
     found = content.find(mark, at + MARK)
     while found >= 0 and found % 8:
         found = content.find(mark, found + 1)
@@ -313,7 +314,7 @@ def _next_mark(content: bytes, mark: bytes, at: int) -> int:
 
 
 def _generation(content: bytes) -> int | None:
-    """Return the generation of a log; if its header is damaged, as its first record has it, if that is beyond doubt."""
+    """Return the generation of a log; for a damaged header that of the first record, if the header confirms it."""
     header = _header(content)
     if header is not None:
         return header[0]
@@ -327,7 +328,7 @@ def _generation(content: bytes) -> int | None:
 
 
 def _header(content: Buffer) -> tuple[int, int] | None:
-    """Return the generation and `started` of a log, None when its header is incomplete."""
+    """Return the generation and `started` of a log, None when its header is incomplete or damaged."""
     if len(content) < HEADER.size + CHECKSUM.size:
         return None
     magic, generation, started = HEADER.unpack_from(content)

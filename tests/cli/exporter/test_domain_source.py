@@ -18,8 +18,8 @@ from hsparse.hdf5 import domain_file
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
 from hsparse.hdf5.format.file_fields import ByteRange
-from hsparse.hdf5.format.plan.file_plan import STOCK
-from hsparse.hdf5.importer import source as importer_source
+from hsparse.hdf5.format.plan.file_form import STOCK
+from hsparse.hdf5.importer import block_cache
 from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/cells.h5"
@@ -66,7 +66,7 @@ def test_what_cannot_be(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     path = str(tmp_path / "out.h5")
     for flags, said in (
         (["--filter", "zip"], "unknown"),
-        (["--filter", "gzip", "--filter", "none"], "no other filter"),
+        (["--filter", "gzip", "--filter", "none"], "cannot be combined with other filters"),
         (["--matrices", "anndata-csr", "--layout", "structured"], "layout=stock"),
     ):
         assert main(["export", DOMAIN, path, "--endpoint", url, *flags]) == 2
@@ -146,7 +146,7 @@ def test_a_domain_that_changes_meanwhile(
         return real(self, start, stop, etag)
 
     monkeypatch.setattr(DomainFile, "read", late)
-    monkeypatch.setattr(importer_source, "SMALL", 0)
+    monkeypatch.setattr(block_cache, "SMALL", 0)
     assert main(["export", DOMAIN, str(tmp_path / "out.h5"), "--endpoint", url, "--filter", "gzip"]) == 2
     assert "The domain was changed while it was fetched" in capsys.readouterr().err
     assert changed

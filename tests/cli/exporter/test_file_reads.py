@@ -11,7 +11,7 @@ from hsparse.errors import HsparseError, NotFound, PreconditionFailed
 from hsparse.hdf5.exporter.file_reads import FileReads
 from hsparse.hdf5.exporter.multipart_upload import CopySource
 from hsparse.hdf5.exporter.part_plan import FileChunk
-from hsparse.hdf5.format.plan.file_plan import STOCK
+from hsparse.hdf5.format.plan.file_form import STOCK
 from tests.client.scripted_server import answer, scripted_server
 
 NO_DOMAIN = answer(json.dumps({"error": {"kind": "not_found", "message": "none"}}).encode(), "404 Not Found")

@@ -27,9 +27,9 @@ def test_pipelines(flags: list[str], pipeline: tuple[Filter, ...]) -> None:
     ("flags", "said"),
     [
         (["zip"], "'zip' is unknown"),
-        (["gzip=most"], "no number"),
+        (["gzip=most"], "not a number"),
         (["gzip=99"], "gzip"),
-        (["none", "gzip"], "no other filter"),
+        (["none", "gzip"], "cannot be combined with other filters"),
         (["szip"], "szip is not available"),
         ([""], "unknown"),
     ],

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.errors import StoreFailed
+from hsparse.errors import StoreFull
 from hsparse.hdf5.exporter.relocation import DataArea, Relocation
 from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
@@ -94,5 +94,5 @@ def test_a_disk_that_is_full(descriptor: int, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StoreFailed, match="No space left"):
+    with pytest.raises(StoreFull, match=r"No space left.*free space"):
         DataArea(descriptor, 0).append(b"1")

@@ -9,7 +9,7 @@ from typing import Any
 from hsparse.client.connection import Connection
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.selections.select_syntax import parse_selection_json
+from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.hdf5.format.messages.file_type import (
     FileType,
     file_type,

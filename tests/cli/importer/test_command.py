@@ -21,7 +21,8 @@ from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
-from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.test_sparse_matrix import compressed, random_matrix
@@ -131,7 +132,7 @@ def test_filters_that_the_server_replaces_are_named(
         assert np.array_equal(file["lzf"][:], values)
 
 
-@pytest.mark.parametrize(("flags", "said"), [((), "deleted again"), (("--keep",), "--resume goes on with")])
+@pytest.mark.parametrize(("flags", "said"), [((), "deleted again"), (("--keep",), "--resume continues")])
 def test_after_an_interruption_it_says_what_is_left(
     url: str,
     tmp_path: Path,
@@ -382,9 +383,10 @@ def test_bytes_changed_anywhere_are_no_crash(
 
 
 def test_a_missing_file_and_a_missing_folder(url: str, tmp_path: Path) -> None:
+    (empty := tmp_path / "empty").mkdir()
     for path, domain, words in (
         (tmp_path / "none.h5", "/home/admin/x.h5", "no file"),
-        (tmp_path, "/home/admin/x.h5", "has no matrix.mtx"),
+        (empty, "/home/admin/x.h5", "HDF5"),
         (write_file(tmp_path / "some.h5"), "/home/admin/no folder/x.h5", "folder"),
     ):
         with pytest.raises(HsparseError, match=words):

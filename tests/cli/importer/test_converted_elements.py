@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.errors import Unsupported
 from hsparse.hdf5.format.messages.file_type import file_type
-from hsparse.hdf5.importer.file_data import convert_elements
+from hsparse.hdf5.importer.convert_elements import convert_elements
 
 NUMBERS = (
     "H5T_STD_I8LE",

@@ -120,7 +120,8 @@ def test_of_damaged_events_the_columns_are_imported(
         message = capsys.readouterr().err
         assert f"/{BANKS[0]}/counts: " in message
         assert said in message
-        assert {*found[BANKS[0]]} == left
+        assert {*found[BANKS[0]]} == left | {"counts"}
+        assert said in found[BANKS[0]].get("counts", getlink=True).filename
         assert_columns(found, path, BANKS[0])
         assert_counts(found, path, BANKS[1])
 

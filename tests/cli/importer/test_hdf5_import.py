@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import hsparse
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.hdf5.domain_file import DomainFile
-from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.file_form import FileForm
 from hsparse.hdf5.importer.dense_upload import LARGEST
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
@@ -98,6 +99,8 @@ def test_what_no_server_has_is_left_out_and_named(
     connection = imported(path, status=3)
     assert f"Not imported (1):\n  {LEFT_OUT[topic]}" in capsys.readouterr().err
     assert connection.json("GET", "/datasets/", h5path="/rest")["shape"]["dims"] == [2]
+    with pytest.raises(hsparse.LeftOut, match=re.escape(LEFT_OUT[topic])):
+        connection.json("GET", "/", h5path=LEFT_OUT[topic].partition(":")[0])
     connection = imported(path, "--strict", status=2)
     assert LEFT_OUT[topic] in capsys.readouterr().err
     domains = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
@@ -288,8 +291,8 @@ def odd_attribute(file: h5py.File) -> None:
     [
         (itself, "More than 16 virtual datasets are sources of each other"),
         (external, "/x: There is no external file 'other.bin' beside"),
-        (odd_name, "/g: The name b'a\\xff' is no UTF-8"),
-        (odd_attribute, "/: The name b'b\\xff' is no UTF-8"),
+        (odd_name, "/g: The name b'a\\xff' is not UTF-8"),
+        (odd_attribute, "/: The name b'b\\xff' is not UTF-8"),
     ],
 )
 def test_what_cannot_be_imported_is_refused(
@@ -320,12 +323,16 @@ def test_links_that_are_left_behind(
         connection = imported(path, status=3)
         there.json("DELETE", "/")
     told = capsys.readouterr().err.rpartition("Not imported (1):")[2]
-    assert told.startswith("\n  /g/own: Programs define the class of this link")
-    assert "External links to files that are no domains; import them too (2):" in told
+    assert told.startswith("\n  /g/own: The link is user-defined")
+    assert "External links to files that are not imported as domains; import them too (2):" in told
     assert "/gone: /x/y in gone.h5 (looked at /home/admin/gone.h5)" in told
     assert "/g/up: x in ../gone.h5 (looked at /home/gone.h5)" in told
     id = connection.json("GET", "/groups/", h5path="/g")["id"]
-    assert [one["title"] for one in connection.json("GET", f"/groups/{id}/links")["links"]] == ["there", "up"]
+    assert [one["title"] for one in connection.json("GET", f"/groups/{id}/links")["links"]] == [
+        "own",
+        "there",
+        "up",
+    ]
     assert "/g/own" in (imported(path, "--strict", status=2) and capsys.readouterr().err)
 
 

@@ -144,6 +144,7 @@ def test_a_matrix_without_elements(imported: Import, tmp_path: Path, kind: str) 
     assert SparseDataset.open(connection, "/X").shape == (30, 20)
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("ending", ["h5ad", "npz"])
 @pytest.mark.parametrize("kind", ["csr", "csc"])
 @pytest.mark.parametrize("count", spread(range(4, 24), short=2))

@@ -10,8 +10,9 @@ import pytest
 
 from hsparse.errors import BadRequest, Corrupt, NotFound
 from hsparse.hdf5.format.file_fields import ByteRange
-from hsparse.hdf5.importer import source
-from hsparse.hdf5.importer.source import BlockCache, LocalSource
+from hsparse.hdf5.importer import block_cache
+from hsparse.hdf5.importer.block_cache import BlockCache
+from hsparse.hdf5.importer.source import LocalSource
 
 DATA = bytes(range(256)) * 5
 
@@ -51,11 +52,11 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 def test_each_block_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "BLOCK", 10)
-    monkeypatch.setattr(source, "BLOCKS", 2)
+    monkeypatch.setattr(block_cache, "BLOCK", 10)
+    monkeypatch.setattr(block_cache, "BLOCKS", 2)
     data, asked = bytes(range(35)), []
 
-    monkeypatch.setattr(source, "SMALL", 30)
+    monkeypatch.setattr(block_cache, "SMALL", 30)
 
     def begin(wanted: ByteRange) -> Future[bytes]:
         asked.append((wanted.address, wanted.size))

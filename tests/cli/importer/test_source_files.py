@@ -115,7 +115,7 @@ def test_names_go_by_the_file_that_has_them(root: Path) -> None:
 @pytest.mark.parametrize("name", ["", "a\0b"])
 def test_what_is_no_name(root: Path, name: str) -> None:
     files, main = files_of(root)
-    with pytest.raises(BadRequest, match="which is no name"):
+    with pytest.raises(BadRequest, match="which is not a valid name"):
         files.find(name, main)
 
 

@@ -186,7 +186,7 @@ def test_matrix_market(imported: Import, tmp_path: Path, field: str, symmetry: s
     scipy.io.mmwrite(
         path, scipy.sparse.coo_array(matrix), field=field, symmetry=symmetry, comment="some\nlines"
     )
-    expected = elements_of(scipy.io.mmread(path))
+    expected = elements_of(scipy.io.mmread(path, spmatrix=False))
     if packed:
         (tmp_path / "some.mtx.gz").write_bytes(gzip.compress(path.read_bytes()))
         path = tmp_path / "some.mtx.gz"
@@ -248,9 +248,9 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
         (HEAD + "2 2 1\n1 1 1\n1 2 1\n", "has 2 entries; its header says 1"),
         (HEAD + "2 2 1\n1 3 1\n", "an index beyond 2 x 2"),
         (HEAD + "2 2 1\n0 1 1\n", "an index beyond 2 x 2"),
-        (HEAD + "2 2 1\n1 1\n", "not of 3 numbers"),
-        (HEAD + "2 2 1\n1 1 x\n", "no number"),
-        (HEAD + "2 2 2\n1 1 1\n1 1 2\n", "1 of 2 elements are at places that others have too"),
+        (HEAD + "2 2 1\n1 1\n", "without 3 numbers"),
+        (HEAD + "2 2 1\n1 1 x\n", "text in place of a number"),
+        (HEAD + "2 2 2\n1 1 1\n1 1 2\n", "1 of 2 elements have the coordinates of another element"),
     ],
 )
 def test_a_damaged_matrix_market_file(
@@ -263,6 +263,18 @@ def test_a_damaged_matrix_market_file(
     assert connection.domain not in [one["name"] for one in domains]
 
 
+@pytest.mark.parametrize("form", ["array", "coordinate"])
+def test_numbers_of_fortran_in_matrix_market(imported: Import, tmp_path: Path, form: str) -> None:
+    places = {"array": ("", ""), "coordinate": ("1 1 ", "2 1 ")}[form]
+    count = "" if form == "array" else " 2"
+    lines = f"{places[0]}1.5D+02 -2d-1\n{places[1]}.25D0 1D2\n"
+    text = f"%%MatrixMarket matrix {form} complex general\n2 1{count}\n{lines}"
+    (tmp_path / "a.mtx").write_text(text)
+    assert elements_at(imported(tmp_path / "a.mtx"), "/matrix") == {(0, 0): 150 - 0.2j, (1, 0): 0.25 + 100j}
+    (tmp_path / "a.mtx").write_text(text.replace("complex", "real").replace(" -2d-1", "").replace(" 1D2", ""))
+    assert elements_at(imported(tmp_path / "a.mtx", "--path", "b"), "/b") == {(0, 0): 150, (1, 0): 0.25}
+
+
 def test_a_matrix_market_file_of_several_pieces(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,7 +282,7 @@ def test_a_matrix_market_file_of_several_pieces(
     matrix = random_matrix(5).tocoo()
     scipy.io.mmwrite(tmp_path / "a.mtx", matrix)
     assert elements_at(imported(tmp_path / "a.mtx"), "/matrix") == elements_of(
-        scipy.io.mmread(tmp_path / "a.mtx")
+        scipy.io.mmread(tmp_path / "a.mtx", spmatrix=False)
     )
 
 

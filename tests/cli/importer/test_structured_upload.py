@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.config import load_settings
 from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
@@ -98,6 +100,31 @@ def test_text_of_a_golden_file(imported: Import) -> None:
                 expected[scaled * chunk.dims[0] + offset] = value
         assert found == expected
         assert any(found)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.iterdir()))
+def test_a_served_golden_file_is_what_an_import_makes_of_it(
+    imported: Import, tmp_path: Path, name: str
+) -> None:
+    connection = imported(FOLDER / name)
+    settings, found_any = (
+        load_settings(root=tmp_path, port=0, fsync=False, files=(f"golden={FOLDER}",)),
+        False,
+    )
+    with embedded_server(settings) as url, Connection(url, f"/golden/{name}") as served:
+        for path in names(FOLDER / name):
+            one, other = (found.json("GET", "/datasets/", h5path=path) for found in (connection, served))
+            assert (one["type"], one["shape"]) == (other["type"], other["shape"])
+            answers = [
+                [
+                    found.json("GET", f"/datasets/{dataset['id']}/value", sparse=sparse)["value"]
+                    for sparse in (0, 1)
+                ]
+                for found, dataset in ((connection, one), (served, other))
+            ]
+            assert answers[0] == answers[1]
+            found_any |= bool(answers[0][1])
+    assert found_any
 
 
 @pytest.mark.parametrize("revision", FormatRevision)

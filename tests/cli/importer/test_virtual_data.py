@@ -56,7 +56,7 @@ def test_missing_sources_are_reported(
     imported(tmp_path / "v.h5", status=3)
     told = capsys.readouterr()
     assert ", not all of it." in told.out
-    assert f"are missing, whose elements have the fill value ({count}):\n  data in none.h5" in told.err
+    assert f"datasets, whose elements have the fill value ({count}):\n  data in none.h5" in told.err
     assert f"(looked at {tmp_path / 'none.h5'})" in told.err
 
 

@@ -58,7 +58,7 @@ def test_random_domains(embedded_url: str, folder: str, capsys: pytest.CaptureFi
             form = NEWEST_REVISION.value
             if is_refused(before, form):
                 assert main(words) == 2
-                assert "have no place" in capsys.readouterr().err
+                assert "which structured chunks cannot have" in capsys.readouterr().err
             else:
                 assert main(words) == 0
                 found = differences(before, picture_of(other))
@@ -75,7 +75,7 @@ def test_folders(run: Run, made: str, folder: str) -> None:
     run("mkdir", "-p", f"{folder}/a/b")
     run("cp", made, f"{folder}/a/b/")
     (said,) = run("cp", f"{folder}/a", f"{folder}/c", status=2)
-    assert said.endswith(f"{folder}/a is a folder; copy it with all that is in it by hsparse cp -r.")
+    assert said.endswith(f"{folder}/a is a folder; copy it with its content by hsparse cp -r.")
     lines = [json.loads(line) for line in run("cp", "-r", "--json", f"{folder}/a", f"{folder}/c")]
     assert lines[-1] == {
         "action": "copied",
@@ -85,6 +85,26 @@ def test_folders(run: Run, made: str, folder: str) -> None:
     assert run("ls", "-r", f"{folder}/c") == [f"{folder}/c/b/", f"{folder}/c/b/some.h5"]
     (said,) = run("cp", "-r", f"{folder}/a", f"{folder}/a/b", status=2)
     assert "cannot get into itself" in said
+
+
+def test_many_domains_of_a_folder_are_told_in_order(run: Run, made: str, folder: str) -> None:
+    names = [f"run{number:02}.h5" for number in range(20)]
+    run("mkdir", "-p", f"{folder}/many/sub")
+    for name in names:
+        run("cp", made, f"{folder}/many/{name}")
+    run("cp", made, f"{folder}/many/sub/last.h5")
+    copied = run("cp", "-r", f"{folder}/many", f"{folder}/copy")
+    assert [line for line in copied if "copied" in line] == [
+        f"copied {folder}/many/{name} to {folder}/copy/{name}" for name in (*names, "sub/last.h5")
+    ]
+    moved = run("mv", f"{folder}/copy", f"{folder}/moved")
+    assert [line for line in moved if line.startswith("moved")] == [
+        f"moved {folder}/copy/{name} to {folder}/moved/{name}" for name in (*names, "sub/last.h5")
+    ]
+    one, other = (run("ls", "-r", f"{folder}/{where}") for where in ("many", "moved"))
+    assert [line.replace("/many/", "/moved/") for line in one] == other
+    removed = run("rm", "-r", f"{folder}/moved")
+    assert removed == [f"removed {folder}/moved/{name}" for name in (*names, "sub/last.h5", "sub/", "")]
 
 
 def test_targets(run: Run, made: str, folder: str) -> None:
@@ -97,7 +117,7 @@ def test_targets(run: Run, made: str, folder: str) -> None:
     )
     for words in ((made, f"{folder}/none/"), (f"{folder}/*", f"{folder}/none")):
         (said,) = run("cp", *words, status=2)
-        assert said.endswith(f"create it first: hsparse mkdir {folder}/none")
+        assert said.endswith(f"create it first: hsparse mkdir -p {folder}/none")
     run("cp", f"{made}/dense", f"{folder}/x", status=2)
 
 
@@ -302,7 +322,7 @@ def test_one(run: Run, folder: str) -> None:
 def test_without_its_parent_the_command_is_named_that_makes_one(run: Run, folder: str) -> None:
     (said,) = run("mkdir", f"{folder}/x/y", status=2)
     assert said.endswith(
-        f"The parent folder {folder}/x does not exist; create it first: hsparse mkdir {folder}/x"
+        f"The parent folder {folder}/x does not exist; create it first: hsparse mkdir -p {folder}/x"
     )
     assert run("mkdir", said.rpartition(" ")[2]) == [f"created {folder}/x/"]
     assert run("mkdir", f"{folder}/x/y") == [f"created {folder}/x/y/"]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 from hsparse import __version__
 from hsparse.cli.tree.server_tree import filters_text, shape_text, size_text, time_text, type_text
+from hsparse.client.acls import Acls
+from hsparse.errors import Forbidden
 from tests.cli.tree.conftest import Run
 
 
@@ -172,11 +176,44 @@ def test_rights_are_shown_and_set(run: Run, made: str) -> None:
     assert json.loads(line) == {"path": made, "user": "g:lab", "rights": ALL.split(",")}
 
 
+def test_rights_of_a_whole_tree(
+    run: Run, made: str, folder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Several places at a time; one that refuses does not hold up the others."""
+    run("mkdir", "-p", f"{folder}/a/b")
+    places = [f"{folder}/", f"{folder}/a/", f"{folder}/a/b/", made]
+    both, put = Barrier(2, timeout=60), Acls.__setitem__
+
+    def meet(self: Acls, name: str, rights: Iterable[str]) -> None:
+        both.wait()
+        put(self, name, rights)
+
+    monkeypatch.setattr(Acls, "__setitem__", meet)
+    assert [line.split() for line in run("acl", "-r", folder, "bob", "read")] == [
+        [place, "bob", "read"] for place in places
+    ]
+    lines = run("acl", "-r", folder, "--json")
+    assert {json.loads(line)["path"] for line in lines} == {place.rstrip("/") for place in places}
+    run("acl", made, "--remove", "bob")
+    assert [line.split()[0] for line in run("acl", "-r", folder, "bob")] == places[:3]
+    run("acl", "-r", folder, "--remove", "bob")
+    assert run("acl", "-r", folder, "bob") == []
+
+    def refuse(self: Acls, name: str, rights: Iterable[str]) -> None:
+        if self._connection.domain == f"{folder}/a":
+            raise Forbidden("no")
+        put(self, name, rights)
+
+    monkeypatch.setattr(Acls, "__setitem__", refuse)
+    assert run("acl", "-r", folder, "bob", "read", status=1) == [f"hsparse: {folder}/a/: no"]
+    assert [line.split()[0] for line in run("acl", "-r", folder, "bob")] == [places[0], *places[2:]]
+
+
 def test_an_entry_is_removed(run: Run, made: str) -> None:
     run("acl", made, "bob", "none")
     assert "bob" not in {line.split()[0] for line in run("acl", made, "--remove", "bob")}
     (line,) = run("acl", made, "--remove", "bob", status=2)
-    assert "no ACL of 'bob'" in line
+    assert "no ACL entry for 'bob'" in line
     (line,) = run("acl", made, "eve", "--remove", "bob", status=2)
     assert "stands alone" in line
 
@@ -186,7 +223,7 @@ def test_folders_have_rights(run: Run, folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(("bob", "write"), "'write' is no right"), (("eve",), "no ACL of 'eve'")]
+    ("words", "said"), [(("bob", "write"), "'write' is not a right"), (("eve",), "no ACL entry for 'eve'")]
 )
 def test_what_is_wrong_is_said(run: Run, made: str, words: tuple[str, ...], said: str) -> None:
     (line,) = run("acl", made, *words, status=2)
@@ -210,7 +247,11 @@ def test_a_quota_is_set_shown_and_removed(run: Run, folder: str) -> None:
 def test_no_size(run: Run, made: str, folder: str) -> None:
     (said,) = run("quota", folder, "much", status=2)
     assert said.endswith("'much' is no size; write it as 1000000, 512MiB or 1GB; or none, for no quota.")
-    assert run("quota", made, status=2) == [f"hsparse: {made} is a domain: quotas are of folders."]
+    assert run("quota", made, status=2) == [f"hsparse: {made} is a domain: only folders have quotas."]
+    (said,) = run("quota", "/home/ann", "1MiB", status=2)
+    assert said.startswith(
+        "hsparse: /home/ann does not exist: a home folder is made by its user's first request"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Barrier
 
 import pytest
 
 from hsparse.cli.tree import server_tree
-from hsparse.cli.tree.server_tree import Kind, ServerTree, normal_path
+from hsparse.cli.tree.server_tree import CONCURRENCY, Kind, ServerTree, normal_path
 from hsparse.client.connection import Connection
-from hsparse.errors import BadRequest, NotFound
+from hsparse.errors import BadRequest, Conflict, NotFound
 
 
 @pytest.fixture
@@ -95,3 +96,39 @@ def test_long_listings_come_page_by_page(
     assert names == ["0", "1", "2", "3", "4", "some.h5"]
     inside = [entry.name for entry in tree.members(tree.find(f"{made}/group"))]
     assert inside == ["far", "frames", "loop", "ref", "same", "soft", "type", "words"]
+
+
+@pytest.fixture
+def idle_tree() -> Iterator[ServerTree]:
+    """A tree of no server."""
+    tree = ServerTree(lambda _: pytest.fail("it sends no request"))
+    yield tree
+    tree.close()
+
+
+def test_work_of_each_goes_on_at_once_and_is_yielded_in_order(idle_tree: ServerTree) -> None:
+    meeting = Barrier(CONCURRENCY, timeout=60)
+
+    def work(number: int) -> int:
+        meeting.wait()  # breaks unless all of them are there
+        return -number
+
+    assert list(idle_tree.each(range(3 * CONCURRENCY), work)) == [-one for one in range(3 * CONCURRENCY)]
+
+
+@pytest.mark.parametrize("failing", [0, 1, CONCURRENCY - 1, CONCURRENCY, 3 * CONCURRENCY - 1])
+def test_after_a_failure_what_had_begun_is_yielded_and_nothing_more_begins(
+    idle_tree: ServerTree, failing: int
+) -> None:
+    begun, found = [], []
+
+    def work(number: int) -> int:
+        begun.append(number)
+        if number == failing:
+            raise Conflict("This one fails.")
+        return number
+
+    with pytest.raises(Conflict, match="This one fails"):
+        found.extend(idle_tree.each(range(3 * CONCURRENCY), work))
+    assert found == sorted(set(begun) - {failing})
+    assert max(begun) < failing + CONCURRENCY

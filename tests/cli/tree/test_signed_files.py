@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -10,6 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 import hsparse
+from hsparse.cli.embedded_server import embedded_server
+from hsparse.config import load_settings
 from hsparse.hdf5.format.lower_bounds import LOWER, MINLOWER, NO_LIMIT
 from tests.cli.tree.conftest import Run
 
@@ -170,6 +173,55 @@ def test_a_bound_inside_of_a_chunk_is_moved_to_the_first_one_of_a_file(
         hsparse.open(f"{embedded_url}{folder}/copy.h5") as other,
     ):
         compare(one, other)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A directory, and the URL of the place as which a server serves its files."""
+    directory = tmp_path_factory.mktemp("signed") / "runs"
+    directory.mkdir()
+    root = tmp_path_factory.mktemp("root")
+    with embedded_server(load_settings(root=root, port=0, fsync=False, files=(str(directory),))) as url:
+        yield directory, f"{url}/runs"
+
+
+FORMS = {**LAYOUTS, "anndata-csr": ("--matrices", "anndata-csr")}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("moved", [False, True], ids=["whole chunks", "inside of a chunk"])
+def test_a_served_file_has_the_bounds(
+    run: Run, signed: str, place: tuple[Path, str], embedded_url: str, form: str, moved: bool
+) -> None:
+    directory, url = place
+    name = f"{form}-{moved}.h5"
+    with hsparse.open(f"{embedded_url}{signed}", "a") as domain:
+        domain.create_sparse("rows", (6, 5), "i4", chunks=(4, 5), maxshape=(None, 5), minlower=(None, 0))
+        domain["rows"][5] = np.arange(5)
+        domain["rows"].prepend(sp.csr_array(np.eye(8, 5, dtype="i4")))
+        if moved:
+            domain["sparse"].prepend(sp.csr_array([[0, 7, 0, 0, 0]]))
+            domain["rows"].prepend(sp.csr_array([[0, 7, 0, 0, 8]]))
+            domain["dense"].drop_before(-6)
+    command = ("export", signed, str(directory / name), *FORMS[form])
+    if moved and form == "anndata-csr":
+        run(*command, status=2)
+        return
+    run(*command)
+    with hsparse.open(f"{embedded_url}{signed}") as domain, hsparse.open(f"{url}/{name}") as served:
+        for path in ("rows", "dense", "fixed", "text", "ordinary"):
+            one, other = domain[path], served[path]
+            assert (one.lower, one.shape) == (other.lower, other.shape)
+            if form != "anndata-csr" or path != "rows":  # a matrix has a fixed shape and AnnData's attributes
+                assert (one.minlower, one.maxshape) == (other.minlower, other.maxshape)
+                assert dict(one.attrs) == dict(other.attrs)
+            np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+            np.testing.assert_array_equal(np.asarray(one)[1:], other.to_numpy(slice(one.lower[0] + 1, None)))
+        for path in ("rows",) if form == "anndata-csr" else ("rows", "sparse"):
+            assert places(domain[path]) == places(served[path])
+        if form == "anndata-csr":
+            with pytest.raises(hsparse.HsparseError, match="sparse"):
+                served["sparse"]
 
 
 def test_a_map_of_a_file_is_refused_where_no_reader_has_bounds(signed: str, embedded_url: str) -> None:

@@ -60,7 +60,7 @@ def test_snapshots_are_listed_compared_and_deleted(run: Run, old: str, embedded_
 
 def test_a_domain_is_restored(run: Run, old: str, embedded_url: str) -> None:
     (said,) = run("restore", f"{old}@1")
-    assert re.fullmatch(rf"restored {old} from {old}@1: \d+ objects", said)
+    assert re.fullmatch(rf"restored {old} from {old}@1: \d+ objects; {old}@3 is what it was before", said)
     with hsparse.open(embedded_url + old) as file:
         assert list(file) == ["x"]
         assert file["x"][:].tolist() == [1, 2, 3]
@@ -144,9 +144,13 @@ def test_what_names_no_snapshot_is_refused(run: Run, old: str, folder: str) -> N
         assert text in said, words
 
 
-def test_a_folder_goes_with_a_domain_and_its_clones(run: Run, old: str, folder: str) -> None:
+def test_a_folder_goes_with_a_domain_and_its_clones(
+    run: Run, old: str, folder: str, embedded_url: str
+) -> None:
     run("mkdir", f"{folder}/sub")
     run("clone", f"{old}@1", f"{folder}/sub/zoo.h5")
+    with hsparse.open(f"{embedded_url}{folder}/sub/zoo.h5", "a") as file:
+        file.attrs["own"] = 1  # else a clone of it would need the first domain alone
     run("snapshot", f"{folder}/sub/zoo.h5")
     run("clone", f"{folder}/sub/zoo.h5@1", f"{folder}/a.h5")
     (said,) = run("rm", "-r", f"{folder}/sub", status=2)

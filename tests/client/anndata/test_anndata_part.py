@@ -15,6 +15,7 @@ from anndata.tests.helpers import assert_equal
 
 import hsparse
 from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.integrations.anndata.element_encoder import named_arrays
 from tests.client.anndata.anndata_examples import COLUMNS, ROWS, matrix, names
 from tests.client.anndata.conftest import assert_same, before_each, open_file
 from tests.client.anndata.test_cell_appender import first
@@ -99,7 +100,7 @@ def test_an_element_of_a_part_is_added_or_replaced(
         data.strings_to_categoricals(found.obs)
         assert_equal(*(values_of(one, part, name) for one in (found, data)))
     assert_equal(*(values_of(one, part, name) for one in (new_file, data)))
-    assert len(getattr(new_file, part)) == len(getattr(data, part).keys())
+    assert len(getattr(new_file, part)) == len(named_arrays(getattr(data, part)))
     reader.close()
 
 
@@ -112,7 +113,7 @@ WRONG: dict[str, tuple[str, str, Any, type[Exception], str]] = {
     "a column too short": ("obs", "leiden", [1, 2], InvalidValue, f"/obs has {ROWS} rows, not"),
     "a value alone": ("obs", "leiden", "a", InvalidValue, f"/obs has {ROWS} rows, not"),
     "dates": ("obs", "n_genes", pd.date_range("2020", periods=ROWS), WrongType, "obs/n_genes"),
-    "objects": ("obs", "n_genes", [print] * ROWS, WrongType, "obs/n_genes has .* among texts"),
+    "objects": ("obs", "n_genes", [print] * ROWS, WrongType, "obs/n_genes contains .*, which is not text"),
     "the index": ("obs", "barcode", np.arange(ROWS), InvalidValue, "barcode is the index of /obs"),
     "a slash": ("obs", "a/b", np.arange(ROWS), InvalidValue, "'a/b' cannot be the name"),
     "labels of others": (
@@ -123,9 +124,9 @@ WRONG: dict[str, tuple[str, str, Any, type[Exception], str]] = {
     ),
     "rows that are missing": ("obsm", "X_pca", np.ones((3, 2)), InvalidValue, "obsm/X_pca has the shape"),
     "a frame of others": (
-        "obsm", "t", pd.DataFrame({"x": np.arange(ROWS)}), InvalidValue, "obsm/t has not the index of obs",
+        "obsm", "t", pd.DataFrame({"x": np.arange(ROWS)}), InvalidValue, "obsm/t has another index than obs",
     ),
-    "an array of objects": ("obsm", "X_pca", np.full((ROWS, 2), print), WrongType, "obsm/X_pca has .* among texts"),
+    "an array of objects": ("obsm", "X_pca", np.full((ROWS, 2), print), WrongType, "obsm/X_pca contains"),
 }  # fmt: skip
 
 
@@ -147,8 +148,92 @@ def test_parts_of_groups_and_of_what_is_no_anndata(new_file: hsparse.File, impor
     assert isinstance(group, hsparse.Group)
     del group["layers"]
     group.layers["counts"] = matrix(3)
-    assert list(new_file.to_anndata("mod/rna").layers) == ["counts"]
+    assert list(named_arrays(new_file.to_anndata("mod/rna").layers)) == ["counts"]
     with pytest.raises(KeyError, match=r"layers of .*/mod/rna has no 'none'; there are \['counts'\]"):
         group.layers["none"]
     with open_file(imported_pbmc) as old, pytest.raises(InvalidValue, match=r"before 0\.7"):
         old.obs["x"] = [1]
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda f: f.obs[:], r"obs is read by name, as obs\['a'\]; f.query\(\).obs returns a copy"),
+        (lambda f: f.obs[["n_genes"]], "is read by name"),
+        (lambda f: f.obs.head(), r"obs of a file has no attribute head; f.query\(\).obs returns a copy"),
+        (lambda f: f.var.index, r"f.query\(\).var returns a copy"),
+        (lambda f: f.shape, r"see f\['X'\].shape"),
+        (lambda f: f.obs_names, r"see f.query\(\).obs_names"),
+    ],
+)
+def test_the_way_to_a_whole_frame_is_told(new_file: hsparse.File, ask: Any, words: str) -> None:
+    with pytest.raises((InvalidValue, AttributeError), match=words):
+        ask(new_file)
+
+
+def assign(column: Any, how: str, value: Any) -> None:
+    """Set the first element of a column, as pandas has it."""
+    label = column.index[0]
+    match how:
+        case "iloc":
+            column.iloc[0] = value
+        case "iloc slice":
+            column.iloc[:1] = value
+        case "loc":
+            column.loc[label] = value
+        case "mask":
+            column.loc[column == value] = column.iloc[0]
+        case "at":
+            column.at[label] = value
+        case "iat":
+            column.iat[0] = value
+        case _:
+            column[label] = value
+
+
+@pytest.mark.parametrize("kind", COLUMNS_OF_OBS)
+def test_elements_of_a_column_are_not_assigned(new_file: hsparse.File, kind: str) -> None:
+    """That would change a copy, and look as if it were the file."""
+    data = first()
+    data.obs["c"] = COLUMNS_OF_OBS[kind]
+    new_file.write_anndata(data)
+    column = new_file.obs["c"]
+    value = column.iloc[1]
+    for how in ("iloc", "iloc slice", "loc", "mask", "at", "iat", "item"):
+        with pytest.raises(ValueError, match="read-only"):
+            assign(column, how, value)
+        assign(column.copy(), how, value)
+        assign(new_file.query().obs["c"].copy(), how, value)
+    pd.testing.assert_series_equal(column, data.obs["c"])
+    changed = column.copy()
+    changed.iloc[0] = value
+    new_file.obs["c"] = changed
+    pd.testing.assert_series_equal(new_file.obs["c"], changed)
+    obs = new_file.query().obs
+    obs.loc[obs.index[0], "c"] = column.iloc[0]
+    pd.testing.assert_series_equal(obs["c"], column)
+
+
+def test_elements_of_arrays_and_frames_of_parts_are_not_assigned(new_file: hsparse.File) -> None:
+    data = first()
+    frame = pd.DataFrame({"a": np.arange(ROWS), "b": names("x", ROWS)}, index=data.obs_names)
+    data.obsm["array"], data.obsm["frame"] = np.ones((ROWS, 2)), frame
+    new_file.write_anndata(data)
+    with pytest.raises(ValueError, match="read-only"):
+        new_file.obsm["array"][0, 0] = 5
+    found = new_file.obsm["frame"]
+    for column in frame:
+        with pytest.raises(ValueError, match="read-only"):
+            found.iloc[0, found.columns.get_loc(column)] = found[column].iloc[1]
+    pd.testing.assert_frame_equal(found, frame)
+
+
+def test_functions_of_numpy_reduce_on_the_server(new_file: hsparse.File) -> None:
+    new_file.write_anndata(anndata.AnnData(matrix(0)))
+    X = new_file["X"]
+    whole = X.to_numpy()
+    for function in (np.sum, np.mean, np.max, np.min, np.var):
+        np.testing.assert_allclose(function(X), function(whole), rtol=1e-5)
+        np.testing.assert_allclose(function(X, axis=0), function(whole, axis=0), rtol=1e-5)
+    with pytest.raises(InvalidValue, match="sum of a dataset has no dtype"):
+        np.sum(X, dtype="f8")

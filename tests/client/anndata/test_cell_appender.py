@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,18 +16,27 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from anndata.tests.helpers import assert_equal
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 import hsparse
 from hsparse.cli.main import parse_arguments
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, QuotaExceeded, WrongType
-from hsparse.client.integrations.anndata import grown_matrix
+from hsparse.client.integrations.anndata import cell_appender, grown_matrix
 from hsparse.errors import Conflict, StoreFailed
 from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, matrix, names
-from tests.client.anndata.conftest import assert_same, before_each, import_file, open_file
+from tests.client.anndata.conftest import NUMBERS, assert_same, before_each, import_file, open_file
 from tests.client.anndata.test_element_writer import download, is_stored
 
 MORE = 25
+
+
+@pytest.fixture(params=[10_000, 1], ids=["stored anew", "in place"])
+def least_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The number of rows from which on rows are appended in place."""
+    monkeypatch.setattr(cell_appender, "LEAST_ROWS", request.param)
+    return int(request.param)
 
 
 def cells(prefix: str, count: int, genes: list[str], seed: int, kind: str) -> anndata.AnnData:
@@ -243,8 +254,8 @@ def set_name(data: anndata.AnnData, name: str) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[anndata.AnnData], Any], type[Exception], str]] = {
-    "a cell that is there": (lambda data: set_name(data, "cell7"), InvalidValue, "'cell7'.*give others"),
-    "a cell twice": (lambda data: set_name(data, "more3"), InvalidValue, "'more3'.*give others"),
+    "a cell that is there": (lambda data: set_name(data, "cell7"), InvalidValue, "'cell7'.*rename the cells"),
+    "a cell twice": (lambda data: set_name(data, "more3"), InvalidValue, "'more3'.*rename the cells"),
     "no X": (lambda data: setattr(data, "X", None), InvalidValue, "the file has an X"),
     "a gene twice": (
         lambda data: setattr(data, "var_names", ["gene3", *GENES[1:]]),
@@ -280,7 +291,7 @@ def test_what_does_not_fit_is_named_and_changes_nothing(new_file: hsparse.File, 
     new_file.write_anndata(first())
     before = new_file.records()
     with pytest.raises(error, match=words):
-        hsparse.append_anndata(new_file, changed(change))
+        hsparse.append_anndata(new_file, changed(change), unique_names=True)
     assert new_file.records() == before
 
 
@@ -308,6 +319,112 @@ def test_files_to_which_nothing_can_be_appended(new_file: hsparse.File, imported
         hsparse.append_anndata(new_file, more(), join="left")  # type: ignore[arg-type]
     with pytest.raises(WrongType, match="takes an AnnData, not a DataFrame"):
         hsparse.append_anndata(new_file, more().obs)  # type: ignore[arg-type]
+
+
+# --- in place -----------------------------------------------------------------------------------------
+
+
+@given(st.data())
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+def test_cells_appended_in_place_are_what_anndata_concatenates(url: str, data: st.DataObject) -> None:
+    """Datasets stay the same ones while only rows, and categories of columns, are new."""
+    kind = data.draw(st.sampled_from(["csr", "csc", "dense"]))
+    parts = [cells("cell", data.draw(st.integers(20, 40)), GENES, 1, kind)]
+    turns = data.draw(st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=2))
+    join = data.draw(st.sampled_from(["inner", "outer"]))
+    for turn, (count, is_reordered) in enumerate(turns):
+        parts.append(cells(f"turn{turn}", count, GENES[::-1] if is_reordered else GENES, turn + 2, kind))
+    for part in parts:
+        part.raw = part.copy()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        open_file(f"{url}/in-place-{next(NUMBERS)}.h5ad", "x") as file,
+    ):
+        patch.setattr(cell_appender, "LEAST_ROWS", 1)
+        file.write_anndata(parts[0], chunks=data.draw(st.sampled_from([None, (8, 8)])))
+        before = {path: record["id"] for path, record in file.records().items()}
+        for part in parts[1:]:
+            hsparse.append_anndata(file, part, join=join)
+        found, after = file.to_anndata(), file.records()
+    if all(part.n_obs for part in parts):
+        after_ids = {path: after[path]["id"] for path in before}
+        assert after_ids | {"obsp": ""} == before | {"obsp": ""}
+    wanted = concatenated(*parts, join=join, genes=pd.Index(GENES))
+    wanted.strings_to_categoricals()
+    found.strings_to_categoricals()
+    assert_like(found, wanted)
+    raw = found.raw.X, wanted.raw[:, found.raw.var_names].X
+    np.testing.assert_array_equal(*(one.toarray() if sp.issparse(one) else one for one in raw))
+
+
+def test_an_append_costs_what_is_appended(
+    url: str, requests: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests and bytes of an append are the same if ten times as many cells are stored."""
+    monkeypatch.setattr(cell_appender, "LEAST_ROWS", 1)
+    received: list[int] = []
+    read = http.client.HTTPResponse.readinto
+
+    def counted(self: Any, buffer: Any) -> int:
+        received.append(count := read(self, buffer))
+        return count
+
+    monkeypatch.setattr(http.client.HTTPResponse, "readinto", counted)
+    costs = []
+    for count in (40, 400):
+        with open_file(f"{url}/in-place-{next(NUMBERS)}.h5ad", "x") as file:
+            file.write_anndata(few("cell", count), chunks=(8, 4))
+            requests.clear(), received.clear()
+            hsparse.append_anndata(file, few("more", 10))
+            costs.append(([re.sub("[dg]-[0-9a-f-]+", "ID", one) for one in requests], sum(received)))
+    assert costs[0][0] == costs[1][0]
+    assert costs[1][1] <= costs[0][1] + 100
+
+
+@pytest.mark.parametrize("least_rows", [1], indirect=True)
+def test_what_a_client_that_died_has_left_is_not_seen(
+    new_file: hsparse.File, least_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each request that changes something an append dies: reads have the old cells, and more can be appended."""
+    old, more_of_few = few("cell", 30), few("more", 20)
+    send = Connection.json
+    for number in range(100):
+        path, sent = f"turn{number}", 0
+        new_file.write_anndata(old, path)
+
+        def json(self: Connection, method: str, *args: Any, **params: Any) -> Any:
+            nonlocal sent
+            sent += method != "GET"
+            if sent > number:  # noqa: B023
+                raise StoreFailed("The client is gone.")
+            return send(self, method, *args, **params)
+
+        with monkeypatch.context() as patch, suppress(StoreFailed):
+            patch.setattr(Connection, "json", json)
+            hsparse.append_anndata(new_file, more_of_few, path)
+        if (found := new_file.to_anndata(path)).n_obs == 50:
+            break
+        np.testing.assert_array_equal(found.X.toarray(), old.X.toarray())
+        assert found.obs["kind"].tolist() == old.obs["kind"].tolist()
+        assert new_file.query("kind == 'cell'", path=path).n_obs == 30
+        np.testing.assert_array_equal(
+            new_file.to_anndata(path, lazy=True).obsm["X_pca"].compute(), old.obsm["X_pca"]
+        )
+        hsparse.append_anndata(new_file, few("other", 10), path)
+        found = new_file.to_anndata(path)
+        found.obs["kind"] = found.obs["kind"].cat.remove_unused_categories()  # one may be left
+        assert_like(found, anndata.concat([old, few("other", 10)]))
+    assert number > 5
+
+
+def test_names_may_be_there_twice_unless_others_are_asked_for(
+    new_file: hsparse.File, least_rows: int
+) -> None:
+    new_file.write_anndata(few("cell", 30))
+    with pytest.raises(InvalidValue, match=r"'cell0'.*rename the cells"):
+        hsparse.append_anndata(new_file, few("cell", 2), unique_names=True)
+    hsparse.append_anndata(new_file, few("cell", 2))
+    assert new_file["obs/_index"][:].tolist() == [*names("cell", 30), *names("cell", 2)]  # type: ignore[union-attr]
 
 
 # --- others meanwhile ---------------------------------------------------------------------------------
@@ -365,19 +482,21 @@ def few(prefix: str, count: int) -> anndata.AnnData:
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["refused", "the answer is lost"])
 def test_a_failure_at_any_request_leaves_the_old_state(
-    new_file: hsparse.File, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+    new_file: hsparse.File, is_lost: bool, least_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request of an append fails in turn, until none is left; what was made is deleted again."""
     old = few("cell", 30)
-    new_file.write_anndata(old)
     send = Connection.json
     for number in range(100):
+        path = f"turn{number}"
+        new_file.write_anndata(old, path)
         made: list[str] = []
         sent = 0
 
         def json(self: Connection, method: str, path: str, *args: Any, **params: Any) -> Any:
             nonlocal sent
-            if method != "DELETE" and (sent := sent + 1) > number and not is_lost:  # noqa: B023
+            sent += method != "DELETE"
+            if method != "DELETE" and sent == number + 1 and not is_lost:  # noqa: B023
                 raise QuotaExceeded("The folder is full.")
             answer = send(self, method, path, *args, **params)
             if method == "POST":
@@ -388,12 +507,18 @@ def test_a_failure_at_any_request_leaves_the_old_state(
 
         with monkeypatch.context() as patch:
             patch.setattr(Connection, "json", json)
+            is_done = False
             with suppress(QuotaExceeded, StoreFailed):
-                hsparse.append_anndata(new_file, few("more", 20))
-        found = new_file.to_anndata()
-        if found.n_obs > 30:
+                hsparse.append_anndata(new_file, few("more", 20), path)
+                is_done = True
+        found = new_file.to_anndata(path)
+        if sent <= number:
             break
-        assert_same(found, old)
+        if found.n_obs == 30:
+            assert_same(found, old)
+        else:
+            assert is_done or is_lost
+            assert_like(found, anndata.concat([old, few("more", 20)]))
         linked = {record["id"] for record in new_file.records().values()}
         left = [id for id in made if id not in linked and is_stored(new_file, id)]
         assert is_lost or not left
@@ -402,7 +527,7 @@ def test_a_failure_at_any_request_leaves_the_old_state(
 
 
 def test_another_append_at_any_request(
-    url: str, new_file: hsparse.File, monkeypatch: pytest.MonkeyPatch
+    url: str, new_file: hsparse.File, least_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Either both are there, or the first one fails with a `Conflict`, and can be repeated."""
     conflicts = 0
@@ -438,7 +563,7 @@ def test_another_append_at_any_request(
     assert conflicts > 5
 
 
-def test_many_append_at_once(url: str, new_file: hsparse.File) -> None:
+def test_many_append_at_once(url: str, new_file: hsparse.File, least_rows: int) -> None:
     new_file.write_anndata(few("cell", 30))
 
     def append(number: int) -> None:

@@ -238,20 +238,20 @@ EYE = sp.csr_matrix(np.eye(2))
         (
             [with_x(EYE), anndata.AnnData(obs=with_x(EYE).obs, var=with_x(EYE).var)],
             {},
-            "/concat.* has no X, and",
+            "/concat.* has no X, but",
         ),
         ([with_x(EYE)], {"keys": ["a", "b"]}, "There are 2 keys for 1 files"),
         ([with_x(EYE)], {"join": "left"}, "join is 'inner' or 'outer'"),
         (
             [with_x(EYE), tiny(EYE, "bc", "xy")],
             {"join": "outer", "fill_value": 7},
-            "X is sparse: where it has nothing is 0, not 7",
+            "X is sparse, so its missing elements are 0, not 7",
         ),
         ([], {}, "Name the files to concatenate in a list"),
         (
             [with_x(EYE)],
             {"axis": "var"},
-            "of the axis 'obs', not 'var': read the AnnDatas, and use anndata.concat",
+            "along the axis 'obs' only, not 'var': read the AnnDatas and use anndata.concat",
         ),
         (
             [with_x(EYE)],
@@ -282,7 +282,9 @@ def test_places_that_are_refused(url: str, two_nodes_url: str, new_file: hsparse
     with pytest.raises(AlreadyExists):
         hsparse.concat([one], new_file.filename)
     number = one.snapshot().number
-    with pytest.raises(InvalidValue, match=r"@.* is a snapshot, and no source: give copy=True"):
+    with pytest.raises(
+        InvalidValue, match=r"@.* is a snapshot, which virtual datasets cannot use: give copy=True"
+    ):
         hsparse.concat([f"{url}{one.filename}@{number}"], new())
     (far,) = stored(two_nodes_url, with_x(EYE))
     with pytest.raises(
@@ -360,3 +362,16 @@ def test_ten_files_of_many_cells(url: str, join: Any) -> None:
         obs = pd.DataFrame({"n": np.arange(count)}, index=[f"{number}-{cell}" for cell in range(count)])
         datas.append(anndata.AnnData(values, obs=obs, var=pd.DataFrame(index=own)))
     check(url, datas, join=join, label="run")
+
+
+def test_cells_are_not_appended_to_a_concatenation(url: str) -> None:
+    """They would replace what shows the others' cells by a copy of these."""
+    datas = parts("csr", "the same genes")
+    with ExitStack() as stack:
+        files = [stack.enter_context(file) for file in stored(url, *datas)]
+        file = stack.enter_context(hsparse.concat(files, new()))
+        more = datas[0].copy()
+        more.obs_names = [f"new-{name}" for name in more.obs_names]
+        with pytest.raises(InvalidValue, match=r"X of .* is virtual"):
+            hsparse.append_anndata(file, more)
+        assert_alike(file.to_anndata(), anndata.concat(datas))

@@ -181,7 +181,7 @@ def test_variables_are_those_of_the_caller(wanted: object) -> None:
     assert most
     found = Expression("n in @wanted or n.isin(@WANTED) and n > @most").evaluate(COLUMNS, len(FRAME))
     assert found.tolist() == [False, True, False, False, True, True]
-    with pytest.raises(MissingKey, match="no variable 'nobody'"):
+    with pytest.raises(MissingKey, match="variable 'nobody' of the condition"):
         Expression("n > @nobody")
     with pytest.raises(WrongType, match="@pytest"):
         Expression("n > @pytest")

@@ -200,5 +200,5 @@ def test_what_cannot_be_had_is_refused(dataset: SparseDataset, file: hsparse.Fil
     file.create_group("obs/odd")
     with pytest.raises(TypeError, match="neither"):
         Batches(dataset, ["odd"])
-    with pytest.raises(ValueError, match="fill value is 0"):
+    with pytest.raises(ValueError, match="with the fill value 0"):
         Batches(file.create_sparse("deep", (3, 3, 3), "f4", (3, 3, 3)))

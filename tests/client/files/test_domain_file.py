@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ import pytest
 from hsparse.client.errors import Unreachable
 from hsparse.errors import BadRequest, HsparseError, NotFound
 from hsparse.hdf5.domain_file import ATTEMPTS, DomainFile
-from hsparse.hdf5.format.plan.file_plan import STOCK
+from hsparse.hdf5.format.plan.file_form import STOCK
 
 DATA = bytes(range(256)) * 10
 STATE, OTHER = "2-stock-" + "01" * 16, "2-stock-" + "02" * 16
@@ -29,6 +29,9 @@ class FakeConnection:
         self.etag = etag
         self.domain = domain
         self.asked: list[tuple[str, str, Any, Any]] = []
+
+    def repeated(self, read: Callable[[], Any]) -> Any:
+        return read()
 
     @contextmanager
     def response(
@@ -90,7 +93,7 @@ def test_it_is_given_up_when_nothing_comes(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_say_what_it_has(tmp_path: Path) -> None:
     for etag in (None, 'W/"e"', '"../e"'):
-        with pytest.raises(HsparseError, match="which state"):
+        with pytest.raises(HsparseError, match="without the file's etag or size"):
             fetch(FakeConnection(10, etag), tmp_path / "f")
     assert not list(tmp_path.iterdir())
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import HsparseError
-from hsparse.hdf5.domain_file import JsonReader
+from hsparse.hdf5.json_reader import JsonReader
 from tests.support.characters import CHARACTERS
 
 VALUES = st.recursive(
@@ -46,7 +46,7 @@ def test_values(value: Any, size: int, indent: int | None, ascii: bool) -> None:
     [b"", b"[1", b'{"a"', b'{"a":', b'{"a":1', b"[1 2]", b"{1:2", b"\xff", b"nonsense", b'{"a" 1}', b"1"],
 )
 def test_what_is_none(text: bytes) -> None:
-    with pytest.raises(HsparseError, match="not the JSON"):
+    with pytest.raises(HsparseError, match="not the expected JSON"):
         read_all(reader(text, 3), array=text.startswith(b"["))
 
 

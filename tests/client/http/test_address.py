@@ -21,6 +21,13 @@ SERVER = "http://127.0.0.1:5101"
         ("hdf5://home/x.h5", None, SERVER, "/home/x.h5", SERVER),
         ("/home/x.h5", SERVER, "http://other", "/home/x.h5", SERVER),
         ("home//x.h5/", SERVER, None, "/home/x.h5", SERVER),
+        (f"{SERVER}/home/a%23b%3F.h5", None, None, "/home/a#b?.h5", SERVER),
+        (f"{SERVER}/home/ x\n.h5 ", None, None, "/home/ x\n.h5 ", SERVER),
+        ("HTTP://host/home/x.h5", None, None, "/home/x.h5", "http://host"),
+        ("hdf5://home/a%23#b?.h5", None, SERVER, "/home/a%23#b?.h5", SERVER),
+        (f"{SERVER}/lab/home/x.h5", None, f"{SERVER}/lab/", "/home/x.h5", f"{SERVER}/lab"),
+        (f"{SERVER}/lab", None, f"{SERVER}/lab", "/", f"{SERVER}/lab"),
+        (f"{SERVER}/labour/x.h5", None, f"{SERVER}/lab", "/labour/x.h5", SERVER),
     ],
 )
 def test_addresses_of_servers(
@@ -43,8 +50,26 @@ def test_a_path_into_a_store_names_its_directory(tmp_path: Path, monkeypatch: py
         ("ftp://host/x", None, "ftp"),
         ("/home/x.h5", None, "HSPARSE_ENDPOINT"),
         (f"{SERVER}/x", SERVER, "alone"),
+        (f"{SERVER}/a#b.h5", None, "%23"),
+        (f"{SERVER}/a.h5?bucket=other", None, "%3F"),
+        (f"{SERVER}?domain=/a.h5", None, "query"),
+        (f"{SERVER}/%ff.h5", None, "UTF-8"),
+        (f"{SERVER}/home/../x.h5", None, r"'\.\.'"),
+        ("http://ann:secret@host/x.h5", None, "password="),
+        ("http://host:port/x.h5", None, "URL of a server"),
+        ("http://ho st/x.h5", None, "URL of a server"),
+        ("http:///x.h5", None, "URL of a server"),
+        ("http://[::1/x.h5", None, "URL of a server"),
     ],
 )
 def test_what_names_nothing_is_refused(text: str, endpoint: str | None, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_address(text, endpoint, None)
+
+
+def test_a_password_is_in_no_error() -> None:
+    for url in ("http://ann:secret@host/x.h5", "http://ann:secret@host:port/x", "http://ann:secret@host/a#b"):
+        with pytest.raises(ValueError, match=r"^(?!.*secret)"):
+            parse_address(url, None, None)
+        with pytest.raises(ValueError, match=r"^(?!.*secret)"):
+            parse_address(url, SERVER, None)

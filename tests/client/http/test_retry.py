@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hsparse.client.connection import Connection
-from hsparse.client.errors import Unreachable
+from hsparse.client.errors import GatewayFailed, Unreachable
 from hsparse.client.http.retry import Retry
 from hsparse.client.sources.selection_request import read_values
 from hsparse.clock import ManualClock
@@ -196,3 +196,73 @@ def test_without_a_retry_errors_are_raised_at_once() -> None:
 def test_a_pickled_connection_has_it() -> None:
     copy = pickle.loads(pickle.dumps(Connection("http://localhost:1", retry=Retry(4, 7.0))))
     assert copy._retry.tries == 4
+
+
+def failed(status: int) -> bytes:
+    return answer(b"<p>gateway</p>", f"{status} No", media="text/html")
+
+
+@pytest.mark.parametrize("status", [500, 502, 504, 520, 524])
+@pytest.mark.parametrize("ask", [read, select, write])
+def test_a_failure_of_a_proxy_is_repeated_as_a_busy_server_is(ask: Ask, status: int) -> None:
+    pauses, last = Pauses(), BYTES if ask is select else OK
+    with (
+        scripted_server([failed(status), failed(status), last]) as server,
+        Connection(server.url, retry=pauses.retry()) as connection,
+    ):
+        ask(connection)
+    assert pauses == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("tries", "patience", "count"), [(3, 60.0, 4), (1, 60.0, 0), (3, 2.0, 2), (3, 0.0, 0)]
+)
+def test_a_proxy_that_keeps_failing_is_given_up(tries: int, patience: float, count: int) -> None:
+    pauses = Pauses()
+    with (
+        scripted_server([failed(502)] * (count + 1)) as server,
+        Connection(server.url, retry=pauses.retry(tries, patience)) as connection,
+        pytest.raises(GatewayFailed, match="502 No by a proxy"),
+    ):
+        read(connection)
+    assert len(pauses) == count
+
+
+@pytest.mark.parametrize("ask", [append, create])
+def test_what_a_proxy_may_have_passed_on_is_not_made_twice(ask: Ask) -> None:
+    pauses, about = Pauses(), [] if ask is create else [OTHER_SERVER]
+    with (
+        scripted_server([failed(502), *about]) as server,
+        Connection(server.url, retry=pauses.retry()) as connection,
+        pytest.raises(GatewayFailed, match="may or may not"),
+    ):
+        ask(connection)
+    assert pauses == []
+
+
+@pytest.mark.parametrize("status", [501, 505, 507, 404, 301])
+def test_another_answer_of_a_proxy_is_final(status: int) -> None:
+    pauses = Pauses()
+    with (
+        scripted_server([failed(status)]) as server,
+        Connection(server.url, retry=pauses.retry()) as connection,
+        pytest.raises(HsparseError, match=str(status)),
+    ):
+        read(connection)
+    assert pauses == []
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_change_that_was_made_before_says_so(method: str) -> None:
+    pauses = Pauses()
+    status = "409 Conflict" if method == "PUT" else "410 Gone"
+    kind = "conflict" if method == "PUT" else "gone"
+    body = f'{{"error": {{"kind": "{kind}", "message": "It is so."}}}}'.encode()
+    with (
+        scripted_server([failed(502), answer(body, status), answer(body, status)]) as server,
+        Connection(server.url, retry=pauses.retry()) as connection,
+    ):
+        with pytest.raises(HsparseError, match=r"^It is so\. An earlier attempt may have succeeded: .* 502"):
+            connection.json(method, "/")
+        with pytest.raises(HsparseError, match=r"^It is so\.$"):
+            connection.json(method, "/")

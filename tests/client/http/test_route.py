@@ -132,7 +132,10 @@ class Authority:
     server_file: Path
 
 
-def certificate(subject: str, key: Any, issuer: str, issuer_key: Any, names: list[Any]) -> x509.Certificate:
+def certificate(
+    subject: str, key: Any, issuer: str, issuer_key: Any, names: list[Any], *, complete: bool
+) -> x509.Certificate:
+    """Return a certificate; one that is `complete` has all extensions of RFC 5280."""
     now = datetime.datetime.now(datetime.UTC)
     subject_name, issuer_name = (
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (subject, issuer)
@@ -149,26 +152,59 @@ def certificate(subject: str, key: Any, issuer: str, issuer_key: Any, names: lis
     )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    if complete:
+        of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        usage = dict.fromkeys(("digital_signature", "key_cert_sign"), True)
+        others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "crl_sign")
+        others = (*others, "encipher_only", "decipher_only")
+        for extension in (of_issuer, own):
+            builder = builder.add_extension(extension, critical=False)
+        if not names:
+            builder = builder.add_extension(
+                x509.KeyUsage(**usage, **dict.fromkeys(others, False)), critical=True
+            )
     return builder.sign(issuer_key, hashes.SHA256())
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    folder = tmp_path_factory.mktemp("authority")
+    return make_authority(tmp_path_factory.mktemp("authority"), complete=True)
+
+
+@pytest.fixture(scope="module")
+def incomplete_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """An authority without identifiers of keys, as many a private one is."""
+    return make_authority(tmp_path_factory.mktemp("incomplete"), complete=False)
+
+
+def make_authority(folder: Path, *, complete: bool) -> Authority:
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     names = [x509.DNSName(NAME), x509.IPAddress(ip_address("127.0.0.1"))]
     pem = serialization.Encoding.PEM
     made = Authority(folder / "ca.pem", folder / "server.pem")
-    made.ca_file.write_bytes(certificate("own CA", ca_key, "own CA", ca_key, []).public_bytes(pem))
+    own = certificate("own CA", ca_key, "own CA", ca_key, [], complete=complete)
+    made.ca_file.write_bytes(own.public_bytes(pem))
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    made.server_file.write_bytes(
-        private + certificate("server", key, "own CA", ca_key, names).public_bytes(pem)
-    )
+    servers = certificate("server", key, "own CA", ca_key, names, complete=complete)
+    made.server_file.write_bytes(private + servers.public_bytes(pem))
     return made
 
 
 @pytest.fixture
 def tls_port(authority: Authority) -> Iterator[int]:
+    with tls_server(authority) as port:
+        yield port
+
+
+@pytest.fixture
+def incomplete_port(incomplete_authority: Authority) -> Iterator[int]:
+    with tls_server(incomplete_authority) as port:
+        yield port
+
+
+@contextmanager
+def tls_server(authority: Authority) -> Iterator[int]:
     """The port of a server with a certificate of the authority, for `NAME` and for this machine."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -351,6 +387,45 @@ def test_a_private_authority_is_trusted(
     capsys.readouterr()
 
 
+@pytest.fixture
+def strict_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every Python check certificates as 3.13 and later do."""
+    make = ssl.create_default_context
+
+    def strict(*args: Any, **options: Any) -> ssl.SSLContext:
+        context = make(*args, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+
+
+@pytest.mark.usefixtures("strict_checks")
+@pytest.mark.parametrize("variable", ["HSPARSE_CA_FILE", None])
+def test_an_authority_that_is_named_may_leave_out_extensions(
+    incomplete_authority: Authority,
+    incomplete_port: int,
+    variable: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = str(incomplete_authority.ca_file)
+    if variable is not None:
+        monkeypatch.setenv(variable, path)
+    given = {"ca_file": path} if variable is None else {}
+    with Connection(f"https://127.0.0.1:{incomplete_port}", **given) as connection:
+        assert connection.json("GET", "/")
+
+
+@pytest.mark.usefixtures("strict_checks")
+def test_an_incomplete_certificate_is_refused_with_the_remedy(
+    incomplete_authority: Authority, incomplete_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(incomplete_authority.ca_file))
+    said = r"lacks extensions that RFC 5280 requires \(Missing .* Key.*\): .* as ca_file= or HSPARSE_CA_FILE, which"
+    with pytest.raises(InvalidValue, match=said):
+        hsparse.open(f"https://127.0.0.1:{incomplete_port}/x.h5")
+
+
 def subject_hash(context: ssl.SSLContext) -> str:
     """Return the name that OpenSSL looks for in a directory: of the canonical subject, in small letters."""
     (der,) = context.get_ca_certs(binary_form=True)
@@ -364,7 +439,7 @@ def subject_hash(context: ssl.SSLContext) -> str:
 
 
 def test_an_unknown_authority_is_refused_with_the_remedy_and_asked_once(tls_port: int) -> None:
-    with pytest.raises(InvalidValue, match=r"is not trusted .* by ca_file= or HSPARSE_CA_FILE"):
+    with pytest.raises(InvalidValue, match=r"is not trusted .* as ca_file= or HSPARSE_CA_FILE"):
         hsparse.open(f"https://127.0.0.1:{tls_port}/x.h5")
 
 

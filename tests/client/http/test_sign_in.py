@@ -17,8 +17,9 @@ hs_password = se=cret
 """
 
 
-def test_the_file_of_h5pyd(tmp_path: Path) -> None:
-    (tmp_path / ".hscfg").write_text(FILE)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_the_file_of_h5pyd(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / ".hscfg").write_text(FILE, encoding=encoding)
     assert read_sign_in({}, tmp_path) == SignIn("http://file.example.org", "ann", "se=cret")
     assert read_sign_in({"HS_API_KEY": "key"}, tmp_path) == SignIn(token="key")
     both = {"HS_API_KEY": "key", "HSPARSE_ENDPOINT": "http://here"}

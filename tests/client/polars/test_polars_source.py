@@ -68,20 +68,28 @@ class Scanned:
 
 
 @pytest.fixture(
-    scope="module", params=[("i4", (300,)), ("f4", (60, 40)), (">f8", (30, 9, 20)), ("f8", (12, 5, 6, 7))]
+    scope="module",
+    params=[
+        ("i4", (300,), None),
+        ("f4", (60, 40), None),
+        (">f8", (30, 9, 20), None),
+        ("f8", (12, 5, 6, 7), None),
+        ("i2", (60, 40), (-13, 5)),
+    ],
 )
 def scanned(url: str, request: pytest.FixtureRequest) -> Scanned:
-    """A dataset of each rank, with NaN and infinity if it has them."""
-    dtype, shape = request.param
-    file = hsparse.open(f"{url}/polars-{len(shape)}.h5", "w")
+    """A dataset of each rank, with NaN and infinity if it has them, and one with lower bounds."""
+    dtype, shape, lower = request.param
+    file = hsparse.open(f"{url}/polars-{len(shape)}-{dtype[-2:]}.h5", "w")
     assert isinstance(file, hsparse.File)
-    dataset = file.create_sparse("x", shape, dtype, tuple(max(2, length // 4) for length in shape))
+    chunks = tuple(max(2, length // 4) for length in shape)
+    dataset = file.create_sparse("x", shape, dtype, chunks, lower=lower)
     rng = np.random.default_rng(2)
     places = np.unique(rng.integers(0, shape, (200, len(shape))), axis=0)
     values = rng.integers(-20, 60, len(places)).astype(dtype)
     if values.dtype.kind == "f":
         values[::5], values[1::31], values[2::31], values[3::31] = np.nan, np.inf, -np.inf, -0.0
-    dataset.write(places, values)
+    dataset.write(places if lower is None else places + lower, values)
     coords, found = dataset.read()
     native = found.astype(found.dtype.newbyteorder("="))
     columns = {f"dim_{dim}": coords[:, dim].astype(np.int64) for dim in range(len(shape))}
@@ -155,6 +163,7 @@ def test_conditions_are_those_of_pandas(scanned: Scanned) -> None:
         ordered = (rows.sort_values(names, ignore_index=True) for rows in (found, wanted))
         pd.testing.assert_frame_equal(*ordered, check_dtype=False)
         assert found["value"].dtype == wanted["value"].dtype
+        assert found["dim_0"].dtype == ("i8" if hasattr(scanned.dataset.shape, "lower") else "u4")
 
     check()
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 import hsparse
 from hsparse.client.connection import Connection
+from hsparse.client.errors import InvalidValue
 from hsparse.client.group import Group
 from hsparse.client.sources import value_batch
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.errors import Conflict, Corrupt
+from hsparse.errors import Corrupt
 
 SHAPE = (7, 5, 4)
 TEXTS = np.array([f"té{n}" * (n % 3) for n in range(35)], object).reshape(7, 5)
@@ -112,20 +113,25 @@ def test_large_datasets_have_requests_of_their_own(
         assert values.tolist() == arrays[name].tolist()
 
 
-def test_an_extent_that_changed_is_a_conflict(connection: Connection) -> None:
+def test_values_are_those_of_the_known_extent_or_an_error(connection: Connection) -> None:
     group = Group(connection, {"id": connection.json("GET", "/")["root"]}, "/")
     dataset = group.create_dataset("x", data=np.arange(5.0), maxshape=(None,))
     records = group.records()
     dataset.extend(2)
-    with pytest.raises(Conflict, match="read again"):
+    (found,) = read_datasets(connection, [DatasetRead(records["x"])])
+    assert isinstance(found, np.ndarray)
+    assert found.tolist() == [0, 1, 2, 3, 4]
+    dataset.resize((3,))
+    with pytest.raises(InvalidValue, match="beyond the extent 3"):
         read_datasets(connection, [DatasetRead(records["x"])])
 
 
-def test_elements_beyond_the_known_extent_are_a_conflict(connection: Connection) -> None:
+def test_elements_beyond_the_known_extent_are_not_among_them(connection: Connection) -> None:
     mine = SparseDataset.create(connection, "/grown", (2, 3), "i4", (2, 3), maxshape=(None, 3))
     SparseDataset.open(connection, "/grown").append(np.ones((1, 3), np.int32))
-    with pytest.raises(Conflict, match="read again"):
-        read_datasets(connection, [DatasetRead(mine.record, sparse=True)])
+    (found,) = read_datasets(connection, [DatasetRead(mine.record, sparse=True)])
+    assert isinstance(found, Elements)
+    assert not len(found.values)
 
 
 def test_an_answer_that_is_cut_short_is_refused(

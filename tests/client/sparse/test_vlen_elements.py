@@ -145,7 +145,7 @@ def test_statistics_are_refused_with_the_reason(connection: Connection, operatio
 
 
 def test_lazy_arrays_are_refused_with_the_reason(connection: Connection) -> None:
-    with pytest.raises(HsparseError, match="not read lazily"):
+    with pytest.raises(HsparseError, match="cannot be read lazily"):
         make(connection, "text").to_dask()
 
 

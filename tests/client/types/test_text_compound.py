@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -62,6 +63,10 @@ NESTED = {
 }
 
 
+def field(item: Any) -> Any:
+    return {"class": "H5T_COMPOUND", "fields": [{"name": "c", "type": item}, {"name": "n", "type": item}]}
+
+
 @pytest.mark.parametrize(
     ("item", "value"),
     [
@@ -71,6 +76,11 @@ NESTED = {
         ({"class": "H5T_ARRAY", "dims": [2], "base": SEQUENCE}, [["a"], []]),
         ({"class": "H5T_VLEN", "base": {"class": "H5T_VLEN", "base": "H5T_STD_U8LE"}}, [[1, 2], [3, 4]]),
         ({"class": "H5T_COMPOUND", "fields": [{"name": "c", "type": NESTED}]}, ((["a"], 7),)),
+        (field({"class": "H5T_ARRAY", "dims": [2], "base": TEXT_TYPE}), (["a", "é"], ["", "b"])),
+        (
+            field({"class": "H5T_ARRAY", "dims": [2], "base": NESTED}),
+            ([(["a"], 7), ([], 8)], [([], 1), (["b"], 2)]),
+        ),
     ],
 )
 def test_nested_parts_and_back(item: Any, value: Any) -> None:
@@ -84,3 +94,26 @@ def test_nested_parts_and_back(item: Any, value: Any) -> None:
 
 def _json(value: Any) -> Any:
     return [_json(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize(
+    "base", [str, h5py.vlen_dtype("i4"), np.dtype([("t", object), ("n", "i4")])], ids=str
+)
+@pytest.mark.parametrize("dims", [(8,), (2, 3)])
+def test_fields_keep_their_dimensions(connection: Connection, base: Any, dims: tuple[int, ...]) -> None:
+    """As h5py reads them: a field of shape (8,) of 10 elements has the shape (10, 8)."""
+    group = Group(connection, {"id": connection.json("GET", "/")["root"]}, "/")
+    dtype = np.dtype([("s", h5py.string_dtype() if base is str else base, dims), ("n", "i4")])
+    values = np.zeros(10, dtype)
+    for place in np.ndindex(10, *dims):
+        number = sum(place)
+        text = str(number) * number
+        kinds = {str: text, np.dtype([("t", object), ("n", "i4")]): (text, number)}
+        values["s"][place] = kinds[base] if base in kinds else np.arange(number, dtype="i4")
+    dataset = group.create_dataset(f"x{len(dims)}{base}"[:20].replace(" ", ""), data=values)
+    for found, right in ((dataset[...], values), (dataset[3:7], values[3:7]), (dataset[4], values[4])):
+        assert found["s"].shape == right["s"].shape
+        assert str(found["s"].tolist()) == str(right["s"].tolist())
+    values["s"] = values["s"][::-1]
+    dataset[...] = values
+    assert str(dataset[...]["s"].tolist()) == str(values["s"].tolist())

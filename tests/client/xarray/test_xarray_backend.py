@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,11 +174,21 @@ def test_what_numpy_cannot_have_is_left_out(file: hsparse.File, address: str) ->
     file.connection.json("POST", "/datasets", body)
     null = {"type": "H5T_STD_I32LE", "shape": "H5S_NULL", "h5path": "/null"}
     file.connection.json("POST", "/datasets", null)
-    with (
-        pytest.warns(UserWarning, match="lists is left out"),
-        xarray.open_dataset(address, engine="hsparse") as found,
-    ):
-        assert list(found) == ["x"]
+    file["gone"], file["far"] = hsparse.SoftLink("/none"), hsparse.ExternalLink("none.h5", "/x")
+    file["below/gone"] = hsparse.SoftLink("/none")
+    lost = "a link to an object that does not exist"
+    reasons = {"lists": "variable length", "null": "null dataspace", "gone": lost, "far": lost}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with xarray.open_dataset(address, engine="hsparse") as found:
+            assert list(found) == ["x"]
+        with xarray.open_dataset(address, engine="hsparse", drop_variables=list(reasons)) as found:
+            assert list(found) == ["x"]
+    told = {str(one.message).partition(" ")[0]: str(one.message) for one in caught}
+    assert told.keys() == reasons.keys()
+    assert len(caught) == len(told)
+    assert all(reasons[name] in text for name, text in told.items())
+    assert {one.filename for one in caught} == {__file__}
 
 
 @pytest.mark.parametrize("chunks", [None, {}])

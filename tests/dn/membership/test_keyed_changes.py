@@ -8,9 +8,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from hsparse.dn.membership import ownership
-from hsparse.dn.membership.ownership import KeyedChanges
+from hsparse.bounded_cache import ENTRY_BYTES
+from hsparse.dn.membership import keyed_changes
+from hsparse.dn.membership.keyed_changes import KeyedChanges
 from hsparse.errors import Misdirected, Unanswered
+
+FRAME = 8
+"""Bytes of a reply that is a small number."""
 
 
 async def nothing() -> None:
@@ -96,7 +100,7 @@ async def test_what_arrives_twice_is_carried_out_once() -> None:
 
 
 async def test_the_oldest_keys_are_forgotten() -> None:
-    changes, work = KeyedChanges(limit=2), counting()
+    changes, work = KeyedChanges(limit=2, reply_bytes=2 * (ENTRY_BYTES + FRAME)), counting()
     for key in "abc":
         await changes.once((1, key), 1, work)
     assert await changes.once((1, "a"), 0, work) == 4
@@ -105,7 +109,7 @@ async def test_the_oldest_keys_are_forgotten() -> None:
 
 
 async def test_replies_without_content_are_remembered_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ownership, "MAX_REPLIES", 1)
+    monkeypatch.setattr(keyed_changes, "REPLY_BYTES", ENTRY_BYTES + FRAME)
     changes, work = KeyedChanges(), counting()
     for key in "ab":
         await changes.once((1, key), 0, nothing)
@@ -117,3 +121,21 @@ async def test_replies_without_content_are_remembered_for_longer(monkeypatch: py
 
     found = [await changes.once((1, key), 1, again) for key in "abdc"]
     assert found == [None, None, 2, "again"]
+
+
+async def test_replies_are_bounded_by_bytes_and_the_last_one_is_remembered() -> None:
+    limit = 100_000
+    changes = KeyedChanges(reply_bytes=limit)
+
+    async def once(key: int, size: int) -> int:
+        async def work() -> dict[str, str]:
+            return {"text": "x" * size}
+
+        return len((await changes.once((1, str(key)), 0, work))["text"])
+
+    sizes = [10, 60_000, 1, 99_000, 30_000, 30_000, 30_000, 30_000, 0]
+    for key, size in enumerate(sizes):
+        assert await once(key, size) == size
+        assert await once(key, -1) == size
+        assert changes._replies.size <= limit
+    assert [await once(key, 7) for key in (3, 5, 6, 7)] == [7, 30_000, 30_000, 30_000]

@@ -13,7 +13,8 @@ from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.testing.faulty_store import CrashPoint, FaultyStore
+from hsparse.testing.crashing_store import CrashPoint
+from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.record_message import (

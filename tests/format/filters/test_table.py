@@ -17,7 +17,7 @@ from hsparse.format.filters.bitshuffle import decode_bitshuffle, encode_bitshuff
 from hsparse.format.filters.pipeline import ADVERTISED, BY_ID, BY_NAME, DEFINITIONS, find, requestable
 
 PACKAGE = Path(__file__).parents[3] / "hsparse"
-TABLE = ("codecs.py",)
+TABLE = ("codecs.py", "transforms.py")
 NOT_FILTERS = {"none"}
 EXCEPTIONS = {
     "format/filters/bitshuffle.py": "the codec of one filter, with what that filter compresses with",
@@ -29,6 +29,7 @@ EXCEPTIONS = {
     "explorer/": "content codings of HTTP, which are no filters",
     "storage/": "checksums of the store's own files, by the standard library",
     "hdf5/maps/dmrpp.py": "an attribute of DMR++",
+    "hdf5/served/signatures.py": "archives, by the names of their programs",
     "hdf5/importer/file_objects.py": "a remedy that names h5repack's option",
     "client/creation.py": "h5py's names of options",
     "client/dataset.py": "h5py's names of options",
@@ -63,6 +64,10 @@ def test_filters_known_by_name_only(name: str) -> None:
         requestable(BY_NAME[name].id)
 
 
+FSTRING_PART = getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)
+"""The token of text in an f-string, which is one string before Python 3.12."""
+
+
 def named_filters(path: Path) -> set[str]:
     """Return the names of filters in the names and strings of a module's code, but for its docstrings."""
     words = {name.lower() for definition in DEFINITIONS for name in definition.names} - NOT_FILTERS
@@ -74,7 +79,7 @@ def named_filters(path: Path) -> set[str]:
     before = tokenize.NEWLINE
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         docstring = token.type == tokenize.STRING and before in (tokenize.NEWLINE, tokenize.INDENT)
-        if token.type in (tokenize.NAME, tokenize.STRING) and not docstring:
+        if token.type in (tokenize.NAME, tokenize.STRING, FSTRING_PART) and not docstring:
             found.update(pattern.findall(token.string.lower()))
         if token.type not in (tokenize.NL, tokenize.COMMENT, tokenize.DEDENT):
             before = token.type

@@ -12,7 +12,7 @@ from hsparse.hdf5.format.file_fields import Addressed, Key
 from hsparse.hdf5.format.messages.file_type import file_type
 from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink
 from hsparse.hdf5.format.plan.file_plan import FilePlan
-from hsparse.hdf5.format.plan.planned_chunks import plan_elements
+from hsparse.hdf5.format.plan.plan_elements import plan_elements
 from hsparse.hdf5.format.plan.planned_object import PlannedAttribute, PlannedLink, PlannedTarget
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.datatype import parse_type

@@ -57,8 +57,8 @@ def sealed(data: bytearray, start: int, size: int) -> bytes:
         (5, 5, "records of type 5"),
         (10, 0, "with records of 0"),
         (13, 1, "depth 256"),
-        (24, 9, "has 10 records of 15 bytes, 9 of them in its root"),
-        (31, 1, "records of 15 bytes, 10 of them"),
+        (24, 9, "10 records of 15 bytes, 9 in its root"),
+        (31, 1, "records of 15 bytes, 10 in its root"),
     ],
 )
 def test_headers_that_are_refused(place: int, value: int, words: str) -> None:

@@ -17,7 +17,7 @@ from hsparse.hdf5.format.messages.layout_message import CompactLayout, Contiguou
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject
 from hsparse.hdf5.format.plan.file_plan import FilePiece
-from hsparse.hdf5.format.plan.planned_chunks import plan_elements
+from hsparse.hdf5.format.plan.plan_elements import plan_elements
 from hsparse.hdf5.format.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,

@@ -81,9 +81,9 @@ def test_huge_objects_by_key(tmp_path: Path, libver: str) -> None:
 @pytest.mark.parametrize(
     ("id", "words"),
     [
-        (b"\x40" + bytes(7), "has no id 40"),
-        (b"\x30" + bytes(7), "has no id 30"),
-        (b"\x00" * 7, "has no id 00"),
+        (b"\x40" + bytes(7), "has an invalid id: 40"),
+        (b"\x30" + bytes(7), "has an invalid id: 30"),
+        (b"\x00" * 7, "has an invalid id: 00"),
         (struct.pack("<BI", 0, 3) + b"\5\0\0", "no object of 5 bytes at 3"),
         (struct.pack("<BI", 0, 1000) + b"\xff\0\0", "no object of 255 bytes at 1000"),
         (struct.pack("<BI", 0, 5000) + b"\5\0\0", "no object of 5 bytes at 5000"),
@@ -100,7 +100,7 @@ def test_ids_that_are_none(id: bytes, words: str) -> None:
     [
         (7, 20, Unsupported, "has filters"),
         (110, 3, Corrupt, "no powers of two"),
-        (128, 70, Corrupt, "70 bits of space"),
+        (128, 70, Corrupt, "invalid size: 70 bits"),
         (5, 3, Corrupt, "ids of 3 bytes"),
     ],
 )
@@ -131,5 +131,5 @@ def test_rows_that_no_heap_has() -> None:
         root=len(source.data),
         rows=rows,
     )
-    with pytest.raises(Corrupt, match="row 2 whose blocks are smaller"):
+    with pytest.raises(Corrupt, match="row 2 whose blocks are too small"):
         read(wide, odd, ids)

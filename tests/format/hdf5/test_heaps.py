@@ -6,12 +6,8 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.hdf5.format.file_fields import Widths
-from hsparse.hdf5.format.fractal_heap import (
-    GlobalHeap,
-    LocalHeap,
-    encode_global_heap,
-    read_global_heap,
-)
+from hsparse.hdf5.format.fractal_heap import LocalHeap
+from hsparse.hdf5.format.global_heap import GlobalHeap, encode_global_heap, read_global_heap
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from tests.format.hdf5.file_walk import FileBytes
 

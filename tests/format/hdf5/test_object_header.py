@@ -61,7 +61,7 @@ def test_a_header_that_continues_in_itself() -> None:
 
 
 def test_a_message_that_must_be_known() -> None:
-    with pytest.raises(Unsupported, match="message of type 0x30"):
+    with pytest.raises(Unsupported, match="message of the unknown type 0x30"):
         read(new_header(new(0x30, b"", 0x80)))
     assert found(read(new_header(new(0x30, b"", 0x08)))) == [(0x30, b"")]
 

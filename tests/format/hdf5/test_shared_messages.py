@@ -31,7 +31,7 @@ def test_versions(data: bytes) -> None:
 def test_corrupt() -> None:
     with pytest.raises(Corrupt, match="version 4"):
         decode_shared_location(reader(b"\4\2" + ADDRESS), Widths())
-    with pytest.raises(Corrupt, match="nowhere"):
+    with pytest.raises(Corrupt, match="without an address"):
         decode_shared_location(reader(b"\3\2" + b"\xff" * 8), Widths())
 
 

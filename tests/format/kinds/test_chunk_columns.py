@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hsparse.errors import Corrupt
 from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.dataspace_message import encode_image
-from hsparse.format.filters.codecs import Shuffle
 from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.transforms import Shuffle
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.orthogonal import Orthogonal, Span
-from hsparse.format.selections.points import planar_blocks
+from hsparse.format.selections.planar import planar_blocks
 from hsparse.format.selections.selection_encoding import encode_blocks, encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, build, seal
 from tests.format.selection_strategies import extents, offset_sets, selections

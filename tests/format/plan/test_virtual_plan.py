@@ -11,19 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.plan import virtual_plan
-from hsparse.format.plan.virtual_plan import (
-    Listed,
-    Product,
-    block_of,
-    bounds_of,
-    clipped,
-    end_of_slices,
-    is_product,
-    mapped_part,
-    ordered,
-    slices_before,
-)
+from hsparse.format.plan import unlimited_selection, virtual_plan
+from hsparse.format.plan.unlimited_selection import block_of, clipped, end_of_slices, slices_before
+from hsparse.format.plan.virtual_plan import Listed, Product, bounds_of, is_product, mapped_part, ordered
 from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
@@ -158,7 +148,8 @@ def test_selections_outside_of_the_extent(selection: Serialized) -> None:
 
 
 def test_too_many_single_elements(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual_plan, "MAX_LISTED", 7)
+    for module in (virtual_plan, unlimited_selection):
+        monkeypatch.setattr(module, "MAX_LISTED", 7)
     with pytest.raises(TooLarge, match="selection of 8 elements"):
         ordered(blocks(((0, 0), (1, 1)), ((1, 2), (2, 3))), (5, 5))
     with pytest.raises(TooLarge, match="of 8 blocks"):

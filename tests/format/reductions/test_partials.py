@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,7 +15,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
-from hsparse.format.reductions.partials import LIMB, Partials, count_positions, reduce_array, reduce_positions
+from hsparse.format.reductions import partials
+from hsparse.format.reductions.partials import (
+    LIMB,
+    Partials,
+    count_positions,
+    reduce_array,
+    reduce_positions,
+    reduction_bytes,
+)
 from hsparse.format.reductions.reduction import Reduction
 
 COLUMNS = ("nonzero", "total", "squares", "least", "greatest")
@@ -108,6 +118,43 @@ def test_boxes_reduce_as_numpy_does(data: st.DataObject) -> None:
     kept = np.zeros(values.size, values.dtype)
     kept[there] = values.reshape(-1)[there]
     assert exact_sums(whole) == kept.reshape(shape).sum(axis=axes).reshape(-1).tolist()
+
+
+@given(data=st.data())
+def test_large_boxes_reduce_in_parts(data: st.DataObject) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    axes = tuple(dim for dim in range(len(shape)) if data.draw(st.booleans()))
+    grouped = data.draw(st.sampled_from([-1, *axes]))
+    reduction = Reduction(shape, axes, COLUMNS, grouped=grouped, groups=3)
+    codes = None if grouped < 0 else rng.integers(-1, 3, shape[grouped])
+    values = rng.integers(-9, 9, shape)
+    there = np.flatnonzero(rng.integers(0, 2, values.size)).astype(np.uint32)
+
+    def reduced() -> list[Partials]:
+        found = reduce_positions(there, values.reshape(-1)[there], shape, reduction, codes)
+        whole = Partials.empty(reduction.places, values.dtype, COLUMNS)
+        whole.merge(found)
+        return [reduce_array(values, reduction, codes), whole]
+
+    at_once = data.draw(st.integers(1, 8))
+    with patch.object(partials, "REDUCED_AT_ONCE", at_once):
+        parts = reduced()
+    for part, whole in zip(parts, reduced(), strict=True):
+        for column in ("count", "nonzero", "total", "least", "greatest"):
+            assert getattr(part, column).tolist() == getattr(whole, column).tolist()
+        assert np.allclose(part.squares, whole.squares)
+
+
+def test_the_memory_of_a_reduction_does_not_grow_with_the_chunk() -> None:
+    values = np.zeros((64, 2**20), np.uint8)
+    reduction = Reduction(values.shape, (0, 1), COLUMNS)
+    tracemalloc.start()
+    try:
+        reduce_array(values, reduction, None)
+        assert tracemalloc.get_traced_memory()[1] <= reduction_bytes(values.size)
+    finally:
+        tracemalloc.stop()
 
 
 def test_variable_length_elements_are_counted_alone() -> None:

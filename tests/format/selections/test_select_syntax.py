@@ -94,7 +94,7 @@ def test_what_h5pyd_sends() -> None:
         ("[0:3,[[1]]]", "not closed|after the list|neither"),
         ("[0:3,[1]2]", "after the list"),
         ("[0:3,[1,9]]", "index 9, not below"),
-        ("[[1,2],[1,2,3]]", "one length"),
+        ("[[1,2],[1,2,3]]", "equal lengths"),
         ("[0:3," + "9" * 5000 + "]", "neither"),
         ("[" + "1," * 100 + "1]", "101 dimensions"),
     ],

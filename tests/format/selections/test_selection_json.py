@@ -15,8 +15,8 @@ from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.selections.select_syntax import parse_selection_json, selection_json
 from hsparse.format.selections.selection_encoding import encode_blocks, encode_points, encode_regular
+from hsparse.format.selections.selection_json import parse_selection_json, selection_json
 from hsparse.format.selections.serialized_selection import Serialized, decode_serialized
 from tests.format.selection_strategies import any_selections, iterate
 from tests.support.characters import CHARACTERS

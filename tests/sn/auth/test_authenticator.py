@@ -18,7 +18,8 @@ from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator, SingleUser
 from hsparse.sn.auth.line_file import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
-from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.sn.auth.roles import GroupFile, Roles
 from tests.support.characters import CHARACTERS
 

@@ -90,7 +90,7 @@ async def test_what_the_issuer_does_not_answer(rig: Rig) -> None:
     rig.there.down = True
     with pytest.raises(Busy, match="answered 503"):
         await rig.flow.exchange(rig.grant())
-    with pytest.raises(Busy, match="cannot be asked"):
+    with pytest.raises(Busy, match="does not answer a request for"):
         await Rig(rig.there).flow.description()
 
 

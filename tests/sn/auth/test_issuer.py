@@ -134,7 +134,7 @@ async def test_an_issuer_that_was_never_reached_is_asked_once_a_pause(rig: Rig) 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"issuer": "http://127.0.0.1:1"}, "of another issuer"),
+        ({"issuer": "http://127.0.0.1:1"}, "names another issuer"),
         ({"jwks_uri": None}, "no jwks_uri"),
         ({"jwks_uri": "http://example.org/keys"}, "must begin with https"),
         ({"jwks_uri": "file:///etc/passwd"}, "jwks_uri must be"),
@@ -154,7 +154,7 @@ async def test_an_issuer_without_usable_keys_is_logged(rig: Rig, caplog: pytest.
     rig.there.keys.clear()
     with caplog.at_level(logging.WARNING), pytest.raises(Busy):
         await rig.find("rsa-1")
-    assert "has no keys" in caplog.text
+    assert "has no signing keys" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from hsparse.errors import Busy, Misconfigured, RateLimited, Unauthenticated
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.authenticator import SchemeAuthenticator
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator, PasswordLimits
-from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
 
 
 class Counted(PasswordHash):

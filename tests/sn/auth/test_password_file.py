@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
 from hsparse.model.acl import Principal
-from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User, is_encoded
+from hsparse.sn.auth.password_file import PasswordFile, User, is_encoded
+from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.sn.auth.roles import is_user_name
 
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)

@@ -66,7 +66,7 @@ def test_every_algorithm_that_is_accepted_verifies(algorithm: str) -> None:
 
 def test_unsigned_tokens_are_refused() -> None:
     for algorithm in ("none", "None", "NONE", ""):
-        refused(f"{part({'alg': algorithm, 'typ': 'JWT'})}.{part(ISSUER.claims('ann'))}.", "kind that is not")
+        refused(f"{part({'alg': algorithm, 'typ': 'JWT'})}.{part(ISSUER.claims('ann'))}.", "algorithm is not")
 
 
 def test_a_public_key_is_no_shared_secret() -> None:
@@ -74,7 +74,7 @@ def test_a_public_key_is_no_shared_secret() -> None:
     for header in ({"alg": "HS256"}, {"alg": "HS256", "kid": RSA.kid}):
         body = f"{part(header)}.{part(ISSUER.claims('ann'))}"
         mac = hmac.digest(RSA.as_pem(private=False), body.encode(), "sha256")
-        refused(f"{body}.{part(mac)}", "kind that is not accepted")
+        refused(f"{body}.{part(mac)}", "algorithm is not accepted")
 
 
 def test_another_key_under_the_same_id_is_refused() -> None:
@@ -106,12 +106,12 @@ def test_changed_tokens_are_refused() -> None:
 )
 def test_extensions_are_refused(extra: dict[str, Any]) -> None:
     head = {"alg": "RS256", "kid": RSA.kid, **extra}
-    refused(f"{part(head)}.{part({})}.{part(b'x')}", "extensions that are not known")
+    refused(f"{part(head)}.{part({})}.{part(b'x')}", "extensions that this server lacks")
 
 
 @pytest.mark.parametrize("extra", [{"typ": "logout+jwt"}, {"typ": 1}, {"kid": 1}])
 def test_tokens_for_something_else_are_refused(extra: dict[str, Any]) -> None:
-    refused(f"{part({'alg': 'RS256', **extra})}.{part({})}.{part(b'x')}", "not one for access")
+    refused(f"{part({'alg': 'RS256', **extra})}.{part({})}.{part(b'x')}", "not an access token")
 
 
 def test_headers_that_nobody_knows_are_no_fault() -> None:

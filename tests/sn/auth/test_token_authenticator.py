@@ -62,8 +62,8 @@ async def test_both_kinds_of_keys_sign_in(rig: Rig, algorithm: str) -> None:
 
 
 CLAIMS: list[tuple[dict[str, Any], str]] = [
-    ({"iss": "http://127.0.0.1:1"}, "of another issuer"),
-    ({"iss": None}, "of another issuer"),
+    ({"iss": "http://127.0.0.1:1"}, "comes from another issuer"),
+    ({"iss": None}, "comes from another issuer"),
     ({"aud": "account"}, "another audience"),
     ({"aud": ["account", None, 1]}, "another audience"),
     ({"aud": None}, "another audience"),
@@ -75,12 +75,12 @@ CLAIMS: list[tuple[dict[str, Any], str]] = [
     ({"exp": [1]}, "exp is not a time"),
     ({"nbf": 99999999999}, "not valid yet"),
     ({"iat": 99999999999}, "not valid yet"),
-    ({"preferred_username": None}, "claim preferred_username is not there"),
-    ({"preferred_username": "a/../b"}, "cannot be a user's name"),
-    ({"preferred_username": "default"}, "cannot be a user's name"),
-    ({"preferred_username": "g:staff"}, "cannot be a user's name"),
-    ({"preferred_username": ["ann"]}, "cannot be a user's name"),
-    ({"preferred_username": "anonymous"}, "cannot be a user's name"),
+    ({"preferred_username": None}, "claim preferred_username is missing"),
+    ({"preferred_username": "a/../b"}, "not a valid user name"),
+    ({"preferred_username": "default"}, "not a valid user name"),
+    ({"preferred_username": "g:staff"}, "not a valid user name"),
+    ({"preferred_username": ["ann"]}, "not a valid user name"),
+    ({"preferred_username": "anonymous"}, "not a valid user name"),
 ]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
-from hsparse.format.selections.select_syntax import parse_selection_json
+from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.acl import Principal
 from hsparse.testing.memory_store import MemoryStore
 from tests.sn.value_client import SETTINGS, create, sparse, value_client

@@ -12,6 +12,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
+from hsparse.model.link import left_out_link
 from hsparse.sn.records import stored_chunks
 from hsparse.testing.memory_store import MemoryStore
 from tests.sn.chunks.test_handlers import listed
@@ -184,3 +185,21 @@ async def test_two_data_nodes_make_one_map() -> None:
     await client.close()
     for node in nodes.values():
         await node.close()
+
+
+@pytest.mark.parametrize("form", ["json", "kerchunk", "dmrpp"])
+@pytest.mark.parametrize("addresses", ["objects", "file"])
+async def test_what_the_domain_leaves_out_is_named(client: RestClient, form: str, addresses: str) -> None:
+    made = await client("POST", "/groups", {"h5path": "/g"})
+    assert made.status == 201, made.body
+    why = "The filter scaleoffset (id 6) is not available."
+    reply = await client("PUT", f"/groups/{made['id']}/links/x", left_out_link(why))
+    assert reply.status == 201, reply.body
+    found = await client("GET", "/map", format=form, addresses=addresses)
+    assert found.status == 200, found.body
+    if form == "dmrpp":
+        assert f"x: {why}".encode() in found.body
+    elif form == "kerchunk":
+        assert found["skipped"] == {"/g/x": why}
+    else:
+        assert found["datasets"] == {"/g/x": {"error": {"kind": "left_out", "message": why}}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hsparse.sn.chunks.stored_chunk_read import mapped_objects
+from hsparse.sn.chunks.mapped_objects import mapped_objects
 from tests.support.rest_client import RestClient
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import Membership
+from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes import cluster_nodes

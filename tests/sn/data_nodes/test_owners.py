@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import Membership
+from hsparse.cluster.membership import Membership
 from hsparse.dn import records
 from hsparse.dn.service import DataService
 from hsparse.sn.data_nodes.owners import RESEND, Delivery, FixedNodes, Owners

@@ -10,7 +10,7 @@ import pytest
 
 from hsparse.explorer.handlers import NAMED, PAGE, static_file, static_files
 from hsparse.model.acl import Right
-from hsparse.sn.records import listing as bulk_listing
+from hsparse.sn.records import streamed_records
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import Reply, RestClient
 
@@ -97,8 +97,8 @@ async def test_what_is_at_the_top_depends_on_accept(
     bare: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streamed = {"Accept-Encoding": "gzip"}
-    for size in (bulk_listing.PIECE, 1):
-        monkeypatch.setattr(bulk_listing, "PIECE", size)
+    for size in (streamed_records.PIECE, 1):
+        monkeypatch.setattr(streamed_records, "PIECE", size)
         for accept in (BROWSER, "application/json"):
             reply = await bare("GET", "/", user=None, accept=accept, headers=streamed)
             names = {name.strip() for header in reply.headers.getall("Vary") for name in header.split(",")}  # type: ignore[attr-defined]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hsparse.errors import Moved
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.hdf5.files.domain_state import read_domain_state
-from hsparse.hdf5.files.file_chunks import CHUNKS_AT_ONCE, read_planned, row_batches
+from hsparse.hdf5.files.file_chunks import row_batches
+from hsparse.hdf5.files.sized_chunks import CHUNKS_AT_ONCE, read_planned
 from tests.sn.file_domain import INT, place
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from hsparse.format.filters import pipeline
-from hsparse.hdf5.files import file_chunks as sized_chunks
 from hsparse.hdf5.files import matrix_pieces as compressed_matrices
+from hsparse.hdf5.files import sized_chunks
 from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans
 from hsparse.hdf5.format.plan import matrix_plan as matrix_chunks
-from hsparse.hdf5.format.plan.file_plan import AUTO
+from hsparse.hdf5.format.plan.file_form import AUTO
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.file_domain import INT, TEXT, fetch, place

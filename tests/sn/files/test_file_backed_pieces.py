@@ -220,7 +220,7 @@ async def test_a_file_that_changes(
     )
     await store.delete(FILE)
     refused = await client("GET", path, domain=None)
-    assert (refused.status, "not there any more" in refused["error"]["message"]) == (409, True)
+    assert (refused.status, "no longer exists" in refused["error"]["message"]) == (409, True)
 
 
 async def test_what_does_not_decode(

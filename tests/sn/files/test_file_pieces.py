@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 
 from hsparse.hdf5.files import file_pieces
-from hsparse.hdf5.files.file_chunks import read_planned
 from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans
+from hsparse.hdf5.files.sized_chunks import read_planned
 from tests.sn.file_domain import INT, fetch, fill_domain, place
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.hdf5.files import file_chunks as sized_chunks
-from hsparse.hdf5.files import file_plans
+from hsparse.hdf5.files import file_plans, sized_chunks
 from hsparse.hdf5.files.domain_state import DomainState, read_domain_state
 from hsparse.hdf5.files.file_plans import VALID_SECONDS, FilePlans
-from hsparse.hdf5.format.plan.file_plan import STOCK, STRUCTURED
+from hsparse.hdf5.format.plan.file_form import STOCK, STRUCTURED
 from hsparse.sn.data_nodes.owners import Owners
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client

@@ -18,7 +18,8 @@ from hsparse.format.chunk_spec import chunk_key
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
 from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
-from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout, decode_structured_layout
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
+from hsparse.hdf5.format.messages.structured_layout import decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore

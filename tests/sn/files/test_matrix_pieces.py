@@ -25,7 +25,7 @@ from hsparse.hdf5.files import file_plans, matrix_pieces
 from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans
 from hsparse.hdf5.files.matrix_pieces import BandCache
-from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.file_form import FileForm
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.format.plan.matrix_plan import MatrixBands, SortedBand
 from hsparse.sn.data_nodes.owners import Owners

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.hdf5.files import file_chunks as sized_chunks
+from hsparse.hdf5.files import sized_chunks
 from hsparse.hdf5.files.domain_state import read_domain_state
-from hsparse.hdf5.files.file_chunks import SizedChunks, read_planned
-from hsparse.hdf5.format.plan.file_plan import STOCK, STRUCTURED, FileForm
+from hsparse.hdf5.files.sized_chunks import SizedChunks, read_planned
+from hsparse.hdf5.format.plan.file_form import STOCK, STRUCTURED, FileForm
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client

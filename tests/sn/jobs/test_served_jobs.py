@@ -20,7 +20,8 @@ from hsparse.clock import ManualClock, SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import Forbidden, Gone
 from hsparse.model.acl import Principal
-from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
+from hsparse.sn.auth.password_file import PasswordFile, User
+from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from tests.cli.importer.domain_content import domain_differences

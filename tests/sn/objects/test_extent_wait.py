@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.sn.objects import dataset_handlers as extent_wait
+from hsparse.sn.objects import extent_polling
 from hsparse.sn.request import Request
 from tests.sn.value_client import create, value_client
 from tests.support.rest_client import RestClient
@@ -55,7 +55,7 @@ async def test_a_change_ends_the_wait(
         waits.set()
         await sleep(0)
 
-    monkeypatch.setattr(extent_wait.asyncio, "sleep", noted)
+    monkeypatch.setattr(extent_polling.asyncio, "sleep", noted)
     asked = asyncio.create_task(client("GET", f"{path}/shape", wait=60, **query))
     await waits.wait()
     assert not asked.done()
@@ -76,7 +76,7 @@ async def test_who_waits_for_one_dataset_shares_the_looks(
     def entered(request: object) -> None:
         waiting.release()
 
-    monkeypatch.setattr(extent_wait.asyncio, "sleep", noted)
+    monkeypatch.setattr(extent_polling.asyncio, "sleep", noted)
     monkeypatch.setattr(Request, "leave_place", entered)
     asked = [asyncio.create_task(client("GET", f"{path}/shape", wait=60, expect="[4,3]")) for _ in range(5)]
     for _ in asked:
@@ -91,7 +91,7 @@ async def test_who_waits_for_one_dataset_shares_the_looks(
 async def test_the_same_extent_is_answered_after_the_time(
     client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extent_wait, "INTERVAL", 0.01)
+    monkeypatch.setattr(extent_polling, "INTERVAL", 0.01)
     reply = await client("GET", f"{path}/shape", wait=1, expect="[4,3]")
     assert reply["shape"]["dims"] == [4, 3]
 

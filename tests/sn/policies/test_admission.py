@@ -122,6 +122,12 @@ async def test_a_request_is_refused_when_its_time_is_over(node: Node, rest: Remo
     assert (await held).status == 200
 
 
+async def test_a_read_is_given_up_when_its_client_waits_no_longer(node: Node, rest: RemoteRest) -> None:
+    late = await send(rest, "/held", {"Request-Timeout": "0.05"})
+    assert (late.status, late.body["error"]["kind"]) == (503, "busy")
+    assert "Request-Timeout" in late.body["error"]["message"]
+
+
 @pytest.mark.parametrize("text", ["soon", "-1", "0", "1e3", "nan", ""])
 async def test_a_deadline_is_a_number_of_seconds(rest: RemoteRest, text: str) -> None:
     reply = await send(rest, "/domains", {"Request-Timeout": text})

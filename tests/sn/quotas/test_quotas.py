@@ -224,6 +224,9 @@ async def test_a_quota_of_its_own_comes_before_that_of_homes(start: Start) -> No
     assert (await rest("PUT", "/quota", {"bytes": 2 * LIMIT}, domain="/home/ann", user="admin")).status == 200
     assert (await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)).status == 200
     assert (await rest("PUT", "/quota", {"bytes": None}, domain="/home/ann", user="admin")).status == 200
+    assert (await rest("GET", "/quota", domain="/home/ann", user="admin"))["bytes"] is None
+    assert (await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)).status == 200
+    assert (await rest("PUT", "/quota", {"bytes": "default"}, domain="/home/ann", user="admin")).status == 200
     assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.sn.http.response import Encoded, encode_json
-from hsparse.sn.records import listing as bulk_listing
+from hsparse.sn.records import streamed_records
 from hsparse.sn.records.crawl import Batch, Pace
-from hsparse.sn.records.listing import ENCODED_AT_ONCE, ENCODED_BYTES, wrap_items
+from hsparse.sn.records.streamed_records import ENCODED_AT_ONCE, ENCODED_BYTES, wrap_items
 from hsparse.wire.message import Record
 from tests.support.characters import CHARACTERS
 
@@ -75,7 +75,7 @@ async def test_other_requests_run_while_records_are_encoded(count: int, nbytes: 
         return record
 
     running = asyncio.create_task(others())
-    encoded = bulk_listing._encoded_records(OneBatch(names), to_json, current)
+    encoded = streamed_records._encoded_records(OneBatch(names), to_json, current)
     parts = [part async for part in wrap_items("x", encoded, {})]
     running.cancel()
     assert b"".join(parts) == b'{"x":{%b}}' % b",".join(b'"%d":' % n + b"1" * nbytes for n in range(count))

@@ -57,7 +57,7 @@ async def test_a_path_that_some_file_systems_take_for_the_stores_is_not_created(
 ) -> None:
     reply = await rest("PUT", "/", {"folder": 1}, domain=path, user="admin")
     assert reply.status == 400
-    assert "in other letters" in reply["error"]["message"]
+    assert "in another case" in reply["error"]["message"]
     assert (await rest("GET", "/", domain=path, user="admin")).status == 404
 
 

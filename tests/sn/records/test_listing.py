@@ -14,15 +14,10 @@ from hsparse import compute
 from hsparse.errors import BadRequest, Gone, NotFound
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.http import request, response
-from hsparse.sn.objects import attribute_handlers, link_handlers
-from hsparse.sn.records import listing
-from hsparse.sn.records.listing import (
-    in_creation_order,
-    missing_attribute,
-    missing_link,
-    name_matcher,
-    stored_names,
-)
+from hsparse.sn.objects import attribute_handlers, link_listing
+from hsparse.sn.records import listing, multi_object_request
+from hsparse.sn.records.listing import in_creation_order, missing_attribute, missing_link, name_matcher
+from hsparse.sn.records.multi_object_request import stored_names
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ChangeObjects, DeleteAttributes, DeleteLinks, ReadObjects
 from tests.support.characters import CHARACTERS
@@ -64,7 +59,7 @@ async def test_long_listings_are_made_in_a_thread(
 
     monkeypatch.setattr(compute, "INLINE", 20)
     monkeypatch.setattr(response, "INLINE", 20)
-    module = link_handlers if what == "links" else attribute_handlers
+    module = link_listing if what == "links" else attribute_handlers
     monkeypatch.setattr(module, "ordered_names", noted(listing.ordered_names))
     key = "grp_ids" if what == "links" else "obj_ids"
     path = f"/groups/{root}/{what}"
@@ -187,7 +182,8 @@ async def test_names_of_a_request_are_limited(
     two = {"attributes": {"a": ATTRIBUTE, "b": ATTRIBUTE}}
     own = f"/groups/{root}/attributes"
     assert (await rest("PUT", own, {"obj_ids": {root: two, group: two}})).status == 201
-    for module, name in ((request, "MAX_NAMES"), (listing, "MAX_NAMES"), (listing, "MAX_SET")):
+    own_module = multi_object_request
+    for module, name in ((request, "MAX_NAMES"), (own_module, "MAX_NAMES"), (own_module, "MAX_SET")):
         monkeypatch.setattr(module, name, 3)
     assert (await rest("POST", own, {"attr_names": ["a", "b", "a"]})).status == 200
     assert (await rest("POST", own, {"obj_ids": {root: ["a", "b"], group: ["a"]}})).status == 200

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hsparse.sn.records import object_path as name_pattern
-from hsparse.sn.records.object_path import NamePattern
+from hsparse.sn.records import name_pattern
+from hsparse.sn.records.name_pattern import NamePattern
 
 TOKENS = [
     "*",

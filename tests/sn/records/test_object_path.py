@@ -42,7 +42,7 @@ async def test_a_circle_of_soft_links_ends(rest: RestClient, root: str) -> None:
     await rest("PUT", f"/groups/{root}/links/b", {"h5path": "a"})
     reply = await rest("GET", "/", h5path="/a", follow_soft_links=1)
     assert reply.status == 404
-    assert "circle" in reply["error"]["message"]
+    assert "cycle" in reply["error"]["message"]
 
 
 async def test_the_paths_of_a_request_have_so_many_links_in_all(rest: RestClient, root: str) -> None:

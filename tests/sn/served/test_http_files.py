@@ -21,6 +21,7 @@ import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
 from hsparse.config import load_settings
+from hsparse.hdf5.served import http_files
 from tests.sn.served.test_served_files import DATA, ask, listed
 
 LINKS = """<html><body><a href="../">up</a><a href="?C=N;O=D">Name</a><a href="run.h5">x</a><a href="sub/">s</a>
@@ -123,6 +124,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.create_virtual_dataset("v", layout)
     for name in ("above.h5", "dir/absolute.h5", "dir/a b.h5", "dir/.hidden.h5"):
         (root / name).write_bytes((place / "run.h5").read_bytes())
+    (place / "plain").mkdir()
+    (place / "plain" / "run").write_bytes((place / "run.h5").read_bytes())
+    (place / "plain" / "notes").write_text("no HDF5 file")
     return root
 
 
@@ -142,7 +146,13 @@ def test_pages_list_what_is_directly_below_them(url: str) -> None:
     assert listed(url, "/runs/sub/") == ["up.h5", "virtual.h5"]
 
 
-@pytest.mark.parametrize("name", ["run.h5", "a b.h5"])
+def test_names_without_a_suffix_are_looked_at(url: str) -> None:
+    Handler.asked.clear()
+    assert listed(url, "/runs/plain/") == ["run"]
+    assert "GET /dir/plain/notes bytes=0-7" in Handler.asked
+
+
+@pytest.mark.parametrize("name", ["run.h5", "a b.h5", "plain/run"])
 def test_values_are_those_of_the_file(url: str, name: str) -> None:
     with hsparse.open(f"{url}/runs/{name}") as file:
         assert np.array_equal(file["x"][5:300, ::7], DATA[5:300, ::7])
@@ -193,7 +203,7 @@ def test_a_file_that_is_changed_is_another_domain(kind: type[Handler], tmp_path:
 @pytest.mark.parametrize(
     ("kind", "folder", "said"),
     [
-        (NoRanges, "", "127.0.0.1 does not answer ranges"),
+        (NoRanges, "", "127.0.0.1 does not support range requests"),
         (NoState, "", "127.0.0.1 does not tell the size and the state of"),
         (Handler, "/none", "There is no"),
         (Handler, "?a=b", "it should be like https://host/folder/"),
@@ -216,7 +226,129 @@ def test_servers_that_are_refused(
     assert said in lines[0]
 
 
-def test_a_server_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_files, "START_SECONDS", 0.2)
     files = "runs=http://127.0.0.1:9/dir"
     assert main(["serve", "--root", str(tmp_path), "--port", "0", "--files", files]) == 2
     assert "The server 127.0.0.1 gave no answer" in capsys.readouterr().err
+
+
+class Weather(Handler):
+    """Answers `faults` first, each once for a path, as what stands before a web server does."""
+
+    faults: ClassVar[list[str]] = []
+    met: ClassVar[set[str]] = set()
+    stays: ClassVar[bool] = False
+
+    def send_head(self) -> Any:
+        where = f"{self.command} {self.path}"
+        if self.path == "/dir/":
+            answer = partial(self._answer, 200, b'<a href="first.h5">first</a>', {})
+        else:
+            answer = super().send_head
+        if not self.faults or (where in self.met and not self.stays):
+            return answer()
+        self.met.add(where)
+        fault = self.faults[0]
+        if fault == "reset":
+            self.close_connection = True
+            return None
+        if fault == "cut":
+            path = Path(self.translate_path(self.path))
+            if self.command == "HEAD" or not path.is_file():
+                return answer()
+            data, span = path.read_bytes(), self.headers["Range"].removeprefix("bytes=")
+            self.send_response(206)
+            for name, value in self.state(path.stat()).items():
+                self.send_header(name, value)
+            self.send_header("Content-Range", f"bytes {span}/{len(data)}")
+            first, last = map(int, span.split("-"))
+            self.send_header("Content-Length", str(last + 1 - first))
+            self.end_headers()
+            self.wfile.write(data[first : (first + last) // 2])
+            self.close_connection = True
+            return None
+        status, _, body = fault.partition(" ")
+        self.send_response(int(status))
+        for name, value in {"Retry-After": "0", "Content-Type": "text/html", "ETag": '"page"'}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body.encode())
+        return None
+
+
+WEB_FAULTS = [
+    "404 default backend",
+    "404 ",
+    "408 ",
+    "429 ",
+    "500 error",
+    "502 <html>",
+    "503 ",
+    "504 ",
+    "520 ",
+    "204 ",
+    "reset",
+    "cut",
+    "200 <html>sign in</html>",
+]
+
+
+@pytest.fixture(scope="module")
+def under_weather(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A server of a place that has faults, and the place's folder."""
+    root = tmp_path_factory.mktemp("weather")
+    place = root / "dir"
+    place.mkdir()
+    with h5py.File(place / "first.h5", "w") as file:
+        file["x"] = DATA
+    with web_server(Weather, root) as web:
+        settings = load_settings(root=root / "store", port=0, fsync=False, files=(f"web={web}",))
+        with embedded_server(settings) as url:
+            yield url, place
+
+
+@pytest.fixture
+def weather(
+    under_weather: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, str]:
+    """The URL of the server, and a file of which it knows nothing."""
+    url, place = under_weather
+    monkeypatch.setattr(Weather, "faults", [])
+    monkeypatch.setattr(Weather, "met", set())
+    name = f"{tmp_path.name}.h5"
+    (place / name).write_bytes((place / "first.h5").read_bytes())
+    return url, name
+
+
+@pytest.mark.parametrize("fault", WEB_FAULTS)
+def test_faults_of_the_web_server_pass(
+    weather: tuple[str, str], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 404 of another too: the place's page is not there either, so that nothing is known to be absent."""
+    url, name = weather
+    monkeypatch.setattr(Weather, "faults", [fault])
+    with hsparse.open(f"/web/{name}", endpoint=url, retries=0) as f:
+        assert np.array_equal(f["x"][:], DATA)
+    assert Weather.met
+
+
+@pytest.mark.parametrize("fault", WEB_FAULTS)
+def test_faults_that_stay_are_a_503(
+    weather: tuple[str, str], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, name = weather
+    monkeypatch.setattr(Weather, "faults", [fault])
+    monkeypatch.setattr(Weather, "stays", True)
+    monkeypatch.setattr(http_files, "DEADLINE", 0.2)
+    status, message = ask(url, f"/datasets?domain=/web/{name}")
+    assert status == 503, message
+    assert "try again later" in message
+    monkeypatch.setattr(Weather, "faults", [])
+    monkeypatch.setattr(http_files, "DEADLINE", 30.0)
+    with hsparse.open(f"/web/{name}", endpoint=url, retries=0) as f:
+        assert np.array_equal(f["x"][:], DATA)

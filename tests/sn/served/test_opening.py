@@ -123,7 +123,7 @@ def test_what_was_remembered_is_not_read_again(spread: Path) -> None:
 def test_what_is_remembered_is_bounded(spread: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hsparse.hdf5.served.opening.REMEMBERED", 10_000)
     source = RememberedSource(FarSource(spread))
-    source.remember()
+    source.remember(1000)
     assert 0 < sum(map(len, source.ranges.values())) <= 10_000
 
 

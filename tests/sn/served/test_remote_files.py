@@ -18,6 +18,7 @@ from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.config import load_settings
+from hsparse.hdf5.served import looked_names
 from hsparse.hdf5.served.places import FEW, named_folders
 from hsparse.storage.s3.s3_store import S3Store
 from tests.sn.served.test_served_files import DATA, ask, listed
@@ -32,6 +33,7 @@ PUBLIC = {
 }
 FILES = 100
 OBJECTS = 200
+NAMELESS = 20
 
 
 @dataclass
@@ -109,7 +111,11 @@ def _made(place: Path) -> dict[str, Path]:
     layout[...] = h5py.VirtualSource("../../above.h5", "x", (600, 100))
     with h5py.File(place / "up.h5", "w") as file:
         file.create_virtual_dataset("v", layout)
-    found = {f"data/many/{number:03}.h5": run for number in range(FILES)}
+    (place / "notes").write_text("no HDF5 file")
+    (place / "empty").touch()
+    found = {f"plain/{name}": place / name for name in ("notes", "empty")}
+    found |= {f"plain/{number}": run for number in range(NAMELESS)}
+    found |= {f"data/many/{number:03}.h5": run for number in range(FILES)}
     return found | {
         "above.h5": run,
         "data/sub/run.h5": run,
@@ -126,7 +132,31 @@ def test_prefixes_list_what_is_served(server: Server) -> None:
     assert {"runs", BUCKET} <= set(listed(server.url, "/"))
     assert {"many", "objects.h5", "sub"} <= set(listed(server.url, "/runs/"))
     assert listed(server.url, "/runs/sub/") == ["run.h5", "up.h5", "virtual.h5"]
-    assert listed(server.url, f"/{BUCKET}/") == ["above.h5", "data"]
+    assert listed(server.url, f"/{BUCKET}/") == ["above.h5", "data", "plain"]
+
+
+def test_names_without_a_suffix_are_looked_at_once(server: Server) -> None:
+    files = sorted(map(str, range(NAMELESS)))
+    server.asked.clear()
+    assert listed(server.url, f"/{BUCKET}/plain/") == files
+    assert len([one for one in server.asked if one.startswith(f"GET /{BUCKET}/plain/")]) == NAMELESS + 1
+    server.asked.clear()
+    assert listed(server.url, f"/{BUCKET}/plain/") == files
+    assert not any(one.startswith(f"GET /{BUCKET}/plain/") for one in server.asked), "etags tell their states"
+    with hsparse.open(f"{server.url}/{BUCKET}/plain/7") as file:
+        assert np.array_equal(file["x"][3], DATA[3])
+    status, answer = ask(server.url, f"/?domain=/{BUCKET}/plain/notes")
+    assert (status, "not an HDF5 file" in str(answer)) == (400, True)
+    assert ask(server.url, f"/?domain=/{BUCKET}/plain/none")[0] == 404
+
+
+def test_few_names_are_looked_at_for_a_listing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.put({f"few/{number}": next(Path(__file__).parent.glob("*.py")) for number in range(10)})
+    monkeypatch.setattr(looked_names, "MOST_LOOKED", 4)
+    for left in (4, 4, 2, 0):
+        server.asked.clear()
+        assert listed(server.url, f"/{BUCKET}/few/") == []
+        assert len([one for one in server.asked if one.startswith(f"GET /{BUCKET}/few/")]) == left
 
 
 def test_a_listing_is_one_request(server: Server) -> None:
@@ -186,9 +216,7 @@ def test_a_source_above_the_prefix_is_refused(server: Server) -> None:
         assert np.array_equal(file["v"][0], DATA[0]), "the place is the whole bucket"
 
 
-@pytest.mark.parametrize(
-    "name", ["none.h5", "none/run.h5", "notes.txt", ".hidden/run.h5", "sub/.hidden.h5", "many/none"]
-)
+@pytest.mark.parametrize("name", ["none.h5", "none/run.h5", ".hidden/run.h5", "sub/.hidden.h5", "many/none"])
 def test_what_is_not_there(server: Server, name: str) -> None:
     found, message = ask(server.url, f"/groups?domain=/runs/{name}")
     assert (found, f"/runs/{name}" in message) == (404, True), message

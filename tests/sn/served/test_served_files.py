@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from errno import EACCES, ESTALE
 from functools import partialmethod
 from pathlib import Path
 from threading import Event
@@ -33,7 +35,7 @@ from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.hdf5.served.store import ServedFiles
 from hsparse.model.ids import root_id, storage_key
-from hsparse.storage.object_store import Entry
+from hsparse.storage.object_store import Entry, Stored
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_model import Move, check_moves, moves
 
@@ -56,10 +58,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layout[...] = h5py.VirtualSource("run.h5", "x", DATA.shape)
     with h5py.File(place / "sub" / "virtual.h5", "w") as file:
         file.create_virtual_dataset("v", layout)
-    for name in ("a.NC", ".secret.h5", "b.txt"):
+    for name in ("a.NC", ".secret.h5", "named.txt"):
         (place / name).write_bytes((place / "sub" / "run.h5").read_bytes())
     (place / "broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"junk" * 100)
     (place / "empty.h5").write_bytes(b"")
+    (place / "b.txt").write_text("text")
     anndata.AnnData(MATRIX).write_h5ad(place / "csr.h5ad", compression="gzip")
     anndata.AnnData(MATRIX.tocsc()).write_h5ad(place / "csc.h5ad")
     outside = place.parent / "outside.h5"
@@ -93,10 +96,47 @@ def listed(url: str, folder: str) -> list[str]:
 def test_folders_list_what_is_served(url: str) -> None:
     """Nothing hidden, no other files, nothing that a link has outside; what is broken hides no other."""
     assert "runs" in listed(url, "/")
-    names = ["a.NC", "broken.h5", "csc.h5ad", "csr.h5ad", "empty.h5", "inside.h5", "sub"]
+    names = ["a.NC", "broken.h5", "csc.h5ad", "csr.h5ad", "empty.h5", "inside.h5", "named.txt", "sub"]
     assert listed(url, "/runs/") == names
     assert listed(url, "/runs/sub/") == ["empty", "run.h5", "virtual.h5"]
     assert listed(url, "/runs/sub/empty/") == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "said"),
+    [
+        (None, 500, "/runs is gone"),
+        (PermissionError(EACCES, "Permission denied"), 403, "chmod"),
+        (OSError(ESTALE, "Stale file handle"), 500, "Stale file handle"),
+    ],
+    ids=["unmounted", "closed", "stale"],
+)
+def test_a_place_out_of_reach_is_no_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: OSError | None, status: int, said: str
+) -> None:
+    place = tmp_path / "runs"
+    (place / "sub").mkdir(parents=True)
+
+    def scandir(path: Any) -> Any:
+        if Path(path).is_relative_to(place) and failure is not None:
+            raise failure
+        return real(path)
+
+    real = os.scandir
+    with embedded_server(
+        load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
+    ) as url:
+        assert listed(url, "/runs/") == ["sub"]
+        if failure is None:
+            place.rename(tmp_path / "away")
+        monkeypatch.setattr(os, "scandir", scandir)
+        answer = ask(url, "/domains?domain=/runs/")
+        assert answer[0] == status
+        assert said in answer[1]
+        monkeypatch.undo()
+        if failure is None:
+            (tmp_path / "away").rename(place)
+        assert listed(url, "/runs/") == ["sub"]
 
 
 def test_a_listing_looks_at_its_folder_alone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +150,7 @@ def test_a_listing_looks_at_its_folder_alone(url: str, monkeypatch: pytest.Monke
         monkeypatch.setattr(
             DirectoryFiles, name, partialmethod(asking, name=name, real=getattr(DirectoryFiles, name))
         )
-    assert len(listed(url, "/runs/")) == 7
+    assert len(listed(url, "/runs/")) == 8
     assert [one for one in asked if one[1]] == []
     assert len(asked) <= 2, "it is there, and what it has"
 
@@ -205,8 +245,10 @@ def test_threads_that_need_a_block_wait_for_one_decoding(
     state = folder.state("m.h5")
     assert state is not None
     served = ServedFile("/m.h5", root_id(b"12345678"), 0.0, lambda: folder.open("m.h5", state))
-    [dataset] = [id for id in served._records if id.startswith("d-")]
-    chunks = served._opened(dataset)[1]
+    [dataset] = [id for id in served._records.ids() if id.startswith("d-")]
+    one = served._records.object(dataset)
+    assert one is not None
+    chunks = served._opened(one)[1]
     assert isinstance(chunks, MatrixChunks)
     column, begun, go_on = chunks._indices, Event(), Event()
     decoded, real = [], column._decoded
@@ -232,11 +274,11 @@ def test_threads_that_need_a_block_wait_for_one_decoding(
     ("name", "status", "said"),
     [
         ("broken.h5", 400, "/runs/broken.h5"),
-        ("empty.h5", 500, "/runs/empty.h5"),
+        ("empty.h5", 400, "is empty, not an HDF5 file"),
         ("none.h5", 404, "/runs/none.h5"),
-        ("b.txt", 404, "/runs/b.txt"),
-        ("out.h5", 403, "leads out of that directory"),
-        ("up/outside.h5", 403, "leads out of that directory"),
+        ("b.txt", 400, "b.txt: The file is not an HDF5 file"),
+        ("out.h5", 403, "leads out of the served directory"),
+        ("up/outside.h5", 403, "leads out of the served directory"),
         ("loop.h5", 404, "/runs/loop.h5"),
         (".secret.h5", 404, "/runs/.secret.h5"),
     ],
@@ -254,8 +296,8 @@ def test_a_file_that_cannot_be_read_is_listed_with_its_reason(url: str, query: s
     found = ask(url, f"/domains?domain=/runs/{query}")["domains"]
     assert {one["name"] for one in found} >= {"/runs/broken.h5", "/runs/empty.h5", "/runs/a.NC"}
     [empty] = [one for one in found if one["name"] == "/runs/empty.h5"]
-    assert empty["error"] == "corrupt"
-    assert "The file is no HDF5 file" in empty["reason"]
+    assert empty["error"] == "unsupported"
+    assert "is empty, not an HDF5 file" in empty["reason"]
     [whole] = [one for one in found if one["name"] == "/runs/a.NC"]
     assert not {"error", "reason"} & whole.keys()
     assert whole.get("num_datasets", 2) == 2
@@ -272,7 +314,7 @@ def test_a_file_that_cannot_be_read_is_listed_with_its_reason(url: str, query: s
 )
 def test_a_change_is_refused(url: str, change: Any) -> None:
     with (
-        pytest.raises(hsparse.HsparseError, match=r"/runs/sub/run\.h5 is a file that is only read"),
+        pytest.raises(hsparse.HsparseError, match=r"/runs/sub/run\.h5 is a read-only file"),
         hsparse.open(f"{url}/runs/sub/run.h5", mode="r+") as file,
     ):
         change(file)
@@ -286,7 +328,7 @@ def test_nobody_is_told_to_have_a_right_to_change_it(url: str, domain: str) -> N
 
 def test_nothing_is_made_or_deleted_below_the_folder(url: str, folder: Path) -> None:
     before = _state_of(folder)
-    with pytest.raises(hsparse.HsparseError, match="only read"):
+    with pytest.raises(hsparse.HsparseError, match="read-only"):
         hsparse.open(f"{url}/runs/new.h5", mode="w").close()
     with pytest.raises(hsparse.HsparseError):
         hsparse.open(f"{url}/runs/sub/run.h5", mode="w").close()
@@ -327,30 +369,33 @@ def test_a_file_that_is_changed_is_another_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept_open", [True, False])
-async def test_a_source_that_changes_is_a_conflict_until_the_file_does(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_open: bool
+async def test_raw_data_that_changes_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_open: bool
 ) -> None:
+    """The ids stay, as the file does; the etags of objects say that they are others."""
     if not kept_open:
         monkeypatch.setattr("hsparse.hdf5.importer.source_files.MAX_OPEN", 0)
-    for name in ("run.h5", "virtual.h5"):
-        (tmp_path / name).write_bytes((folder / "sub" / name).read_bytes())
+    (tmp_path / "x.raw").write_bytes(DATA.tobytes())
+    with h5py.File(tmp_path / "run.h5", "w") as file:
+        file.create_dataset("x", DATA.shape, DATA.dtype, external=[("x.raw", 0, DATA.nbytes)])
     store = ServedFiles(MemoryStore(), {"live": DirectoryFiles(tmp_path)})
 
-    async def chunk() -> tuple[str, bytes]:
-        root = json.loads((await store.get("live/virtual.h5/.domain.json")).data)["root"]
-        keys = [one.key async for page in store.list(_tree(root)) for one in page.entries]
-        return root, (await store.get(next(key for key in keys if not key.endswith(".json")))).data
+    async def chunk() -> tuple[Entry, Stored]:
+        root = json.loads((await store.get("live/run.h5/.domain.json")).data)["root"]
+        found = [one async for page in store.list(_tree(root)) for one in page.entries]
+        entry = next(one for one in found if not one.key.endswith(".json"))
+        return entry, await store.get(entry.key)
 
-    old, data = await chunk()
-    with h5py.File(tmp_path / "run.h5", "r+") as file:
-        file["x"][0, 0] = 77
-    os.utime(tmp_path / "run.h5", ns=(5, 5))
-    with pytest.raises(Conflict, match=r"run\.h5 was changed"):
-        await chunk()
-    os.utime(tmp_path / "virtual.h5", ns=(7, 7))
-    new, changed = await chunk()
-    assert new != old
-    assert changed[:4] != data[:4]
+    old, before = await chunk()
+    assert not store.trusts(old.key)
+    (tmp_path / "x.raw").write_bytes((DATA + 1).tobytes())
+    os.utime(tmp_path / "x.raw", ns=(5, 5))
+    new, after = await chunk()
+    assert new.key == old.key
+    assert (old.etag, new.etag) == (before.etag, after.etag)
+    assert before.etag != after.etag
+    assert before.data != after.data
+    assert (await chunk())[1].etag == after.etag
 
 
 async def test_a_file_that_changes_while_it_is_read_is_a_conflict(folder: Path, tmp_path: Path) -> None:
@@ -377,7 +422,7 @@ async def test_another_process_finds_a_file_by_an_id(folder: Path) -> None:
         await other.get(storage_key(root[:5] + "0" + root[6:]))
 
 
-@pytest.mark.parametrize("name", ["csr.h5ad", "csc.h5ad", "sub/virtual.h5"])
+@pytest.mark.parametrize("name", ["csr.h5ad", "csc.h5ad"])
 async def test_a_chunk_that_is_decoded_has_the_bytes_it_decodes_from(folder: Path, name: str) -> None:
     store = ServedFiles(MemoryStore(), {"runs": DirectoryFiles(folder)})
     try:
@@ -420,7 +465,7 @@ async def test_keys_of_files_are_refused(folder: Path) -> None:
         store.delete_if_match(key, etag),
         store.delete_all([Entry(key, 0, etag, 0.0)]),
     ):
-        with pytest.raises(Forbidden, match="only read"):
+        with pytest.raises(Forbidden, match="read-only"):
             await change
 
 
@@ -491,13 +536,19 @@ def test_a_damaged_object_hides_no_other(tmp_path: Path) -> None:
                     "filter": "The filter LZO (id 305) is not available",
                 }.items():
                     link = one.get(name, getlink=True)
-                    assert link.path.startswith(f"not served: /{name.replace('same', 'header')}: ")
-                    assert said in link.path
-                    with pytest.raises((KeyError, OSError, hsparse.HsparseError)):
-                        one[name]
+                    assert link.filename.startswith(f"left out: /{name.replace('same', 'header')}: ")
+                    assert said in link.filename
+                    above, _, title = f"/{name}".rpartition("/")
+                    with pytest.raises(KeyError, match=re.escape(said)):
+                        one[above or "/"][title]
+                    assert one is other or one.get(name) is None
             found: list[str] = []
             file.visititems(lambda name, _: found.append(name))
             assert found == ["deep", "deep/below", "good"]
+            with pytest.raises(
+                hsparse.LeftOut, match=r"'filter' is left out of /m/run\.h5: /filter: The filter LZO"
+            ):
+                file["filter"]
         assert ask(url, "/domains?domain=/m/")["domains"][0]["name"] == "/m/run.h5"
 
 

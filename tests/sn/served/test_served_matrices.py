@@ -91,8 +91,8 @@ def test_of_damaged_events_the_columns_are_served(url: str, place: Path, number:
     with hsparse.open(f"{url}/runs/{path.name}") as file, h5py.File(path) as plain:
         assert {*file[BANKS[0]]} == {*plain[BANKS[0]], "counts"}
         link = file[BANKS[0]].get("counts", getlink=True)
-        assert link.path.startswith(f"not served: /{BANKS[0]}/counts: ")
-        assert said in link.path
+        assert link.filename.startswith(f"left out: /{BANKS[0]}/counts: ")
+        assert said in link.filename
         assert_columns(file, path, BANKS[0])
         assert_counts(file, path, BANKS[1])
 
@@ -123,7 +123,7 @@ def test_another_coo_matrix_stays_a_group(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("wide", "outside of it"), ("twice", "places that others have too")]
+    ("name", "said"), [("wide", "beyond its extent"), ("twice", "coordinates of another element")]
 )
 def test_elements_that_no_matrix_has_are_named(url: str, name: str, said: str) -> None:
     with hsparse.open(f"{url}/runs/coo.h5") as file, pytest.raises(hsparse.HsparseError, match=said):
@@ -139,7 +139,7 @@ def test_what_is_read_when_a_file_is_opened_is_bounded(
     )
     with embedded_server(settings) as url:
         with hsparse.open(f"{url}/runs/run.nxs") as file:
-            assert "looked at when a file is opened" in file[BANKS[0]].get("counts", getlink=True).path
+            assert "checked when a file is opened" in file[BANKS[0]].get("counts", getlink=True).filename
             assert_counts(file, place / "run.nxs", BANKS[-1])
         with hsparse.open(f"{url}/runs/coo.h5") as file:
             assert {*file["i4"]} == {"indices_0", "indices_1", "values"}

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hsparse.compute import INLINE
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.dn import chunk_reductions
+from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
 
@@ -264,3 +269,22 @@ async def test_values_that_are_generated(client: RestClient) -> None:
     path = await create(client, [10**12], NAMES["i8"], **arange)
     assert (await client("GET", f"{path}/reduce", op="sum")).status == 413
     assert (await client("GET", f"{path}/reduce", op="max", select="[5:7]"))["value"] == {"max": 22}
+
+
+async def test_large_chunks_of_one_request_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each takes the whole budget, and takes so long that waiting for all others would end in a 503."""
+    monkeypatch.setattr(chunk_reductions, "REDUCTIONS_AT_ONCE", 1000)
+    monkeypatch.setattr(chunk_reductions, "MemoryBudget", partial(MemoryBudget, patience=0.0))
+    async with value_client(settings=ServiceSettings(min_chunk_size=1)) as client:
+        layout = {"class": "H5D_CHUNKED", "dims": [1, 2 * INLINE]}
+        path = await create(client, [16, 2 * INLINE], "H5T_STD_I32LE", layout=layout)
+        values = np.arange(32 * INLINE, dtype="<i4")
+        for row, some in enumerate(values.reshape(16, -1)):
+            reply = await client("PUT", f"{path}/value", some.tobytes(), select=f"[{row},:]")
+            assert reply.status == 200, reply.body
+        for op, expected in {"sum": int(values.sum()), "var": float(values.var())}.items():
+            reply = await client("GET", f"{path}/reduce", op=op)
+            assert reply.status == 200, reply.body
+            assert reply["value"] == {op: pytest.approx(expected)}

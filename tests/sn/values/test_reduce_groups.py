@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hsparse.format.arrow_stream import read_batches
-from hsparse.format.reductions.finished import LabelGroups
+from hsparse.format.reductions.label_groups import LabelGroups
 from hsparse.sn.values.reduction import dataset_reduction
 from hsparse.sn.values.reduction import dataset_reduction as group_labels
 from tests.sn.value_client import SETTINGS, create, sparse, value_client

@@ -139,7 +139,7 @@ async def test_of_a_body_that_does_not_come_the_parts_that_came_are_there(
         answer = await reader.read()
         writer.close()
         assert b" 400 " in answer.splitlines()[0]
-        assert b"what had come before was applied" in answer
+        assert b"what had arrived before was applied" in answer
         found = await read(client, path, "<f8", (100_000,))
         assert np.array_equal(found[:25_000], NUMBERS[:25_000])
         assert not found[62_500:].any()

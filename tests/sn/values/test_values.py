@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hsparse.sn.http import stream
-from hsparse.sn.objects import dataset_handlers
+from hsparse.sn.objects import dataset_creation
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.memory_store import MemoryStore
@@ -142,13 +142,13 @@ async def test_many_initial_values_are_parsed_aside(
     client: RestClient, monkeypatch: pytest.MonkeyPatch, parse: str, body: dict[str, Any], is_aside: bool
 ) -> None:
     found: list[bool] = []
-    real = getattr(dataset_handlers, parse)
+    real = getattr(dataset_creation, parse)
 
     def noted(*args: Any) -> Any:
         found.append(threading.current_thread() is not threading.main_thread())
         return real(*args)
 
-    monkeypatch.setattr(dataset_handlers, parse, noted)
+    monkeypatch.setattr(dataset_creation, parse, noted)
     assert (await client("POST", "/datasets", {"type": "H5T_IEEE_F64LE"} | body)).status == 201
     assert found == [is_aside]
 

@@ -348,7 +348,8 @@ async def test_the_stored_chunk_is_the_counted_form() -> None:
         assert chunks == [packed(TEXT, list("abcd")), packed(TEXT, ["e", "", "", ""])]
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.endurance
+@settings(max_examples=repeats(40, short=15), deadline=None)
 @given(st.data())
 async def test_any_type_and_values(data: st.DataObject) -> None:
     """Of any nested type: what is written in JSON or bytes is read in both, beside the fill value."""
@@ -419,7 +420,7 @@ def bodies(draw: st.DrawFn) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.endurance
-@settings(max_examples=repeats(50, short=20), deadline=None)
+@settings(max_examples=repeats(50, short=10), deadline=None)
 @given(bodies())
 async def test_any_body_is_taken_or_refused(drawn: tuple[Any, list[Any]]) -> None:
     item, found = drawn

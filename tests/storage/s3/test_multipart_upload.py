@@ -104,7 +104,7 @@ async def test_a_copy_that_is_none(rclone_store: S3Store) -> None:
     """rclone takes a copy for a part without bytes, and says that all is well."""
     etag = await rclone_store.put("chunk", FIRST)
     upload = await S3Upload.begin(rclone_store, "a", "state")
-    with pytest.raises(StoreFailed, match="says nothing of a copy"):
+    with pytest.raises(StoreFailed, match="did not confirm the copy"):
         await upload.copy(1, CopySource(rclone_store.name, "chunk", etag, 0, LEAST))
 
 

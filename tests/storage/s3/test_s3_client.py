@@ -9,9 +9,10 @@ from hsparse.errors import (
     NotFound,
     PreconditionFailed,
     StoreFailed,
+    StoreFull,
     Unsupported,
 )
-from hsparse.storage.bucket_client import Retry
+from hsparse.storage.bucket_client import AccessRefused, Retry
 from hsparse.storage.s3.s3_client import parse_time, translate_error_reply
 
 
@@ -19,19 +20,23 @@ from hsparse.storage.s3.s3_client import parse_time, translate_error_reply
     ("code", "status", "expected"),
     [
         ("NoSuchKey", 404, NotFound),
-        ("404", 404, NotFound),
+        ("NoSuchUpload", 404, NotFound),
         ("NoSuchBucket", 404, Misconfigured),
         ("PreconditionFailed", 412, PreconditionFailed),
         ("InvalidRange", 416, BadRequest),
-        ("AccessDenied", 403, Misconfigured),
-        ("InvalidAccessKeyId", 403, Misconfigured),
-        ("SignatureDoesNotMatch", 403, Misconfigured),
-        ("ExpiredToken", 400, Misconfigured),
+        ("AccessDenied", 403, AccessRefused),
+        ("InvalidAccessKeyId", 403, AccessRefused),
+        ("SignatureDoesNotMatch", 403, AccessRefused),
+        ("ExpiredToken", 400, AccessRefused),
         ("RequestTimeTooSkewed", 403, Misconfigured),
         ("PermanentRedirect", 301, Misconfigured),
         ("NotImplemented", 501, Unsupported),
         ("MethodNotAllowed", 405, Unsupported),
         ("EntityTooLarge", 400, StoreFailed),
+        ("XMinioStorageFull", 507, StoreFull),
+        ("XMinioAdminBucketQuotaExceeded", 400, StoreFull),
+        ("QuotaExceeded", 403, StoreFull),
+        ("InsufficientStorage", 507, StoreFull),
     ],
 )
 def test_errors_name_the_key_or_the_bucket_and_a_remedy(code: str, status: int, expected: type) -> None:
@@ -51,6 +56,7 @@ def test_errors_name_the_key_or_the_bucket_and_a_remedy(code: str, status: int, 
         ("InternalError", 500, Retry.UNCERTAIN),
         ("502", 502, Retry.UNCERTAIN),
         ("", 504, Retry.UNCERTAIN),
+        ("520", 520, Retry.UNCERTAIN),
     ],
 )
 def test_what_is_sent_again(code: str, status: int, expected: Retry) -> None:

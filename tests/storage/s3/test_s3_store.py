@@ -5,13 +5,15 @@ import itertools
 import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.bucket_client import FIRST_PAUSE, LONGEST_PAUSE
-from hsparse.storage.conditional_put import probe, with_conditional_delete
+from hsparse.storage.condition_probe import probe
+from hsparse.storage.conditional_put import with_conditional_delete
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply
 from tests.support.s3_servers import make_bucket
@@ -320,6 +322,12 @@ async def test_nobody_at_the_endpoint(pauses: Pauses) -> None:
     assert len(pauses.taken) > 3
 
 
+async def test_tls_to_an_endpoint_without(moto_endpoint: str, pauses: Pauses) -> None:
+    async with s3("bucket", moto_endpoint.replace("http:", "https:"), pauses) as store:
+        with pytest.raises(StoreFailed, match="begins with http://"):
+            await store.get("a")
+
+
 async def told(call: Awaitable[object]) -> HsparseError:
     """Return the error of a call that must fail; nothing that led to it may tell the secret."""
     with pytest.raises(HsparseError) as caught:
@@ -489,3 +497,46 @@ async def test_a_delete_whose_reply_was_lost_does_not_claim_to_have_removed_noth
     with pytest.raises(StoreFailed, match="reply to its deletion was lost"):
         await store.delete_if_match("a", etag)
     assert (await other.get("a")).data == b"created since"
+
+
+async def test_credentials_that_are_rotated_are_read_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bucket: str, proxy: FaultyProxy, pauses: Pauses
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+    def rotate(key: str) -> None:
+        lines = f"[default]\naws_access_key_id = {key}\naws_secret_access_key = {SECRET}\n"
+        (tmp_path / "credentials").write_text(lines)
+
+    rotate("first")
+    store = S3Store(bucket, endpoint=proxy.url, region="us-east-1", clock=pauses.clock, sleep=pauses)
+    async with store:
+        await store.put("a", b"data")
+        for code, key in (
+            ("ExpiredToken", "second"),
+            ("InvalidAccessKeyId", "third"),
+            ("AccessDenied", "last"),
+        ):
+            pauses.clock.time += 60
+            proxy.lose(Loss("GET", forward=False, answer=error_reply(403, code)))
+            rotate(key)
+            assert (await store.get("a")).data == b"data"
+            proxy.lose(Loss("GET", forward=False, answer=error_reply(403, code)))
+            error = await told(store.get("a"))  # they are not others yet
+            assert isinstance(error, Misconfigured)
+            assert store.trouble == error.message
+        await store.get("a")
+        assert store.trouble is None
+
+
+@pytest.mark.parametrize("nbytes", [0, 1000, 2 * 2**20])
+async def test_no_put_waits_for_a_continue(store: S3Store, nbytes: int) -> None:
+    expected = []
+    store._client.meta.events.register(
+        "before-send.s3", lambda request, **_: expected.append(request.headers.get("Expect"))
+    )
+    await store.put("a", bytes(nbytes))
+    assert expected == [None]

@@ -5,13 +5,8 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Conflict, HsparseError, PreconditionFailed
 from hsparse.storage.filesystem.object_file import Condition
-from hsparse.storage.wal.wal_process import (
-    MAX_REPLIES_SIZE,
-    decode_put,
-    decode_replies,
-    encode_put,
-    encode_replies,
-)
+from hsparse.storage.wal.wal_client import decode_replies, encode_put
+from hsparse.storage.wal.wal_process import MAX_REPLIES_SIZE, decode_put, encode_replies
 from tests.support.characters import CHARACTERS
 
 names = st.text(CHARACTERS)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hsparse.errors import Conflict, NotFound, PreconditionFailed, StoreFailed
+from hsparse.errors import Conflict, NotFound, PreconditionFailed, StoreFailed, StoreFull
 from hsparse.storage.filesystem.object_file import Condition, file_etag
 from hsparse.storage.filesystem.rename_put import put_by_rename
 from hsparse.storage.filesystem.root_directory import YEAR_NS, RootDirectory
@@ -369,9 +369,9 @@ def test_a_log_that_cannot_be_written(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", fail)
         patch.setattr(puts, "checkpoint", lambda: None)
-        with pytest.raises(StoreFailed, match="free space"):
+        with pytest.raises(StoreFull, match="free space"):
             put(puts, "a", b"new")
-        with pytest.raises(StoreFailed, match="free space"):
+        with pytest.raises(StoreFull, match="free space"):
             put(puts, "b", b"new")
     assert sorted(path.name for path in Path(root.path).iterdir()) == [".hsparse", "a"]
     put(puts, "a", b"newer", Condition.MATCH, etag)

@@ -1,7 +1,8 @@
 /** AnnData in a domain: names of cells and genes, their columns, and embeddings, of groups and of older compounds. */
 
-import { onAuthorization, sendJson } from '../api/client';
+import { sendJson } from '../api/client';
 import { attributeText, collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
+import { onUser } from '../api/session';
 import { type Column, frameAt } from './frame';
 import { readKeys } from './frameValues';
 import { classOf, memberMapping, numberType } from '../api/types';
@@ -109,7 +110,7 @@ export async function readColumn(domain: Domain, column: Column, signal: AbortSi
 const BLOCK = 2000;
 const blocks = new Map<string, Promise<string[]>>();
 // What one user may read is not for the next one.
-onAuthorization(() => blocks.clear());
+onUser(() => blocks.clear());
 
 /** Returns the name of a place of an axis. Names are read in blocks, which are kept. */
 export async function nameAt(domain: Domain, column: Column, place: number): Promise<string> {

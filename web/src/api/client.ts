@@ -1,6 +1,7 @@
-/** Requests to the server that sent this page. Credentials are kept in memory alone, and go out in one header. */
+/** Requests to the server that sent this page. Credentials go out in one header. */
 
 import { toJson } from './json';
+import { authorizationNow, refuse } from './session';
 
 export type Query = Record<string, string | number | undefined>;
 
@@ -16,6 +17,8 @@ export class RequestError extends Error {
   isAskedAgain = false;
   /** Whether it was to change something. */
   isChange = false;
+  /** Whether signing in, or signing in again, may help. */
+  wantsSignIn = false;
 
   constructor(
     readonly kind: string,
@@ -52,27 +55,6 @@ export class RequestError extends Error {
 const RETRY = 2000;
 const MAX_WAIT = 120;
 
-let authorization: string | undefined;
-const listeners = new Set<() => void>();
-
-/** Signs in with a value for the header `Authorization`; without one signs out. */
-export function setAuthorization(value: string | undefined): void {
-  authorization = value;
-  for (const listener of listeners) listener();
-}
-
-/** Says how somebody is signed in. */
-export function signedInBy(): 'password' | 'key' | undefined {
-  if (authorization === undefined) return undefined;
-  return authorization.startsWith('Bearer ') ? 'key' : 'password';
-}
-
-/** Calls `listener` when somebody signs in or out; returns what ends that. */
-export function onAuthorization(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
-}
-
 export function basic(name: string, password: string): string {
   const bytes = new TextEncoder().encode(`${name}:${password}`);
   return `Basic ${btoa(String.fromCharCode(...bytes))}`;
@@ -100,7 +82,7 @@ export interface RequestOptions {
 /** Sends a request; raises `RequestError` for an error. An abort is raised as it is. */
 export async function send(path: string, query: Query = {}, options: RequestOptions = {}): Promise<Response> {
   const headers: Record<string, string> = { Accept: options.accept ?? 'application/json' };
-  const credentials = options.authorization ?? authorization;
+  const credentials = options.authorization ?? authorizationNow();
   if (credentials !== undefined) headers['Authorization'] = credentials;
   if (options.body !== undefined) headers['Content-Type'] = 'application/json';
   if (options.bytes !== undefined) headers['Content-Type'] = 'application/octet-stream';
@@ -120,8 +102,10 @@ export async function send(path: string, query: Query = {}, options: RequestOpti
   if (answer.type === 'opaqueredirect') {
     throw new RequestError('redirected', 0, 'The server, or a proxy before it, sends this page elsewhere for its data. It does not go there.');
   }
-  if (!answer.ok) throw Object.assign(await errorOf(answer), { isChange: CHANGES.test(`${options.method ?? 'GET'} ${path}`) });
-  return answer;
+  if (answer.ok) return answer;
+  const wantsSignIn = options.authorization === undefined && (answer.status === 401 || (answer.status === 403 && credentials === undefined));
+  if (wantsSignIn && credentials !== undefined) refuse(credentials);
+  throw Object.assign(await errorOf(answer), { isChange: CHANGES.test(`${options.method ?? 'GET'} ${path}`), wantsSignIn });
 }
 
 /** Calls `load` until it succeeds, or fails by an error that will not pass, which is raised; `onWait` is told of each that may. */

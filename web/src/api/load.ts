@@ -1,7 +1,8 @@
 /** Loading for components: one request at a time, cancelled when it is not wanted any more. */
 
 import { useCallback, useEffect, useState, useSyncExternalStore } from 'react';
-import { onAuthorization, signedInBy, untilAnswered } from './client';
+import { untilAnswered } from './client';
+import { onSession, signedInBy, signInsNow, usersNow, type Way } from './session';
 
 export interface Loaded<T> {
   value: T | undefined;
@@ -15,23 +16,20 @@ export interface Loaded<T> {
   change: (next: (value: T) => T) => void;
 }
 
-let signIns = 0;
-onAuthorization(() => (signIns += 1));
-
-/** A number that changes when somebody signs in or out. */
-export function useSignIns(): number {
-  return useSyncExternalStore(onAuthorization, () => signIns);
+/** A number that changes when another user, or nobody, is signed in. */
+export function useUsers(): number {
+  return useSyncExternalStore(onSession, usersNow);
 }
 
 /** How somebody is signed in, undefined if nobody is. */
-export function useSignedIn(): 'password' | 'key' | undefined {
-  return useSyncExternalStore(onAuthorization, signedInBy);
+export function useSignedIn(): Way | undefined {
+  return useSyncExternalStore(onSession, signedInBy);
 }
 
 interface State<T> {
-  /** What is loaded, and for whom: the number of sign-ins before it. */
+  /** What is loaded, and for whom: the number of users before. */
   key?: string;
-  signIn?: number;
+  user?: number;
   value?: T;
   error?: unknown;
   loading: boolean;
@@ -46,30 +44,31 @@ const NOTHING: State<never> = { loading: true };
 export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<State<T>>(NOTHING);
   const [attempt, setAttempt] = useState(0);
-  const signIn = useSignIns();
+  const user = useUsers();
+  const signIns = useSyncExternalStore(onSession, signInsNow);
   useEffect(() => {
     if (key === undefined) return undefined;
     const abort = new AbortController();
     setState((old) => {
-      if (old.signIn !== signIn) return { signIn, loading: true };
+      if (old.user !== user) return { user, loading: true };
       return old.key === key ? { ...old, loading: true } : { ...old, error: undefined, loading: true };
     });
     const onWait = (error: unknown) => setState((old) => ({ ...old, error, loading: false }));
     untilAnswered(() => load(abort.signal), abort.signal, onWait).then(
       (value) => {
-        if (!abort.signal.aborted) setState({ key, signIn, value, loading: false });
+        if (!abort.signal.aborted) setState({ key, user, value, loading: false });
       },
       (error: unknown) => {
-        if (!abort.signal.aborted) setState({ key, signIn, error, loading: false });
+        if (!abort.signal.aborted) setState({ key, user, error, loading: false });
       },
     );
     return () => abort.abort();
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for what is loaded
-  }, [key, attempt, signIn]);
+  }, [key, attempt, signIns]);
   const reload = useCallback(() => setAttempt((count) => count + 1), []);
   const change = useCallback((next: (value: T) => T) => {
     setState((old) => (old.value === undefined ? old : { ...old, value: next(old.value) }));
   }, []);
-  const { value, error, loading, key: loaded } = state.signIn === signIn ? state : NOTHING;
+  const { value, error, loading, key: loaded } = state.user === user ? state : NOTHING;
   return { value, error, loading, isCurrent: key !== undefined && loaded === key, reload, change };
 }

@@ -92,7 +92,7 @@ export class Upload {
       job = await startJob(isThere ? { ...this.request, options: { resume: true } } : this.request, signal);
     }
     this.isBegun = true;
-    const ended = await followJob(job, ({ status, done, total }) => report({ text: status === 'queued' ? 'waits for the server' : 'imported', done, total }), signal);
+    const ended = await followJob(job, ({ status, done, total }) => report({ text: status === 'queued' ? 'waits for the server' : 'working', done, total }), signal);
     // That it was imported the page says itself; what could not be is worth telling.
     return ['imported', ...(ended.messages ?? []).filter((message) => !message.startsWith('Imported '))].join('; ');
   }

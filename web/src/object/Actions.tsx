@@ -31,7 +31,7 @@ export function Actions({ domain, object, address, user: name, counts }: Props) 
     shown.current = abort;
     return () => abort.abort();
   }, []);
-  const runner: Runner = signedIn === 'password' && name !== undefined ? { user: name } : signedIn === 'key' ? 'key' : undefined;
+  const runner: Runner = signedIn === 'key' || signedIn === 'issuer' ? 'key' : signedIn === 'password' && name !== undefined ? { user: name } : undefined;
   const extent = extentOf(object);
   const spans = parseSelect(address.select, extent) ?? extent;
   const isData = collectionOf(object) === 'datasets' && object.shape?.class !== 'H5S_NULL';

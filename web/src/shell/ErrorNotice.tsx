@@ -2,6 +2,7 @@
 
 import { Component, type ReactNode } from 'react';
 import { RequestError } from '../api/client';
+import { ask, signedInBy } from '../api/session';
 
 interface NoticeProps {
   error: unknown;
@@ -15,6 +16,7 @@ export function ErrorNotice({ error, retry }: NoticeProps) {
     <div className="error" role="alert">
       <p>{message}</p>
       {error instanceof RequestError && error.remedy !== '' && <p className="quiet">{error.remedy}</p>}
+      {error instanceof RequestError && error.wantsSignIn && <button onClick={() => ask(signedInBy() === undefined ? 'wanted' : 'refused')}>Sign in</button>}
       {retry !== undefined && <button onClick={retry}>Try again</button>}
     </div>
   );

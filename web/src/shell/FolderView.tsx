@@ -1,10 +1,10 @@
-/** What a folder has: folders and domains, as a table that can be searched and sorted. */
+/** What a folder has: folders and domains, as a table that can be searched and sorted, and is read on as it is scrolled. */
 
 import { useEffect, useRef, useState } from 'react';
 import { type Address, formatAddress, nameOf } from '../address';
 import { ANONYMOUS, type Query, sendJson, untilAnswered } from '../api/client';
 import type { Domain } from '../api/hdf';
-import { useLoad, useSignedIn, useSignIns } from '../api/load';
+import { useLoad, useSignedIn, useUsers } from '../api/load';
 import { type Rights, useRights } from '../api/rights';
 import { isUploadName } from '../api/upload';
 import { importCommand } from '../object/snippets';
@@ -12,6 +12,7 @@ import { Acls } from './Acls';
 import { EntryDeeds } from './EntryDeeds';
 import { ErrorNotice } from './ErrorNotice';
 import { formatBytes, formatCount, formatTime } from './format';
+import { LongTable } from './LongTable';
 import { NewFolder } from './NewFolder';
 import { UnfinishedUpload } from './UnfinishedUpload';
 import type { Tasks } from './useTasks';
@@ -57,7 +58,7 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
   const { domain, bucket } = address;
   const [said, setSaid] = useState('');
   const [typed, setTyped] = useState('');
-  const [order, setOrder] = useState<{ by: Column; down: boolean }>({ by: 'name', down: false });
+  const [order, setOrder] = useState<Order>({ by: 'name', down: false });
   const place = `${bucket ?? ''} ${domain}`;
   const all = useLoad(place, (signal) => readPage(address, {}, signal));
   // What is not here the server looks for.
@@ -65,6 +66,7 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
   const matching = useLoad(isAsked ? `${place} ${typed}` : undefined, (signal) => readPage(address, { pattern: patternOf(typed) }, signal));
   const listing = isAsked && matching.isCurrent ? matching : all;
   const [more, setMore] = useState<unknown>();
+  const [isAtEnd, setIsAtEnd] = useState(false);
   // Nobody makes anything without a name.
   const mayCreate = useRights({ path: domain, bucket }).create && user !== undefined && user !== ANONYMOUS;
   // The server imports into the first bucket alone.
@@ -83,11 +85,11 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
     reload();
   };
   const reading = useRef<AbortController>();
-  const signIns = useSignIns();
+  const users = useUsers();
   useEffect(() => {
     setMore(undefined);
     return () => reading.current?.abort();
-  }, [place, typed, signIns]);
+  }, [place, typed, users]);
   const readMore = (after: Entry) => {
     reading.current?.abort();
     const { signal } = (reading.current = new AbortController());
@@ -107,10 +109,16 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
   const entries = listing.value?.entries ?? [];
   const last = listing.value?.isWhole === false ? entries.at(-1) : undefined;
   const retry = more !== undefined && last !== undefined ? () => readMore(last) : isAsked ? matching.reload : all.reload;
+  // In any other order than the server's, what is not read yet may be the first.
+  const isReadOn = last !== undefined && (isAtEnd || order.by !== 'name' || order.down) && (!isAsked || listing === matching);
+  useEffect(() => {
+    if (isReadOn && last !== undefined) readMore(last);
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- once after each page
+  }, [isReadOn, last]);
   const hasDeeds = user !== ANONYMOUS && (mayCreate || entries.some(({ rights }) => rights?.delete));
   const mayDrop = (entry: Entry) => mayImport && entry.class === 'folder' && entry.rights?.create === true;
   const found = entries.filter((entry) => nameOf(entry.name).toLowerCase().includes(typed.toLowerCase()));
-  const sorted = [...found].sort((a, b) => compare(a[order.by], b[order.by]) * (order.down ? -1 : 1));
+  const sorted = sortedBy(found, order);
   return (
     <section aria-labelledby="folderName" className={uploads.over === domain ? 'over' : undefined} {...(mayImport ? uploads.zone(domain) : {})}>
       <h1 id="folderName">{domain === '/' ? 'Domains' : nameOf(domain)}</h1>
@@ -122,8 +130,8 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
           {listing.value === undefined ? '' : `${formatCount(found.length)} of ${formatCount(all.value?.entries.length ?? 0)}`}
           {all.value?.isWhole === false && ' or more'}
           {isAsked && !matching.isCurrent && matching.error === undefined && '; looking for others…'}
+          {isReadOn && more === undefined && '; reading on…'}
         </span>
-        {last !== undefined && <button onClick={() => readMore(last)}>Load more</button>}
         {mayImport && <FileButton take={(files) => uploads.take(domain, files)} />}
         {mayCreate && <NewFolder folder={domain} bucket={bucket} done={done} />}
         <span role="status" className="quiet">
@@ -132,9 +140,14 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
       </div>
       {error !== undefined && <ErrorNotice error={error} retry={retry} />}
       {listing.value !== undefined && (
-        <div className="scroll" tabIndex={0} role="group" aria-label="Domains">
-          <table>
-            <thead>
+        <>
+          <LongTable
+            label="Domains"
+            items={sorted}
+            keyOf={(entry) => entry.name}
+            isWhole={last === undefined}
+            onEnd={setIsAtEnd}
+            head={
               <tr>
                 {COLUMNS.map(([by, title]) => (
                   <th key={by} aria-sort={order.by !== by ? 'none' : order.down ? 'descending' : 'ascending'}>
@@ -145,43 +158,41 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
                 ))}
                 {hasDeeds && <th>Change</th>}
               </tr>
-            </thead>
-            <tbody>
-              {sorted.map((entry) => (
-                <tr key={entry.name} className={uploads.over === entry.name ? 'over' : undefined} {...(mayDrop(entry) ? uploads.zone(entry.name) : {})}>
+            }
+            row={(entry, about) => (
+              <tr {...about} className={uploads.over === entry.name ? 'over' : undefined} {...(mayDrop(entry) ? uploads.zone(entry.name) : {})}>
+                <td>
+                  <a href={formatAddress({ domain: entry.name, bucket, path: '/' })}>
+                    {nameOf(entry.name)}
+                    {entry.class === 'folder' ? '/' : ''}
+                  </a>
+                  {isUpload(entry) && <UnfinishedUpload path={entry.name} root={entry.root} bucket={bucket} version={tasks.ended} />}
+                  {entry.reason !== undefined && <div className="quiet">{entry.reason}</div>}
+                </td>
+                <td>{entry.owner ?? ''}</td>
+                <td>{formatTime(entry.lastModified)}</td>
+                <td className="number">{entry.num_datasets ?? ''}</td>
+                <td className="number">{entry.total_size === undefined ? '' : formatBytes(entry.total_size)}</td>
+                {hasDeeds && (
                   <td>
-                    <a href={formatAddress({ domain: entry.name, bucket, path: '/' })}>
-                      {nameOf(entry.name)}
-                      {entry.class === 'folder' ? '/' : ''}
-                    </a>
-                    {isUpload(entry) && <UnfinishedUpload path={entry.name} root={entry.root} bucket={bucket} version={tasks.ended} />}
-                    {entry.reason !== undefined && <div className="quiet">{entry.reason}</div>}
+                    <EntryDeeds
+                      place={{ path: entry.name, bucket }}
+                      isFolder={entry.class === 'folder'}
+                      isUpload={isUpload(entry)}
+                      rights={entry.rights}
+                      mayCreate={mayCreate}
+                      isAdmin={isAdmin}
+                      run={tasks.run}
+                      done={done}
+                    />
                   </td>
-                  <td>{entry.owner ?? ''}</td>
-                  <td>{formatTime(entry.lastModified)}</td>
-                  <td className="number">{entry.num_datasets ?? ''}</td>
-                  <td className="number">{entry.total_size === undefined ? '' : formatBytes(entry.total_size)}</td>
-                  {hasDeeds && (
-                    <td>
-                      <EntryDeeds
-                        place={{ path: entry.name, bucket }}
-                        isFolder={entry.class === 'folder'}
-                        isUpload={isUpload(entry)}
-                        rights={entry.rights}
-                        mayCreate={mayCreate}
-                        isAdmin={isAdmin}
-                        run={tasks.run}
-                        done={done}
-                      />
-                    </td>
-                  )}
-                </tr>
-              ))}
-            </tbody>
-          </table>
+                )}
+              </tr>
+            )}
+          />
           {sorted.length === 0 && <p className="notice">Nothing here{typed !== '' && ' has such a name'}.</p>}
           {entries.length === 0 && typed === '' && user !== undefined && bucket === undefined && <HowDataGetsIn folder={domain} user={user} mayImport={mayImport} />}
-        </div>
+        </>
       )}
       {folder !== undefined && <Acls domain={folder} />}
     </section>
@@ -192,7 +203,7 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
 function HowDataGetsIn({ folder, user, mayImport }: { folder: string; user: string; mayImport: boolean }) {
   const signedIn = useSignedIn();
   const name = user === ANONYMOUS ? 'YOU' : user;
-  const runner = signedIn === 'key' ? 'key' : signedIn === 'password' || user === ANONYMOUS ? { user: name } : undefined;
+  const runner = signedIn === 'key' || signedIn === 'issuer' ? 'key' : signedIn === 'password' || user === ANONYMOUS ? { user: name } : undefined;
   return (
     <>
       <p>{mayImport ? 'Drop a file here, or use' : 'A file gets in by'} this command, where the file is:</p>
@@ -227,6 +238,17 @@ function patternOf(text: string): string {
     return low === high || low.length + high.length > 2 ? letter : `[${low}${high}]`;
   });
   return `*${letters.join('')}*`;
+}
+
+interface Order {
+  by: Column;
+  down: boolean;
+}
+
+/** Returns entries, which are by name as the server has them, in another order. */
+function sortedBy(entries: Entry[], { by, down }: Order): Entry[] {
+  if (by === 'name') return down ? [...entries].reverse() : entries;
+  return [...entries].sort((a, b) => compare(a[by], b[by]) * (down ? -1 : 1));
 }
 
 function compare(a: string | number | undefined, b: string | number | undefined): number {

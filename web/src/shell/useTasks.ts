@@ -2,7 +2,7 @@
 
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import type { Address } from '../address';
-import { onAuthorization } from '../api/client';
+import { onUser } from '../api/session';
 
 export interface Progress {
   /** What is being done, in words. */
@@ -92,7 +92,7 @@ export function useTasks(): Tasks {
   );
   useEffect(
     () =>
-      onAuthorization(() => {
+      onUser(() => {
         // Nothing goes on in the name of somebody else.
         for (const abort of running.current) abort.abort(new Error('Somebody else signed in, or nobody is signed in any more.'));
       }),

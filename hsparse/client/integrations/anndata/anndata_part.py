@@ -15,34 +15,58 @@ if TYPE_CHECKING:
 
 TREE = OptionalModule("hsparse.client.integrations.anndata.domain_tree")
 READER = OptionalModule("hsparse.client.integrations.anndata.element_reader")
-WRITER = OptionalModule("hsparse.client.integrations.anndata.element_writer")
-"""Imported when they are used: files that are no AnnData need none of it."""
+ASSIGNMENT = OptionalModule("hsparse.client.integrations.anndata.element_assignment")
+"""Modules that are imported on first use, because files without an AnnData do not need them."""
 FRAMES = {"layers": ("obs", "var"), "obsm": ("obs",), "varm": ("var",)}
-"""The data frame whose rows the first dimensions of an array have."""
+"""The data frame that labels each leading dimension of a part's arrays, by part."""
 Group: TypeAlias = Any
-"""A group of the client, which imports this when it is used."""
+"""A `Group` of the client, whose module is not imported here because the import would be circular."""
+
+
+def read_only(value: Any) -> Any:
+    """Make a numpy array, Series or data frame raise `ValueError` when an element is assigned, and return it."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    # The pandas object that holds the arrays; the public attributes return copies and views of them.
+    manager = getattr(value, "_mgr", None)
+    for array in () if manager is None else manager.arrays:
+        for part in (array, *(getattr(array, name, None) for name in ("_ndarray", "_data", "_mask"))):
+            if isinstance(part, np.ndarray):
+                part.flags.writeable = False
+        if hasattr(array, "_readonly"):  # pandas 3
+            array._readonly = True
+    return value
 
 
 class AnnDataPart(MutableMapping[str, Any]):
-    """The columns of obs or var, or the arrays of layers, obsm or varm, by name: read and written whole.
+    """The columns of obs or var, or the arrays of layers, obsm or varm, by name; each is read and written whole.
 
     >>> cells.obs
     <AnnDataPart obs of /home/admin/cells.h5ad>
     """
 
     def __init__(self, group: Group, part: str) -> None:
-        """`group` is that of the AnnData."""
+        """`group` is the group of the AnnData; `part` is obs, var, layers, obsm or varm."""
         self._group, self._part = group, part
 
     def __repr__(self) -> str:
         return f"<AnnDataPart {self._part} of {self._tree().name}>"
 
     def __getitem__(self, name: str) -> Any:
-        """Return a column as a Series, or an array as `to_anndata` has it; two requests.
+        """Return a column as a Series, or an array of the type that `to_anndata` returns, by two requests.
+
+        The value is a read-only copy, so that nobody changes it and expects the file to change: change a `copy()` of it
+        and assign that. A sparse matrix is a writable copy. Raise `MissingKey` for an unknown name.
 
         >>> cells.obs["cell_type"].tolist()
         ['T', 'B', 'NK', 'T']
+        >>> column = cells.obs["cell_type"]
+        >>> column.iloc[0] = "B"
+        Traceback (most recent call last):
+        ValueError: assignment destination is read-only
         """
+        if not isinstance(name, str):
+            raise InvalidValue(f"{self._part} is read by name, as {self._part}['a']; {self._whole()}")
         tree = self._tree()
         if name not in self._names(tree):
             raise MissingKey(f"{self._part} of {tree.name} has no {name!r}; there are {self._names(tree)}.")
@@ -50,16 +74,16 @@ class AnnDataPart(MutableMapping[str, Any]):
         if self._is_frame:
             reader.want_frame(self._part, [name])
             reader.fetch()
-            return reader.frame(self._part, [name])[name]
+            return read_only(reader.frame(self._part, [name])[name])
         reader.want(f"{self._part}/{name}")
         reader.fetch()
-        return reader.element(f"{self._part}/{name}")
+        return read_only(reader.element(f"{self._part}/{name}"))
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Add a column or an array, or replace that of the name; others see the old one until all is stored.
+        """Add or replace a column or an array; readers see the old one until the new one is stored.
 
-        A Series is arranged by its labels. `InvalidValue` for another number of rows, `WrongType` for what AnnData's
-        files have no form for; then nothing is changed.
+        A Series is aligned by its labels. Raise `InvalidValue` for a wrong number of rows, and `WrongType` for a type
+        that AnnData's files cannot hold; in both cases nothing changes.
 
         >>> f.write_anndata(adata, "rna")
         >>> f["rna"].obs["leiden"] = ["0", "1", "1", "0"]
@@ -70,10 +94,10 @@ class AnnDataPart(MutableMapping[str, Any]):
         tree = self._tree()
         tree.require_anndata()
         if tree.is_legacy:
-            raise InvalidValue(f"{tree.name} has an AnnData of before 0.7: write it anew by write_anndata.")
+            raise InvalidValue(f"{tree.name} was written by AnnData before 0.7: rewrite it by write_anndata.")
         if not self._is_frame:
             value = self._fitting(tree, name, value)
-        WRITER.load().assign_in_part(self._group, self._part, name, value, is_there=self._part in tree)
+        ASSIGNMENT.load().assign_in_part(self._group, self._part, name, value, is_there=self._part in tree)
 
     def __delitem__(self, name: str) -> None:
         """Remove a column or an array.
@@ -91,12 +115,24 @@ class AnnDataPart(MutableMapping[str, Any]):
     def __len__(self) -> int:
         return len(self._names(self._tree()))
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an `AttributeError` with a hint of how to read the whole part."""
+            raise AttributeError(f"{self._part} of a file has no attribute {name}; {self._whole()}")
+
+    def _whole(self) -> str:
+        """Return a sentence that says how to read the whole part."""
+        path = self._group.name.strip("/")
+        place = f"path={path!r}" if path else ""
+        return f"f.query({place}).{self._part} returns a copy of the whole part."
+
     @property
     def _is_frame(self) -> bool:
         return self._part in ("obs", "var")
 
     def _tree(self) -> DomainTree:
-        """Return the objects of the AnnData, as they are now."""
+        """Request the current objects of the AnnData."""
         tree: DomainTree = TREE.load().DomainTree(self._group.connection, self._group.records())
         tree.name += self._group.name.rstrip("/")
         return tree
@@ -108,7 +144,7 @@ class AnnDataPart(MutableMapping[str, Any]):
         return found
 
     def _fitting(self, tree: DomainTree, name: str, value: Any) -> Any:
-        """Return an array of this part; `InvalidValue` if it has not the rows, or columns, of the AnnData."""
+        """Return `value` as an array of this part; `InvalidValue` if its rows or columns are not the AnnData's."""
         value = value if hasattr(value, "shape") else np.asarray(value)
         frames = FRAMES[self._part]
         wanted = [tree.frame_length(frame) for frame in frames]
@@ -123,6 +159,6 @@ class AnnDataPart(MutableMapping[str, Any]):
             reader.fetch()
             if list(value.index) != reader.index(frames[0]).tolist():
                 raise InvalidValue(
-                    f"{self._part}/{name} has not the index of {frames[0]}: give it that, in its order."
+                    f"{self._part}/{name} has another index than {frames[0]}: give it the same labels and order."
                 )
         return value

@@ -1,4 +1,4 @@
-"""AnnData objects of domains."""
+"""Read the AnnData of a domain into memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hsparse.client.integrations.anndata.element_reader import ANNDATA, ElementR
 from hsparse.client.memory_limit import check_total
 from hsparse.client.progress import Progress
 from hsparse.hdf5.domain_file import DomainFile
-from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.file_form import FileForm
 
 PARTS = ("X", "layers", "obs", "var", "obsm", "varm", "obsp", "varp", "uns", "raw")
 
 
 def read_anndata(tree: DomainTree, progress: Progress = False) -> Any:
-    """Return the AnnData of a domain, equal to what `anndata.read_h5ad` returns of its file."""
+    """Return the AnnData of a domain, equal to the one that `anndata.read_h5ad` returns for its exported file."""
     tree.require_anndata()
     if tree.is_legacy:
         return read_by_file(tree)
@@ -31,14 +31,14 @@ def read_anndata(tree: DomainTree, progress: Progress = False) -> Any:
 
 
 def read_by_file(tree: DomainTree) -> Any:
-    """Return the AnnData of a domain by its file, which AnnData reads itself: it knows all its older forms.
+    """Download a domain's file and read it with AnnData, which knows all of its older formats.
 
-    `ResultTooLarge` for a file of more than `connection.max_bytes`: what is in it has more.
+    Raise `InvalidValue` for an AnnData below the root, and `ResultTooLarge` for a file above `connection.max_bytes`.
     """
     connection = tree.connection
     if connection.domain is None or not tree.name.endswith(connection.domain):
         raise InvalidValue(
-            f"{tree.name} has an AnnData of before 0.7, which is read only at the root of a domain."
+            f"{tree.name} was written by AnnData before 0.7; such an AnnData must be at the root of a domain."
         )
     server = connection.for_domain(None)
 

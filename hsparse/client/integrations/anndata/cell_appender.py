@@ -1,9 +1,9 @@
-"""Cells appended to the AnnData of a domain: all that has rows is stored anew, and linked by one change."""
+"""Append cells to the AnnData of a domain, in place or by storing its parts anew and linking them by one change."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -14,16 +14,18 @@ from hsparse.client.errors import AlreadyExists, InvalidValue, WrongType
 from hsparse.client.file import File
 from hsparse.client.group import Group
 from hsparse.client.integrations.anndata.domain_tree import DomainTree
-from hsparse.client.integrations.anndata.element_encoder import ANNDATA, PANDAS, EncodedElements
+from hsparse.client.integrations.anndata.element_encoder import (
+    ANNDATA,
+    CATEGORIES,
+    PANDAS,
+    EncodedElements,
+    named_arrays,
+)
 from hsparse.client.integrations.anndata.element_reader import ElementReader
 from hsparse.client.integrations.anndata.element_writer import SMALL, ElementWriter
-from hsparse.client.integrations.anndata.grown_matrix import (
-    GivenRows,
-    GrownMatrix,
-    Rows,
-    StoredRows,
-    empty_rows,
-)
+from hsparse.client.integrations.anndata.grown_matrix import GrownMatrix
+from hsparse.client.integrations.anndata.matrix_rows import GivenRows, Rows, StoredRows, empty_rows
+from hsparse.client.integrations.anndata.row_appender import LEAST_ROWS, AppendedRows, RowAppender
 from hsparse.client.late_links import UncertainLink, delete_objects, link_objects
 from hsparse.client.progress import Progress
 from hsparse.client.types.hdf5_type import attribute_body
@@ -34,26 +36,34 @@ if TYPE_CHECKING:
 
 Join: TypeAlias = Literal["inner", "outer"]
 Table: TypeAlias = tuple[Any, Mapping[str, Any]]
-"""A data frame, and the arrays that have its rows."""
+"""A data frame, and arrays by name that have the same rows."""
 DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 CHANGED = ("X", "layers", "obs", "var", "obsm", "varm", "raw")
-"""The parts that are read and may be replaced."""
+"""The parts that an append reads and may replace."""
 WITNESS = "obsp"
-"""The group that shows who appends: it is empty, and another one after each append."""
+"""The empty group that detects concurrent appends: each append replaces it by a new one."""
 
 
 def append_anndata(
-    file: File, data: AnnData, path: str = "/", *, join: Join = "inner", progress: Progress = None
+    file: File,
+    data: AnnData,
+    path: str = "/",
+    *,
+    join: Join = "inner",
+    unique_names: bool = False,
+    progress: Progress = None,
 ) -> None:
-    """Append the cells of an AnnData to the one at a path of a file; others see all of it at once.
+    """Append the cells of an AnnData to the AnnData at a path of a file; readers see all new cells at once.
 
-    `join` is that of `anndata.concat`, and the same by default: with "inner" only the genes, columns of obs, layers
-    and obsm that both have remain. With "outer" all do: genes of `data` that are new come last, and where a cell has
-    nothing a sparse matrix has no element, anything else a missing value. The genes there keep their places, columns
-    of var and varm; uns stays as it is. X and layers keep their form and chunks.
+    `join` is as in `anndata.concat`, with the same default: "inner" keeps only the genes, columns of obs, layers and
+    obsm arrays that both have. "outer" keeps all: new genes come last, and a value that one side lacks is an absent
+    element in a sparse matrix and a missing value elsewhere. Stored genes keep their order, columns of var and varm;
+    uns does not change. X and layers keep their form and chunks.
 
-    X, layers, obs and obsm are stored anew, which takes as long as to write them all. `Conflict` if somebody else has
-    changed them meanwhile. What does not fit is refused by name. After an error all is as it was.
+    The cost depends only on the cells of `data` if genes, columns, arrays and types do not change, and the stored
+    datasets are extensible (as hsparse writes them) and have at least 1,024 cells; else X, layers, obs and obsm are
+    stored anew. Raise `Conflict` if another client changes these meanwhile, and `InvalidValue` for a part that does not
+    fit, or with `unique_names` for a cell name that is stored already. After an error nothing has changed.
 
     >>> f.write_anndata(adata, "rna")
     >>> adata.obs_names = ["d0", "d1", "d2", "d3"]
@@ -68,15 +78,19 @@ def append_anndata(
     file.refresh()
     appender = CellAppender(file, path, data, join)
     try:
-        appender.write(appender.elements(), progress)
+        appender.check(unique_names=unique_names)
+        if (rows := appender.rows()) is not None:
+            appender.append(rows)
+        else:
+            appender.write(appender.elements(), progress)
     except (NotFound, Gone):
-        appender.check_unchanged()  # what was read may have been replaced, and deleted
+        appender.check_unchanged()  # the objects read may have been replaced and deleted
         raise
     file.refresh()
 
 
 class CellAppender:
-    """Makes and stores the AnnData that a domain's and another one become."""
+    """Joins a domain's AnnData with another one, and stores the result."""
 
     def __init__(self, file: File, path: str, data: AnnData, join: Join) -> None:
         self._path, self._data, self._join = path.strip("/"), data, join
@@ -87,46 +101,106 @@ class CellAppender:
                 f"{path} of {file.filename} is a dataset: name the group that has the AnnData."
             )
         self._group = group
-        self._tree = tree = DomainTree(file.connection, group.records())
+        self._records = group.records()
+        self._tree = tree = DomainTree(file.connection, self._records)
         if self._path:
             tree.name += f"/{self._path}"
         tree.require_anndata()
         if tree.is_legacy:
-            raise InvalidValue(f"{tree.name} has an AnnData of before 0.7: write it anew by write_anndata.")
+            raise InvalidValue(f"{tree.name} was written by AnnData before 0.7: rewrite it by write_anndata.")
+
+    def check(self, *, unique_names: bool) -> None:
+        """Raise `InvalidValue` for a part that cannot be appended to, or for cell names that would be repeated."""
+        self._check_parts()
+        new = self._data.obs_names
+        twice = new[new.duplicated()]
+        if unique_names:
+            index = self._tree.index_path("obs")
+            reader = ElementReader(self._tree)
+            reader.want(index)
+            reader.fetch()
+            twice = twice.union(new[new.isin(reader.element(index))])
+        if len(twice):
+            raise InvalidValue(
+                f"{len(twice)} cell names would be repeated, such as {twice[0]!r}: rename the cells, "
+                "for example by data.obs_names = 'run2-' + data.obs_names."
+            )
+
+    def rows(self) -> AppendedRows | None:
+        """Return the rows that extend the stored elements, or None if the append changes anything else."""
+        tree, data, stored = self._tree, self._data, self._tree.frame_length("obs")
+        unfinished = [path for path in tree.records if tree.records[path] is not self._records[path]]
+        if stored < LEAST_ROWS or unfinished or not data.n_obs:
+            return None
+        obsm = tree.children("obsm")
+        reader = ElementReader(tree)
+        for path in ("obs", *(f"obsm/{name}" for name in obsm)):
+            reader.want(path, np.arange(1))
+        for part in ("var", "raw/var"):
+            if part in tree:
+                reader.want(part)
+        reader.fetch()
+        first = (reader.element("obs"), {name: reader.element(f"obsm/{name}") for name in obsm})
+        cells = EncodedElements()
+        joined = self._joined("obs", first, (data.obs, dict(data.obsm)), self._join)
+        _add_table(cells, "obs", "obsm", joined)
+        names = [path for path in cells.arrays if path in tree and path.endswith(CATEGORIES)]
+        categories = {path: reader.element(path) for path in names}
+        matrices: dict[str, tuple[Any, str]] = {}
+        for root, given, some in self._matrices():
+            if not some:
+                continue
+            columns, is_same = self._columns(reader, root, given)
+            if not is_same:
+                return None
+            for path, matrix in some.items():
+                grown = self._grown(path, matrix, columns)
+                matrices[path] = grown[stored : grown.shape[0]], grown.kind
+        return AppendedRows.fitting(tree, cells, categories, matrices)
+
+    def append(self, rows: AppendedRows) -> None:
+        """Append rows in place; undo them and raise `Conflict` if another client changed the AnnData meanwhile.
+
+        The witness is linked last, so that a concurrent append that would store the earlier elements anew fails.
+        """
+        appender = RowAppender(self._tree, rows, self._conflict)
+        try:
+            appender.append()
+            self._link_witness()
+            found = self._group.records()
+            if _ids_of_cells(found) != _ids_of_cells(self._records) or not appender.is_there(found):
+                raise self._conflict()
+        except BaseException:
+            appender.undo()
+            raise
 
     def elements(self) -> EncodedElements:
-        """Return what takes the place of the stored elements; `InvalidValue` names what does not fit."""
+        """Return the elements that replace the stored ones; `InvalidValue` names an element that does not fit."""
         tree, data, reader = self._tree, self._data, ElementReader(self._tree)
-        self._check_parts()
         for part in ("obs", "var", "obsm", "varm", "raw/var", "raw/varm"):
             if part in tree:
                 reader.want(part)
         reader.fetch()
-        obs = reader.element("obs")
-        self._check_cells(obs.index)
         found = EncodedElements()
-        cells = self._joined(
-            "obs", (obs, self._arrays(reader, "obsm")), (data.obs, dict(data.obsm)), self._join
-        )
+        stored = (reader.element("obs"), self._arrays(reader, "obsm"))
+        cells = self._joined("obs", stored, (data.obs, dict(data.obsm)), self._join)
         _add_table(found, "obs", "obsm", cells)
-        columns, genes = self._genes(reader, "", data)
-        if genes is not None:
-            _add_table(found, "var", "varm", genes)
-        if data.X is not None:
-            self._add_matrix(found, "X", data.X, columns)
         found.groups["layers"] = dict(DICT)
-        for name in self._layers():
-            self._add_matrix(found, f"layers/{name}", data.layers.get(name), columns)
         if "raw" in tree:
             found.groups["raw"] = {"encoding-type": "raw", "encoding-version": "0.1.0"}
-            columns, genes = self._genes(reader, "raw/", data.raw)
-            both = genes or (reader.element("raw/var"), self._arrays(reader, "raw/varm"))
-            _add_table(found, "raw/var", "raw/varm", both)
-            self._add_matrix(found, "raw/X", data.raw.X, columns)
+        for root, given, matrices in self._matrices():
+            columns, genes = self._genes(reader, root, given)
+            if root:
+                genes = genes or (reader.element("raw/var"), self._arrays(reader, "raw/varm"))
+            if genes is not None:
+                _add_table(found, f"{root}var", f"{root}varm", genes)
+            for path, matrix in matrices.items():
+                _add_matrix(found, path, self._grown(path, matrix, columns))
+        found.extend_cells(tree.frame_length("obs") + data.n_obs)
         return found
 
     def write(self, elements: EncodedElements, progress: Progress) -> None:
-        """Store the elements, and link them in the place of those that were read; `Conflict` if these have changed."""
+        """Store the elements, and link them in place of the ones that were read; `Conflict` if these have changed."""
         writer = ElementWriter(self._tree.connection)
         try:
             writer.write(
@@ -137,14 +211,20 @@ class CellAppender:
             raise self._conflict() from error
 
     def _confirm(self) -> dict[str, Json]:
-        """Return a link that has to be there still when the new elements are linked.
+        """Link this append's witness, and return the link, which must still exist when the new elements are linked.
 
-        Whoever appends links an empty group of its own first, then looks whether all is as it was, and then replaces it
-        by a change that fails if that link leads to another group. So of two that have read the same one fails: that
-        whose group was replaced, or the other, which sees what was appended.
+        An append first links its own empty group, then checks that the AnnData is unchanged, and then links the new
+        elements by a change that fails if the witness link leads to another group. If two appends have read the same
+        AnnData, one of them fails: its group was replaced, or its check finds the other's cells.
         """
-        connection, group = self._tree.connection, self._group
         self.check_unchanged()
+        mine = self._link_witness()
+        self.check_unchanged()
+        return mine
+
+    def _link_witness(self) -> dict[str, Json]:
+        """Link a new empty group in place of the witness that was read, and return the link."""
+        connection, group = self._tree.connection, self._group
         body = {"attributes": {name: attribute_body(value) for name, value in DICT.items()}}
         self._witness = [connection.json("POST", "/groups", body)["id"]]
         mine = {WITNESS: {"id": self._witness[0]}}
@@ -155,60 +235,61 @@ class CellAppender:
         except BaseException:
             delete_objects(connection, self._witness)
             raise
-        self.check_unchanged()
         if WITNESS in self._tree:
             delete_objects(connection, [self._tree.record(WITNESS)["id"]])
         return mine
 
     def check_unchanged(self) -> None:
-        """Raise `Conflict` if the AnnData is not as it was read."""
-        if _of_cells(self._group.records()) != _of_cells(self._tree.records):
+        """Raise `Conflict` if the AnnData has changed since it was read."""
+        if _of_cells(self._group.records()) != _of_cells(self._records):
             raise self._conflict()
 
     def _conflict(self) -> Conflict:
         return Conflict(f"{self._tree.name} was changed while cells were appended to it: append them again.")
 
-    # --- what fits ------------------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------------
 
     def _check_parts(self) -> None:
         tree, data = self._tree, self._data
+        for path in ("X", "raw/X", *(f"layers/{name}" for name in tree.children("layers"))):
+            if path in tree and tree.is_virtual(path):
+                raise InvalidValue(
+                    f"{path} of {tree.name} is virtual, as hsparse.concat makes it: append to one of its sources and "
+                    "concatenate again, or make it by hsparse.concat(copy=True)."
+                )
         if children := tree.children(WITNESS):
             place = f"{self._path}/{WITNESS}/{children[0]}".lstrip("/")
             raise InvalidValue(
-                f"{tree.name} has {WITNESS}/{children[0]}, which has nothing for pairs with new cells: "
-                f"del f[{place!r}] first, and compute it anew."
+                f"{tree.name} has {WITNESS}/{children[0]}, which has no values for pairs with new cells: "
+                f"delete it by del f[{place!r}] before appending, and compute it again afterwards."
             )
         if ("X" in tree) != (data.X is not None):
             which, other = ("the file", "the AnnData") if "X" in tree else ("the AnnData", "the file")
-            raise InvalidValue(f"{which} has an X, and {other} has none: give both one, or none.")
+            raise InvalidValue(f"{which} has an X, but {other} has none: both must have one, or neither.")
         if "raw" in tree and data.raw is None:
             raise InvalidValue(
                 f"{tree.name} has raw, and the AnnData has none: set its raw, or del f['raw']."
             )
 
-    def _check_cells(self, stored: Any) -> None:
-        new = self._data.obs_names
-        twice = new[new.duplicated()].union(new[new.isin(stored)])
-        if len(twice):
-            raise InvalidValue(
-                f"{len(twice)} names of cells would be there twice, as {twice[0]!r}: give others, "
-                "as by data.obs_names = 'run2-' + data.obs_names."
-            )
-
     def _layers(self) -> list[str]:
-        stored, given = self._tree.children("layers"), list(self._data.layers)
+        stored, given = self._tree.children("layers"), named_arrays(self._data.layers)
         if self._join == "inner":
             return [name for name in stored if name in given]
         return list(dict.fromkeys([*stored, *given]))
 
     # --- frames and matrices --------------------------------------------------------------------------
 
-    def _genes(
-        self, reader: ElementReader, root: str, given: Any
-    ) -> tuple[list[NDArray[np.intp]], Table | None]:
-        """Return the column of each gene in the file's and in the given matrix, and var with varm if they change."""
-        var, pandas = reader.element(f"{root}var"), PANDAS.load()
-        old, new = var.index, pandas.Index(given.var_names)
+    def _matrices(self) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+        """Yield, for X and for raw, the prefix of var's path, the given data, and its matrices by path (or None)."""
+        data = self._data
+        some = {} if data.X is None else {"X": data.X}
+        yield "", data, some | {f"layers/{name}": data.layers.get(name) for name in self._layers()}
+        if "raw" in self._tree:
+            yield "raw/", data.raw, {"raw/X": data.raw.X}
+
+    def _columns(self, reader: ElementReader, root: str, given: Any) -> tuple[list[NDArray[np.intp]], bool]:
+        """Return each gene's column in the stored and the given matrix (-1: none), and whether the genes stay."""
+        old, new = reader.element(f"{root}var").index, PANDAS.load().Index(given.var_names)
         for names in (old, new):
             if not names.is_unique:
                 raise InvalidValue(
@@ -219,33 +300,42 @@ class CellAppender:
         names = old[old.isin(new)] if self._join == "inner" else old.append(new[is_new])
         if not len(names) and len(old):
             raise InvalidValue(
-                f"{root}var has no gene in common, {old[0]!r} is one of the file and {new[:1].tolist()} of the "
-                "AnnData: use the same kind of names, or join='outer'."
+                f"{root}var has no gene in common: the file has names like {old[0]!r}, the AnnData like "
+                f"{new[:1].tolist()}; use the same kind of names, or join='outer'."
             )
         columns = [index.get_indexer(names) for index in (old, new)]
-        if len(names) == len(old) and not (self._join == "outer" and is_new.any()):
+        return columns, len(names) == len(old) and not (self._join == "outer" and is_new.any())
+
+    def _genes(
+        self, reader: ElementReader, root: str, given: Any
+    ) -> tuple[list[NDArray[np.intp]], Table | None]:
+        """Return the columns as `_columns` does, and the new var and varm, or None if they do not change."""
+        columns, is_same = self._columns(reader, root, given)
+        if is_same:
             return columns, None
         if varp := self._tree.children(f"{root}varp"):
             raise InvalidValue(f"{root}varp/{varp[0]} does not fit other genes: delete it first.")
+        var = reader.element(f"{root}var")
         table: Table = (var, self._arrays(reader, f"{root}varm"))
         if self._join == "outer":
-            others = given.varm if len(new) else {}
+            is_new = ~PANDAS.load().Index(given.var_names).isin(var.index)
+            others = given.varm if len(is_new) else {}
             more = (given.var[is_new], {name: others[name][is_new] for name in others})
             return columns, self._joined(f"{root}var", table, more, "outer")
         kept = columns[0]
         return columns, (var.iloc[kept], {name: _taken(value, kept) for name, value in table[1].items()})
 
     def _arrays(self, reader: ElementReader, path: str) -> dict[str, Any]:
-        """Return the arrays of a part that was fetched."""
+        """Return the arrays of a fetched part by name; empty if the part is missing."""
         found: dict[str, Any] = reader.element(path) if path in self._tree else {}
         return found
 
     def _joined(self, name: str, first: Table, second: Table, join: Join) -> Table:
-        """Return a table with another one below it, as `anndata.concat` has obs and obsm."""
+        """Return the rows of `first` and `second`, joined as `anndata.concat` joins obs and obsm."""
         module = ANNDATA.load()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of names that are not unique, as those of genes may be
+                warnings.simplefilter("ignore")  # about repeated names, which genes may have
                 parts = [module.AnnData(obs=frame, obsm=dict(arrays)) for frame, arrays in (first, second)]
                 found = module.concat(parts, join=join)
         except (NotImplementedError, TypeError, ValueError) as error:
@@ -257,9 +347,7 @@ class CellAppender:
                 frame[column] = frame[column].astype("category")  # as AnnData does when it writes a file
         return frame, dict(found.obsm)
 
-    def _add_matrix(
-        self, found: EncodedElements, path: str, given: Any, columns: Sequence[NDArray[np.intp]]
-    ) -> None:
+    def _grown(self, path: str, given: Any, columns: Sequence[NDArray[np.intp]]) -> GrownMatrix:
         stored = StoredRows(self._tree, path) if path in self._tree else None
         more = None if given is None else GivenRows.of(given)
         known: Any = stored or more
@@ -270,17 +358,20 @@ class CellAppender:
             nothing = empty_rows(known.kind, (length, 0), known.dtype)
             parts.append(part or GivenRows(nothing, known.kind))
             places.append(at if part else np.full_like(at, -1))
-        grown = GrownMatrix(path, parts, places)
-        if 0 in grown.shape or (not grown.kind and grown.dtype.itemsize * np.prod(grown.shape) <= SMALL):
-            found.add(path, grown[:])
-        elif grown.kind:
-            found.matrices[path] = grown, grown.kind
-        else:
-            found.arrays[path] = grown, {"encoding-type": "array", "encoding-version": "0.2.0"}
+        return GrownMatrix(path, parts, places)
 
 
 def _taken(value: Any, rows: NDArray[np.intp]) -> Any:
     return value.iloc[rows] if hasattr(value, "iloc") else value[rows]
+
+
+def _add_matrix(found: EncodedElements, path: str, grown: GrownMatrix) -> None:
+    if 0 in grown.shape or (not grown.kind and grown.dtype.itemsize * np.prod(grown.shape) <= SMALL):
+        found.add(path, grown[:])
+    elif grown.kind:
+        found.matrices[path] = grown, grown.kind
+    else:
+        found.arrays[path] = grown, {"encoding-type": "array", "encoding-version": "0.2.0"}
 
 
 def _add_table(found: EncodedElements, frame: str, arrays: str, table: Table) -> None:
@@ -289,9 +380,13 @@ def _add_table(found: EncodedElements, frame: str, arrays: str, table: Table) ->
 
 
 def _of_cells(records: Mapping[str, Json]) -> dict[str, Json]:
-    """Return what is read of an AnnData, and what its witness has, which has to stay empty."""
+    """Return the records that an append reads, and the records in the witness, which must stay empty."""
     return {
         path: record
         for path, record in records.items()
         if path.partition("/")[0] in CHANGED or path.startswith(f"{WITNESS}/")
     }
+
+
+def _ids_of_cells(records: Mapping[str, Json]) -> dict[str, str]:
+    return {path: record["id"] for path, record in _of_cells(records).items()}

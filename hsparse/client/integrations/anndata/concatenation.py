@@ -1,4 +1,4 @@
-"""`hsparse.concat`: AnnDatas of many domains as one, whose matrices are virtual datasets, without a copy."""
+"""`hsparse.concat`: join the AnnDatas of many domains into one, whose matrices are virtual datasets, not copies."""
 
 from __future__ import annotations
 
@@ -30,13 +30,8 @@ from hsparse.client.integrations.anndata.element_encoder import (
 )
 from hsparse.client.integrations.anndata.element_reader import MATRICES, ElementReader
 from hsparse.client.integrations.anndata.element_writer import SMALL
-from hsparse.client.integrations.anndata.grown_matrix import (
-    GivenRows,
-    GrownMatrix,
-    Rows,
-    StoredRows,
-    empty_rows,
-)
+from hsparse.client.integrations.anndata.grown_matrix import GrownMatrix
+from hsparse.client.integrations.anndata.matrix_rows import GivenRows, Rows, StoredRows, empty_rows
 from hsparse.client.opening import create_file, open
 from hsparse.client.progress import Progress
 from hsparse.client.types.hdf5_type import attribute_body
@@ -46,11 +41,11 @@ Join: TypeAlias = Literal["inner", "outer"]
 Source: TypeAlias = Group | str | Path
 Indices: TypeAlias = NDArray[np.intp]
 HERE = "http://here"
-"""What the address of a domain without a server is on: that of the first source."""
+"""The placeholder for a missing server in an address; it means the server of the first source."""
 READ, LINES = 1 << 23, 1 << 25
-"""The most elements, defined or not, of a cell of a virtual matrix's grid, and of all columns of its rows."""
+"""Limits of a virtual matrix's chunks, in elements, defined or not: of one chunk, and of one row of chunks."""
 MOST_PASSES = 64
-"""The most mappings of a source; each is read by itself."""
+"""The most mappings of a source; each mapping is read separately."""
 DENSE = {"encoding-type": "array", "encoding-version": "0.2.0"}
 RAW = {"encoding-type": "raw", "encoding-version": "0.1.0"}
 MERGES = ("same", "unique", "first", "only")
@@ -75,15 +70,15 @@ def concat(
     progress: Progress = None,
     **options: Any,
 ) -> File:
-    """Make a domain with the AnnData that `anndata.concat` makes of those in files and groups, and return its file.
+    """Concatenate the AnnDatas of files and groups into a new domain, as `anndata.concat` does, and return its file.
 
-    X, the layers and raw are virtual datasets over those of the sources, which have to be on the server of `to` and
-    stay there: what changes in them changes here, and who reads it needs the right to read them. obs, obsm and var
-    are written. With `copy` all is. Genes are matched by their names. `join`, `merge`, `uns_merge`, `label`, `keys`,
-    `index_unique`, `fill_value` and `pairwise` are those of `anndata.concat`; `axis` is always "obs".
+    X, the layers and raw become virtual datasets over the sources' matrices. The sources must be on the server of `to`
+    and stay there; their changes show in the result, whose readers need the right to read the sources. Other parts
+    are copied, and with `copy` the matrices as well. Genes are matched by name. `join`, `merge`, `uns_merge`, `label`,
+    `keys`, `index_unique`, `fill_value` and `pairwise` are as in `anndata.concat`; `axis` must be "obs".
 
-    `sources` and `to` are addresses, or open files; `options` are those of `hsparse.open`. `to` may be the path of
-    a domain on the server of the first source. `AlreadyExists` if it is there, unless `overwrite`.
+    `sources` are addresses, open files or groups. `to` is an address, or a domain's path on the server of the first
+    source. `options` are passed to `hsparse.open`. Raise `AlreadyExists` if `to` exists, unless `overwrite`.
 
     >>> with hsparse.concat({"a": cells, "b": cells}, "/home/admin/all.h5ad", label="run", index_unique="-") as every:
     ...     print(every["X"].shape, every.query("run == 'b'").obs.index[0])
@@ -115,10 +110,10 @@ def concat(
 
 
 def _check_arguments(axis: Any, join: str, merges: Mapping[str, Any], options: Collection[str]) -> None:
-    """Raise `InvalidValue` or `WrongType` for an argument that is wrong, or of `anndata.concat` alone."""
+    """Raise `InvalidValue` or `WrongType` for an argument that is wrong, or that only `anndata.concat` has."""
     if axis not in ("obs", 0):
         raise InvalidValue(
-            f"hsparse.concat puts cells below cells, of the axis 'obs', not {axis!r}: read the AnnDatas, and use "
+            f"hsparse.concat concatenates along the axis 'obs' only, not {axis!r}: read the AnnDatas and use "
             "anndata.concat."
         )
     if join not in get_args(Join):
@@ -145,7 +140,7 @@ def _opened(source: Source, options: Mapping[str, Any], stack: ExitStack) -> Gro
 
 
 def _target(to: str | Path, first: Connection, options: Mapping[str, Any]) -> Connection:
-    """Return a connection to the domain to make, which may not be there."""
+    """Return a connection to the domain to create, which need not exist."""
     address = parse_address(to, None, HERE)
     if address.endpoint == HERE and "endpoint" not in options and "root" not in options:
         target = first.for_domain(address.path)
@@ -165,18 +160,18 @@ class _Part:
 
     @classmethod
     def of(cls, group: Group) -> _Part:
-        """Ask for the objects of a group; `InvalidValue` if they are no AnnData, or one of before 0.7."""
+        """Request the objects of a group; `InvalidValue` if they are no AnnData, or one of a version before 0.7."""
         tree = DomainTree(group.connection, group.records())
         place = group.name.strip("/")
         if place:
             tree.name += f"/{place}"
         tree.require_anndata()
         if tree.is_legacy:
-            raise InvalidValue(f"{tree.name} has an AnnData of before 0.7: write it anew by write_anndata.")
+            raise InvalidValue(f"{tree.name} was written by AnnData before 0.7: rewrite it by write_anndata.")
         return cls(tree, place)
 
     def data(self, how: Mapping[str, Any]) -> Any:
-        """Read what is joined here: an AnnData without matrices."""
+        """Read the elements that are joined in memory, as an AnnData without matrices."""
         parts = ["obs", "var", "obsm", *(["varm", "varp"] if how["merge"] is not None else [])]
         parts += ["uns"] if how["uns_merge"] is not None else []
         parts += ["obsp"] if how["pairwise"] else []
@@ -188,7 +183,7 @@ class _Part:
         return _made(**{part: reader.element(part) for part in parts})
 
     def genes(self, root: str) -> Any:
-        """Read the names of var, or of the var of raw."""
+        """Read the names of var, or of raw's var if `root` is "raw/"."""
         reader = ElementReader(self.tree)
         reader.want_frame(f"{root}var", [])
         reader.fetch()
@@ -199,7 +194,7 @@ class _Part:
 
 
 class _Probe(NamedTuple):
-    """What `anndata.concat` makes of a matrix: its form, csr or dense, dtype, and what is where nothing was."""
+    """The properties of a concatenated matrix: form ("csr", or "" if dense), dtype and fill of missing elements."""
 
     kind: str
     dtype: np.dtype[Any]
@@ -207,7 +202,7 @@ class _Probe(NamedTuple):
 
 
 class Concatenation:
-    """Plans the AnnData that those of several domains become; with a `target` matrices are linked, else copied."""
+    """Plans the concatenated AnnData of several domains: with a `target` its matrices are virtual, else copied."""
 
     def __init__(self, parts: Sequence[_Part], how: Mapping[str, Any], target: Connection | None) -> None:
         self._parts, self._how, self._target = parts, how, target
@@ -217,7 +212,7 @@ class Concatenation:
                 self._check_place(part, target)
 
     def elements(self) -> EncodedElements:
-        """Return what the domain gets; `InvalidValue` names what does not fit."""
+        """Return the elements of the new domain; `InvalidValue` names a source that does not fit."""
         datas = [part.data(self._how) for part in self._parts]
         self._check_genes("", [data.var_names for data in datas])
         found, joined = EncodedElements(), self._concat(datas, self._how)
@@ -246,7 +241,7 @@ class Concatenation:
             names = ", ".join(part.tree.name for part in self._parts)
             raise InvalidValue(f"{names} cannot be concatenated: {error}") from error
 
-    # --- what fits ------------------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------------
 
     def _check_place(self, part: _Part, target: Connection) -> None:
         source = part.tree.connection
@@ -257,7 +252,7 @@ class Concatenation:
             )
         if source.snapshot is not None:
             raise InvalidValue(
-                f"{part.tree.name} is a snapshot, and no source: {COPY}, or name a clone of it."
+                f"{part.tree.name} is a snapshot, which virtual datasets cannot use: {COPY}, or name a clone of it."
             )
         if source.domain == target.domain:
             raise InvalidValue(f"{part.tree.name} is a source: give the concatenation another path.")
@@ -287,23 +282,27 @@ class Concatenation:
                 continue
             if path.endswith("X") and not all(there):
                 lacking = self._parts[there.index(False)].tree.name
-                raise InvalidValue(f"{lacking} has no {path}, and others have: give all one, or none.")
+                raise InvalidValue(
+                    f"{lacking} has no {path}, but other sources have one: it must be in all sources or in none."
+                )
             self._add_matrix(found, path, self._probe(path, genes, columns), columns)
 
     def _columns(self, names: Any, joined: Any) -> Indices:
-        """Return the column of a source at each place, -1 for none."""
+        """Return the column in a source of each joined gene, (genes,) intp, -1 for none."""
         if names.equals(joined):
             return np.arange(len(names))
         found: Indices = names.get_indexer(joined)
         return found
 
     def _probe(self, path: str, genes: Sequence[Any], columns: Sequence[Indices]) -> _Probe:
-        """Have AnnData concatenate a row of each source."""
+        """Find a matrix's properties by letting AnnData concatenate one row of each source."""
         fill, shells = self._how["fill_value"], []
         there = [StoredRows(part.tree, path) if path in part.tree else None for part in self._parts]
         has_gaps = None in there or any((at < 0).any() for at in columns)
         if fill and has_gaps and any(rows is not None and rows.kind for rows in there):
-            raise InvalidValue(f"{path} is sparse: where it has nothing is 0, not {fill}.")
+            raise InvalidValue(
+                f"{path} is sparse, so its missing elements are 0, not {fill}: leave out fill_value."
+            )
         for number, (rows, names) in enumerate(zip(there, genes, strict=True)):
             shells.append(_shell(number, names))
             if rows is not None:
@@ -348,7 +347,7 @@ class Concatenation:
             found.arrays[path] = grown, dict(DENSE)
 
     def _linked(self, path: str, probe: _Probe, columns: Sequence[Indices]) -> Json:
-        """Return the body of a virtual dataset over the matrices at a path of the sources."""
+        """Return the request body of a virtual dataset over the matrices that the sources have at a path."""
         shape = (sum(self._counts), len(columns[0]))
         layout = VirtualLayout(shape, probe.dtype, sparse=bool(probe.kind))
         if probe.kind:
@@ -365,14 +364,12 @@ class Concatenation:
         return body | {"attributes": {name: attribute_body(value) for name, value in attributes.items()}}
 
     def _has_elements(self, part: _Part, path: str, probe: _Probe) -> bool:
-        """Say whether a matrix is to be mapped; `InvalidValue` for one that cannot be."""
+        """Return whether a source's matrix has elements to map; `InvalidValue` if it cannot be mapped."""
         tree, rows = part.tree, StoredRows(part.tree, path)
         if tree.encoding(path) in MATRICES and not tree.is_dataset(path):
             if tree.shape(f"{path}/data") == (0,):
                 return False
-            raise InvalidValue(
-                f"{path} of {tree.name} is the three arrays of a matrix, and no dataset: {COPY}."
-            )
+            raise InvalidValue(f"{path} of {tree.name} is a group of three arrays, not a dataset: {COPY}.")
         if bool(rows.kind) != bool(probe.kind):
             raise InvalidValue(
                 f"{path} of {tree.name} is {'sparse' if rows.kind else 'dense'}, and that of another source is not: a "
@@ -380,13 +377,13 @@ class Concatenation:
             )
         if rows.dtype != probe.dtype and not {rows.dtype.kind, probe.dtype.kind} <= set("iuf"):
             raise InvalidValue(
-                f"{path} of {tree.name} has values of {rows.dtype}, and the concatenation of {probe.dtype}, into which "
-                f"a server does not convert them; {COPY}."
+                f"{path} of {tree.name} has values of {rows.dtype}, which a server does not convert to the "
+                f"{probe.dtype} of the concatenation; {COPY}."
             )
         return True
 
     def _mappings(self, part: _Part, path: str, first: int, at: Indices) -> list[Json]:
-        """Return the mappings of a source, whose rows begin at `first`, and whose columns are `at` their places."""
+        """Return the mappings of a source: its rows begin at `first`, and `at` has its column for each joined gene."""
         passes = ascending_passes(at)
         if len(passes) > MOST_PASSES:
             raise InvalidValue(
@@ -408,7 +405,7 @@ class Concatenation:
 
 
 def ascending_passes(at: Indices) -> list[tuple[Indices, Indices]]:
-    """Divide places and the columns at them, -1 for none, into few parts in which both ascend."""
+    """Split the pairs (place, at[place]), without those where it is -1, into few parts in which both ascend."""
     places = np.flatnonzero(at >= 0)
     columns = at[places]
     if not len(places):
@@ -419,7 +416,7 @@ def ascending_passes(at: Indices) -> list[tuple[Indices, Indices]]:
     parts = np.empty(len(columns), np.intp)
     for number, column in enumerate(columns.tolist()):
         part = bisect_right(tails, -column)
-        # The first part whose last column is smaller.
+        # `part` is the first one whose last column is smaller.
         if part == len(tails):
             tails.append(-column)
         else:
@@ -429,7 +426,7 @@ def ascending_passes(at: Indices) -> list[tuple[Indices, Indices]]:
 
 
 def _block(first: int, count: int, columns: Indices) -> Json:
-    """Return the selection of rows in a row, and of ascending columns, of which some follow each other."""
+    """Return the selection of `count` rows from `first`, and ascending columns, with one block per run of columns."""
     breaks = np.flatnonzero(np.diff(columns) != 1) + 1
     runs = [(int(run[0]), int(run[-1])) for run in np.split(columns, breaks)]
     if len(runs) == 1:
@@ -440,22 +437,22 @@ def _block(first: int, count: int, columns: Indices) -> Json:
 
 
 def _shell(number: int, genes: Any) -> Any:
-    """Return an AnnData with one cell, and nothing but the names of its genes."""
+    """Return an AnnData with one cell and the names of its genes, without any data."""
     frame = PANDAS.load().DataFrame
     return _made(obs=frame(index=[str(number)]), var=frame(index=genes))
 
 
 def _made(**parts: Any) -> Any:
-    """Return an AnnData, of which nothing is said if its names are there twice: that of the result says it."""
+    """Return an AnnData without warnings of repeated names, because the concatenated AnnData warns of them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ANNDATA.load().AnnData(**parts)
 
 
 def _grid(count: int, shape: tuple[int, int]) -> tuple[int, int]:
-    """Return the grid by which a sparse matrix is read: of more elements than a chunk has, as each part is a message.
+    """Return the chunk shape of a virtual sparse matrix; chunks are large, because each costs a message when read.
 
-    The rows are a power of two, of which blocks of random rows are parts.
+    The number of rows is a power of two, so that blocks of random rows (`choose_block_rows`) divide it.
     """
     rows = 1 << max(0, min(LINES // shape[1], count).bit_length() - 1)
     return min(rows, shape[0]), min(max(1, READ // rows), shape[1])
@@ -467,7 +464,7 @@ def _chunk_of(record: Json, shape: tuple[int, int]) -> tuple[int, ...] | None:
 
 
 def _with_categories(frame: Any) -> None:
-    """Make categories of columns of text that lack some, as AnnData does when it writes a file."""
+    """Convert text columns with missing values to categoricals, in place, as AnnData does when it writes a file."""
     lacking = [
         name
         for name in getattr(frame, "columns", ())

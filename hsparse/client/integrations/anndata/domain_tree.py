@@ -1,4 +1,4 @@
-"""The objects of a domain with their attributes, asked for by one request, as AnnData's specification sees them."""
+"""The objects of a domain with their attributes, read by one request, and their roles in AnnData's specification."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from typing import Any
 from hsparse.client.attributes import attribute_value
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, MissingKey
+from hsparse.client.integrations.anndata.element_encoder import CATEGORIES, has_cells
 from hsparse.client.sparse_dataset import is_sparse
 from hsparse.client.types.hdf5_type import shape_of
+from hsparse.model.dataspace import is_extensible
+from hsparse.model.layout import VIRTUAL
 
+INDEX = "_index"
 ENCODING_TYPE, ENCODING_VERSION = "encoding-type", "encoding-version"
 OLD_MATRIX = "h5sparse_format"
-"""The attribute of a matrix of AnnData before 0.7, csr or csc."""
+"""The attribute with the form of a matrix, csr or csc, in files of AnnData before 0.7."""
 
 
 class DomainTree:
-    """Objects by their paths, without a slash in front: `obs/cell_type/codes`."""
+    """The records of objects by path, without a leading slash: `obs/cell_type/codes`."""
 
     def __init__(self, connection: Connection, records: Mapping[str, Json], root: str = "") -> None:
-        """Take what `Group.records` answers; the tree is what lies below the path `root`.
+        """Take the records that `Group.records` returns, and keep those below the path `root`.
 
-        The attribute `root` is empty, or that path with a slash behind.
+        The attribute `root` is that path with a trailing slash, or empty.
         """
         below = f"{root.strip('/')}/" if root.strip("/") else ""
         self.connection = connection
@@ -35,6 +39,26 @@ class DomainTree:
         self._children: dict[str, list[str]] = defaultdict(list)
         for path in sorted(self.records):
             self._children[path.rpartition("/")[0]].append(path.rpartition("/")[2])
+        self._leave_out_unfinished()
+
+    def _leave_out_unfinished(self) -> None:
+        """Remove rows beyond obs's index from the records, because an unfinished append has not extended it yet."""
+        if INDEX not in self.records.get("obs", {}).get("attributes", {}):
+            return
+        index = self.index_path("obs")
+        cells = self.shape(index)[0] if index in self else None
+        for path, record in self.records.items() if cells is not None else ():
+            dims = record.get("shape", {}).get("dims") if self._has_rows(path) else None
+            if dims and dims[0] > cells and is_extensible(record["shape"]):
+                shape = record["shape"] | {"dims": [cells, *dims[1:]]}
+                self.records[path] = record | {"shape": shape}
+
+    def _has_rows(self, path: str) -> bool:
+        """Return whether a dataset at this path has a row for each cell."""
+        above = path.rpartition("/")[0]
+        kind = self.encoding(above) if above in self else ""
+        in_parts = kind.endswith("_matrix") or kind == "awkward-array"
+        return has_cells(path) and not in_parts and not path.endswith(CATEGORIES)
 
     def __contains__(self, path: str) -> bool:
         return path in self.records
@@ -58,29 +82,34 @@ class DomainTree:
         return attribute_value(attributes[name])
 
     def text(self, path: str, name: str) -> str:
-        """Return an attribute that is text, empty if there is none."""
+        """Return an attribute as text; empty if the attribute is missing."""
         if name not in self.record(path).get("attributes", {}):
             return ""
         return str(self.attribute(path, name))
 
     def encoding(self, path: str) -> str:
-        """Return the encoding type of an element, empty if it has none, as before AnnData 0.7."""
+        """Return the encoding type of an element; empty if it has none, as most elements before AnnData 0.7."""
         old = self.text(path, OLD_MATRIX)
         return self.text(path, ENCODING_TYPE) or (f"{old}_matrix" if old else "")
 
     def referred(self, path: str, name: str) -> str:
-        """Return the path of the object that an attribute refers to; `MissingKey` if it is not in the tree."""
+        """Return the path of the object that an attribute references; `MissingKey` if it is not in the tree."""
         id = str(self.attribute(path, name)).rpartition("/")[2]
         for found, record in self.records.items():
             if record["id"] == id:
                 return found
-        raise MissingKey(f"{path} of {self.name} refers to {id}, which is not there.")
+        raise MissingKey(f"{path} of {self.name} refers to {id}, which does not exist.")
 
     def is_dataset(self, path: str) -> bool:
         return str(self.record(path)["id"]).startswith("d-")
 
     def is_sparse(self, path: str) -> bool:
         return self.is_dataset(path) and is_sparse(self.record(path))
+
+    def is_virtual(self, path: str) -> bool:
+        """Return whether a dataset is virtual: its elements are stored in other datasets."""
+        layout = self.record(path).get("creationProperties", {}).get("layout") or {}
+        return bool(layout.get("class") == VIRTUAL)
 
     def shape(self, path: str) -> tuple[int, ...]:
         """Return the shape of a dataset, or of a matrix that is a group."""
@@ -92,11 +121,11 @@ class DomainTree:
 
     @property
     def is_legacy(self) -> bool:
-        """Whether the file is of AnnData before 0.7: obs or var is a dataset of compounds."""
+        """Whether AnnData before 0.7 wrote the file: obs or var is a compound dataset."""
         return any(name in self and self.is_dataset(name) for name in ("obs", "var"))
 
     def require_anndata(self) -> None:
-        """Raise `InvalidValue` if there are no obs and var."""
+        """Raise `InvalidValue` if obs or var is missing."""
         if "obs" not in self or "var" not in self:
             raise InvalidValue(
                 f"{self.name} has no AnnData: there are {self.children('')}, and neither obs nor var."
@@ -106,8 +135,9 @@ class DomainTree:
 
     def frame_length(self, path: str) -> int:
         """Return the number of rows of a data frame."""
-        return self.shape(self.index_path(path))[0]
+        index = self.index_path(path)
+        return self.shape(index if self.is_dataset(index) else f"{index}/values")[0]
 
     def index_path(self, path: str) -> str:
-        """Return the path of the dataset that has the index of a data frame; of a legacy one it has all columns."""
-        return path if self.is_dataset(path) else f"{path}/{self.attribute(path, '_index')}"
+        """Return the path of the dataset with a data frame's index; before AnnData 0.7 it is the frame itself."""
+        return path if self.is_dataset(path) else f"{path}/{self.attribute(path, INDEX)}"

@@ -1,6 +1,6 @@
-"""What AnnData's specification makes of objects: groups and datasets with attributes, by path.
+"""Encode Python objects as groups and datasets with attributes, by path, as AnnData's specification says.
 
-Nothing is sent here: `hsparse.client.integrations.anndata.element_writer` does that.
+This module sends nothing: `hsparse.client.integrations.anndata.element_writer` sends the elements.
 """
 
 from __future__ import annotations
@@ -22,45 +22,66 @@ SCIPY_SPARSE = OptionalModule("scipy.sparse", "scipy")
 Attributes = dict[str, Any]
 T = TypeVar("T")
 PARTS = ("layers", "obsm", "varm", "obsp", "varp", "uns")
+CATEGORIES = "/categories"
+"""The end of the path of a column's categories, a dataset that does not have the rows of the column."""
+OF_CELLS = ("X", "layers", "obs", "obsm", "raw/X")
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
 @dataclass
 class EncodedElements:
-    """Elements by their paths: `groups` have their attributes, `arrays` values and attributes, None for a null one.
+    """Elements by path: `groups` with attributes, `arrays` with values (None for a null dataspace) and attributes.
 
-    `matrices` are scipy's sparse matrices, or what has slices of them, with the name of their form, csr or csc;
-    `bodies` create datasets that have no values of their own.
+    `matrices` are sparse matrices of scipy, or objects that are sliced into these, with their form, csr or csc.
+    `bodies` are request bodies that create virtual datasets. `extensible` has the paths of datasets to which rows may
+    be appended.
     """
 
     groups: dict[str, Attributes] = field(default_factory=dict)
     arrays: dict[str, tuple[NDArray[Any] | Any, Attributes]] = field(default_factory=dict)
     matrices: dict[str, tuple[Any, str]] = field(default_factory=dict)
     bodies: dict[str, Json] = field(default_factory=dict)
+    extensible: set[str] = field(default_factory=set)
 
     def add_anndata(self, data: Any) -> None:
-        """Add the parts of an AnnData, whose group has no path here."""
+        """Add the parts of an AnnData; the group of the AnnData has the empty path."""
         self.groups[""] = _type("anndata", "0.1.0")
         if data.X is not None:
             self.add("X", data.X)
         self.add("obs", data.obs)
         self.add("var", data.var)
         for part in PARTS:
-            self.add(part, dict(getattr(data, part)))
+            self.add(part, getattr(data, part))
         if data.raw is not None:
             self.groups["raw"] = _type("raw", "0.1.0")
             self.add("raw/X", data.raw.X)
             self.add("raw/var", data.raw.var)
-            self.add("raw/varm", dict(data.raw.varm))
+            self.add("raw/varm", data.raw.varm)
+        self.extend_cells(data.n_obs)
+
+    def extend_cells(self, count: int, below: str = "") -> None:
+        """Mark as extensible the elements with a row for each of `count` cells, and the categories of obs's columns.
+
+        `below` is the path in the AnnData at which the elements will be stored.
+        """
+        shapes = {path: getattr(value, "shape", ()) for path, (value, _) in self.arrays.items()}
+        shapes |= {path: matrix.shape for path, (matrix, _) in self.matrices.items()}
+        for path, shape in shapes.items():
+            if (
+                has_cells(f"{below}/{path}".lstrip("/"))
+                and shape
+                and (shape[0] == count or path.endswith(CATEGORIES))
+            ):
+                self.extensible.add(path)
 
     @property
     def names(self) -> set[str]:
-        """The names that these elements take in the group that they are for."""
+        """The names of the top-level elements, which become links of the group that they are stored in."""
         paths = (*self.groups, *self.arrays, *self.matrices, *self.bodies)
         return {path.partition("/")[0] for path in paths if path}
 
     def below(self, path: str) -> EncodedElements:
-        """Return the elements as they are below a path, with the groups that lead to it."""
+        """Return the elements moved below a path, with the groups on that path."""
         if not path:
             return self
         parts = path.split("/")
@@ -70,13 +91,19 @@ class EncodedElements:
             return {f"{path}/{inner}".rstrip("/"): value for inner, value in some.items()}
 
         groups = above | moved(self.groups)
-        return EncodedElements(groups, moved(self.arrays), moved(self.matrices), moved(self.bodies))
+        extensible = {f"{path}/{inner}" for inner in self.extensible}
+        return EncodedElements(
+            groups, moved(self.arrays), moved(self.matrices), moved(self.bodies), extensible
+        )
 
     def add(self, path: str, value: Any) -> None:
-        """Add an object; `WrongType` for one that has no encoding, which names the path."""
+        """Add an object; `WrongType`, with the path in its message, if AnnData has no encoding for it."""
         encode = _encoder(value)
         if encode is None:
-            raise WrongType(f"{path}: AnnData's files have no form for a {type(value).__name__}.")
+            raise WrongType(
+                f"{path}: AnnData's file format cannot store a {type(value).__name__}: "
+                "convert it, for example to a numpy array, or leave it out."
+            )
         encode(self, path, value)
 
     # --- frames ---------------------------------------------------------------------------------------
@@ -130,14 +157,14 @@ class EncodedElements:
             wrong = [one for one in texts.reshape(-1) if not isinstance(one, str)]
             if wrong:
                 raise WrongType(
-                    f"{path} has {wrong[0]!r:.40} among texts: give text alone, numbers, or a categorical."
+                    f"{path} contains {wrong[0]!r:.40}, which is not text: give text, numbers or a categorical."
                 )
             self.arrays[path] = texts, _type("string-array", "0.2.0")
         else:
             self.arrays[path] = _with_complex_parts(array), _type("array", "0.2.0")
 
     def _lazy_array(self, path: str, value: Any) -> None:
-        """Add a dask array, or a dataset of a file that an AnnData is backed by."""
+        """Add a dask array, or a dataset of a backed AnnData's file."""
         kind = getattr(getattr(value, "_meta", None), "format", "")
         if kind in ("csr", "csc"):
             self.matrices[path] = value, kind
@@ -145,7 +172,7 @@ class EncodedElements:
             self.arrays[path] = value, _type("array", "0.2.0")
 
     def _matrix(self, path: str, value: Any) -> None:
-        """Add a matrix; one without room for elements is the group of its arrays, as in a file."""
+        """Add a sparse matrix; one with a dimension of length 0 becomes a group of its three arrays, as in a file."""
         if value.format not in ("csr", "csc"):
             value = value.tocsr()
         if 0 not in value.shape:
@@ -166,7 +193,7 @@ class EncodedElements:
 
     def _mapping(self, path: str, value: Mapping[str, Any]) -> None:
         self.groups[path] = _type("dict", "0.1.0")
-        for name, one in value.items():
+        for name, one in named_arrays(value).items():
             self.add(f"{path}/{checked_name(path, name)}", one)
 
     def _text(self, path: str, value: str) -> None:
@@ -177,6 +204,17 @@ class EncodedElements:
 
     def _null(self, path: str, value: None) -> None:
         self.arrays[path] = None, _type("null", "0.1.0")
+
+
+def has_cells(path: str) -> bool:
+    """Return whether a path is, or is below, a part of an AnnData with a row for each cell."""
+    return any(path == part or path.startswith(f"{part}/") for part in OF_CELLS)
+
+
+def named_arrays(arrays: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return a mapping without X, which AnnData 0.13 has in its layers under the name None."""
+    of_anndata = type(arrays).__module__.partition(".")[0] == "anndata"
+    return {name: one for name, one in arrays.items() if name is not None or not of_anndata}
 
 
 def matrix_attributes(kind: str) -> Attributes:
@@ -206,7 +244,7 @@ def _encoder(value: Any) -> Callable[[EncodedElements, str, Any], None] | None:
         return EncodedElements._matrix
     if isinstance(value, np.ndarray | np.generic | list | tuple):
         return EncodedElements._array
-    if hasattr(value, "to_memory"):  # a matrix of a file that an AnnData is backed by
+    if hasattr(value, "to_memory"):  # a matrix of a backed AnnData's file
         return lambda elements, path, one: elements._matrix(path, one.to_memory())
     if all(hasattr(value, name) for name in ("shape", "dtype", "__getitem__")) and hasattr(value, "chunks"):
         return EncodedElements._lazy_array
@@ -214,13 +252,16 @@ def _encoder(value: Any) -> Callable[[EncodedElements, str, Any], None] | None:
 
 
 def _array_of(column: Any) -> Any:
-    """Return the array of a Series or an Index: numpy's, or one of pandas' own that has an encoding."""
+    """Return the array of a Series or an Index: a numpy array, or a pandas extension array that has an encoding."""
     values = column.array
+    # The text of pandas 3 without missing values is a string array, not a nullable one.
+    if str(values.dtype) == "str" and not values.isna().any():
+        return values.to_numpy(dtype=object)
     return values.to_numpy() if type(values).__name__ == "NumpyExtensionArray" else values
 
 
 def _with_text_fields(array: NDArray[Any]) -> NDArray[Any]:
-    """Return compounds whose text is objects, which have any length."""
+    """Return compounds with their text fields converted to objects, so that these have variable length."""
     names = array.dtype.names or ()
     fields: list[Any] = [
         (name, object if array.dtype[name].kind in "UTO" else array.dtype[name]) for name in names
@@ -240,7 +281,7 @@ def _with_complex_parts(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def checked_name(path: str, name: Any) -> str:
-    """Return a name; `InvalidValue` for one that is no text, or would be a path."""
+    """Return a name; `WrongType` if it is no text, `InvalidValue` if it is empty, "." or has a slash."""
     if not isinstance(name, str):
         raise WrongType(f"{path}: the name {name!r:.40} is no text: rename it.")
     if not name or "/" in name or name == ".":

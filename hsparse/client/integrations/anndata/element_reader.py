@@ -1,14 +1,12 @@
-"""Elements of AnnData's on-disk specification: what has to be read of a domain, and the objects made of it.
+"""Read elements of AnnData's on-disk specification: find the datasets of an element, and build its Python object.
 
-An element is a group or a dataset with the attribute `encoding-type`; what a type means is said at
-https://anndata.readthedocs.io/en/stable/fileformat-prose.html. A matrix is a sparse dataset or, without elements, the
-group of its arrays.
+An element is a group or a dataset with the attribute `encoding-type`; the types are specified at
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html. A matrix is a sparse dataset or, if it has no elements,
+a group of its three arrays. A column of a data frame is read as a `FrameColumn`, from which pandas, polars and xarray
+columns are made.
 
-A column of a data frame as arrays of numpy: the one form that pandas, polars and xarray make theirs of.
-
-Data frames of AnnData before 0.7: a dataset of compounds, whose first field is the index.
-
-A categorical has codes there, and its categories in `uns/<name>_categories`.
+AnnData before 0.7 stores a data frame as a compound dataset, whose first field is the index. A categorical field has
+codes, and its categories are in `uns/<name>_categories`.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ PANDAS = OptionalModule("pandas", "anndata")
 
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
-    """Values, (n,), or codes of `categories`, -1 where there is none; with a `mask`, true where a value is missing."""
+    """A column: values or codes of `categories` (-1 if missing), (n,); `mask`, (n,), is true for missing values."""
 
     values: NDArray[Any]
     categories: Any = None
@@ -43,7 +41,7 @@ class FrameColumn:
     mask: NDArray[np.bool_] | None = None
 
     def to_pandas(self) -> Any:
-        """Return what pandas has in a data frame: an array of numpy or of its own."""
+        """Return the column as pandas stores it: a numpy array or a pandas extension array."""
         if self.categories is not None:
             categorical = PANDAS.load().Categorical
             return categorical.from_codes(self.values, self.categories, ordered=self.is_ordered)
@@ -60,28 +58,28 @@ class FrameColumn:
 
     @property
     def missing(self) -> NDArray[np.bool_] | None:
-        """Where a value is missing; None if none can be."""
+        """The mask of missing values, (n,), or None if the column cannot have missing values."""
         return self.mask if self.categories is None else self.values < 0
 
 
 def legacy_fields(tree: DomainTree, path: str) -> list[str]:
-    """Return the names of the fields: that of the index first, then the columns."""
+    """Return the field names of a data frame of AnnData before 0.7: first the index, then the columns."""
     return list(Hdf5Type.parse(tree.record(path)["type"]).dtype.names or ())
 
 
 def categories_path(name: str) -> str:
-    """Return where the categories of a column are, if it has any."""
+    """Return the path at which AnnData before 0.7 stores the categories of a column, if it has any."""
     return f"uns/{name}_categories"
 
 
 def legacy_index(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the index in the compounds of a frame."""
+    """Return the index from the compound values of a data frame of AnnData before 0.7."""
     assert values.dtype.names
     return _texts(values[values.dtype.names[0]])
 
 
 def legacy_column(values: NDArray[Any], name: str, categories: NDArray[Any] | None) -> FrameColumn:
-    """Return a column of compounds; `categories` are what the domain has for its name."""
+    """Return a column from compound values (AnnData before 0.7) and its stored `categories`, if it has any."""
     column = _texts(values[name])
     if categories is not None and column.dtype.kind in "iu" and np.all(column < len(categories)):
         return FrameColumn(column, _texts(categories))
@@ -89,7 +87,7 @@ def legacy_column(values: NDArray[Any], name: str, categories: NDArray[Any] | No
 
 
 def _texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Return text of fixed size as `str`, anything else in memory of its own."""
+    """Return fixed-size text decoded to `str`, and a copy of any other array."""
     if values.dtype.kind != "S":
         return values.copy()
     return np.array([one.decode(errors="surrogateescape") for one in values.tolist()], object)
@@ -100,11 +98,11 @@ AWKWARD = OptionalModule("awkward", "anndata")
 MATRICES = ("csr_matrix", "csc_matrix")
 NULLABLE = ("nullable-integer", "nullable-boolean", "nullable-string-array")
 CATEGORIES = "categories"
-"""The part of a categorical that has nothing to do with its rows; in AnnData 0.7 an attribute that refers to them."""
+"""The member with a categorical's categories, which is read whole; in AnnData 0.7, an attribute refers to it."""
 
 
 class ElementReader:
-    """Reads elements of a domain: name them all with `want`, then `fetch`, then take each by `element`."""
+    """Reads elements of a domain: add each with `want`, read all with `fetch`, then get each with `element`."""
 
     def __init__(self, tree: DomainTree) -> None:
         self._tree = tree
@@ -113,7 +111,7 @@ class ElementReader:
         self._values: dict[str, Any] = {}
 
     def want(self, path: str, *axes: Axis) -> None:
-        """Note an element to read: of its first dimensions the given indices, ascending and without repeats."""
+        """Add an element to read, at `axes`: ascending indices of each leading dimension, None for all."""
         tree, encoding = self._tree, self._tree.encoding(path)
         self._axes[path] = axes
         if tree.is_dataset(path):
@@ -128,7 +126,7 @@ class ElementReader:
             self.want(f"{path}/{name}", *cut)
 
     def want_frame(self, path: str, columns: list[str], rows: Axis = None, *, index: bool = True) -> None:
-        """Note some columns of a data frame, and its index unless it is left out."""
+        """Add some columns of a data frame to read, and its index unless `index` is false."""
         if self._tree.is_dataset(path):
             self.want(path, rows)
             for found in map(categories_path, columns):
@@ -141,13 +139,13 @@ class ElementReader:
             self.want(self._tree.index_path(path), rows)
 
     def fetch(self, progress: Progress = False) -> None:
-        """Read all that is noted, by as few requests as its size allows."""
+        """Read all added elements, by as few requests as their size allows."""
         paths = [path for path in self._reads if path not in self._values]
         found = read_datasets(self._tree.connection, [self._reads[path] for path in paths], progress)
         self._values |= dict(zip(paths, found, strict=True))
 
     def element(self, path: str) -> Any:
-        """Return an element as `anndata.read_h5ad` does: it was noted and fetched."""
+        """Return a fetched element as `anndata.read_h5ad` does; `NotImplementedHere` for an unknown encoding."""
         tree, encoding = self._tree, self._tree.encoding(path)
         if tree.is_dataset(path):
             is_old = CATEGORIES in tree.record(path).get("attributes", {})
@@ -160,7 +158,7 @@ class ElementReader:
         )
 
     def frame(self, path: str, columns: list[str] | None = None) -> Any:
-        """Return a data frame of these columns, or of all; they were noted and fetched."""
+        """Return a data frame of these columns, or of all, and of the index, which must have been fetched."""
         names = self.columns(path) if columns is None else columns
         is_legacy, own = self._tree.is_dataset(path), self.index_name(path)
         index = self.index(path) if is_legacy else self.element(self._tree.index_path(path))
@@ -177,7 +175,7 @@ class ElementReader:
         return PANDAS.load().Series(self.element(f"{path}/{name}"))
 
     def column(self, path: str, name: str) -> FrameColumn:
-        """Return a column of a data frame as arrays, for which pandas need not be there."""
+        """Return a column of a data frame as arrays, without using pandas."""
         if self._tree.is_dataset(path):
             return legacy_column(self._values[path], name, self._values.get(categories_path(name)))
         return self._column(f"{path}/{name}")
@@ -189,7 +187,7 @@ class ElementReader:
         return np.asarray(self.element(self._tree.index_path(path)))
 
     def index_name(self, path: str) -> str:
-        """Return the name of the dataset or field that has the index of a data frame, `_index` if it has no name."""
+        """Return the name of the dataset or field of a data frame's index; AnnData names an unnamed one `_index`."""
         if self._tree.is_dataset(path):
             return legacy_fields(self._tree, path)[0]
         return self._tree.index_path(path).rpartition("/")[2]
@@ -201,7 +199,7 @@ class ElementReader:
         return [str(name) for name in np.atleast_1d(self._tree.attribute(path, "column-order"))]
 
     def _members(self, path: str) -> Iterator[str]:
-        """Yield the parts of a group that belong to its element."""
+        """Yield the names of a group's members that belong to its element."""
         if self._tree.encoding(path) == "dataframe":
             yield from dict.fromkeys([*self.columns(path), self._tree.index_path(path)[len(path) + 1 :]])
         else:
@@ -252,7 +250,7 @@ class ElementReader:
         return self._column(path).to_pandas()
 
     def _matrix(self, path: str) -> Any:
-        """Return a matrix that is a group of its arrays: small, most often without elements, so cut here."""
+        """Return a matrix stored as a group of arrays: it is read whole, since most are empty, and then cut."""
         kind = self._tree.encoding(path)[:3]
         parts = tuple(self.element(f"{path}/{name}") for name in ("data", "indices", "indptr"))
         matrix = compressed_matrix(parts, self._tree.shape(path), kind)
@@ -286,7 +284,7 @@ _GROUPS: dict[str, Callable[[ElementReader, str], Any]] = {
 
 
 def _plain(values: NDArray[Any], *, is_text: bool) -> NDArray[Any]:
-    """Return values as h5py has them: complex numbers of their two parts, text of fixed size as `str`."""
+    """Convert compounds of a real and an imaginary part to complex numbers, and fixed-size text to `str`."""
     if values.dtype.names == ("r", "i") and values.dtype["r"] == values.dtype["i"]:
         return values.view(np.result_type(values.dtype["r"], np.complex64)).reshape(values.shape)
     if is_text and values.dtype.kind == "S":

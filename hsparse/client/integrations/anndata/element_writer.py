@@ -1,10 +1,6 @@
-"""Encoded elements sent to a domain: the objects without links first, then the links that show them all at once.
+"""Send encoded elements to a domain: first all objects without links, then the links that show them all at once.
 
-What they replace is there until then: links are set and removed by one change of the group.
-
-What `group[path] = value` stores as AnnData's files have it: data frames, dicts and the like, and columns of frames.
-
-A frame names its columns in an attribute, so that what is only linked below it is no column.
+Replaced objects stay until then: one change of the group removes the old links and sets the new ones.
 """
 
 from __future__ import annotations
@@ -19,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.errors import AlreadyExists, InvalidValue, WrongType
+from hsparse.client.errors import AlreadyExists
 from hsparse.client.integrations.anndata.element_encoder import (
-    PANDAS,
     Attributes,
     EncodedElements,
-    checked_name,
     matrix_attributes,
 )
 from hsparse.client.late_links import (
@@ -42,21 +36,22 @@ from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.points import Orthogonal, Selection
+from hsparse.model.dataspace import UNLIMITED
 
 SMALL = 64 << 10
-"""Bytes of values that are sent with the request that creates their dataset."""
+"""The most bytes of values that are sent with the request that creates their dataset."""
 AT_ONCE = 100
-"""Datasets that one request creates."""
+"""The most objects that one request creates."""
 BAND_BYTES = 32 << 20
-"""Bytes of a dense array that are computed at a time, if it is dask's."""
+"""Bytes of a dense array that are sent at a time; a dask array is computed in bands of this size."""
 FLOAT = "H5T_IEEE_F32LE"
 Confirm: TypeAlias = Callable[[], dict[str, Json]]
 
 
 class ElementWriter:
-    """Creates the objects of elements below a group, which shows none of them until all are stored.
+    """Creates the objects of elements below a group; they are linked when all are stored.
 
-    `chunks` are those of matrices and arrays of the shape `main`, `filters` those of all large arrays.
+    `chunks` apply to matrices and large arrays of the shape `main`, `filters` to all matrices and large arrays.
     """
 
     def __init__(
@@ -83,12 +78,12 @@ class ElementWriter:
         progress: Progress = None,
         confirm: Confirm = dict,
     ) -> None:
-        """Store the elements at a path of a group, which has the missing groups on the way, too, once all is stored.
+        """Store the elements at a path of a group, with the missing groups on the way; one change links all of them.
 
-        What has one of the names `replaced` at the path is there until then, and goes in the same moment.
-        `AlreadyExists`, before anything is sent, if another name is taken. After an error the objects are deleted
-        again, but not if they may be linked, and seen, by then. `confirm` is called before they are linked, and returns
-        more links; `AlreadyExists` if one of these leads elsewhere at that moment.
+        The same change removes the objects at the path whose names are in `replaced`. Raise `AlreadyExists`, before
+        anything is sent, if another name is taken. After an error the new objects are deleted, unless they may be
+        linked already. `confirm` is called before the change and returns further links; raise `AlreadyExists` if one of
+        these names leads to another object.
         """
         self._check(elements)
         base, missing = nearest_group(group, path.strip("/"))
@@ -98,7 +93,7 @@ class ElementWriter:
         if taken:
             place = "" if base.name == "/" else f"{base.name} of "
             raise AlreadyExists(
-                f"{place}{self._connection.domain} has such elements already, {', '.join(taken)}: give another path, "
+                f"{place}{self._connection.domain} already has {', '.join(taken)}: give another path, "
                 "or overwrite=True to replace them."
             )
         removed = () if missing else sorted(there & set(replaced))
@@ -107,9 +102,9 @@ class ElementWriter:
         old.delete()
 
     def _check(self, elements: EncodedElements) -> None:
-        """Raise the error of what has no type, before anything is sent."""
+        """Raise the error of a value that has no HDF5 type, before anything is sent."""
         for value, attributes in elements.arrays.values():
-            self._array_body(value)
+            self._array_body(value, is_extensible=False)
             _bodies(attributes)
         for attributes in elements.groups.values():
             _bodies(attributes)
@@ -143,7 +138,8 @@ class ElementWriter:
     def _write_arrays(self, elements: EncodedElements, advance: Advance) -> None:
         small, large = {}, {}
         for path, (value, attributes) in elements.arrays.items():
-            body = self._array_body(value) | {"attributes": _bodies(attributes)}
+            body = self._array_body(value, is_extensible=path in elements.extensible)
+            body["attributes"] = _bodies(attributes)
             if value is None or _nbytes(value) > SMALL:
                 large[path] = body
             else:
@@ -158,13 +154,15 @@ class ElementWriter:
             if value is not None:
                 self._send(self._ids[path], value, advance)
 
-    def _array_body(self, value: Any) -> Json:
+    def _array_body(self, value: Any, *, is_extensible: bool) -> Json:
         if value is None:
             return {"type": FLOAT, "shape": "H5S_NULL"}
         kind = Hdf5Type.of(value if isinstance(value, np.ndarray) else np.zeros(0, value.dtype))
         body: Json = {"type": kind.item}
         if value.shape:
             body["shape"] = list(value.shape)
+        if is_extensible:
+            body["maxdims"] = [UNLIMITED, *value.shape[1:]]
         properties: Json = {}
         if _nbytes(value) > SMALL:
             if self._filters is not None:
@@ -175,7 +173,7 @@ class ElementWriter:
         return body | {"creationProperties": properties}
 
     def _send(self, id: str, value: Any, advance: Advance) -> None:
-        """Send the values of an array in bands of its first dimension, computed if they are dask's."""
+        """Send the values of an array in bands along its first dimension; compute each band of a dask array."""
         step = max(1, BAND_BYTES // max(1, _nbytes(value) // value.shape[0]))
         for first in range(0, value.shape[0], step):
             band = value[first : first + step]
@@ -195,6 +193,8 @@ class ElementWriter:
         for path, (matrix, kind) in elements.matrices.items():
             attributes = _bodies(matrix_attributes(kind) | _shape_of(matrix))
             bodies[path] = self._matrix_body(matrix) | {"attributes": attributes}
+            if path in elements.extensible:
+                bodies[path]["maxdims"] = [UNLIMITED, matrix.shape[1]]
         self._create("datasets", bodies)
         for path, (matrix, kind) in elements.matrices.items():
             dims = bodies[path]["creationProperties"]["layout"]["dims"]
@@ -218,7 +218,7 @@ class ElementWriter:
             self._ids |= {path: one["id"] for path, one in zip(some, made, strict=True)}
 
     def _link(self, elements: EncodedElements, group: str, removed: Sequence[str], confirm: Confirm) -> None:
-        """Create the groups, the innermost first, then set the links of the group that has them all."""
+        """Create the groups, innermost first, then set the links of the group that contains all of them."""
         depths = sorted({path.count("/") for path in elements.groups if path}, reverse=True)
         for depth in depths:
             self._create(
@@ -251,7 +251,7 @@ def _shape_of(matrix: Any) -> Attributes:
 
 
 def _nbytes(value: Any) -> int:
-    """Return about the bytes of an array or matrix; a text counts as 64."""
+    """Return the approximate size of an array or matrix in bytes; a text counts as 64."""
     if value is None:
         return 0
     if hasattr(value, "nnz"):
@@ -265,127 +265,5 @@ def _portions(paths: list[str], count: int) -> Iterator[list[str]]:
         yield paths[first : first + count]
 
 
-ORDER = "column-order"
 Group: TypeAlias = Any
-"""A group of the client, which imports this when it is used."""
-
-
-def assign_element(group: Group, path: str, value: Any, frame: Group | None) -> None:
-    """Store a value at a path of a group as AnnData's files have it, a column of `frame` if that is not None.
-
-    A data frame takes the place of one of as many rows; anything else of a path that is free.
-    """
-    parent, _, name = path.rstrip("/").rpartition("/")
-    replaced = (name,) if group._old is None and _replaces_frame(group, path, value) else ()
-    _assign(group, parent, name, value, frame, replaced)
-
-
-def assign_in_part(group: Group, part: str, name: str, value: Any, *, is_there: bool) -> None:
-    """Store an element of `obs`, `layers` or the like of the AnnData in a group, in the place of what has its name.
-
-    A part that is not there is made.
-    """
-    frame = frame_at(group, part) if part in ("obs", "var") else None
-    if frame is not None and name == frame.attrs["_index"]:
-        raise InvalidValue(f"{name} is the index of {frame.name}: give the column another name.")
-    checked_name(part, name)
-    if is_there:
-        _assign(group, part, name, value, frame, (name,))
-    else:
-        _assign(group, "", part, {name: value}, None, ())
-
-
-def _assign(
-    group: Group, parent: str, name: str, value: Any, frame: Group | None, replaced: Collection[str]
-) -> None:
-    elements = EncodedElements()
-    try:
-        elements.add(name, value if frame is None else _column(frame, name, value))
-    except (InvalidValue, WrongType) as error:
-        if not error.message.startswith(name):
-            raise
-        raise type(error)(f"{parent}/{error.message}".lstrip("/")) from None
-    group._write_elements(elements, parent, replaced)
-    if frame is not None:
-        add_column(frame, name)
-    _forget(group)
-
-
-def frame_at(group: Group, path: str) -> Group | None:
-    """Return the data frame at a path from the root, as it is now; None without one. One request."""
-    found: Any = group.get(path)
-    return found if found is not None and found.attrs.get("encoding-type") == "dataframe" else None
-
-
-def check_rows(frame: Group, shape: tuple[int, ...]) -> None:
-    """Raise `InvalidValue` unless a column of a frame may have a shape."""
-    rows = len(_index(frame))
-    if shape != (rows,):
-        raise InvalidValue(f"{frame.name} has {rows} rows, not {list(shape)}: give a value for each of them.")
-
-
-def add_column(frame: Group, name: str) -> None:
-    """Name a column in a frame's attribute, the last one, unless it is named there or the frame's index."""
-    columns = _columns(frame)
-    if name not in columns and name != frame.attrs["_index"]:
-        frame.attrs[ORDER] = np.array([*columns, name], object)
-    _forget(frame)
-
-
-def remove_column(frame: Group, name: str) -> None:
-    """Take the name of a column out of a frame's attribute; `InvalidValue` for the frame's index."""
-    if name == frame.attrs["_index"]:
-        raise InvalidValue(f"{name} is the index of {frame.name}: delete the frame with it.")
-    columns = _columns(frame)
-    if name in columns:
-        left = [one for one in columns if one != name]
-        frame.attrs[ORDER] = np.array(left, object) if left else np.zeros(0)
-    _forget(frame)
-
-
-def _forget(group: Group) -> None:
-    """Let queries of the file ask again what there is."""
-    labels = group._labels_of
-    if labels is not None and hasattr(labels, "forget"):
-        labels.forget()
-
-
-def _columns(frame: Group) -> list[str]:
-    return [str(name) for name in np.atleast_1d(frame.attrs[ORDER])]
-
-
-def _replaces_frame(group: Group, path: str, value: Any) -> bool:
-    """Say whether a data frame is there, and another one given; `InvalidValue` if that has other rows."""
-    if not isinstance(value, PANDAS.load().DataFrame):
-        return False
-    found = frame_at(group, path)
-    if found is None:
-        return False
-    rows = len(_index(found))
-    if len(value) != rows:
-        raise InvalidValue(
-            f"{found.name} has {rows} rows, not {len(value)}: delete it first, or write all anew."
-        )
-    return True
-
-
-def _index(frame: Group) -> NDArray[Any]:
-    found: Any = frame[str(frame.attrs["_index"])]
-    found = found["values"] if found.id.startswith("g-") else found  # of a nullable one
-    labels: NDArray[Any] = found.to_numpy()
-    return labels
-
-
-def _column(frame: Group, name: str, value: Any) -> Any:
-    """Return the array of a column: a Series is arranged by the frame's index if it has labels."""
-    pandas = PANDAS.load()
-    check_rows(frame, np.shape(value))
-    series = value if isinstance(value, pandas.Series) else pandas.Series(value)
-    if isinstance(value, pandas.Series) and not isinstance(series.index, pandas.RangeIndex):
-        index = _index(frame)
-        if not series.index.is_unique or set(series.index) != set(index.tolist()):
-            raise InvalidValue(
-                f"The labels of the Series are not those of {frame.name}: give it as an array."
-            )
-        series = series.loc[index]
-    return series.array.to_numpy() if type(series.array).__name__ == "NumpyExtensionArray" else series.array
+"""A `Group` of the client, whose module is not imported here because the import would be circular."""

@@ -1,13 +1,12 @@
 """Conditions on the rows of a data frame: `cell_type == 'B cell' and n_genes > 500`.
 
-The language is a part of Python's, read as `DataFrame.query` does: comparisons (also chained, `in`, `not in`), `and`,
-`or`, `not` (or `&`, `|`, which bind as loosely, and `~`), `+ - * /`, numbers, text, lists of them, `x.isin([...])`,
-`isnull(x)` and `notnull(x)`, also as methods. A name is a column; one that is no identifier stands in backticks;
-`index` is the index, unless there is such a column; `@name` is a variable of the caller's Python. It is parsed into
-Python's syntax tree, of which only these parts are accepted, and evaluated over columns: nothing in it is ever run as
-Python.
+The language is a subset of Python's expressions, with the meaning of `DataFrame.query`: comparisons (chained, `in` and
+`not in`), `and`, `or`, `not` (or `&` and `|`, which have the same precedence, and `~`), `+ - * /`, numbers, text, lists
+of these, `x.isin([...])`, and `isnull(x)` and `notnull(x)`, which are also methods. A name is a column; backticks quote
+a name that is no identifier; `index` is the index, unless a column has this name; `@name` is a variable of the caller.
+A condition is parsed to Python's syntax tree, checked for other forms, and evaluated over columns, never executed.
 
-A missing value is like pandas' own: it is not equal to anything, and a row whose result is missing does not match.
+Missing values behave as in pandas: they equal nothing, and a row whose result is missing does not match.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ TOKEN = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<column>[^`]+)`|@(?P<variable>[^\W\d]\w*)|(?P<both>[&|])"
     r"|(?<![=!<>])(?P<set>=)(?!=)"
 )
-"""Text, which is left alone, or what Python reads in another way."""
+"""Quoted text, which is kept, and tokens to which Python gives another meaning."""
 COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -47,18 +46,18 @@ OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Or: operator.or_,
 }
 FUNCTIONS = {"isnull": False, "notnull": True, "isna": False, "notna": True}
-"""Functions of a column, also as methods, and whether the result is negated."""
+"""Functions and methods that test a column for missing values, and whether they negate the test."""
 IS_IN = "isin"
 PLAIN = (str, int, float, np.bool_, np.integer, np.floating)
-"""What a variable of the caller may be, or have."""
+"""Types of a caller's variable, or of the elements of its list."""
 INDEX = "index"
 
 
 class Expression:
-    """A condition. `names` are the columns that it names."""
+    """A condition on the columns of a data frame; `names` are the columns that it uses."""
 
     def __init__(self, text: str) -> None:
-        """Parse it; `InvalidValue` for what is not in the language, `MissingKey` for a variable that is not there."""
+        """Parse `text`; `InvalidValue` for unknown syntax, `MissingKey` or `WrongType` for a bad variable."""
         self.text = text
         self._quoted: dict[str, str] = {}
         self._variables: dict[str, Any] = {}
@@ -71,9 +70,9 @@ class Expression:
         self._check(self._tree)
 
     def evaluate(self, columns: Mapping[str, Any], length: int) -> NDArray[np.bool_]:
-        """Return which of `length` rows match; `columns` are pandas' Series by name.
+        """Return the mask of the rows that match, (length,); `columns` are pandas Series by name.
 
-        `WrongType` for a condition that is no truth value, or compares what cannot be compared.
+        Raise `WrongType` for a condition that is not boolean, or that compares values of incomparable types.
         """
         try:
             result = self._value(self._tree, columns)
@@ -88,7 +87,7 @@ class Expression:
     def _unquote(self, found: re.Match[str]) -> str:
         if found["set"]:
             raise InvalidValue(f"The condition {self.text!r:.200} has a single =: write == to compare.")
-        if found["both"]:  # pandas lets them bind as these do
+        if found["both"]:  # pandas gives & and | the precedence of `and` and `or`
             return " and " if found["both"] == "&" else " or "
         if found["variable"]:
             stand_in = f"_variable_{found['variable']}"
@@ -101,7 +100,7 @@ class Expression:
         return stand_in
 
     def _check(self, node: ast.AST) -> None:
-        """Refuse what is not in the language, and collect the names of columns."""
+        """Raise `InvalidValue` for a node that is not in the language, and collect the names of columns."""
         match node:
             case ast.Name(id=name):
                 if name not in self._variables:
@@ -112,7 +111,7 @@ class Expression:
             case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
                 if all(_is_constant(one) for one in parts):
                     return
-                raise self._refused(node, "lists have numbers and text")
+                raise self._refused(node, "lists may have numbers and text only")
             case ast.BoolOp(values=parts):
                 pass
             case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.Invert(), operand=one):
@@ -129,7 +128,7 @@ class Expression:
                 functions = ", ".join((IS_IN, *FUNCTIONS))
                 raise self._refused(
                     node,
-                    f"there are ==, !=, <, <=, >, >=, in, not in, and, or, not, + - * /, and {functions}",
+                    f"conditions may use ==, !=, <, <=, >, >=, in, not in, and, or, not, + - * /, and {functions}",
                 )
         for part in parts:
             self._check(part)
@@ -187,7 +186,9 @@ class Expression:
 
     def _is_in(self, column: Any, values: Any) -> Any:
         if not isinstance(values, list) or not hasattr(column, "isin"):
-            raise WrongType(f"`in` in the condition {self.text!r} has a column before and a list behind it.")
+            raise WrongType(
+                f"In the condition {self.text!r}, `in` needs a column on its left and a list on its right."
+            )
         return column.isin(values)
 
     def _column(self, name: str, columns: Mapping[str, Any]) -> Any:
@@ -200,7 +201,7 @@ class Expression:
 
 
 def _called(node: ast.Call) -> tuple[str, list[ast.expr]] | None:
-    """Return the name and the arguments of a call in the language, that of a method first; None for any other."""
+    """Return a call's name and arguments, a method's object first, or None if the call is not in the language."""
     match node:
         case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
             pass
@@ -213,7 +214,7 @@ def _called(node: ast.Call) -> tuple[str, list[ast.expr]] | None:
 
 
 def _caller_value(name: str, text: str) -> Any:
-    """Return a number, a text or a list of the innermost code outside of hsparse, by the name it has there."""
+    """Return the variable `name` of the innermost caller outside hsparse: a number, a text or a list of these."""
     frame: Any = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "hsparse":
         frame = frame.f_back
@@ -223,7 +224,7 @@ def _caller_value(name: str, text: str) -> Any:
             break
     else:
         raise MissingKey(
-            f"There is no variable {name!r}, which the condition {text!r:.200} names: write its value there."
+            f"The variable {name!r} of the condition {text!r:.200} does not exist: write its value instead."
         )
     if isinstance(value, PLAIN):
         return value
@@ -236,11 +237,11 @@ def _caller_value(name: str, text: str) -> Any:
 
 
 def _truth(value: Any, text: str) -> Any:
-    """Return a truth value, or a Series of them; `WrongType` for anything else."""
+    """Return `value` if it is a bool or a boolean Series; `WrongType` for anything else."""
     if isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "boolean"):
         return value
     what = getattr(value, "name", None) or value
-    raise WrongType(f"The condition {text!r} has {what!r:.40} where a truth value stands: compare it.")
+    raise WrongType(f"The condition {text!r} uses {what!r:.40} as a truth value: compare it with a value.")
 
 
 def _is_constant(node: ast.AST) -> bool:

@@ -22,14 +22,13 @@ DASK_BASE = OptionalModule("dask.base", "dask")
 ARRAYS = ("layers", "obsm", "varm", "obsp", "varp")
 """The parts whose elements are arrays."""
 BLOCK_ELEMENTS = 1 << 25
-"""The most elements of a block, defined or not: lines of chunks are joined up to that."""
+"""The most elements of a block of several lines of chunks, defined or not."""
 
 
 def read_lazy(tree: DomainTree) -> Any:
-    """Return the AnnData of a domain with dask arrays of csr or csc blocks, or dense ones as they are stored.
+    """Return the AnnData of a domain with dask arrays, whose blocks are csr, csc or dense as they are stored.
 
-    The frames obs and var and what is in uns are read now, and so is what has no array form. A legacy file is read
-    whole.
+    obs, var, uns and elements that are not numeric datasets are read now. A legacy file is read whole.
     """
     tree.require_anndata()
     if tree.is_legacy:
@@ -47,7 +46,7 @@ def read_lazy(tree: DomainTree) -> Any:
 
 
 def _leaves(tree: DomainTree, part: str) -> list[str]:
-    """Return the elements that a part has, or the part itself."""
+    """Return the paths of the elements of a part, or the part itself if it is a single element."""
     inner = part in (*ARRAYS, "raw") or part == "raw/varm"
     if not inner:
         return [part]
@@ -59,7 +58,7 @@ def _array_paths(tree: DomainTree) -> list[str]:
 
 
 def _is_lazy(tree: DomainTree, path: str) -> bool:
-    """Say whether an element is a dataset of numbers that has elements; others are read now."""
+    """Return whether an element is a numeric dataset with room for elements; other elements are read now."""
     if not tree.is_dataset(path) or tree.encoding(path) not in ("array", *MATRICES, ""):
         return False
     dtype = Hdf5Type.parse(tree.record(path)["type"]).dtype
@@ -95,7 +94,7 @@ def _chunk_of(record: Json, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _block_lengths(shape: tuple[int, ...], chunk: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], ...]:
-    """Return dask's chunks: whole lines of stored chunks along `axis`, of up to `BLOCK_ELEMENTS`."""
+    """Return dask's chunks: along `axis`, whole lines of stored chunks, as many as `BLOCK_ELEMENTS` allows."""
     line = prod(shape) // shape[axis]
     step = max(1, BLOCK_ELEMENTS // (max(1, line) * chunk[axis])) * chunk[axis]
     lengths: list[tuple[int, ...]] = [(length,) for length in shape]
@@ -104,7 +103,7 @@ def _block_lengths(shape: tuple[int, ...], chunk: tuple[int, ...], axis: int) ->
 
 
 class _BlockReader:
-    """Reads a block of a dataset; it can be pickled, with the credentials of its connection."""
+    """Reads a block of a dataset for dask; a pickle of the reader contains the connection's credentials."""
 
     def __init__(self, connection: Connection, record: Json, kind: str) -> None:
         self._connection = connection

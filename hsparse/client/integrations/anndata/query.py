@@ -1,4 +1,4 @@
-"""Questions to an AnnData in a domain: rows and columns by conditions, and only what they need is read."""
+"""Queries of an AnnData in a domain: rows and columns are chosen by conditions, and only needed data is read."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Choice: TypeAlias = "str | Sequence[str] | Sequence[int] | NDArray[Any] | slice | None"
-"""What is chosen of obs or var: a condition, names, indices, a mask, or None for all."""
+"""A choice of rows of obs or var: a condition, names, indices, a mask or a slice, or None for all."""
 PARTS = {"layers": (0, 1), "obsm": (0,), "varm": (1,), "obsp": (0, 0), "varp": (1, 1)}
-"""For each dimension of what is in them whether it is that of obs (0) or of var (1)."""
+"""The axis of each dimension of a part's arrays: 0 for obs, 1 for var."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a query reads: `columns` of obs and `var_columns`, and the names of other elements; None for all.
+    """The elements that a query reads: `columns` of obs, `var_columns` of var, names in other parts (None: all).
 
-    Where `layer` is raw, which has other columns, all are those that have none of var.
+    If `layer` is "raw", None excludes the elements that have a dimension of var, because raw has other columns.
     """
 
     layer: str | None = None
@@ -55,10 +55,10 @@ class Wanted:
 
 
 class Query:
-    """Rows and columns of an AnnData, as `data[rows, columns]` has them. Nothing is read before it is needed.
+    """Rows and columns of an AnnData, chosen as by `data[rows, columns]`. Nothing is read before it is needed.
 
-    The conditions take one request for the columns that they name; `to_anndata`, `to_scipy`, `obs` and `var` one more
-    for all that they return, unless that is large.
+    One request reads the columns that the conditions name. `to_anndata`, `to_scipy`, `obs` and `var` read their result
+    by one more request, or by several if it is large.
 
     >>> found = cells.query(obs="n_genes >= 1", var=["MS4A1", "CD3E"])
     >>> found
@@ -70,7 +70,7 @@ class Query:
     """
 
     def __init__(self, tree: DomainTree, obs: Choice, var: Choice, wanted: Wanted) -> None:
-        """`MissingKey` for a name that is not there, `InvalidValue` for a condition that cannot be read."""
+        """Raise `MissingKey` for an unknown name, and `InvalidValue` for a condition that cannot be parsed."""
         tree.require_anndata()
         self._tree = tree
         self._frames = ("obs", "raw/var" if wanted.layer == "raw" else "var")
@@ -117,7 +117,7 @@ class Query:
 
     @property
     def cuts_columns(self) -> bool:
-        """Whether columns are chosen.
+        """Whether the query has a choice of columns.
 
         >>> cells.query().cuts_columns, cells.query(var=["NKG7"]).cuts_columns
         (False, True)
@@ -126,7 +126,7 @@ class Query:
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """The indices of the rows, (n_obs,).
+        """The indices of the chosen rows, (n_obs,), in the order of the choice.
 
         >>> cells.query("cell_type == 'T'").rows
         array([0, 3])
@@ -135,7 +135,7 @@ class Query:
 
     @property
     def variables(self) -> NDArray[np.intp]:
-        """The indices of the columns, (n_vars,).
+        """The indices of the chosen columns, (n_vars,), in the order of the choice.
 
         >>> cells.query(var=["MS4A1", "CD3E"]).variables
         array([2, 0])
@@ -144,7 +144,7 @@ class Query:
 
     @cached_property
     def obs(self) -> DataFrame:
-        """The data frame of the rows, n_obs long.
+        """The data frame obs of the chosen rows, n_obs long, which is read at the first access.
 
         >>> cells.query("n_genes >= 1").obs
            cell_type  n_genes
@@ -156,7 +156,7 @@ class Query:
 
     @cached_property
     def var(self) -> DataFrame:
-        """The data frame of the columns, n_vars long.
+        """The data frame var of the chosen columns, n_vars long, which is read at the first access.
 
         >>> cells.query(var=["MS4A1", "CD3E"]).var.index.tolist()
         ['MS4A1', 'CD3E']
@@ -164,7 +164,7 @@ class Query:
         return self._frame(1)
 
     def to_anndata(self, *, progress: Progress = None) -> AnnData:
-        """Return an AnnData of the rows and columns, as `data[rows, columns].copy()`, of what the query wants.
+        """Return the chosen rows and columns as an AnnData, as `data[rows, columns].copy()` does.
 
         `progress` is as in `SparseDataset.to_numpy`.
 
@@ -175,7 +175,7 @@ class Query:
         return self._anndata(self.rows, progress)
 
     def to_scipy(self, *, progress: Progress = None) -> Any:
-        """Return X of the rows and columns, (n_obs, n_vars): csr or csc, as it is stored, or an array if it is dense.
+        """Return the chosen part of X or the layer, (n_obs, n_vars): csr or csc as stored, an array if dense.
 
         >>> cells.query("cell_type == 'T'", ["MS4A1", "CD3E"]).to_scipy().toarray()
         array([[2., 1.],
@@ -189,7 +189,7 @@ class Query:
         return _arranged(reader.element(self._matrix), self._places)
 
     def iter(self, size: int, *, progress: Progress = False) -> Iterator[AnnData]:
-        """Yield AnnDatas of at most `size` rows each; the next is read while one is used.
+        """Yield AnnDatas of at most `size` rows each; the next one is read in the background.
 
         `progress` is as in `SparseDataset.iter_rows`.
 
@@ -214,11 +214,11 @@ class Query:
         undefined: Undefined = "fill",
         ddof: int = 0,
     ) -> dict[str, NDArray[Any]]:
-        """Return the result of each operation over the rows (axis 0), the columns (1), or all of X that is chosen.
+        """Return the result of each operation over the rows (axis 0), the columns (1) or both (None) of the chosen X.
 
-        Only the result travels, see `SparseDataset.reduce`; places are in the order of the query. `by` is a column of
-        obs, or of var where columns are reduced alone, or has a label for each of the rows or columns in the domain; a
-        group has a place though nothing of it is chosen.
+        The server reduces, and only results are sent, see `SparseDataset.reduce`; they are in the order of the query.
+        `by` names a column of obs (of var if `axis` is 1), or gives a label for each row or column of the whole X. The
+        result has every group, including groups without a chosen row or column.
 
         >>> cells.query("n_genes >= 1", var=["MS4A1", "CD3E"]).reduce("sum", axis=0)
         {'sum': array([2., 5.])}
@@ -249,7 +249,7 @@ class Query:
         order = tuple(np.argsort(np.argsort(one)) for dim, one in enumerate(places) if dim not in axes)
         names = [name for name in found if name != GROUP]
         if order:
-            # The place of each column comes last, behind that of its group.
+            # Columns are the last dimension of a result, behind the groups; rows are the first.
             found |= {
                 name: found[name][..., order[0]] if axes[0] == 0 else found[name][order[0]] for name in names
             }
@@ -268,7 +268,7 @@ class Query:
             reader.want(self._matrix, *axes)
         for part, name in self._elements:
             reader.want(f"{part}/{name}", *(axes[axis] for axis in PARTS[part]))
-        is_whole = not self._tree.is_legacy  # of a legacy file uns has what obs and var are read with
+        is_whole = not self._tree.is_legacy  # in a legacy file uns has the categories of obs and var
         with_uns = wanted.uns and is_whole and "uns" in self._tree
         with_raw = wanted.raw and is_whole and "raw" in self._tree and wanted.layer != "raw"
         if with_uns:
@@ -283,7 +283,7 @@ class Query:
             _arranged(reader.frame(self._frames[axis], columns[axis]), (places[axis],)) for axis in (0, 1)
         ]
         module = ANNDATA.load()
-        # A view, here of the frames alone, is without unused categories, and their colors in uns.
+        # Copying a view, here of the frames alone, removes unused categories and their colors in uns.
         tables = {part: _frames_among(found[part]) for part in ("obsm", "varm")}
         uns = reader.element("uns") if with_uns else {}
         some = module.AnnData(obs=frames[0], var=frames[1], uns=uns, **tables)[:].copy()
@@ -295,7 +295,7 @@ class Query:
         return module.AnnData(X=matrix, obs=some.obs, var=some.var, uns=some.uns, **found)
 
     def _names(self, part: str) -> tuple[str, ...]:
-        """Return the names of the elements of a part that come along."""
+        """Return the names of the elements of a part that the query reads."""
         given: tuple[str, ...] | None = getattr(self._wanted, part)
         if given is not None:
             return given
@@ -322,7 +322,7 @@ class Query:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the indices that are chosen of obs and var; what the conditions name is read by one request."""
+        """Return the chosen indices of obs and of var; one request reads the columns that the conditions name."""
         reader = ElementReader(self._tree)
         for frame, choice in zip(self._frames, self._choices, strict=True):
             named = self._named(frame)
@@ -357,7 +357,7 @@ class Query:
 
 
 def query_matrix(query: Query) -> DenseDataset | SparseDataset:
-    """Return the dataset that is X of a query; `InvalidValue` if there is none."""
+    """Return the dataset of a query's X or layer; `InvalidValue` if there is no X, or it is not one dataset."""
     tree, path = query._tree, query._matrix
     if path is None or not tree.is_dataset(path):
         raise InvalidValue(f"{tree.name} has no X that is a dataset; name a layer.")
@@ -371,7 +371,7 @@ def _frames_among(elements: dict[str, Any]) -> dict[str, Any]:
 
 
 class _RawRows:
-    """Rows of raw, which keeps all its columns, as a view of an AnnData has them."""
+    """The chosen rows of raw with all of its columns, as in a view of an AnnData."""
 
     def __init__(self, reader: ElementReader, tree: DomainTree, rows: Axis) -> None:
         self._reader = reader
@@ -381,7 +381,7 @@ class _RawRows:
             reader.want(f"raw/{part}")
 
     def element(self, rows: NDArray[np.intp]) -> dict[str, Any]:
-        """Return the parts of raw, once they are fetched."""
+        """Return the parts of raw after the reader fetched them."""
         found = {part: self._reader.element(f"raw/{part}") for part in self._others}
         return found | {"X": _arranged(self._reader.element("raw/X"), (rows,))}
 
@@ -402,12 +402,12 @@ def _has_names(choice: Any) -> bool:
 
 
 def _positions(choice: Any, length: int, frame: str) -> NDArray[np.intp]:
-    """Return indices from None, a slice, indices or a mask, as numpy understands them."""
+    """Return the indices that None (all), a slice, indices or a mask select, by numpy's rules."""
     if choice is None or isinstance(choice, slice):
         return np.arange(length)[choice or slice(None)]
     array = np.asarray(choice)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "biu"):
-        raise WrongType(f"Choose of {frame} by a condition, a list of names or of indices, or a mask.")
+        raise WrongType(f"Choose rows of {frame} by a condition, a list of names or of indices, or a mask.")
     if not array.size and array.dtype.kind != "b":
         return np.zeros(0, np.intp)
     try:
@@ -417,13 +417,13 @@ def _positions(choice: Any, length: int, frame: str) -> NDArray[np.intp]:
 
 
 def _ascending(places: NDArray[np.intp], length: int) -> Axis:
-    """Return indices in ascending order without repeats; None for all."""
+    """Return indices in ascending order without repeats, or None if they are all of `length`."""
     found = np.unique(places)
     return None if len(found) == length else found
 
 
 def _arranged(value: Any, places: tuple[NDArray[np.intp], ...]) -> Any:
-    """Return what was read in ascending order as it was asked for: in any order, with repeats."""
+    """Rearrange a value that was read at ascending indices to the order of `places`, which may have repeats."""
     for dim, chosen in enumerate(places):
         found, order = np.unique(chosen, return_inverse=True)
         if len(found) == len(chosen) and np.array_equal(order, np.arange(len(chosen))):

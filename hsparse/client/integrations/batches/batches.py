@@ -1,8 +1,7 @@
 """`hsparse.Batches`: the rows of a sparse matrix as random batches, for training, with numpy and scipy alone.
 
-Which rows a batch has: random blocks of rows are read together, and their rows shuffled.
-
-Columns of the `obs` of an AnnData, by name: what goes with the rows of its matrix.
+`BatchPlan` chooses the rows of each buffer: random blocks of rows are read together, and their rows are shuffled.
+`read_columns` reads the columns of an AnnData's `obs` that accompany the rows of its matrix.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from hsparse.errors import Gone, NotFound
 from hsparse.optional_module import OptionalModule
 
 FEWEST_BLOCKS = 128
-"""Blocks that a buffer has at least: batches of rows that are sorted by 100 labels then have 0.91 of the entropy that
-batches of random rows have."""
+"""The least number of blocks in a buffer. If the rows are sorted by 100 labels, batches then have 0.91 of the entropy
+of batches of random rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Rows `0` to `count - 1`, read as buffers of random blocks, for one of `world` ranks.
+    """The random blocks of the rows `0` to `count - 1` that one of `world` ranks reads, buffer by buffer.
 
-    All of it follows from the fields: equal plans have equal buffers. Each row is in one buffer, of one rank.
+    Equal plans have equal buffers, because they depend on the fields alone. Each row is in one buffer of one rank.
     """
 
     count: int
@@ -47,7 +46,7 @@ class BatchPlan:
     world: int = 1
 
     def buffers(self) -> list[NDArray[np.int64]]:
-        """Return the blocks of each buffer of the rank; ranks differ by at most a block."""
+        """Return the ascending blocks of each buffer of the rank; ranks differ by at most one block in all."""
         blocks = np.arange(-(-self.count // self.block_rows))
         if self.shuffle:
             self._random().shuffle(blocks)
@@ -56,19 +55,19 @@ class BatchPlan:
         return [np.sort(own[start : start + each]) for start in range(0, len(own), each)]
 
     def rows(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of blocks, ascending if the blocks are."""
+        """Return the rows of blocks; rows ascend if the blocks do."""
         rows = (blocks[:, np.newaxis] * self.block_rows + np.arange(self.block_rows)).reshape(-1)
         return rows[rows < self.count]
 
     def order(self, number: int, size: int) -> NDArray[np.int64]:
-        """Return the order in which the rows of a buffer, and of what was left before it, are used."""
+        """Return the order in which to use the rows of a buffer and the rows left over before it, `size` in all."""
         order = np.arange(size)
         if self.shuffle:
             self._random(1 + self.rank, number).shuffle(order)
         return order
 
     def row_count(self) -> int:
-        """Return how many rows the rank has."""
+        """Return the number of rows of the rank."""
         return sum(len(self.rows(blocks)) for blocks in self.buffers())
 
     def _random(self, *stream: int) -> np.random.Generator:
@@ -76,9 +75,9 @@ class BatchPlan:
 
 
 def choose_block_rows(chunk_rows: int, buffer_rows: int) -> int:
-    """Return the largest part of a chunk's rows, by powers of two, of which a buffer has `FEWEST_BLOCKS`.
+    """Return a chunk's rows, halved until `FEWEST_BLOCKS` such blocks fit into a buffer; 1 if they cannot be halved.
 
-    A chunk is decoded whole, so blocks are as long as the shuffle allows, and none crosses the edge of a chunk.
+    A chunk is decoded whole, so blocks are as long as the shuffle allows, and no block crosses a chunk's edge.
     """
     rows = max(1, chunk_rows)
     while rows > 1 and rows * FEWEST_BLOCKS > buffer_rows:
@@ -87,7 +86,7 @@ def choose_block_rows(chunk_rows: int, buffer_rows: int) -> int:
 
 
 def parts(items: list[NDArray[np.int64]], part: int, of: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield the items of one of several workers, with their numbers."""
+    """Yield the items of worker number `part` of `of` workers, with their numbers."""
     yield from list(enumerate(items))[part::of]
 
 
@@ -97,10 +96,10 @@ Columns = dict[str, NDArray[Any]]
 def read_columns(
     connection: Connection, wanted: Sequence[str] | Mapping[str, Any], count: int
 ) -> tuple[Columns, Columns]:
-    """Return columns of `count` elements, and the categories of those that are categorical, which are codes (-1: none).
+    """Return columns of `count` elements, and the categories of categorical columns, which contain codes (-1: none).
 
-    Arrays that are given are taken as they are. `MissingKey` for a column that is not there, `InvalidValue` for one of
-    another length, `WrongType` for one that is no array.
+    Given arrays are used as they are. Raise `MissingKey` for an unknown column, `InvalidValue` for a column of another
+    length, and `WrongType` for a column that is neither an array nor categorical.
     """
     columns: Columns = {}
     categories: Columns = {}
@@ -138,14 +137,14 @@ SCIPY = OptionalModule("scipy.sparse", "scipy")
 Format: TypeAlias = Literal["csr", "numpy"]
 MEMORY = 256 << 20
 COPIES = 6
-"""How often a buffer's rows are in memory at the most, as measured: in use, and the next ones as they are received,
-as elements with their coordinates, and as a `csr_array`. Those of several sources are there once more."""
+"""The most copies of a buffer in memory, as measured: the rows in use, and the next rows as they are received, as
+elements with coordinates, and as a `csr_array`. Rows from several sources take one more copy."""
 
 
 class Batch(NamedTuple):
-    """Rows of a matrix: `x: (n, columns)`, a `csr_array` or dense, `obs` by column, (n,) each, and `rows: (n,)`.
+    """Rows of a matrix: `x: (n, columns)`, a `csr_array` or dense; `obs`, columns by name, (n,) each; `rows: (n,)`.
 
-    `rows` are their numbers in the matrix.
+    `rows` are the numbers of the rows in the matrix.
 
     >>> batch = next(iter(hsparse.Batches(X, {"label": [0, 1, 1, 0]}, size=2, shuffle=False)))
     >>> batch.x.toarray(), batch.obs["label"], batch.rows
@@ -159,10 +158,10 @@ class Batch(NamedTuple):
 
 
 class Batches:
-    """An iterable of the batches of an epoch: each row of the matrix once, over all ranks and parts.
+    """An iterable of the batches of an epoch, in which each row of the matrix is once, over all ranks and parts.
 
     Random blocks of `block_rows` consecutive rows are read together into a buffer, whose rows are shuffled; the next
-    buffer is read while one is used. Buffers have as many rows as about `memory` bytes allow, at least a batch. Equal
+    buffer is read while one is used. A buffer has as many rows as about `memory` bytes allow, at least one batch. Equal
     arguments give equal batches; `set_epoch` chooses another order.
 
     >>> batches = hsparse.Batches(X, {"label": [0, 1, 1, 0]}, size=3, seed=1, format="numpy")
@@ -190,19 +189,19 @@ class Batches:
         memory: int = MEMORY,
         block_rows: int | None = None,
     ) -> None:
-        """Take a matrix, or the query of an AnnData, and what goes with its rows.
+        """Take a matrix, or a query of an AnnData, and columns with a value for each row.
 
-        `rows` are indices or a mask of those that batches have, each once; of a query, its rows and columns.
-        `obs` are names of columns of the domain's `obs` (AnnData), of categorical ones the codes, or arrays with an
-        element a row, by name. Batches have `size` rows, but for the last one, which `drop_last` leaves out. `rank`
-        is which of `world` processes this is: each gets rows of its own. A `block_rows` that is no part of the chunk's
-        rows reads chunks more often than needed. Counts the elements, by one request or by the map of direct reads.
+        `rows`, indices or a mask, chooses the rows, each once; a query has its own rows and columns. `obs` names
+        columns of the domain's `obs` (AnnData), which are codes if categorical, or maps names to arrays with an element
+        per row. Batches have `size` rows; `drop_last` omits a smaller last one. `rank` is the number of this process
+        among `world` processes, which get different rows. A `block_rows` that does not divide the chunk's rows reads
+        chunks repeatedly. One request, or the direct-read map, counts the elements.
         """
         if isinstance(source, Query) and rows is not None:
             raise InvalidValue("A query has rows already: leave out `rows`, or name them in the query.")
         dataset = query_matrix(source) if isinstance(source, Query) else source
         if not isinstance(dataset, SparseDataset) or dataset.ndim != 2 or dataset.fillvalue != 0:
-            raise InvalidValue(f"Batches are rows of a matrix whose fill value is 0; {dataset!r} is none.")
+            raise InvalidValue(f"Batches need a sparse matrix with the fill value 0, not {dataset!r}.")
         dataset.check_from_zero("Batches")
         if size < 1 or not 0 <= rank < world or (block_rows is not None and block_rows < 1):
             raise InvalidValue("A batch and a block have 1 row or more, and rank is one of 0 to world - 1.")
@@ -225,7 +224,7 @@ class Batches:
         self.plan = BatchPlan(chosen, block, buffer_rows, shuffle, seed, 0, rank, world)
 
     def __len__(self) -> int:
-        """The number of batches that iterating yields."""
+        """Return the number of batches that iteration yields."""
         rows = self.plan.row_count()
         return rows // self.size if self.drop_last else -(-rows // self.size)
 
@@ -233,7 +232,7 @@ class Batches:
         return self.part(0, 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order: that of an epoch follows from its number and the seed.
+        """Choose the order of the rows, which follows from the number of the epoch and the seed.
 
         >>> batches = hsparse.Batches(X, size=4, seed=1)
         >>> batches.set_epoch(2)
@@ -243,7 +242,7 @@ class Batches:
         self.plan = replace(self.plan, epoch=epoch)
 
     def names(self, column: str, codes: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
-        """Return the categories that codes of a categorical column stand for, as a batch has them; None for none.
+        """Return the categories of a batch's codes of a categorical column, as objects, with None for -1.
 
         >>> batches = hsparse.Batches(cells.query("n_genes >= 1"), ["cell_type"], shuffle=False)
         >>> [batches.names("cell_type", batch.obs["cell_type"]).tolist() for batch in batches]
@@ -251,14 +250,14 @@ class Batches:
         """
         if column not in self.categories:
             raise MissingKey(
-                f"{column} is no categorical column of these batches: {sorted(self.categories)} are."
+                f"{column} is no categorical column of these batches; there are {sorted(self.categories)}."
             )
         known = np.array([*self.categories[column].tolist(), None], object)
         found: NDArray[Any] = known[np.asarray(codes)]
         return found
 
     def part(self, part: int, of: int) -> Iterator[Batch]:
-        """Yield the batches of one of several workers, which have every `of`-th buffer; each ends with its own rest.
+        """Yield the batches of worker `part` of `of`, from every `of`-th buffer; only its last batch may be small.
 
         >>> batches = hsparse.Batches(X, size=2, shuffle=False, memory=1)
         >>> [[batch.rows.tolist() for batch in batches.part(worker, 2)] for worker in (0, 1)]
@@ -273,15 +272,15 @@ class Batches:
             rows = places if self.rows is None else self.rows[places]
             return number, rows, self._read(rows)
 
-        # Importing scipy takes as long as reading a buffer.
+        # Importing scipy takes as long as reading a buffer, so both are done at the same time.
         for number, rows, found in prefetched(fetch, parts(plan.buffers(), part, of), meanwhile=SCIPY.load):
             left = sum(map(len, rest_rows))
-            # Joining copies the whole buffer: what is left of several ones waits until it fills a batch.
+            # Joining copies the whole buffer, so the rests of several buffers wait until they fill a batch.
             if left and (not plan.shuffle or left + len(rows) % self.size >= self.size):
                 found, rows = [*rest, *found], np.concatenate([*rest_rows, rows])
                 rest, rest_rows = [], []
             matrix = _stacked(found)
-            found.clear()  # else they would be in memory beside the matrix
+            found.clear()  # `matrix` may be a copy of them
             order = plan.order(number, len(rows))
             whole = len(order) // self.size * self.size
             for start in range(0, whole, self.size):
@@ -294,7 +293,7 @@ class Batches:
             yield self._batch(_stacked(rest), np.concatenate(rest_rows))
 
     def _read(self, rows: NDArray[np.int64]) -> list[Any]:
-        """Return ascending rows as `csr_array`s below each other; one, or of a virtual matrix one of each source."""
+        """Return ascending rows as `csr_array`s to stack: a single one, or one per source of a virtual matrix."""
         found = self._read_linked(rows) if len(rows) else None
         if found is not None:
             pass
@@ -305,11 +304,11 @@ class Batches:
         return found if self.columns is None else [one[:, self.columns] for one in found]
 
     def _read_linked(self, rows: NDArray[np.int64]) -> list[Any] | None:
-        """Return rows by the sources of a virtual matrix, None if these cannot be read so, or not any more."""
+        """Return rows from the sources of a virtual matrix, or None if the sources cannot be read separately."""
         linked = self._linked
         try:
             return None if linked is None else linked.read(rows)
-        except (Gone, NotFound):  # others have taken their places
+        except (Gone, NotFound):  # the sources were replaced
             self._linked = None
             return None
 
@@ -319,7 +318,7 @@ class Batches:
 
 
 def _chosen(rows: Any, count: int) -> NDArray[np.int64] | None:
-    """Return which of `count` rows are chosen, ascending and each once; None for all."""
+    """Return the chosen ones of `count` rows, ascending and without repeats, or None for all."""
     if rows is None:
         return None
     places = np.arange(count)

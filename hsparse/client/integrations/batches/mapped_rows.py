@@ -1,4 +1,4 @@
-"""Rows of a virtual matrix that is made of whole rows of others: each is read as fast as it is by itself."""
+"""Read the rows of a virtual matrix that stacks whole rows of other matrices, from each matrix separately."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import HsparseError
 
 READERS = 4
-"""Sources that are asked for rows at a time. Direct reads wait for Python's lock: several take twice as long."""
+"""Sources that are read concurrently. Direct reads use one thread, as several would wait for Python's lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappedRows:
-    """The matrices of rows `starts[i]` to `starts[i + 1] - 1`, and the first row of each that is meant."""
+    """The source matrices: rows `starts[i]` to `starts[i + 1] - 1` are the rows of `parts[i]` from `firsts[i]` on."""
 
     parts: Sequence[SparseDataset]
     firsts: Sequence[int]
@@ -29,14 +29,14 @@ class MappedRows:
 
     @classmethod
     def of(cls, dataset: SparseDataset) -> MappedRows | None:
-        """Return how to read a dataset by its sources; None where the server has to."""
+        """Return the sources of a virtual dataset, or None if only the server can read the dataset."""
         layout = dataset.record.get("creationProperties", {}).get("layout") or {}
         if layout.get("class") != "H5D_VIRTUAL":
             return None
         try:
             return cls._of_mappings(dataset, layout["mappings"])
         except (HsparseError, KeyError):
-            return None  # the server says what is wrong, to whom reads
+            return None  # the server reports the error to a reader
 
     @classmethod
     def _of_mappings(cls, dataset: SparseDataset, mappings: Sequence[Json]) -> MappedRows | None:
@@ -66,7 +66,7 @@ class MappedRows:
         return cls(parts, firsts, np.array(starts)) if starts[-1] == dataset.shape[0] else None
 
     def read(self, rows: NDArray[np.int64]) -> list[Any]:
-        """Return ascending rows as a `csr_array` of each matrix that has some."""
+        """Return ascending rows, as a `csr_array` for each source matrix that has some of them."""
         edges = np.searchsorted(rows, self.starts)
         wanted = [
             (part, rows[a:b] - start + first)
@@ -81,13 +81,13 @@ class MappedRows:
 
 
 def _band(selection: Json, width: int) -> tuple[int, int] | None:
-    """Return the first row and the number of rows of whole rows that follow each other, None for another selection."""
+    """Return the first row and the number of rows of a selection of consecutive whole rows, or None."""
     if "start" not in selection or len(selection["start"]) != 2:
         return None
     ones = [1, 1]
     numbers = [selection["start"], *(selection.get(name, ones) for name in ("stride", "count", "block"))]
     if any(type(one) is not int for some in numbers for one in some):
-        return None  # without end
+        return None  # an unlimited count
     (first, *rows), (left, *columns) = zip(*numbers, strict=True)
     lengths = [count * block for stride, count, block in (rows, columns) if count == 1 or stride == block]
     return (first, lengths[0]) if left == 0 and lengths[1:] == [width] else None

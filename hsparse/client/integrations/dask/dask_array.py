@@ -1,4 +1,4 @@
-"""Datasets as arrays of dask, block by block.
+"""Datasets as dask arrays, which are read block by block.
 
 Needs the extra `dask`. A task carries its dataset, so it runs in threads, processes and on other machines that
 reach the server; its pickle has the credentials of the connection.
@@ -25,18 +25,18 @@ from hsparse.optional_module import OptionalModule
 
 Format: TypeAlias = Literal["coo", "csr"]
 Blocks: TypeAlias = int | str | tuple[Any, ...] | Mapping[int, Any] | None
-"""The lengths of blocks, as `dask.array.from_array` takes them; None for blocks of about 100 MB."""
+"""The lengths of blocks, as `dask.array.from_array` takes them, or None for blocks of about 100 MB."""
 DASK = OptionalModule("dask.array", "dask")
 CLOCK = SystemClock()
 DASK_BASE = OptionalModule("dask.base", "dask")
 SPARSE = OptionalModule("sparse", "dask")
 SCIPY = OptionalModule("scipy.sparse", "dask")
 BLOCK_BYTES = 100_000_000
-"""What a block has in memory, if the dataset is as dense everywhere."""
+"""Bytes of a block in memory, if the defined elements are evenly distributed."""
 
 
 class ArraySource(Protocol):
-    """A dataset as blocks of it need it."""
+    """A dataset, with the members that its blocks use."""
 
     connection: Connection
     id: str
@@ -57,7 +57,7 @@ class ArraySource(Protocol):
 
 
 class SparseSource(ArraySource, Protocol):
-    """A sparse dataset as blocks of it need it."""
+    """A sparse dataset, with the members that its blocks use."""
 
     @property
     def fillvalue(self) -> Any: ...
@@ -69,9 +69,9 @@ class SparseSource(ArraySource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DatasetBlocks:
-    """A dataset as dask slices it, in the `extent` that it had: `Conflict` if it has been shrunk since.
+    """A dataset that dask slices, with the `extent` that it had; reads raise `Conflict` if it was shrunk since.
 
-    The dimensions of an array type are the last ones of `shape`. It counts from 0 at the first place of the extent.
+    `shape` ends with the dimensions of an array type. Keys count from 0, also if the extent has lower bounds.
     """
 
     dataset: ArraySource
@@ -95,7 +95,7 @@ class DatasetBlocks:
 
 
 def dense_to_dask(dataset: ArraySource, chunks: Blocks = None) -> Any:
-    """Return a `dask.array.Array` of a dense dataset, see `sparse_to_dask`."""
+    """Return a dense dataset as a `dask.array.Array` of numpy blocks; `chunks` is as in `sparse_to_dask`."""
     blocks = _blocks(dataset, chunks, BLOCK_BYTES // dataset.dtype.itemsize)
     meta = np.empty((0,) * len(blocks), dataset.dtype.base)
     source = DatasetBlocks(dataset, dataset.shape, _shape(dataset), dataset.__getitem__)
@@ -105,11 +105,11 @@ def dense_to_dask(dataset: ArraySource, chunks: Blocks = None) -> Any:
 
 
 def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format = "coo") -> Any:
-    """Return a `dask.array.Array` of a sparse dataset in its extent as it is now.
+    """Return a sparse dataset, with its current extent, as a `dask.array.Array` of sparse blocks.
 
-    `chunks` are as in `dask.array.from_array`; None for blocks of about 100 MB that are made of stored chunks. Blocks
-    are `sparse.COO`, with which dask's functions work in any number of dimensions and which are read only as far as
-    slices of the array need it, or `scipy.sparse.csr_array`, which AnnData takes.
+    `chunks` is as in `dask.array.from_array`; by default blocks of about 100 MB are made from stored chunks. "coo"
+    blocks are `sparse.COO`, which dask's functions support in any number of dimensions and which are read only as far
+    as slices of the array need. "csr" blocks are `scipy.sparse.csr_array`, which AnnData needs.
     """
     dask = DASK.load()
     if format not in ("coo", "csr"):
@@ -143,7 +143,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
 
 
 def _blocks(dataset: ArraySource, chunks: Blocks, limit: int) -> tuple[tuple[int, ...], ...]:
-    """Return the lengths of blocks: as given, or made of stored chunks, with about `limit` elements."""
+    """Return the lengths of blocks per dimension: as given, or of stored chunks up to about `limit` elements."""
     normalize = OptionalModule("dask.array.core", "dask").load().normalize_chunks
     stored, inner = dataset.chunks or dataset.shape, dataset.type.inner
     wanted = _enlarged(stored, dataset.shape, limit) if chunks is None else chunks
@@ -157,7 +157,7 @@ def _blocks(dataset: ArraySource, chunks: Blocks, limit: int) -> tuple[tuple[int
 
 
 def _shape(dataset: ArraySource) -> tuple[int, ...]:
-    """Return the shape of the values: the extent, and the dimensions of an array type."""
+    """Return the shape of the values: the extent, then the dimensions of an array type."""
     return (*dataset.shape, *dataset.type.inner)
 
 
@@ -170,13 +170,13 @@ def _enlarged(chunk: tuple[int, ...], shape: tuple[int, ...], limit: int) -> tup
 
 
 def _block_elements(dataset: SparseSource) -> int:
-    """Return how many elements, defined or not, a block of `BLOCK_BYTES` has."""
+    """Return the number of elements, defined or not, in a block of `BLOCK_BYTES`."""
     density = max(dataset.density, 1 / max(dataset.size, 1))
     return int(BLOCK_BYTES / (dataset.dtype.itemsize + 8 * dataset.ndim) / density)
 
 
 def _name(dataset: ArraySource, blocks: Any, format: str) -> str:
-    """Return a name that no other array has: dask takes blocks of one name for equal, and values may change."""
+    """Return a unique name: dask treats blocks of the same name as equal, but a dataset's values may change."""
     place = dataset.id, dataset.shape, CLOCK.token(8).hex()
     return f"hsparse-{DASK_BASE.load().tokenize(place, blocks, format)}"
 

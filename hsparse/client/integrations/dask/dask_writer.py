@@ -1,4 +1,4 @@
-"""Arrays of dask written as datasets, block by block.
+"""Write dask arrays as datasets, block by block.
 
 Needs the extra `dask`.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DASK = OptionalModule("dask.array", "dask")
 CHUNK_BYTES = 4 << 20, 32 << 20
-"""The least and the most that a stored chunk would have, were all its elements defined."""
+"""The least and the most bytes of a stored chunk with all of its elements defined."""
 
 
 def from_dask(
@@ -43,13 +43,13 @@ def from_dask(
     overwrite: bool = False,
     progress: Progress = None,
 ) -> SparseDataset | DenseDataset:
-    """Create a dataset of an array of dask, and write each block as soon as it is computed.
+    """Create a dataset from a dask array, and write each block as soon as it is computed.
 
-    There are as many blocks in memory as dask's scheduler runs tasks at a time. Blocks of `sparse` or `scipy.sparse`
-    make a sparse dataset, whose elements are those that the blocks have, numpy's a dense one. `chunks` is the shape of
-    the stored chunks. The path has the dataset when all is stored, and with `overwrite` what was there until then; if a
-    block fails nothing is left. `progress` is as in `from_scipy`, of the bytes that
-    the blocks would have were they dense. Of blocks that other processes write nothing is shown.
+    Memory holds as many blocks as dask's scheduler runs tasks at a time. Blocks of `sparse` or `scipy.sparse` make a
+    sparse dataset with the elements of the blocks; numpy blocks make a dense dataset. `chunks` is the shape of the
+    stored chunks. The dataset is linked when all blocks are stored, and with `overwrite` replaces the old object then;
+    if a block fails, the dataset is deleted. `progress` is as in `from_scipy`, in bytes of blocks as if dense; it does
+    not include blocks that other processes write.
 
     >>> import dask.array
     >>> made = hsparse.from_dask(f, "ones", dask.array.ones((4, 6), chunks=(2, 6)))
@@ -72,10 +72,12 @@ def from_dask(
 
 
 def _body(array: Array, chunks: tuple[int, ...] | None, filters: Sequence[Filter]) -> Json:
-    """Return the body that creates a dataset of an array; `WrongType` for blocks that no dataset is made of."""
+    """Return the request body that creates a dataset for an array; `WrongType` for an unsupported type of blocks."""
     empty = sparse_values(array._meta)
     if empty is None and not isinstance(array._meta, np.ndarray):
-        raise WrongType(f"Blocks of {type(array._meta)} are neither numpy's nor sparse ones.")
+        raise WrongType(
+            f"Blocks of {type(array._meta)} are neither numpy arrays nor sparse arrays: convert them first."
+        )
     properties: Json = {"filters": list(filters)} if filters else {}
     if empty is not None:
         dims = chunks or auto_chunk(array.shape, array.dtype.itemsize, *CHUNK_BYTES)
@@ -88,7 +90,7 @@ def _body(array: Array, chunks: tuple[int, ...] | None, filters: Sequence[Filter
 
 @dataclass(frozen=True, slots=True)
 class WatchedTarget:
-    """What dask stores blocks into, with progress; a pickle, which goes to another process, has none."""
+    """A target of `dask.array.store` that reports progress; its copy in another process does not report it."""
 
     target: Any
     advance: Advance
@@ -103,7 +105,7 @@ class WatchedTarget:
 
 @dataclass(frozen=True, slots=True)
 class SparseTarget:
-    """A sparse dataset as dask stores blocks into it."""
+    """A target of `dask.array.store` that writes blocks to a sparse dataset."""
 
     dataset: SparseDataset
 

@@ -23,14 +23,14 @@ STORES = OptionalModule("obstore.store", "direct")
 AT_ONCE = 16
 RETRIES = 3
 RETRY_TIME = timedelta(seconds=10)
-"""How often, and for how long, a request is repeated before the server is asked; obstore's own limit is 3 minutes."""
+"""Limits of obstore's retries, after which the server reads the object; obstore's default time is 3 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket of S3 and how to reach it. What is None is read from AWS's environment variables, as obstore does.
+    """An S3 bucket and how to reach it; obstore takes fields that are None from AWS's environment variables.
 
-    `endpoint` is the URL of a service other than AWS. A pickle has the secret.
+    `endpoint` is the URL of a service other than AWS. A pickle of a bucket contains the secret.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Bucket:
             )
 
     def options(self) -> dict[str, Any]:
-        """Return obstore's options."""
+        """Return the options of obstore's `S3Store`."""
         given = {
             "endpoint": self.endpoint,
             "region": self.region,
@@ -63,19 +63,19 @@ class Bucket:
 
 
 _PROCESSES: dict[str, int] = {}
-"""The process that used obstore first; a forked one inherits this."""
+"""The id of the process that used obstore first; a forked process inherits the entry."""
 
 
 class BucketObjects(ObjectReader):
-    """Reads the objects of a bucket. A process that unpickles it makes a client of its own.
+    """Reads the objects of a bucket; a process that unpickles the reader creates its own obstore client.
 
-    obstore's threads do not live on in a forked process, where its calls would wait for ever: there the server reads.
+    obstore's threads do not survive a fork and its calls would hang, so a forked process lets the server read.
     """
 
     def __init__(self, bucket: Bucket, at_once: int = AT_ONCE) -> None:
         self.bucket = bucket
         self.at_once = at_once
-        OBSTORE.load()  # names the extra if it is missing, before anything is read
+        OBSTORE.load()  # a missing extra is reported before anything is read
 
     def read(self, place: ObjectPlace) -> bytes:
         if os.getpid() != _PROCESSES.setdefault("first", os.getpid()):

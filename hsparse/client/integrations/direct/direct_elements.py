@@ -1,7 +1,7 @@
-"""Values straight from the store: the server gives the map, this process fetches and decodes the chunks.
+"""Read values directly from the store: the server gives the chunk map, this process fetches and decodes the chunks.
 
-What is unusual about a chunk is left to the server: one that has changed again, is being written, does not decode, or
-has a filter that is not installed here. So the answers, and the errors, are those of the server.
+The server reads a chunk that this process cannot read: one that has changed again, is being written, does not decode,
+or has a filter that is not installed here. Values and errors are therefore the same as without direct reads.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 MAX_SINGLE = 16
-"""Chunks that the server is asked for one by one; for more it is asked for the whole selection."""
+"""The most chunks that are requested from the server one by one; with more, the whole selection is requested."""
 NO_LIMIT = 2**62
 
 
 class NotDirect(Exception):
-    """A whole read is left to the server, for the reason that the message names."""
+    """Raised if the server must do the whole read; the message gives the reason."""
 
 
 @dataclass(slots=True)
 class _Failed:
-    """Chunks that could not be read: whose objects are in another state than the map's, and others."""
+    """Chunks that could not be read: `changed` ones, whose objects are not in the map's state, and `others`."""
 
     changed: list[PlannedChunk] = field(default_factory=list)
     others: list[PlannedChunk] = field(default_factory=list)
 
 
 class DirectElements:
-    """An `ValueSource` over the objects of a store; `server` is asked where these do not serve.
+    """A `ValueSource` that decodes the objects of a store, and lets `server` read the rest.
 
-    Values have the type `dtype`, the client's view of the stored one. Threads may share one. `statistics` counts what
-    was read how. With a `least_part` small reads are the server's: it has decoded chunks in its cache, which for a row
-    of a chunk is ten times as fast. Small ones take less than this part of the elements of the chunks that they meet;
-    once a reader is chosen, it says what is small.
+    Values have the type `dtype`, the client's view of the stored type. Threads may share an instance. `statistics`
+    counts the reads. With a `least_part` the server does small reads: it has decoded chunks in its cache, which is ten
+    times as fast for a row of a chunk. A small read takes less than this part of the elements of the chunks that it
+    touches. Once a reader is chosen, the reader's own limits apply.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class DirectElements:
         self._least_part = least_part
         self._reader: ObjectReader | None = None
         self._closed = ""
-        """Why all is read by the server from now on."""
+        """Why the server does all further reads; empty while direct reads are possible."""
 
     def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
         """See `ValueSource`."""
@@ -105,7 +105,7 @@ class DirectElements:
     def compressed_rows(
         self, selection: Orthogonal, limit: ResultLimit | None = None
     ) -> CompressedRows | None:
-        """See `ValueSource`; None if a chunk cannot be read, so that `defined_elements` asks the server for it."""
+        """See `ValueSource`; return None if a chunk cannot be read, as `defined_elements` asks the server for it."""
         if not selection.size or self._is_small(selection):
             return None
         try:
@@ -131,7 +131,7 @@ class DirectElements:
         return None if failed.changed or failed.others else rows.result()
 
     def count_all(self, extent: tuple[int, ...]) -> int | None:
-        """See `ValueSource`; the map says it, unless it is asked for in parts."""
+        """See `ValueSource`; the map has the count, and None is returned if the map is requested in parts."""
         if not self._kept.is_whole(extent):
             return None
         try:
@@ -167,10 +167,10 @@ class DirectElements:
     def _read_elements(
         self, found: DatasetMap, planned: Sequence[PlannedChunk], extent: tuple[int, ...]
     ) -> tuple[list[Elements], _Failed]:
-        """Return the elements of some chunks, in as few pieces as possible.
+        """Return the elements of some chunks, in as few pieces as possible, and the chunks that failed.
 
-        The number of elements of a whole chunk is known from the map, so threads write them where they stay. Those of
-        partly selected chunks, which come first, are copied there.
+        The map gives the number of elements of a whole chunk, so threads write these to their final place. Partly
+        selected chunks are read before, and their elements are copied to the end.
         """
         failed, grid = _Failed(), Grid(extent, found.spec.dims)
         whole = [one for one in planned if one.selection.is_all]
@@ -246,7 +246,7 @@ class DirectElements:
         return selection.size < met * least
 
     def _leave_small(self, selection: Selection) -> bool:
-        """Say whether a read is left to the server because it is small, and count it."""
+        """Return whether a read is small, so that the server does it, and count it."""
         is_small = self._is_small(selection)
         self.statistics.add(small=int(is_small))
         return is_small
@@ -258,10 +258,10 @@ class DirectElements:
         ask: Callable[[Selection], list[Any]],
         places: bool = False,
     ) -> list[Any]:
-        """Return what `read` does of the chunks of a selection and, of those that it could not read, what `ask` does.
+        """Return the pieces that `read` makes of a selection's chunks, and `ask`'s answers for the chunks that fail.
 
-        Chunks that have changed are looked up in the map once more. With `places`, `ask`'s answers come with the places
-        of the chunks in the selection.
+        Changed chunks are read once more by a new map. With `places`, each answer comes with its chunk's place in the
+        selection. Raise `NotDirect` if more than `MAX_SINGLE` chunks are left.
         """
         found = self._map(selection)
         pieces, failed = read(found, self._planned(found, selection))
@@ -313,7 +313,7 @@ class DirectElements:
             inside &= found.defined > 0
         scaled = found.scaled[inside]
         if isinstance(selection, Orthogonal) and not selection.is_all:
-            # A plan looks at chunks one by one.
+            # A plan loops over chunks in Python, so remove the other chunks first.
             scaled = scaled[selection_intersects(selection, grid, scaled)]
         return plan(selection, grid, scaled)
 
@@ -325,9 +325,9 @@ class DirectElements:
         failed: _Failed,
         chunk: Callable[[U], Any] = lambda item: item,
     ) -> list[T | None]:
-        """Return `work` of each item and its chunk's object, in threads; None where it failed.
+        """Call `work` with each item and its chunk's object, in threads; return the results, None for a failed item.
 
-        The chunks of those are noted in `failed`. `NotDirect` if there is no way to the objects any more.
+        The chunks of failed items are added to `failed`. Raise `NotDirect` if the objects cannot be read any more.
         """
         results: list[T | None] = [None] * len(items)
         sizes: list[int] = []
@@ -351,7 +351,7 @@ class DirectElements:
                 failed.others.append(chunk(item))
 
         places = [found.place(found.rows[chunk(item).scaled]) for item in items]
-        if self._reader is not None:  # without any stored chunk there is none, nor an item
+        if self._reader is not None:  # without stored chunks there is no reader and no item
             try:
                 self._reader.read_each(places, use)
             except ReaderClosed as error:
@@ -363,12 +363,12 @@ class DirectElements:
 
 
 def _counts(found: DatasetMap, planned: Sequence[PlannedChunk]) -> list[int]:
-    """Return how many elements each chunk has."""
+    """Return the number of defined elements of each chunk."""
     return [int(found.defined[found.rows[one.scaled]]) for one in planned]
 
 
 def _expected_bytes(found: DatasetMap, one: PlannedChunk) -> int:
-    """Return about how many bytes the values have that are taken of a chunk."""
+    """Return the approximate number of bytes of the values that a chunk selection takes."""
     size = one.selection.size
     if found.spec.sparse:
         size = int(found.defined[found.rows[one.scaled]]) * size // prod(found.spec.dims)

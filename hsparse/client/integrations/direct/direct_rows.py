@@ -1,6 +1,6 @@
-"""Selected rows and columns of a matrix, from its chunks to compressed rows: without coordinates of all elements.
+"""Convert chunks of a matrix to compressed rows of a selection, without building coordinates of all elements.
 
-From the coordinates in a chunk to those in the dataset: narrow columns, written where they stay.
+The module also converts coordinates in a chunk to coordinates in the dataset, as narrow columns written in place.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hsparse.format.selections.points import Selection
 
 
 class DirectRows:
-    """The compressed rows of an orthogonal selection of rank 2, at their positions in it, of its planned chunks.
+    """Builds the compressed rows of an orthogonal selection of rank 2 from its planned chunks.
 
-    `defined` are the numbers of elements of the chunks. Each chunk is `add`ed once, by any thread; a band is converted
-    when its last chunk is there.
+    Coordinates are positions in the selection. `defined` gives the number of elements of each chunk. Each chunk is
+    added once, by any thread; a band is converted when its last chunk is added.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class DirectRows:
         self._bands = RowBands((selection.shape[0], selection.shape[1]), rows, most, dtype)
 
     def add(self, one: PlannedChunk, chunk: ChunkColumns) -> None:
-        """Take the elements of a planned chunk."""
+        """Add the elements of a planned chunk."""
         band, number = self._slots[one.scaled]
         piece = self._piece(one, chunk)
         with self._lock:
@@ -65,11 +65,11 @@ class DirectRows:
         self._bands.fill(band, [some for some in pieces if some is not None and len(some.values)])
 
     def result(self) -> CompressedRows:
-        """Return the rows, once all chunks are there."""
+        """Return the rows, after all chunks were added."""
         return self._bands.result()
 
     def _piece(self, one: PlannedChunk, chunk: ChunkColumns) -> Piece | None:
-        """Return what a chunk has of the selection; None for nothing."""
+        """Return the selected elements of a chunk, or None if there are none."""
         assert isinstance(one.selection, Orthogonal)
         some = chunk if one.selection.is_all else chunk.select(one.selection)
         if not len(some):
@@ -81,42 +81,42 @@ class DirectRows:
 
 
 def _positions(axis: Axis, column: NDArray[Any]) -> NDArray[Any]:
-    """Return where selected coordinates in a chunk stand in the axis of its selection, which ascends."""
+    """Return the positions of selected coordinates of a chunk in an ascending axis of its chunk selection."""
     if isinstance(axis, Span) and axis.contiguous:
         return column - column.dtype.type(axis.start) if axis.start else column
     return ax.positions(axis, column)
 
 
 def _first(one: PlannedChunk, dim: int) -> int:
-    """Return where a chunk begins in the whole selection; its places are adjacent, since the axes ascend."""
+    """Return a chunk's first position in the whole selection; its positions are contiguous, as the axes ascend."""
     place = one.place[dim]
     return int(place.start or 0) if isinstance(place, slice) else int(place.flat[0])
 
 
 MAX_NARROW = 2**31
-"""Extents below it have columns of int32, the type that scipy's sparse arrays take as it is."""
+"""Columns of shorter extents are int32, an index type that scipy's sparse arrays take without conversion."""
 
 
 def allocate_elements(count: int, extent: Sequence[int], dtype: np.dtype[Any]) -> Elements:
-    """Return room for `count` elements of a dataset."""
+    """Return uninitialized arrays for `count` elements of a dataset, with int32 columns for short extents."""
     kinds = (np.int32 if length < MAX_NARROW else np.int64 for length in extent)
     return Elements(tuple(np.empty(count, kind) for kind in kinds), np.empty(count, dtype))
 
 
 def narrow_elements(elements: Elements, extent: Sequence[int]) -> Elements:
-    """Return elements with columns of the types that `allocate_elements` has."""
+    """Return elements with their columns converted to the types that `allocate_elements` uses."""
     room = allocate_elements(0, extent, elements.values.dtype)
     pairs = zip(elements.columns, room.columns, strict=True)
     return Elements(tuple(column.astype(kind.dtype) for column, kind in pairs), elements.values)
 
 
 def cut_elements(elements: Elements, start: int, stop: int) -> Elements:
-    """Return a view of some of the elements."""
+    """Return a view of the elements from `start` to `stop`."""
     return Elements(tuple(column[start:stop] for column in elements.columns), elements.values[start:stop])
 
 
 def write_elements(chunk: ChunkColumns, origin: Sequence[int], room: Elements) -> None:
-    """Write all elements of a chunk, whose first element is at `origin`, into room of just that length."""
+    """Write all elements of the chunk at `origin` into `room`, which has exactly their length."""
     for column, first, target in zip(chunk.columns, origin, room.columns, strict=True):
         target[...] = column
         if first:
@@ -127,7 +127,7 @@ def write_elements(chunk: ChunkColumns, origin: Sequence[int], room: Elements) -
 def select_elements(
     chunk: ChunkColumns, selection: Selection, origin: Sequence[int], extent: Sequence[int]
 ) -> Elements:
-    """Return the elements of a chunk that a selection of the chunk's own coordinates takes."""
+    """Return the elements of the chunk at `origin` that `selection`, in the chunk's own coordinates, takes."""
     some = chunk.select(selection)
     room = allocate_elements(len(some), extent, chunk.values.dtype)
     write_elements(some, origin, room)

@@ -1,4 +1,4 @@
-"""How chunks are read as they are stored: from a directory, a bucket, presigned URLs, the server, or not at all."""
+"""Choose the source of stored chunks for direct reads: a directory, a bucket, presigned URLs, the server, or none."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from hsparse.model.layout import CHUNKED, STRUCTURED, class_elsewhere
 SCHEME = "s3://"
 SERVER = "server"
 WHOLE_ELSEWHERE = 4000
-"""Chunks of the largest grid whose map a server elsewhere is asked for whole at once: it has a megabyte."""
+"""The most chunks of a grid whose map is requested whole at once from a remote server: it has a megabyte."""
 
 
 def direct_source(
     connection: Connection, record: Json, direct: Direct, server: ValueSource
 ) -> DirectElements | None:
-    """Return a source of a dataset's values that decodes its chunks here; None if the server is to do that.
+    """Return a source that decodes a dataset's chunks in this process, or None if the server must decode them.
 
-    `record` is the dataset's, `server` the source that is asked for what cannot be read directly. No request is sent.
-    `BadRequest` for a directory without a store, `Misconfigured` if an extra is missing.
+    `record` is the dataset's record, `server` the source of values that cannot be read directly. No request is sent.
+    Raise `BadRequest` for a directory without a store, and `Misconfigured` if an extra is missing.
     """
     choice = _choice(connection, record["id"], direct)
     extent = shape_of(record["shape"])
@@ -48,7 +48,7 @@ def direct_source(
 
 
 def _has_objects(record: Json) -> bool:
-    """Say whether the values are in chunk objects, and are the fill value elsewhere."""
+    """Return whether all values are stored in chunk objects or are the fill value."""
     properties = record.get("creationProperties") or {}
     stored = (record.get("layout") or {}).get("class")
     elsewhere = class_elsewhere(record) or properties.get("initializer") or has_no_objects(record)
@@ -58,7 +58,7 @@ def _has_objects(record: Json) -> bool:
 def _choice(connection: Connection, id: str, direct: Direct) -> ReaderChoice | None:
     if direct is False:
         return None
-    if connection.snapshot is not None:  # whose objects have no keys of their own
+    if connection.snapshot is not None:  # its objects have no keys of their own
         return OfferedReader(False, ServerObjects(connection, id))
     if isinstance(connection, EmbeddedConnection) and (direct is None or direct is True):
         return GivenReader(DirectoryObjects(connection.root))

@@ -17,21 +17,21 @@ from hsparse.client.integrations.direct.object_reader import (
 from hsparse.storage.filesystem.object_file import file_etag, is_half_written, open_file, read_at
 
 MARK = ".hsparse"
-"""The directory that a store has at its root."""
+"""The directory at the root of every store."""
 SMALL = 32 * 1024
-"""Objects of fewer bytes are read and decoded in one thread: numpy holds Python's lock, and threads would wait for it.
-Measured: two threads take 1.5 times as long as one for objects of 4 KiB, as long for those of 70 KiB. Those that are
-compressed well take longer to decode, outside the lock.
+"""Smaller objects (bytes, on average) are read by one thread: numpy holds Python's lock, and threads would wait for it.
+Measured: two threads take 1.5 times as long as one for objects of 4 KiB, and as long as one for objects of 70 KiB. Well
+compressed objects take longer to decode, outside the lock.
 """
 FAST = 0.0002
-"""Seconds of a look at a file from which on threads pay all the same: the directory is across a network."""
+"""Seconds: if finding a file takes longer, the directory is on a network, and threads pay for small objects."""
 
 
 class DirectoryObjects(ObjectReader):
-    """Reads the files of a store. A file that is being written in place, or was left so, is left to the server.
+    """Reads the files of a store; a file that is half written, now or since a crash, is left to the server.
 
-    The etag of a file is its modification time, size and inode, so a file of another directory never has that of the
-    map: it is `ObjectChanged`.
+    The etag of a file consists of its modification time, size and inode, so a file of another directory never has the
+    map's etag and raises `ObjectChanged`.
     """
 
     def __init__(self, root: Path) -> None:
@@ -59,7 +59,7 @@ class DirectoryObjects(ObjectReader):
         return data
 
     def threads(self, places: Sequence[ObjectPlace]) -> int:
-        """See `ObjectReader`; one is enough if objects are small, and the first one is found fast."""
+        """See `ObjectReader`; one thread if the objects are small and the first one is found fast."""
         if not places or sum(place.size for place in places) >= SMALL * len(places):
             return self.at_once
         began = time.perf_counter()
@@ -67,11 +67,11 @@ class DirectoryObjects(ObjectReader):
         return 1 if time.perf_counter() - began < FAST else self.at_once
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing, because no file is kept open."""
 
 
 def is_store(root: Path) -> bool:
-    """Say whether a directory is that of a store, as far as this process can see."""
+    """Return whether a directory is the root of a store; False if it is not accessible."""
     try:
         return (root / MARK).is_dir()
     except OSError:

@@ -1,6 +1,6 @@
-"""A dataset's map that is asked for once, and revalidated by its etag at each read: 304 if nothing has changed.
+"""A dataset's chunk map in the client: cached, and revalidated by its etag at each read (304 if nothing has changed).
 
-The map of a dataset as a client keeps it: where the chunks are, and all that is needed to decode them.
+The map says where the stored chunks are, and has all that is needed to decode them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class DatasetMap:
-    """The stored chunks of a dataset of the extent `extent`, all or those that a selection meets.
+    """The stored chunks of a dataset with this `extent`: all of them, or the ones that a selection touches.
 
-    `scaled: (n, rank) uint64`, `defined: (n,) int64` (0 for dense chunks), `sizes: (n,) int64` (bytes of the chunks),
-    `etags` and `urls` (n, or none) describe their objects. `directory` is that of the store, if the server says so.
+    `scaled: (n, rank) uint64`, `defined: (n,) int64` (0 for dense chunks), `sizes: (n,) int64` (bytes), `etags` (n) and
+    `urls` (n, or empty) describe the chunks' objects. `directory` is the store's directory, if the server names it.
     """
 
     extent: tuple[int, ...]
@@ -55,25 +55,25 @@ class DatasetMap:
 
     @cached_property
     def kind(self) -> ChunkKind[Any]:
-        """What decodes the chunks."""
+        """The chunk kind that decodes the chunks."""
         return kind_of(self.spec)
 
     @cached_property
     def rows(self) -> dict[tuple[int, ...], int]:
-        """The number of each chunk, by its scaled coordinates."""
+        """The row of each chunk in the arrays, by its scaled coordinates."""
         return {tuple(scaled): row for row, scaled in enumerate(self.scaled.tolist())}
 
     def place(self, row: int) -> ObjectPlace:
-        """Return where the object of a chunk is. Its key follows from the dataset: the server cannot name another."""
+        """Return the place of a chunk's object; its key follows from the dataset, so the server cannot name another."""
         key = self.spec.key(self.scaled[row].tolist())
         url = self.urls[row] if self.urls else None
         return ObjectPlace(key, self.etags[row], url, int(self.sizes[row]))
 
 
 def parse_map(answer: Json) -> DatasetMap:
-    """Return the map in an answer to `GET /datasets/{id}/map`.
+    """Parse the answer to `GET /datasets/{id}/map`.
 
-    `Unsupported` for data that only the server can read: variable-length elements, data in files, an unknown version.
+    Raise `Unsupported` for data that only the server can read: vlen elements, data in files, an unknown version.
     """
     if answer.get("version") != VERSION or "dtype" not in answer:
         raise Unsupported("Only elements of a fixed size can be read directly, by a map of version 1.")
@@ -89,7 +89,7 @@ def parse_map(answer: Json) -> DatasetMap:
     )
     stripes = Stripes.of(parse_stripes(layout.get("stripes", 1)))
     if stripes is not None and stripes.places and not all("url" in row for row in rows):
-        raise Unsupported("Chunks in several buckets are read directly by their URLs alone.")
+        raise Unsupported("Chunks in several buckets can be read directly only by presigned URLs.")
     fill = base64.b64decode(answer["fillValue"])
     spec = ChunkSpec(
         answer["id"],
@@ -118,16 +118,16 @@ def _text(value: Any) -> str | None:
 
 
 WHOLE = 10_000
-"""Chunks of the largest grid whose map is asked for whole at once. Of a larger one a read asks for what it meets."""
+"""The most chunks of a grid whose map is requested whole at once; for a larger grid a read requests its own part."""
 WHOLE_SIGNED = 1000
-"""The same of maps with URLs: signing takes the server half a millisecond a chunk."""
+"""The same limit for maps with URLs: signing takes the server half a millisecond per chunk."""
 PARTS = 3
-"""How many parts of the map of a large grid are asked for before all of it is: each part lists all keys."""
+"""Partial maps of a large grid that are requested before its whole map, as each makes the server list all keys."""
 MOST = 200_000
-"""Chunks of the largest grid whose map is ever kept: some 100 MB."""
+"""The most chunks of a grid whose map is cached: about 100 MB."""
 URL_SECONDS = 3600
 LONG_SELECT = 2048
-"""Characters of the longest `select` that is sent in a URL; for more the box around the selection is sent."""
+"""The most characters of a `select` in a URL; the bounding box is sent instead of a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ class _Kept:
 
 
 class KeptMap:
-    """The map of the dataset `id`, with presigned URLs if `signed` and the store has them; for any thread.
+    """The cached map of the dataset `id`, with presigned URLs if `signed` and the store has them; thread-safe.
 
-    Grids of up to `whole` chunks are asked for whole at once, by default of `WHOLE`.
+    The maps of grids of up to `whole` chunks, `WHOLE` by default, are requested whole at once.
 
-    A read that begins after a write was acknowledged gets a map that has it: each call of `current` is one request.
+    A read that begins after an acknowledged write gets a map that has the write: `current` sends a request each time.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class KeptMap:
         self._parts = 0
 
     def current(self, selection: Selection) -> DatasetMap:
-        """Return the map as it is now, or the part that the selection meets."""
+        """Request the current map, or the part of it that the selection touches."""
         if self._is_asked_in_parts(selection.extent):
             self._parts += 1
             return self._ask(None, select=_select(selection))[0]
@@ -182,7 +182,7 @@ class KeptMap:
         return found
 
     def is_whole(self, extent: Sequence[int]) -> bool:
-        """Say whether the next map is that of the whole dataset, whatever it is asked for."""
+        """Return whether the next map is of the whole dataset, for any selection."""
         return not self._is_asked_in_parts(extent)
 
     def _is_asked_in_parts(self, extent: Sequence[int]) -> bool:
@@ -215,7 +215,7 @@ class KeptMap:
 
 
 def _select(selection: Selection) -> str | None:
-    """Return the `select` string of a selection or, if that is long, of the box around it."""
+    """Return the `select` string of a selection, or of its bounding box if the string is long."""
     try:
         text = format_select(selection)
         if len(text) <= LONG_SELECT:

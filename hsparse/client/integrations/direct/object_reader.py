@@ -1,6 +1,6 @@
-"""What direct reads need of a store: the bytes of an object in the state that the map names.
+"""The interface of readers for direct reads, which get an object's bytes in the state that the map names.
 
-What direct reads did: requests, bytes, and how often the server was asked after all.
+`ReadStatistics` counts requests, bytes, and the reads that were left to the server.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from hsparse.format.buffer import Buffer
 
 LEAST_PART = 1 / 8
-"""The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
-2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
+"""A read of less than this part of its chunks' elements is left to the server, unless the caller chose direct reads.
+Measured on chunks of 2000 x 2000 elements in a directory: the server was faster for 1/20, and half as fast for 2/3.
 """
 
 
 class ObjectChanged(Exception):
-    """The object is gone, or in another state than the map's: a newer map may name its state."""
+    """The object is missing or not in the state that the map names; a newer map may name its state."""
 
 
 class ObjectUnavailable(Exception):
-    """The object cannot be read in this way: ask the server. The message names the reason, no secret."""
+    """The object cannot be read directly, so the server must read it; the message gives the reason without secrets."""
 
 
 class ReaderClosed(Exception):
-    """Nothing can be read in this way, now or later: the server has no such answers. The message names the reason."""
+    """The reader cannot read any object, now or later; the message gives the server's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """An object of the store: its key and etag, without quotes.
+    """The place and state of an object in the store: its key, and its etag without quotes.
 
-    `url` is its presigned URL, if the map has one, `size` that of the chunk in it, in bytes.
+    `url` is the presigned URL, if the map has one; `size` is the size of the chunk in the object, in bytes.
     """
 
     key: str
@@ -46,16 +46,16 @@ class ObjectPlace:
 
 Item = TypeVar("Item")
 Take: TypeAlias = Callable[[], Buffer]
-"""Returns the bytes of an object, or raises what `ObjectReader.read` raises."""
+"""A function that returns the bytes of an object, or raises the errors of `ObjectReader.read`."""
 Use: TypeAlias = Callable[[int, Take], None]
-"""Is given the number of an object among those that are read, and how to take its bytes."""
+"""A function that takes an object's index in the read, and the function that returns its bytes."""
 
 
 class ObjectReader(Protocol):
-    """Reads objects of one store, for any thread. `at_once` is how many requests at a time it is good for.
+    """Reads objects of one store; thread-safe. `at_once` is the useful number of concurrent requests.
 
-    If the caller leaves the way open, reads of less than the part `least_part` of their chunks' elements, or of less
-    than `least_size` elements, defined or not, are left to the server.
+    If the caller did not ask for direct reads, the server does reads of less than the part `least_part` of their
+    chunks' elements, and reads of less than `least_size` elements, defined or not.
     """
 
     at_once: int
@@ -63,33 +63,33 @@ class ObjectReader(Protocol):
     least_size: int = 0
 
     def read(self, place: ObjectPlace) -> Buffer:
-        """Return the object's bytes; raises `ObjectChanged` unless it has the etag, or `ObjectUnavailable`."""
+        """Return the object's bytes; raise `ObjectChanged` if it has another etag, or `ObjectUnavailable`."""
         ...
 
     def read_each(self, places: Sequence[ObjectPlace], use: Use) -> None:
-        """Call `use` once for each object, in any order, in any threads; it calls `take` at once.
+        """Call `use` once for each object, in any order, in any thread; `use` must call `take` immediately.
 
-        Raises `ReaderClosed`; then `use` was not called for all.
+        Raise `ReaderClosed` if reading stops before `use` was called for all objects.
         """
         in_threads(
             self.threads(places), range(len(places)), lambda at: use(at, lambda: self.read(places[at]))
         )
 
     def threads(self, places: Sequence[ObjectPlace]) -> int:
-        """Return in how many threads at most these objects are read and used."""
+        """Return the most threads in which these objects are read and used."""
         return self.at_once
 
     def close(self) -> None:
-        """Close what is kept open; the next read opens it again."""
+        """Close open files and connections; the next read reopens them."""
         ...
 
 
 def in_threads(count: int, items: Sequence[Item], work: Callable[[Item], None]) -> None:
-    """Call `work` with each item, in at most `count` threads, this one among them.
+    """Call `work` with each item, in at most `count` threads including the calling one.
 
-    After an error no more items are begun; it is raised once all threads have ended.
+    After an error no further item is begun, and the error is raised when all threads have ended.
     """
-    todo = iter(items)  # threads draw from it: a future for each item takes as long as decoding a small chunk
+    todo = iter(items)  # shared by the threads; a future per item costs as much as decoding a small chunk
 
     def draw() -> None:
         try:
@@ -112,10 +112,10 @@ def in_threads(count: int, items: Sequence[Item], work: Callable[[Item], None]) 
 
 
 class ReadStatistics:
-    """Counters that threads share.
+    """Thread-safe counters of direct reads.
 
-    `objects` and `bytes` were read from the store, `maps` asked for, of them `unchanged_maps` answered with 304.
-    `fallbacks` are chunks, or whole reads, that the server was asked for; `reason` is that of the last one. `small` are
+    `objects` and `bytes` count reads from the store, `maps` requested maps, `unchanged_maps` maps answered with 304.
+    `fallbacks` counts chunks and whole reads that were left to the server, the last one for `reason`. `small` counts
     reads that the server does faster.
     """
 
@@ -130,7 +130,7 @@ class ReadStatistics:
         return f"<{', '.join(f'{name}={getattr(self, name)}' for name in self.NAMES)}>"
 
     def add(self, reason: str = "", **counts: int) -> None:
-        """Add to counters, by their names."""
+        """Add `counts` to the counters of these names, and set the reason if it is given."""
         with self._lock:
             self.reason = reason or self.reason
             for name, count in counts.items():

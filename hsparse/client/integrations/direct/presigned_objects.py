@@ -1,4 +1,4 @@
-"""Objects that are read by presigned URLs, which the map has on request: without credentials, without an extra."""
+"""Read objects by presigned URLs, which the map has on request; no credentials and no extra are needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OK, NOT_FOUND, PRECONDITION_FAILED = 200, 404, 412
 
 
 class PresignedObjects(ObjectReader):
-    """Reads objects by their URLs over kept connections. The URLs are secrets: no error has them."""
+    """Reads objects by their URLs over persistent connections; URLs are secrets, so no error contains one."""
 
     def __init__(self, timeout: float = 60.0, at_once: int = AT_ONCE) -> None:
         self.at_once = at_once

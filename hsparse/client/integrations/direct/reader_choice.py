@@ -1,4 +1,4 @@
-"""How objects are read: in a way that is given, or in one that the server offers in the dataset's map."""
+"""Choose the reader of objects: the one that the caller gave, or one that the server offers in the dataset's map."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class ReaderChoice(Protocol):
     """Chooses the reader of a dataset's objects once, by its first map."""
 
     def choose(self, found: DatasetMap) -> ObjectReader | None:
-        """Return the reader, None if everything is read by the server."""
+        """Return the reader, or None if the server reads everything."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GivenReader:
-    """The reader that the caller has given."""
+    """Chooses the reader that the caller gave."""
 
     reader: ObjectReader
 
@@ -33,10 +33,10 @@ class GivenReader:
 
 @dataclass(frozen=True, slots=True)
 class OfferedReader:
-    """Presigned URLs, if the map has them, or the store's directory, if it is on this machine.
+    """Chooses presigned URLs if the map has them, else the store's directory if it is on this machine.
 
-    A directory is believed only of a server on this machine, if `here`. Without either the objects come from `server`.
-    Without that the server reads or, if direct reads are `required`, `Unsupported` is raised.
+    The directory is trusted only if the server is on this machine (`here`). The next choice is the reader `server`.
+    Without it the server decodes the chunks, or `Unsupported` is raised if direct reads are `required`.
     """
 
     here: bool = True

@@ -1,4 +1,4 @@
-"""Objects that the server itself hands out as they are stored: no credentials, no way to the store, few requests."""
+"""Read stored objects through the server: needs no credentials or access to the store, and takes few requests."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.structured.container import MAX_FOOTER
 
 AT_ONCE = 4
-"""Requests under way. One thread has each: it decodes a chunk while the next ones arrive."""
+"""Concurrent requests. Each has its own thread, which decodes a chunk while the next ones arrive."""
 REQUEST_BYTES = 4 << 20
 LEAST_REQUEST = 256 << 10
-"""About how many bytes a request asks for: a part of all for each thread, within these bounds."""
+"""Bounds of the bytes of a request; within them the bytes of all objects are divided by the number of threads."""
 MOST_CHUNKS = 1000
 LENGTH = Struct("<Q")
 CHANGED = 2**64 - 1
-"""The length of an object in another state; no bytes follow it."""
+"""The length that the server sends for an object with another etag; no bytes follow it."""
 PASSING = (Unreachable, Unanswered, Busy, RateLimited, Moved, Corrupt, StoreFailed)
-"""Errors that say nothing about later requests."""
+"""Transient errors, after which later requests may succeed."""
 
 
 class ServerObjects(ObjectReader):
     """Reads the objects of the dataset `id` by `POST /datasets/{id}/chunks/values`."""
 
     least_part = 1 / 4
-    """There chunks have half the bytes of the values, and the processors of both take as long for either.
+    """If a read takes this part, its chunks have half as many bytes as its values, and both ways take equal CPU time.
 
-    At a half they do if the server has the chunks decoded in its cache.
+    If the server has the decoded chunks in its cache, CPU time is equal at 1/2.
     """
     least_size = FEW_ELSEWHERE
 
@@ -60,15 +60,15 @@ class ServerObjects(ObjectReader):
         return found[0]
 
     def read_each(self, places: Sequence[ObjectPlace], use: Use) -> None:
-        """See `ObjectReader`; one request for some MiB."""
+        """See `ObjectReader`; one request reads objects of up to `REQUEST_BYTES`."""
         requests = list(_requests(places, self.at_once))
         in_threads(self.at_once, requests, lambda numbers: self._request(places, numbers, use))
 
     def close(self) -> None:
-        """The connection is the dataset's."""
+        """Do nothing, because the connection belongs to the dataset."""
 
     def _request(self, places: Sequence[ObjectPlace], numbers: range, use: Use) -> None:
-        """Read some objects by one request or, if it has to be repeated, those that are left by another one."""
+        """Read some objects by one request; if it fails and is repeated, request only the remaining objects."""
         left = numbers
 
         def read() -> None:
@@ -79,7 +79,7 @@ class ServerObjects(ObjectReader):
                     take = _take(answer, places[number])
                     left = range(number + 1, numbers.stop)
                     use(number, take)
-                if answer.read(1):  # else it is the end, after which the connection can be kept
+                if answer.read(1):  # reading to the end lets the connection be reused
                     raise HsparseError("The server answered with more chunks than it was asked for.")
 
         try:
@@ -92,7 +92,7 @@ class ServerObjects(ObjectReader):
 
 
 def _requests(places: Sequence[ObjectPlace], at_once: int) -> Iterator[range]:
-    """Yield the objects of each request, by their numbers."""
+    """Divide the objects into requests, and yield the range of their indices for each request."""
     each = sum(place.size for place in places) // at_once
     room = most = min(max(each, LEAST_REQUEST), REQUEST_BYTES)
     first = 0
@@ -114,7 +114,7 @@ def _body(places: Sequence[ObjectPlace]) -> dict[str, object]:
 
 
 def _take(answer: HTTPResponse, place: ObjectPlace) -> Take:
-    """Receive the next object of an answer."""
+    """Receive the next object of an answer, and return the function that returns its bytes or raises."""
     (length,) = LENGTH.unpack(_received(answer, LENGTH.size))
     if length == CHANGED:
         return _raising(ObjectChanged(place.key))

@@ -1,4 +1,4 @@
-"""`hsparse.scan`: a sparse dataset, a row for each defined element, or a data frame as a LazyFrame of polars.
+"""`hsparse.scan`: a data frame, or a sparse dataset with a row per defined element, as a LazyFrame of polars.
 
 Needs the extra `polars`.
 """
@@ -17,9 +17,12 @@ from hsparse.client import opening
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
-from hsparse.client.integrations.polars.frame_scan import POLARS, allowed_places, plain_series
+from hsparse.client.indexing.places import lower_bounds, places_along
+from hsparse.client.integrations.polars.frame_scan import POLARS, plain_series
+from hsparse.client.integrations.polars.row_filter import allowed_places
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.format.selections.signed_extent import SignedExtent
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
@@ -31,21 +34,22 @@ FRAME_SCAN = OptionalModule("hsparse.client.integrations.polars.frame_scan")
 PLUGINS = OptionalModule("polars.io.plugins", "polars")
 VALUE = "value"
 GOAL = 1 << 20
-"""Elements that a request is to return, if rows of chunks allow it."""
+"""The number of elements that a request should return; requests consist of whole rows of chunks."""
 SCATTERED = 4
-"""Rows are asked for as a list, not as a slice, if fewer than one in so many are wanted."""
+"""Rows are requested as a list, not as a slice, if fewer than one in this many rows is needed."""
 
 
 def scan(source: str | Path | Group | SparseDataset, path: str | None = None, **options: Any) -> LazyFrame:
     """Return a `polars.LazyFrame` with the columns `dim_0`, ..., `value` of the sparse dataset at `path`.
 
-    `source` is a dataset, a group, or what `hsparse.open` opens, with its `options`. Only what a query needs is read:
-    no values if it does not ask for them, the rows and the range of columns in which its conditions on `dim_...` can
-    hold, and no more after enough rows. Rows come in the order of the stored chunks.
+    `source` is a dataset, a group, or an address for `hsparse.open`, with its `options`. A query reads only what it
+    needs: values only if it uses them, only the rows and the range of columns in which its conditions on `dim_...` can
+    hold, and nothing more after enough rows. Rows come in the order of the stored chunks. If the dataset has lower
+    bounds, `dim_...` are int64 and begin at the bound.
 
-    A data frame, as AnnData stores obs and var, or a dataset of compounds of one dimension has its own columns. The
-    first is the index, `index` if it has no name. Of a frame only the columns that are needed are read. Categories
-    that are text are an `Enum` if they have an order, else `Categorical`.
+    A data frame, as AnnData stores obs and var, or a compound dataset of rank 1 is scanned with its own columns. The
+    first column is the index, called `index` if it has no name. Only the needed columns of a frame are read. Text
+    categories become an `Enum` if they are ordered, else `Categorical`.
 
     >>> import polars as pl
     >>> hsparse.scan(f, "X").filter(pl.col("dim_0") > 1).collect().rows()
@@ -66,12 +70,10 @@ def _find(source: Any, path: str | None, options: dict[str, Any]) -> SparseDatas
     if isinstance(source, str | Path):
         source = opening.open(source, **options)
     elif options:
-        raise WrongType(f"{sorted(options)} are options of hsparse.open, for an address.")
+        raise WrongType(f"{sorted(options)} are options of hsparse.open: give them with an address only.")
     if isinstance(source, Group) and path is not None:
         source = source[path]
     if isinstance(source, SparseDataset) or is_frame(source):
-        if not isinstance(source, Group):
-            source.check_from_zero("a scan")
         return cast("SparseDataset | DenseDataset | Group", source)
     if isinstance(source, Group) and path is None:
         raise InvalidValue(f"Name a dataset or a data frame of {source.name}: hsparse.scan(source, 'X').")
@@ -79,7 +81,7 @@ def _find(source: Any, path: str | None, options: dict[str, Any]) -> SparseDatas
 
 
 def is_frame(source: Any) -> bool:
-    """Say whether an object is a data frame: a group as AnnData stores one, or compounds of one dimension."""
+    """Return whether an object is a data frame: a group in AnnData's encoding, or a compound dataset of rank 1."""
     if isinstance(source, Group):
         return bool(source.attrs.get("encoding-type") == "dataframe")
     return isinstance(source, DenseDataset) and source.ndim == 1 and source.dtype.names is not None
@@ -87,7 +89,7 @@ def is_frame(source: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ElementScan:
-    """The elements of a dataset as frames."""
+    """Reads the defined elements of a sparse dataset as polars frames."""
 
     dataset: SparseDataset
 
@@ -97,22 +99,25 @@ class ElementScan:
 
     @property
     def dtypes(self) -> list[np.dtype[Any]]:
-        """The types of the coordinates' columns, those of the server's Arrow streams."""
+        """The types of the coordinate columns, which are the same as in the server's Arrow streams."""
+        if isinstance(self.dataset.shape, SignedExtent):
+            return [np.dtype("i8")] * self.dataset.ndim
         return [np.dtype("u4" if length <= 2**32 else "u8") for length in self.dataset.shape]
 
     def read(
         self, columns: list[str] | None, predicate: Any, limit: int | None, batch_rows: int | None
     ) -> Iterator[Any]:
-        """Yield frames of the rows that the predicate holds for; it is for the first `limit` ones alone.
+        """Yield frames of the rows that match the predicate, among the first `limit` rows (None: all).
 
-        `columns` are those to return, with the ones that the predicate needs; None for all.
+        `columns` names the columns to return, including the predicate's columns, or is None for all.
         """
         masks: list[NDArray[np.bool_] | None] = [None] * self.dataset.ndim
+        extent = self.dataset.shape
         if predicate is not None and limit is None:
-            masks = allowed_places(predicate, self.names, self.dataset.shape, self.dtypes)
+            masks = allowed_places(predicate, self.names, extent, self.dtypes)
         needs_values = columns is None or VALUE in columns
         is_empty = True
-        for coords, values in self._blocks(masks, needs_values, limit):
+        for coords, values in self._blocks(extent, masks, needs_values, limit):
             found = self.frame(coords, values)
             found = found if columns is None else found.select(columns)
             found = found if predicate is None else found.filter(predicate)
@@ -123,11 +128,11 @@ class ElementScan:
             yield found if columns is None else found.select(columns)
 
     def empty(self) -> Any:
-        """Return a frame of no elements, which has the types of the columns."""
+        """Return a frame without elements, with the types of the columns."""
         return self.frame(np.empty((0, self.dataset.ndim), np.uint64), np.empty(0, self.dataset.dtype))
 
-    def frame(self, coords: NDArray[np.uint64], values: NDArray[Any] | None) -> Any:
-        """Return a frame of elements, without the column of values if there are none."""
+    def frame(self, coords: NDArray[Any], values: NDArray[Any] | None) -> Any:
+        """Return a frame of elements; it has no column `value` if `values` is None."""
         polars = POLARS.load()
         columns = {
             name: polars.Series(name, np.ascontiguousarray(coords[:, dim], dtype))
@@ -138,51 +143,63 @@ class ElementScan:
         return polars.DataFrame(columns)
 
     def _blocks(
-        self, masks: list[NDArray[np.bool_] | None], needs_values: bool, limit: int | None
-    ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any] | None]]:
-        """Yield coordinates and values, the first `limit` ones if that is not None; the next are being read."""
+        self,
+        extent: tuple[int, ...],
+        masks: list[NDArray[np.bool_] | None],
+        needs_values: bool,
+        limit: int | None,
+    ) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+        """Yield coordinates and values of the first `limit` elements (None: all), and prefetch the next ones."""
         counts: list[int] = []
 
-        def fetch(key: Any) -> tuple[NDArray[np.uint64], NDArray[Any] | None]:
+        def fetch(key: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
             coords, values = self.dataset.read(key) if needs_values else (self.dataset.defined(key), None)
             left = None if limit is None else limit - sum(counts)
             counts.append(len(coords))
             return coords[:left], None if values is None else values[:left]
 
-        yield from prefetched(fetch, self._keys(masks, counts, limit))
+        yield from prefetched(fetch, self._keys(extent, masks, counts, limit))
 
     def _keys(
-        self, masks: list[NDArray[np.bool_] | None], counts: list[int], limit: int | None
+        self,
+        extent: tuple[int, ...],
+        masks: list[NDArray[np.bool_] | None],
+        counts: list[int],
+        limit: int | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield keys of rows of chunks, as many at a time as have about `GOAL` elements.
+        """Yield keys of whole rows of chunks; each key takes as many rows as have about `GOAL` elements.
 
-        `counts` are the elements of the keys before, when the next one is asked for.
+        The caller appends the number of elements of each key to `counts` before it requests the next key.
         """
-        shape, goal = self.dataset.shape, GOAL if limit is None else min(GOAL, limit)
-        edges = [_edges(mask, length) for mask, length in zip(masks, shape, strict=True)]
+        goal = GOAL if limit is None else min(GOAL, limit)
+        edges = [_edges(mask, places_along(extent, dim)) for dim, mask in enumerate(masks)]
         if any(low == high for low, high in edges):
             return
-        chunk, mask = (self.dataset.chunks or shape)[0], masks[0]
+        chunk, mask, first = (self.dataset.chunks or extent)[0], masks[0], lower_bounds(extent)[0]
         rest = tuple(slice(low, high) for low, high in edges[1:])
         (start, end), rows = edges[0], 1
         while start < end and (limit is None or sum(counts) < limit):
             stop = min(end, (start // chunk + rows) * chunk)
-            yield (_rows(mask, start, stop), *rest)
+            yield (_rows(mask, first, start, stop), *rest)
             rows = max(1, min(2 * rows, rows * goal // max(1, counts[-1])))
-            start = stop if mask is None or stop == end else stop + int(np.argmax(mask[stop:end]))
+            start = (
+                stop
+                if mask is None or stop == end
+                else stop + int(np.argmax(mask[stop - first : end - first]))
+            )
 
 
-def _edges(mask: NDArray[np.bool_] | None, length: int) -> tuple[int, int]:
-    """Return the first index of a dimension that is wanted, and the one behind the last."""
+def _edges(mask: NDArray[np.bool_] | None, own: range) -> tuple[int, int]:
+    """Return the first wanted place of a dimension, and the place after the last one; (0, 0) if there is none."""
     if mask is None:
-        return 0, length
-    places = np.flatnonzero(mask)
+        return own.start, own.stop
+    places = own.start + np.flatnonzero(mask)
     return (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
 
 
-def _rows(mask: NDArray[np.bool_] | None, start: int, stop: int) -> slice | NDArray[np.intp]:
+def _rows(mask: NDArray[np.bool_] | None, first: int, start: int, stop: int) -> slice | NDArray[np.intp]:
     if mask is None:
         return slice(start, stop)
-    places = start + np.flatnonzero(mask[start:stop])
+    places = start + np.flatnonzero(mask[start - first : stop - first])
     low, high = int(places[0]), int(places[-1]) + 1
     return places if SCATTERED * len(places) < high - low else slice(low, high)

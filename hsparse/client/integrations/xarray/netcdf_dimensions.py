@@ -1,13 +1,12 @@
-"""Names of dimensions, as netCDF-4 and HDF5's dimension scales have them in attributes of datasets.
+"""Names of dimensions, which netCDF-4 and HDF5's dimension scales store in attributes of datasets.
 
-A dimension is named by its scale (`DIMENSION_LIST`), a scale by its link; a scale of several dimensions refers to
-others by number (`_Netcdf4Coordinates`). A dimension without a scale is a data frame's, or `<dataset>_dim_<number>`.
-https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
+A scale (`DIMENSION_LIST`) gives a dimension the name of its own link; a scale with several dimensions refers to their
+scales by number (`_Netcdf4Coordinates`). A dimension without a scale is named by a data frame, or
+`<dataset>_dim_<number>`. https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
 
-Data frames of AnnData's files as xarray has them: the columns of a frame, and arrays of its rows, share a dimension.
-
-The dimension has the frame's name, and the frame's index is its coordinate. Where an array has it twice, as those of
-obsp do, the second one is called `obs_2`.
+In AnnData's files, the columns of a data frame, and the arrays with its rows, share a dimension. The dimension has the
+frame's name, and the frame's index is its coordinate. If an array has the dimension twice, as in obsp, the second one
+is called `obs_2`.
 """
 
 from __future__ import annotations
@@ -26,9 +25,11 @@ from hsparse.client.integrations.anndata.element_reader import CATEGORIES, NULLA
 from hsparse.client.types.hdf5_type import shape_of
 from hsparse.model.attribute import DIMENSION_ONLY
 
+UNLIMITED = (0, "H5S_UNLIMITED")
+
 
 class FrameDimensions:
-    """The data frames of a tree: which of them the dimensions of an array belong to."""
+    """The data frames of a tree, and the dimensions of arrays that belong to them."""
 
     def __init__(self, tree: DomainTree) -> None:
         self._tree = tree
@@ -52,7 +53,7 @@ class FrameDimensions:
         return self._tree.index_path(path)
 
     def of(self, path: str, extent: Sequence[int]) -> list[str | None]:
-        """Return the frame that each dimension of an array or a column at a path belongs to."""
+        """Return, for each dimension of the array or column at a path, its frame's path, or None."""
         above = path.rpartition("/")[0]
         frames = (self._rows_of(above),) if self.is_frame(above) else self._around(path)
         known = [
@@ -62,9 +63,9 @@ class FrameDimensions:
         return [*known, *[None] * (len(extent) - len(known))]
 
     def name(self, frame: str) -> str:
-        """Return the name of a frame's dimension: its own one, but not obs or var of something else than an AnnData.
+        """Return the name of a frame's dimension: its own name; an obs or var without the other is named by its path.
 
-        Those of a group go for the groups below it, too, so that `raw/var`, which has another length, is `raw_var`.
+        Arrays in the groups of an AnnData share its obs and var; `raw/var`, whose length differs, is called `raw_var`.
         """
         above, _, own = frame.rpartition("/")
         beside = [f"{above}/{one}".strip("/") for one in ("obs", "var")]
@@ -72,13 +73,13 @@ class FrameDimensions:
         return own if is_outer else frame.replace("/", "_")
 
     def _rows_of(self, frame: str) -> str:
-        """Return the frame whose index the rows of a frame have: of one in obsm that is obs."""
+        """Return the frame whose index the rows of a frame have: obs for a frame in obsm, else the frame itself."""
         around = self._around(frame)
         lengths = [self._tree.frame_length(one) for one in (frame, *around[:1])]
         return around[0] if around and lengths[0] == lengths[1] else frame
 
     def _around(self, path: str) -> tuple[str, ...]:
-        """Return the frames of the dimensions of an array of an AnnData, which may be in a group."""
+        """Return the frames of the dimensions of an AnnData's array, if any; the AnnData may be in a group."""
         parts = path.split("/")
         for count in range(len(parts)):
             names = frames_of("/".join(parts[count:]))
@@ -90,7 +91,7 @@ class FrameDimensions:
 
 @dataclass(frozen=True, slots=True)
 class GroupColumn:
-    """A column of a frame that is not one dataset of values: codes and categories, or values and a mask."""
+    """A column of a frame that is not a single dataset, but codes and categories, or values and a mask."""
 
     values: str
     """The path of the values or codes."""
@@ -99,7 +100,7 @@ class GroupColumn:
 
     @classmethod
     def at(cls, tree: DomainTree, path: str) -> GroupColumn | None:
-        """Return the column at a path; None for a dataset of values, or for what is no column."""
+        """Return the column at a path, or None for a dataset of values or for an object that is no column."""
         encoding = tree.encoding(path)
         if encoding == "categorical":
             return cls(f"{path}/codes", categories=f"{path}/{CATEGORIES}")
@@ -111,71 +112,101 @@ class GroupColumn:
 
 
 def type_with_missing(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of values of which some are NaN, as xarray has it: integers become floats."""
+    """Return the type that xarray uses for values with NaN: floats for integers, objects for other non-floats."""
     return np.result_type(dtype, np.float32) if dtype.kind in "iuf" else np.dtype(object)
 
 
 def decoded(codes: NDArray[Any], categories: NDArray[Any]) -> NDArray[Any]:
-    """Return the categories of codes, NaN for -1."""
+    """Return the category of each code, NaN for -1."""
     table = np.append(categories.astype(type_with_missing(categories.dtype)), np.nan)
     found: NDArray[Any] = table[codes]
     return found
 
 
+NO_COORDINATE = "_nc4_non_coord_"
+"""netCDF-4's prefix of a variable whose name is that of a dimension which the variable does not have."""
+
+
 class NetcdfDimensions:
-    """The dimensions of a domain, whose `records` are those of all objects, by path (`Group.records`)."""
+    """The dimensions of a domain; `records` are the records of all objects, by path (`Group.records`)."""
 
     def __init__(self, records: Mapping[str, Json], frames: FrameDimensions) -> None:
-        """`frames` are what name dimensions that have no scale."""
+        """`frames` name the dimensions that have no scale."""
         self._frames = frames
         self._names: dict[str, str] = {}
         self._by_number: dict[int, str] = {}
         for path, record in records.items():
-            name = path.rpartition("/")[2]
-            self._names.setdefault(record["id"], name)
+            self._names.setdefault(record["id"], path.rpartition("/")[2])
             number = _value(record, "_Netcdf4Dimid")
             if isinstance(number, int) and is_scale(record):
-                self._by_number[number] = name
+                self._by_number[number] = record["id"]
+        self._lengths: dict[str, int] = {}
+        for record in records.values():
+            extent = shape_of(record["shape"]) or () if "shape" in record else ()
+            for scale, length in zip(self._scales(record, len(extent)), extent, strict=True):
+                if scale is not None:
+                    self._lengths[scale] = max(length, self._lengths.get(scale, 0))
 
     def names(self, path: str, record: Json) -> tuple[str, ...]:
-        """Return the names of a dataset's dimensions, each another one."""
-        own, extent = path.rpartition("/")[2], shape_of(record["shape"]) or ()
+        """Return the names of a dataset's dimensions; only dimensions with the same scale have the same name."""
+        own, extent = netcdf_name(path), shape_of(record["shape"]) or ()
         rank = len(extent)
+        names: list[str] = []
+        frames = self._frames.of(path, extent)
+        for dim, (scale, frame) in enumerate(zip(self._scales(record, rank), frames, strict=True)):
+            name = None if scale is None else self._names[scale]
+            if name is None:
+                name = self._frame_name(frame, names)
+                if name in names or (rank > 1 and name == own):
+                    name = None
+            names.append(f"{own}_dim_{dim}" if name is None else name)
+        return tuple(names)
+
+    def shape(self, record: Json) -> tuple[int, ...]:
+        """Return the shape of a variable; an unlimited dimension is as long as its longest dataset."""
+        extent = shape_of(record["shape"]) or ()
+        limits = record["shape"].get("maxdims") or extent
+        return tuple(
+            self._lengths[scale] if scale is not None and limit in UNLIMITED else length
+            for scale, length, limit in zip(self._scales(record, len(extent)), extent, limits, strict=True)
+        )
+
+    def _scales(self, record: Json, rank: int) -> list[str | None]:
+        """Return the id of the scale of each dimension of a dataset, None for a dimension without a scale."""
         found: list[str | None] = [None] * rank
-        numbers = _value(record, "_Netcdf4Coordinates")
+        numbers, scales = _value(record, "_Netcdf4Coordinates"), _value(record, "DIMENSION_LIST")
         if is_scale(record) and rank == 1:
-            found = [own]
+            found = [record["id"]]
         elif is_scale(record) and isinstance(numbers, list) and len(numbers) == rank:
             found = [self._by_number.get(number) for number in numbers]
-        else:
-            scales = _value(record, "DIMENSION_LIST")
-            if isinstance(scales, list) and len(scales) == rank:
-                found = [self._scale(one) for one in scales]
-        names: list[str] = []
-        for dim, (scale, frame) in enumerate(zip(found, self._frames.of(path, extent), strict=True)):
-            name = scale or self._frame_name(frame, names)
-            is_free = name is not None and name not in names and (rank == 1 or scale or name != own)
-            names.append(name if name is not None and is_free else f"{own}_dim_{dim}")
-        return tuple(names)
+        elif isinstance(scales, list) and len(scales) == rank:
+            found = [self._scale(one) for one in scales]
+        return found
 
     def _frame_name(self, frame: str | None, taken: list[str]) -> str | None:
         name = None if frame is None else self._frames.name(frame)
         return f"{name}_2" if name in taken else name
 
     def _scale(self, references: Any) -> str | None:
-        """Return the name of the last scale of a dimension, as netCDF has it; references are `datasets/d-...`."""
+        """Return the id of a dimension's last scale, which netCDF uses; references are `datasets/d-...`."""
         if not isinstance(references, list) or not references:
             return None
-        return self._names.get(str(references[-1]).rpartition("/")[2])
+        id = str(references[-1]).rpartition("/")[2]
+        return id if id in self._names else None
+
+
+def netcdf_name(path: str) -> str:
+    """Return the name of the variable at a path."""
+    return path.rpartition("/")[2].removeprefix(NO_COORDINATE)
 
 
 def is_scale(record: Json) -> bool:
-    """Say whether a dataset is a dimension scale."""
+    """Return whether a dataset is a dimension scale."""
     return _text(record, "CLASS") == "DIMENSION_SCALE"
 
 
 def is_only_dimension(record: Json) -> bool:
-    """Say whether a scale has a length and no values."""
+    """Return whether a dataset is a scale that has a length but no values."""
     return is_scale(record) and _text(record, "NAME").startswith(DIMENSION_ONLY)
 
 

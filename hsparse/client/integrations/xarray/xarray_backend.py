@@ -1,9 +1,9 @@
 """`xarray.open_dataset(url, engine="hsparse")`: groups of domains as lazy datasets of xarray.
 
-Registered as an entry point, so xarray knows the engine when the extra `xarray` is installed. Values of sparse datasets
-are `sparse.COO`, of others numpy's.
+The engine is registered as an entry point, so xarray finds it if the extra `xarray` is installed. Values of sparse
+datasets are `sparse.COO`, values of other datasets are numpy arrays.
 
-The packing of values by the conventions of CF, undone for sparse arrays: xarray's own code makes dense ones.
+`SparsePacking` unpacks sparse values by the CF conventions, because xarray's own code would make them dense.
 
 https://cfconventions.org/cf-conventions/cf-conventions.html#packed-data, #missing-data.
 """
@@ -36,8 +36,10 @@ from hsparse.client.integrations.xarray.netcdf_dimensions import (
     NetcdfDimensions,
     decoded,
     is_only_dimension,
+    netcdf_name,
     type_with_missing,
 )
+from hsparse.client.object_records import ObjectRecords
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import take_inner
 from hsparse.errors import Unsupported
@@ -48,17 +50,17 @@ PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
 
 @dataclass(frozen=True, slots=True)
 class SparsePacking:
-    """How values are packed: `missing` ones are NaN, others are multiplied, then added to."""
+    """How to unpack values: `missing` values are NaN, others are multiplied by `scale` and added to `offset`."""
 
     missing: tuple[Any, ...]
     scale: float
     offset: float
     dtype: np.dtype[Any]
-    """The type of the values: the narrowest float that has those of the packed type."""
+    """The type of the unpacked values: a float of 4 or 8 bytes that holds the values of the packed type."""
 
     @classmethod
     def take(cls, attributes: dict[str, Any], encoding: dict[str, Any], packed: np.dtype[Any]) -> Self | None:
-        """Move the attributes of packing to an encoding and return what they say; None if there are none."""
+        """Move the packing attributes to `encoding`; return the packing, or None if there is none to undo."""
         found = {name: attributes.pop(name) for name in PACKING if name in attributes}
         encoding.update(found)
         if not found or packed.kind not in "iuf":
@@ -76,7 +78,7 @@ class SparsePacking:
         )
 
     def undo(self, array: Any) -> Any:
-        """Return a `sparse.COO` of the values of a packed one; its fill value is one of them."""
+        """Return a packed `sparse.COO` with its values and its fill value unpacked."""
         fill = self._values(np.atleast_1d(array.fill_value))[0]
         values = self._values(array.data)
         return type(array)(
@@ -104,10 +106,10 @@ DECODING = (
 
 
 class DatasetArray(BackendArray):
-    """A dataset as xarray's lazy arrays ask for it: by indices and lists that are each for its own dimension."""
+    """A dataset as a lazy array of xarray, which is indexed by integers, slices and lists orthogonally."""
 
     def __init__(self, dataset: DenseDataset | SparseDataset, packing: SparsePacking | None = None) -> None:
-        """Take a dataset; `packing` is undone here, of a sparse one."""
+        """`packing`, which only a sparse dataset has, is undone when values are read."""
         self.dataset = dataset
         self.packing = packing
         self.extent = dataset.shape
@@ -134,8 +136,34 @@ class DatasetArray(BackendArray):
         return found if found.shape else found.todense()
 
 
+class PaddedArray(BackendArray):
+    """A variable that is shorter than its unlimited dimension, and reads as its fill value beyond its end."""
+
+    def __init__(self, values: DatasetArray, shape: tuple[int, ...]) -> None:
+        self.values, self.shape, self.dtype = values, shape, values.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        support = indexing.IndexingSupport.OUTER
+        return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> Any:
+        places = [np.atleast_1d(np.arange(length)[one]) for one, length in zip(key, self.shape, strict=True)]
+        there = [at < length for at, length in zip(places, self.values.shape, strict=True)]
+        wanted = tuple(at[inside] for at, inside in zip(places, there, strict=True))
+        found = self.values[indexing.OuterIndexer(wanted)]
+        if isinstance(found, np.ndarray):
+            fill = np.asarray(self.values.dataset.fillvalue, self.dtype)
+            result: Any = np.full([len(at) for at in places], fill, self.dtype)
+            result[np.ix_(*map(np.flatnonzero, there))] = found
+        else:
+            coords = [np.flatnonzero(inside)[at] for inside, at in zip(there, found.coords, strict=True)]
+            shape = tuple(map(len, places))
+            result = type(found)(np.array(coords), found.data, shape=shape, fill_value=found.fill_value)
+        return result[tuple(0 if isinstance(one, int | np.integer) else slice(None) for one in key)]
+
+
 class ColumnArray(BackendArray):
-    """A column of a data frame: categories where there are codes, NaN where there is none, or where a mask is true."""
+    """A column of a data frame: the categories of codes, or values; NaN for the code -1, or where the mask is true."""
 
     def __init__(
         self, values: DatasetArray, categories: np.ndarray[Any, Any] | None, mask: DatasetArray | None
@@ -155,7 +183,7 @@ class ColumnArray(BackendArray):
 
 
 class HsparseBackendEntrypoint(BackendEntrypoint):
-    """The engine `hsparse`.
+    """The xarray engine `hsparse`.
 
     >>> import xarray
     >>> with xarray.open_dataset(f, engine="hsparse") as data:
@@ -168,7 +196,7 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Say whether it is a group of `hsparse.open`, or the URL of what may be a domain.
+        """Return whether the argument is a `Group`, or a URL whose path ends like the name of an HDF5 file.
 
         >>> HsparseBackendEntrypoint().guess_can_open("http://127.0.0.1:5101/home/ann/run.h5")
         True
@@ -192,10 +220,10 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
         group: str | None = None,
         **options: Any,
     ) -> Dataset:
-        """Return a group's datasets as variables; `options` are those of `hsparse.open`.
+        """Return a group's datasets as variables; `options` are passed to `hsparse.open`.
 
-        One request has all names, types and attributes. A dataset whose type numpy cannot have is left out, with a
-        warning.
+        One request fetches all names, types and attributes. Datasets without a numpy type or without values, and
+        dangling links, are left out, each with a warning.
 
         >>> D.attrs["units"] = "mm"
         >>> with HsparseBackendEntrypoint().open_dataset(f, drop_variables=["X"]) as data:
@@ -219,7 +247,7 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
     def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any
     ) -> dict[str, Dataset]:
-        """Return a group and those below it, by path from it; see `open_dataset`.
+        """Return a group and the groups below it as datasets, by relative path; see `open_dataset`.
 
         >>> f["runs/1"] = [1, 2]
         >>> sorted(HsparseBackendEntrypoint().open_groups_as_dict(f))
@@ -242,7 +270,7 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
         return found
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
-        """Return a group and those below it as a tree; see `open_dataset`.
+        """Return a group and the groups below it as a tree; see `open_dataset`.
 
         >>> f["runs/1"] = [1, 2]
         >>> tree = HsparseBackendEntrypoint().open_datatree(f)
@@ -257,7 +285,7 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
 
 
 class Opened:
-    """A domain whose records have been fetched; it is closed with what is made of it, if it was opened for that."""
+    """A domain and its fetched records; `close` closes the connection if this object opened it."""
 
     def __init__(self, source: Any, options: dict[str, Any]) -> None:
         self._is_own = not isinstance(source, Group)
@@ -265,7 +293,8 @@ class Opened:
         if not isinstance(found, Group):
             raise MissingKey(f"{source} is a folder; name a domain in it.")
         self._group = found
-        self._records = found.records()
+        reading = ObjectRecords(found.connection, found.id, found.name)
+        self._records, self._lost = reading.read(), reading.lost
         self._tree = DomainTree(found.connection, self._records)
         self._frames = FrameDimensions(self._tree)
         self._dimensions = NetcdfDimensions(self._records, self._frames)
@@ -278,9 +307,9 @@ class Opened:
         return ["", *(path for path, record in self._records.items() if record["id"].startswith("g-"))]
 
     def dataset(self, path: str, decoding: Mapping[str, Any], *, in_tree: bool = False) -> Dataset:
-        """Return the datasets of the group at a path, decoded by the conventions of CF.
+        """Return the datasets of the group at a path, decoded by the CF conventions.
 
-        `in_tree` is whether groups are beside variables, and must have names of their own.
+        `in_tree` says that child groups appear beside the variables, so that their names must differ.
         """
         if path not in self.groups():
             raise MissingKey(
@@ -289,7 +318,7 @@ class Opened:
         dropped = decoding.get("drop_variables") or ()
         unpacks = decoding.get("mask_and_scale", True)
         dropped = [dropped] if isinstance(dropped, str) else dropped
-        places = {name: f"{path}/{name}".strip("/") for name in self._members(path) if name not in dropped}
+        places = {name: place for name, place in self._places(path).items() if name not in dropped}
         columns = {name: GroupColumn.at(self._tree, place) for name, place in places.items()}
         reader = ElementReader(self._tree)
         for column in columns.values():
@@ -304,10 +333,17 @@ class Opened:
                     self._variable(place, unpacks) if column is None else self._column(column, reader, place)
                 )
             except Unsupported as error:
-                warnings.warn(f"{place} is left out: {error.message}", stacklevel=4)
+                _warn(place, error.message)
                 continue
             if variable is not None:
                 variables[name] = variable
+            elif self._tree.encoding(place) != "null":  # AnnData's None has no values
+                _warn(place, "it has a null dataspace, without values.")
+        prefix = f"{path}/" if path else ""
+        for place in sorted(self._lost):
+            name = place.removeprefix(prefix)
+            if place.startswith(prefix) and "/" not in name and name not in dropped:
+                _warn(place, "it is a link to an object that does not exist, or that you may not read.")
         group = self._group if not path else self._group[path]
         found = Dataset(
             variables | self._indices(path, variables, in_tree=in_tree), attrs=_attributes(group.attrs)
@@ -315,15 +351,23 @@ class Opened:
         return decode_cf(found, **decoding)
 
     def _members(self, path: str) -> list[str]:
-        """Return the names of a group's variables; the index of a frame is not one of them."""
+        """Return the names of a group's members that are variables, without the index of a frame."""
         if self._frames.is_frame(path):
             return [name for name in self._frames.columns(path) if self._is_variable(f"{path}/{name}")]
         prefix = f"{path}/" if path else ""
         names = {place: place.removeprefix(prefix) for place in self._records if place.startswith(prefix)}
         return [name for place, name in names.items() if "/" not in name and self._is_variable(place)]
 
+    def _places(self, path: str) -> dict[str, str]:
+        """Return the path of each variable of a group."""
+        found: dict[str, str] = {}
+        for member in self._members(path):
+            name = netcdf_name(member)
+            found[member if name in found else name] = f"{path}/{member}".strip("/")
+        return found
+
     def is_column(self, path: str) -> bool:
-        """Say whether a group is a variable, with categories or a mask."""
+        """Return whether an object is a column with categories or a mask, which is read as one variable."""
         return path in self._tree and GroupColumn.at(self._tree, path) is not None
 
     def _is_variable(self, path: str) -> bool:
@@ -334,7 +378,7 @@ class Opened:
         return self.is_column(path)
 
     def _indices(self, path: str, variables: Mapping[str, Variable], *, in_tree: bool) -> dict[str, Variable]:
-        """Return the coordinates of dimensions that are those of frames, in a tree unless a group has the name."""
+        """Return coordinates for the dimensions of frames; in a tree, not if a child group has the dimension's name."""
         found: dict[str, Variable] = {}
         dimensions = {
             dim: frame
@@ -355,7 +399,7 @@ class Opened:
         return found
 
     def _column(self, column: GroupColumn, reader: ElementReader, path: str) -> Variable:
-        """Return a column that has categories, which have been read, or a mask."""
+        """Return a column as a variable; `reader` must have fetched its categories, if it has any."""
         values = DatasetArray(self._dataset(column.values))
         mask = None if column.mask is None else DatasetArray(self._dataset(column.mask))
         categories = None if column.categories is None else np.asarray(reader.element(column.categories))
@@ -369,7 +413,7 @@ class Opened:
         return found
 
     def _variable(self, path: str, unpacks: Any) -> Variable | None:
-        """Return a dataset as a variable; None if it has a null dataspace."""
+        """Return a dataset as a variable, or None if the dataset has a null dataspace."""
         dataset = self._dataset(path)
         if dataset.is_null:
             return None
@@ -387,12 +431,19 @@ class Opened:
         attributes, packing = _attributes(dataset.attrs), None
         if isinstance(dataset, SparseDataset) and unpacks is not False:
             packing = SparsePacking.take(attributes, encoding, dataset.dtype)
-        data = indexing.LazilyIndexedArray(DatasetArray(dataset, packing))
-        return Variable(names, data, attributes, encoding)
+        values = DatasetArray(dataset, packing)
+        shape = (*self._dimensions.shape(self._records[path]), *inner)
+        data = values if shape == values.shape else PaddedArray(values, shape)
+        return Variable(names, indexing.LazilyIndexedArray(data), attributes, encoding)
+
+
+def _warn(place: str, why: str) -> None:
+    """Warn that an object is left out; the warning points to the line that called xarray."""
+    warnings.warn(f"{place} is left out: {why} drop_variables= drops it without a warning.", stacklevel=5)
 
 
 def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that are data, as xarray writes them: arrays of one element are that element."""
+    """Return the attributes that do not name dimensions; an array of one element is returned as the element."""
     found: dict[str, Any] = {}
     for name in attributes:
         if name in DIMENSION_NAMES:

@@ -1,8 +1,8 @@
 """The v1 B-tree of chunks: the index of every chunked dataset before version 4 of the layout message.
 
-H5.format.html, III.A.1 "Version 1 B-trees", node type 1. A key has the chunk's size, its filter mask and its
-first element's coordinates, with a 0 for the element size; after the last child comes the key of what would follow.
-There are no checksums.
+H5.format.html, III.A.1 "Version 1 B-trees", node type 1. A key has the chunk's size, its filter mask and the
+coordinates of its first element, with a 0 appended for the dimension of the element's bytes. Each node ends with the
+key that follows its last child. Nodes have no checksums.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from hsparse.hdf5.format.file_fields import Reads
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 HEADER = "4sBBHOO"
-"""Signature, node type, level, entries, addresses of the nodes to the left and right."""
+"""Signature, node type, level, number of entries, addresses of the left and right siblings."""
 CHUNKS = 1
 
 
 def read_chunk_btree_v1(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
-    """Read the v1 B-tree of chunks whose root is at `address`; `Corrupt` when it is not one of such chunks."""
+    """Read the v1 B-tree of chunks whose root is at `address`; raises `Corrupt` if it does not fit `layout`."""
     node_size, what = _node_size(layout), "v1 B-tree node"
     (data,) = yield (bounds.block(address, node_size, what),)
     level = memoryview(data)[5]
@@ -50,35 +50,35 @@ def read_chunk_btree_v1(layout: IndexLayout, address: int, bounds: FileBounds) -
 
 
 def _records(layout: IndexLayout, entries: EncodedRecords, address: int) -> ChunkRecords:
-    """Return the records of the leaves' entries; `Corrupt` when they are not the keys of such chunks, in order."""
+    """Return the chunk records of the leaves' entries; `Corrupt` if keys do not fit `layout` or are out of order."""
     steps = np.array((*layout.chunk, layout.element_size), np.uint64)
     scaled, rest = np.divmod(entries["start"].astype(np.uint64), steps)
     sizes = entries["size"].astype(np.uint64)
     if rest.any() or scaled[:, -1].any():
-        raise Corrupt(f"The v1 B-tree at {address} has a chunk whose first element is no chunk's.")
+        raise Corrupt(f"The v1 B-tree at {address} has a chunk that does not begin at a chunk boundary.")
     scaled = np.ascontiguousarray(scaled[:, :-1])
     if not is_ascending(scaled):
         raise Corrupt(f"The chunks of the v1 B-tree at {address} are not in order.")
     if not layout.filtered and (sizes != layout.chunk_bytes).any():
         raise Corrupt(
-            f"The v1 B-tree at {address} has a chunk that has not {layout.chunk_bytes} bytes, and no filters."
+            f"The v1 B-tree at {address} has an unfiltered chunk that does not have {layout.chunk_bytes} bytes."
         )
     return dense_records(scaled, entries["child"].astype(np.uint64), sizes, entries["mask"].astype(np.uint32))
 
 
 def _open_node(layout: IndexLayout, data: Buffer, level: int, address: int) -> EncodedRecords:
-    """Return the entries of a node."""
+    """Return the entries of a node; raises `Corrupt` if its header is wrong."""
     signature, kind, found, count, _, _ = layout.fields(HEADER).unpack_from(data)
     if (signature, kind, found) != (b"TREE", CHUNKS, level) or count > 2 * layout.k:
         raise Corrupt(
             f"The v1 B-tree node at {address} has signature {signature!r}, type {kind}, level {found} and {count} "
-            f"entries; it is to be b'TREE', {CHUNKS}, {level} and at most {2 * layout.k}."
+            f"entries; expected b'TREE', {CHUNKS}, {level} and at most {2 * layout.k}."
         )
     return np.frombuffer(data, _entry_type(layout), count, layout.fields(HEADER).size)
 
 
 def _entry_type(layout: IndexLayout) -> np.dtype[Any]:
-    """Return the packed type of a key and the child after it."""
+    """Return the packed dtype of an entry: a key and the child address after it."""
     return np.dtype(
         [
             ("size", "<u4"),
@@ -96,7 +96,7 @@ def _node_size(layout: IndexLayout) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkBtreeV1Plan(IndexPlan):
-    """`levels` are the places where nodes begin among the chunks, and the end, from the root's level to the leaves."""
+    """The plan of a v1 B-tree; each list of `levels`, root first, has each node's first chunk, then the chunk count."""
 
     levels: list[list[int]]
 
@@ -120,17 +120,17 @@ class ChunkBtreeV1Plan(IndexPlan):
                 right = own + node_size if node < count - 1 else layout.undefined
                 start, stop = splits[node], splits[node + 1]
                 head = header.pack(b"TREE", CHUNKS, level, stop - start, left, right)
-                # The last child is followed by the next node's first key.
+                # A node ends with the first key of the next node, without its child address.
                 yield offset, head + bytes(byte_view(entries[start : stop + 1])[: -layout.address_width])
                 offset += node_size
         assert offset == self.size, layout
 
     def keys(self, records: ChunkRecords) -> EncodedRecords:
-        """Return the entries of all chunks, and the key of what would follow the last: nothing, one further."""
+        """Return the entries of all chunks and the key after the last one; `BadRequest` for chunks of 4 GiB or more."""
         layout = self.layout
         if len(records) and int(records.size.max()) >> 32:
             raise BadRequest(
-                f"A chunk has {int(records.size.max())} bytes; a v1 B-tree's have at most 4 GiB."
+                f"A chunk has {int(records.size.max())} bytes; chunks with a v1 B-tree must have less than 4 GiB."
             )
         keys = np.zeros(len(records) + 1, _entry_type(layout))
         keys["size"][:-1], keys["mask"][:-1] = records.size, records.mask
@@ -143,9 +143,9 @@ class ChunkBtreeV1Plan(IndexPlan):
 
 
 def plan_chunk_btree_v1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ChunkBtreeV1Plan:
-    """Plan the v1 B-tree of chunks at `scaled` coordinates, (n, rank), of which there is at least one.
+    """Plan the v1 B-tree of chunks at `scaled: (n, rank) uint64` coordinates; n is at least 1.
 
-    The root comes first; nodes are as few as can be, and evenly filled.
+    The root comes first. The tree has the fewest nodes possible, evenly filled.
     """
     order = sort_rows(scaled)
     levels = [_split(list(range(len(scaled) + 1)), 2 * layout.k)]
@@ -156,7 +156,7 @@ def plan_chunk_btree_v1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Chun
 
 
 def _split(starts: list[int], most: int) -> list[int]:
-    """Return where nodes over these children begin, and the end, for at most `most` children a node."""
+    """Group children into the fewest nodes of at most `most`; return the chunk where each node starts, and the end."""
     children = len(starts) - 1
     count = -(-children // most)
     return [starts[number * children // count] for number in range(count + 1)]

@@ -1,7 +1,7 @@
 """The v2 B-tree of chunks: an index for datasets with several unlimited dimensions.
 
-H5.format.html, III.A.2 "Version 2 B-trees", record types 10 and 11; for structured chunks types 12 and 13 of RFC
-"File Format Changes for Enabling Sparse Storage in HDF5", version 28, section 4.4.
+Dense chunks have record types 10 and 11 (H5.format.html, III.A.2 "Version 2 B-trees"). Structured chunks have types 12
+and 13 (RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, section 4.4).
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from hsparse.hdf5.format.file_fields import Reads, seal_block
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 HEADER = "IHHBBOHL"
-"""Bytes of a node and of a record, depth, percent to split and merge at, address of the root, its number of records,
+"""Node size, record size, depth, split and merge percentages, address of the root, number of records in the root,
 number of records in the tree."""
 FIRST_TYPE = 10
-"""The record type of dense chunks without filters; those of the other clients follow."""
+"""The record type of unfiltered dense chunks. Other record types are this one plus `IndexLayout.client`."""
 NODE_SIZE = 2048
 INFO = struct.pack("<IBB", NODE_SIZE, SPLIT, MERGE)
-"""The index information of the layout message. It is not read: the prototype may store another node size there."""
+"""The index information of the layout message. Readers ignore it: the prototype may store another node size there."""
 NODE_VERSION = 0
 
 
 def read_chunk_btree_v2(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
-    """Read the v2 B-tree of chunks at `address`; `Corrupt` when it is not one of such chunks."""
+    """Read the v2 B-tree of chunks whose header is at `address`; raises `Corrupt` if it does not fit `layout`."""
     records = yield from read_btree_v2(bounds, layout.widths, address, FIRST_TYPE + layout.client)
     what = f"B-tree at {address}"
     elements = records.view(sized_record_type(layout, records.itemsize, what, scaled=True))
@@ -61,7 +61,7 @@ def read_chunk_btree_v2(layout: IndexLayout, address: int, bounds: FileBounds) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkBtreeV2Plan(IndexPlan):
-    """`levels` are the nodes from the root's level to the leaves, with offsets for addresses."""
+    """The plan of a v2 B-tree; `levels` has each level's nodes, root first, with addresses relative to the header."""
 
     shape: BtreeV2Shape
     levels: list[list[TreeNode]]
@@ -91,7 +91,7 @@ class ChunkBtreeV2Plan(IndexPlan):
                 yield node.address, seal_block(b"BTIN", NODE_VERSION, type_, data, *pointers)
 
     def pointer(self, level: int, node: TreeNode, address: int) -> bytes:
-        """Return the pointer to a node of `level`."""
+        """Return the encoded pointer to a node of `level`; `address` is the tree header's."""
         shape = self.shape
         total = node.total.to_bytes(shape.total_width(level), "little") if level else b""
         count = node.records.to_bytes(shape.count_width, "little")
@@ -100,7 +100,7 @@ class ChunkBtreeV2Plan(IndexPlan):
 
 
 def plan_chunk_btree_v2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ChunkBtreeV2Plan:
-    """Plan the v2 B-tree of chunks at `scaled` coordinates, (n, rank): as few nodes as can be, evenly filled."""
+    """Plan the v2 B-tree of chunks at `scaled: (n, rank) uint64` coordinates, with the fewest nodes, evenly filled."""
     record_size = record_type(layout, layout.size_width, scaled=True).itemsize
     shape = BtreeV2Shape.holding(len(scaled), NODE_SIZE, record_size, layout.address_width)
     offset = btree_header_size(layout.widths)
@@ -118,7 +118,7 @@ def plan_chunk_btree_v2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Chun
 
 
 def _divide(shape: BtreeV2Shape, level: int, first: int, total: int) -> list[tuple[int, int]]:
-    """Return first record and number of records of the children of a node; one record lies between two."""
+    """Return (first record, number of records) of each child of a node; one record of the node separates children."""
     if not level:
         return []
     count = max(2, -(-(total + 1) // (shape.totals[level - 1] + 1)))

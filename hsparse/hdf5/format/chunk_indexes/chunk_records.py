@@ -1,11 +1,11 @@
-"""The records of a chunk index, by column, and the numbering of chunks in an array.
+"""The records of a chunk index, as columns, and the numbering of chunks in fixed and extensible arrays.
 
-H5.format.html, VII.C "Data Block Element" and III.A.2 record types 10 and 11 for dense chunks; RFC "File Format
-Changes for Enabling Sparse Storage in HDF5", version 28, section 4, for structured ones. In version 17 masks come
-first and offsets have 4 bytes; that unfiltered sizes have 4 there too is inferred.
+Dense chunks: H5.format.html, VII.C "Data Block Element" and III.A.2, record types 10 and 11. Structured chunks: RFC
+"File Format Changes for Enabling Sparse Storage in HDF5", version 28, section 4. In version 17 of the RFC, filter masks
+come first and offsets have 4 bytes; this module assumes that unfiltered sizes have 4 bytes there as well.
 
-Fixed and extensible arrays (VII "Chunk Indexing") number chunks in row-major order of the most chunks that each
-dimension can have, the unlimited dimension first.
+Fixed and extensible arrays (VII "Chunk Indexing") number chunks in row-major order over the maximum number of chunks
+in each dimension, with the unlimited dimension slowest.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from hsparse.hdf5.format.chunk_indexes.index_layout import IndexLayout
 
 Columns = NDArray[np.uint64]
 EncodedRecords = NDArray[Any]
-"""Records as they are stored: an array of a packed structured type."""
+"""Encoded records: an array of the packed structured dtype that `record_type` returns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkRecords:
-    """Chunks and where they are stored, by column, ascending by scaled coordinates when read.
+    """Chunks and where they are stored, as columns; `read_chunk_index` sorts them by scaled coordinates.
 
-    `scaled: (n, rank) uint64`; `address: (n,) uint64`, relative to the file's base address, and `size: (n,) uint64`,
-    in bytes; `mask: (n,) uint32`, HDF5's filter mask of a dense chunk. Of structured chunks with N sections
-    `offsets: (n, N-1) uint64` of sections from 1 on, `unfiltered: (n, N) uint64` sizes, `masks: (n, N) uint32`; of
-    dense ones these have no columns.
+    `scaled: (n, rank) uint64`; `address: (n,) uint64`, relative to the file's base address; `size: (n,) uint64`, in
+    bytes; `mask: (n,) uint32`, the filter mask of a dense chunk. Structured chunks with N sections have
+    `offsets: (n, N-1) uint64`, of sections 1 to N-1 in the chunk, `unfiltered: (n, N) uint64`, sizes in bytes, and
+    `masks: (n, N) uint32`, filter masks. For dense chunks these three arrays have no columns.
     """
 
     scaled: Columns
@@ -50,7 +50,7 @@ class ChunkRecords:
         return len(self.address)
 
     def take(self, rows: NDArray[Any]) -> ChunkRecords:
-        """Return the records at `rows`, places or booleans."""
+        """Return the records at `rows`: an index array or a boolean mask."""
         return ChunkRecords(
             self.scaled[rows],
             self.address[rows],
@@ -62,7 +62,7 @@ class ChunkRecords:
         )
 
     def sections(self, row: int) -> tuple[Section, ...]:
-        """Return the sections of a structured chunk."""
+        """Return the sections of the structured chunk in a row."""
         bounds = [0, *self.offsets[row].tolist(), int(self.size[row])]
         return tuple(
             Section(bounds[number], bounds[number + 1] - bounds[number], unfiltered, mask)
@@ -75,7 +75,7 @@ class ChunkRecords:
 def dense_records(
     scaled: Columns, address: Columns, size: Columns, mask: NDArray[np.uint32] | None = None
 ) -> ChunkRecords:
-    """Return records of dense chunks; without `mask`, no filter was skipped."""
+    """Return the records of dense chunks. Without `mask`, the filter masks are 0: no filter was skipped."""
     count = len(address)
     wide = np.zeros((count, 0), np.uint64)
     masks = np.zeros(count, np.uint32) if mask is None else mask
@@ -83,14 +83,14 @@ def dense_records(
 
 
 def no_records(layout: IndexLayout) -> ChunkRecords:
-    """Return records of no chunks."""
+    """Return an empty `ChunkRecords` with the columns of `layout`."""
     return decode_records(
         layout, np.zeros(0, record_type(layout, layout.size_width)), np.zeros((0, layout.rank), np.uint64)
     )
 
 
 def record_type(layout: IndexLayout, size_width: int, *, scaled: bool = False) -> np.dtype[Any]:
-    """Return the packed type of a stored record; those of B-trees have scaled coordinates."""
+    """Return the packed dtype of an encoded record; with `scaled`, of a B-tree record, which has scaled coordinates."""
     sections = layout.sections
     fields: list[tuple[Any, ...]] = [("address", f"<u{layout.address_width}")]
     if sections or layout.filtered:
@@ -112,22 +112,22 @@ def record_type(layout: IndexLayout, size_width: int, *, scaled: bool = False) -
 
 
 def sized_record_type(layout: IndexLayout, size: int, what: str, *, scaled: bool = False) -> np.dtype[Any]:
-    """Return the type of records of `size` bytes, whatever width they leave for the chunk's size.
+    """Return the dtype of encoded records of `size` bytes: the width of the chunk size field follows from `size`.
 
-    `Corrupt`, naming `what`, when no width of 1 to 8 bytes makes them so long.
+    Raises `Corrupt`, naming `what`, if the width would not be 1 to 8 bytes.
     """
     least = record_type(layout, 1, scaled=scaled)
     width = size - least.itemsize + 1
     has_size = "size" in (least.names or ())
     if not (1 <= width <= 8 if has_size else width == 1):
-        raise Corrupt(f"The {what} has records of {size} bytes; the dataset's cannot be so long.")
+        raise Corrupt(f"The {what} has records of {size} bytes, which does not fit the dataset's chunks.")
     return record_type(layout, width, scaled=scaled)
 
 
 def decode_records(layout: IndexLayout, elements: EncodedRecords, scaled: Columns) -> ChunkRecords:
-    """Return the columns of stored records, all of which have an address.
+    """Decode the records of allocated chunks; `scaled: (n, rank)` are the chunks' coordinates.
 
-    `Corrupt`, naming the chunk, when the sections of a structured chunk do not lie in it one after another.
+    Raises `Corrupt`, naming the chunk, if the sections of a structured chunk are not consecutive within the chunk.
     """
     count = len(elements)
     if "size" in (elements.dtype.names or ()):
@@ -147,7 +147,7 @@ def decode_records(layout: IndexLayout, elements: EncodedRecords, scaled: Column
     if len(wrong):
         raise Corrupt(
             f"The chunk at {scaled[wrong[0]].tolist()} has {size[wrong[0]]} bytes and sections at "
-            f"{starts[wrong[0]].tolist()}: they do not follow one another."
+            f"{starts[wrong[0]].tolist()}: the sections are not consecutive."
         )
     unfiltered, masks = ends - starts, np.zeros((count, layout.sections), np.uint32)
     if layout.filtered:
@@ -157,7 +157,7 @@ def decode_records(layout: IndexLayout, elements: EncodedRecords, scaled: Column
 
 
 def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> EncodedRecords:
-    """Return records as they are stored, of a `record_type`; `BadRequest` when a number is too large for its field."""
+    """Encode records as `dtype`, a `record_type`; raises `BadRequest` if a number is too large for its field."""
     elements = np.zeros(len(records), dtype)
     for name in elements.dtype.names or ():
         column, values = elements[name], getattr(records, name)
@@ -173,16 +173,16 @@ def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> EncodedRecord
 
 
 def is_allocated(layout: IndexLayout, elements: EncodedRecords) -> NDArray[np.bool_]:
-    """Return which stored records are of a chunk that was allocated.
+    """Return, for each encoded record, whether its chunk is allocated.
 
-    The prototype may leave the address 2^64-2 where a structured chunk was never written.
+    The prototype may store address 2^64-2 for a structured chunk that was never written.
     """
     result: NDArray[np.bool_] = elements["address"] < layout.undefined - bool(layout.sections)
     return result
 
 
 def place_elements(count: int, places: NDArray[Any], elements: EncodedRecords) -> Buffer:
-    """Return the bytes of `count` records: `elements` at `places`, and between them those of no chunk."""
+    """Return the bytes of `count` encoded records: `elements` at the indices `places`, the others unallocated."""
     block = np.zeros(count, elements.dtype)
     block["address"] = np.iinfo(elements.dtype["address"]).max
     block[places] = elements
@@ -190,30 +190,30 @@ def place_elements(count: int, places: NDArray[Any], elements: EncodedRecords) -
 
 
 def view_elements(data: Buffer, dtype: np.dtype[Any]) -> EncodedRecords:
-    """Return stored records as an array over their bytes."""
+    """Return encoded records as an array that views `data`."""
     return np.frombuffer(data, dtype)
 
 
 def _number(column: NDArray[np.uint8]) -> Columns:
-    """Return little-endian numbers, (n, width) uint8, as (n,) uint64."""
+    """Convert little-endian numbers, (n, width) uint8, to (n,) uint64."""
     wide = np.zeros((len(column), 8), np.uint8)
     wide[:, : column.shape[1]] = column
     return wide.view("<u8")[:, 0].astype(np.uint64, copy=False)
 
 
 def slots(layout: IndexLayout) -> int:
-    """Return how many chunks there can be where no dimension is unlimited.
+    """Return the maximum number of chunks over all limited dimensions.
 
-    `Corrupt` when they cannot be numbered in 64 bits.
+    Raises `Corrupt` if chunks cannot be numbered in 64 bits.
     """
     count = prod(count for count in layout.counts if count is not None)
     if count >= 2**64:
-        raise Corrupt(f"A dataset of at most {layout.max_dims} elements has too many chunks for an array.")
+        raise Corrupt(f"Maximum dimensions of {layout.max_dims} have too many chunks for a chunk index.")
     return count
 
 
 def number_chunks(layout: IndexLayout, scaled: Columns) -> Columns:
-    """Return the numbers, (n,), of chunks at `scaled` coordinates, (n, rank)."""
+    """Return the numbers, (n,) uint64, of the chunks at `scaled: (n, rank)` coordinates."""
     slots(layout)
     numbers = np.zeros(len(scaled), np.uint64)
     for dim in _order(layout):
@@ -223,7 +223,7 @@ def number_chunks(layout: IndexLayout, scaled: Columns) -> Columns:
 
 
 def locate_chunks(layout: IndexLayout, numbers: Columns) -> Columns:
-    """Return the scaled coordinates, (n, rank), of the chunks with these numbers, (n,)."""
+    """Return the scaled coordinates, (n, rank) uint64, of the chunks with these `numbers: (n,)`."""
     slots(layout)
     scaled = np.empty((len(numbers), layout.rank), np.uint64)
     rest = numbers
@@ -237,17 +237,17 @@ def locate_chunks(layout: IndexLayout, numbers: Columns) -> Columns:
 
 
 def _order(layout: IndexLayout) -> list[int]:
-    """Return the dimensions from the slowest to the fastest."""
+    """Return the dimensions from slowest to fastest: unlimited dimensions first."""
     return sorted(range(layout.rank), key=lambda dim: layout.counts[dim] is not None)
 
 
 def sort_rows(scaled: Columns) -> NDArray[np.intp]:
-    """Return the order that makes scaled coordinates ascend, slowest dimension first."""
+    """Return the row indices, (n,), that sort scaled coordinates in row-major order."""
     return np.lexsort(scaled.T[::-1])
 
 
 def is_ascending(scaled: Columns) -> bool:
-    """Say whether each chunk comes after the one before it, slowest dimension first."""
+    """Return whether scaled coordinates are strictly ascending in row-major order."""
     later, decided = np.zeros(max(len(scaled) - 1, 0), bool), np.zeros(max(len(scaled) - 1, 0), bool)
     for before, after in zip(scaled[:-1].T, scaled[1:].T, strict=True):
         later |= ~decided & (after > before)

@@ -1,9 +1,9 @@
 """The extensible array: an index of chunks for datasets with one unlimited dimension.
 
-H5.format.html, VII.D "The Extensible Array Index". After the elements of the index block come levels ("super
-blocks"): level u has 2^(u/2) data blocks of 2^((u+1)/2) times the least number of elements, halves rounded down.
-The index block has the addresses of the data blocks of the first levels; each later level has a block of its own
-for them.
+H5.format.html, VII.D "The Extensible Array Index". The first elements are in the index block; the others are in levels,
+the specification's "super blocks". Level u has 2^floor(u/2) data blocks; each has 2^floor((u+1)/2) times as many
+elements as the smallest data block. The index block has the data block addresses of the first levels. Each later level
+has a super block for these addresses.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from hsparse.hdf5.format.file_fields import BLOCK_PREFIX, ByteRange, Reads, open
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 MAX_BITS = 62
-"""The largest for which all elements of all levels can be numbered in 64 bits."""
+"""The largest `ExtensibleShape.bits` for which 64 bits can number all elements of all levels."""
 
 
 class ArrayLevel(NamedTuple):
-    """`blocks` data blocks of `elements` each; the first element and the first data block by number.
+    """A level of `blocks` data blocks of `elements` elements each.
 
-    Elements are numbered from the last of the index block on.
+    `start` is the number of its first element, not counting the index block; `first_block` of its first data block.
     """
 
     blocks: int
@@ -61,11 +61,11 @@ def _levels(bits: int, least_elements: int) -> tuple[ArrayLevel, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExtensibleShape:
-    """The parameters of an array, in the order of its header; those of HDF5 by default.
+    """The parameters of an array, in the order of its header, with HDF5's defaults; `Corrupt` if they are invalid.
 
-    `bits` of the largest number of elements, elements in the index block, elements of the smallest data block, data
-    blocks of the smallest level with a block of its own, bits of the elements of a page; and, not a parameter, the
-    bytes of an address. `Corrupt` when they make no array.
+    An array has at most 2^`bits` elements: `index_elements` in the index block, and `least_elements` or more in each
+    data block. A level with a super block has at least `least_blocks` data blocks. A page has 2^`page_bits` elements.
+    `address_width`, in bytes, is not a parameter of the header.
     """
 
     bits: int = 32
@@ -87,22 +87,22 @@ class ExtensibleShape:
 
     @property
     def parameters(self) -> tuple[int, int, int, int, int]:
-        """The parameters in the order of the header."""
+        """The five parameters in the order of the header."""
         return self.bits, self.index_elements, self.least_elements, self.least_blocks, self.page_bits
 
     @property
     def info(self) -> bytes:
-        """The index information of the layout message, which has another order than the header."""
+        """The index information of the layout message: the parameters in an order that differs from the header's."""
         return bytes((self.bits, self.index_elements, self.least_blocks, self.least_elements, self.page_bits))
 
     @property
     def offset_width(self) -> int:
-        """The bytes of a block's first element's number."""
+        """The width, in bytes, of the number of a block's first element."""
         return (self.bits + 7) // 8
 
     @property
     def direct(self) -> int:
-        """How many levels have the addresses of their data blocks in the index block."""
+        """The number of levels whose data block addresses are in the index block."""
         return 2 * (self.least_blocks.bit_length() - 1)
 
     @property
@@ -111,44 +111,44 @@ class ExtensibleShape:
 
     @property
     def addresses(self) -> int:
-        """How many addresses the index block has: of its data blocks, then of the levels with blocks of their own."""
+        """The number of addresses in the index block: of data blocks, then of super blocks."""
         return self.direct_blocks + len(self.levels()) - self.direct
 
     def levels(self) -> tuple[ArrayLevel, ...]:
         return _levels(self.bits, self.least_elements)
 
     def pages(self, level: ArrayLevel) -> int:
-        """Return how many pages each data block of a level has, 0 when it is in one piece."""
+        """Return the number of pages in each data block of a level, 0 if its data blocks have no pages."""
         return level.elements >> self.page_bits if level.elements > 1 << self.page_bits else 0
 
     def bitmap_size(self, level: ArrayLevel) -> int:
-        """Return the bytes that say which pages of a level's data blocks were written."""
+        """Return the size in bytes of a super block's bitmap, which marks the data block pages that were written."""
         return level.blocks * -(-self.pages(level) // 8)
 
     def index_block_size(self, record: int) -> int:
-        """Return the size of the index block in bytes, with records of `record` bytes."""
+        """Return the size of the index block in bytes if records have `record` bytes."""
         addresses = self.address_width * (1 + self.addresses)
         return 6 + self.index_elements * record + addresses + 4
 
     def level_size(self, level: ArrayLevel) -> int:
-        """Return the size of a level's own block in bytes."""
+        """Return the size of a level's super block in bytes."""
         return self.prefix_size + self.bitmap_size(level) + self.address_width * level.blocks + 4
 
     @property
     def prefix_size(self) -> int:
-        """The bytes of a block before its elements: signature, version, client, two places; checksums have 4 more."""
+        """The size in bytes of a data block's signature, version, client, header address and first element number."""
         return 6 + self.address_width + self.offset_width
 
     def block_size(self, level: ArrayLevel, record: int) -> int:
-        """Return the size of a level's data blocks, with records of `record` bytes."""
+        """Return the size in bytes of each data block of a level if records have `record` bytes."""
         return self.prefix_size + 4 + level.elements * record + 4 * self.pages(level)
 
     def find(
         self, numbers: NDArray[np.uint64]
     ) -> tuple[NDArray[np.intp], NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return level, data block in the level and place in the data block of elements, (n,) each.
+        """Locate elements: return their levels, data blocks in the level and indices in the data block, (n,) each.
 
-        They are numbered from the last of the index block on.
+        `numbers: (n,)` do not count the elements of the index block.
         """
         levels = self.levels()
         starts = np.array([level.start for level in levels], np.uint64)
@@ -163,12 +163,12 @@ DEFAULT_SHAPE = ExtensibleShape()
 
 
 HEADER = "6BLLLLLLO"
-"""Bytes of a record, the shape's parameters; number and bytes of levels' blocks, number and bytes of data blocks,
-the highest number set and one, number of elements there is room for, address of the index block."""
+"""Record size, the shape's parameters; number and bytes of super blocks, number and bytes of data blocks, the highest
+chunk number that was set plus one, number of elements in allocated blocks, address of the index block."""
 
 
 class _DataBlock(NamedTuple):
-    """A data block to read: its level, the number of its first element, which of its pages were written."""
+    """A data block to read; `first` is the number of its first element, `pages` are those that were written."""
 
     level: ArrayLevel
     address: int
@@ -177,7 +177,7 @@ class _DataBlock(NamedTuple):
 
 
 def read_extensible_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
-    """Read the extensible array at `address`; `Corrupt` when it is not one of such chunks."""
+    """Read the extensible array whose header is at `address`; raises `Corrupt` if it does not fit `layout`."""
     what = f"extensible array header at {address}"
     (data,) = yield (bounds.block(address, extensible_header_size(layout), "extensible array header"),)
     header = open_block(data, b"EAHD", layout.client, what)
@@ -189,14 +189,14 @@ def read_extensible_array(layout: IndexLayout, address: int, bounds: FileBounds)
     reader = _ArrayReader(layout, shape, address, dtype, bounds)
     yield from reader.read(block)
     numbers, elements = np.concatenate(reader.numbers), np.concatenate(reader.elements)
-    # As in libhdf5, elements after the highest number that was set do not exist.
+    # libhdf5 also ignores elements after the highest number that was set.
     set_before = numbers < np.uint64(last)
     return decode_records(layout, elements[set_before], locate_chunks(layout, numbers[set_before]))
 
 
 @dataclass(slots=True)
 class _ArrayReader:
-    """Collects the numbers and records of an array's chunks."""
+    """Reads an array block by block, and collects the numbers and encoded records of its chunks."""
 
     layout: IndexLayout
     shape: ExtensibleShape
@@ -226,7 +226,7 @@ class _ArrayReader:
         yield from self.read_blocks([block for block in blocks if block.address != self.layout.undefined])
 
     def read_levels(self, levels: list[tuple[ArrayLevel, int]]) -> Reads[list[_DataBlock]]:
-        """Return the data blocks of levels with blocks of their own, at these addresses."""
+        """Read the super blocks of `levels`, (level, address) each; return their data blocks."""
         what = "extensible array super block"
         ranges = tuple(
             self.bounds.block(address, self.shape.level_size(level), what) for level, address in levels
@@ -259,7 +259,7 @@ class _ArrayReader:
                 self.add(block.first + (page << self.shape.page_bits), data)
 
     def ranges(self, block: _DataBlock) -> Iterator[ByteRange]:
-        """Yield the range of a data block, or that of its prefix and those of its pages."""
+        """Yield the range of a data block; if it has pages, the ranges of its prefix and of each written page."""
         shape, what = self.shape, "extensible array data block"
         size = self.dtype.itemsize
         if not shape.pages(block.level):
@@ -293,5 +293,5 @@ class _ArrayReader:
 
 
 def extensible_header_size(layout: IndexLayout) -> int:
-    """Return the bytes of the header, which the index block follows when written."""
+    """Return the size of the header in bytes. Planned arrays have the index block directly after it."""
     return BLOCK_PREFIX + layout.fields(HEADER).size + 4

@@ -1,4 +1,4 @@
-"""The plan of an extensible array: only blocks that have chunks, and of paged data blocks only such pages.
+"""The plan of an extensible array. Only blocks with chunks are allocated, and only pages with chunks are written.
 
 H5.format.html, VII.D "The Extensible Array Index".
 """
@@ -35,7 +35,7 @@ from hsparse.hdf5.format.file_fields import seal_block, seal_page
 
 
 class _PlannedBlock(NamedTuple):
-    """A data block to write: number of its level, its own in the level, its offset, its rows of the records."""
+    """A data block to write: its number in the level, its offset in the index, and its rows of the sorted records."""
 
     level: int
     number: int
@@ -45,9 +45,9 @@ class _PlannedBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExtensibleArrayPlan(IndexPlan):
-    """`numbers: (n,) uint64` are the chunks' numbers, ascending, `own` of them in the index block.
+    """The plan of an extensible array; `numbers: (n,) uint64` are the chunks' numbers, ascending.
 
-    `places` are those in the index block or data block. `levels` are the offsets of the levels' own blocks, by level.
+    The index block has the first `own` chunks. `places: (n,)` are indices in blocks, `levels` offsets of super blocks.
     """
 
     numbers: NDArray[np.uint64]
@@ -83,7 +83,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return np.full(count, self.layout.undefined, f"<u{self.layout.address_width}")
 
     def addresses(self, address: int) -> bytes:
-        """Return the addresses in the index block."""
+        """Return the encoded addresses of the index block; `address` is the array's."""
         addresses = self.undefined_addresses(DEFAULT_SHAPE.addresses)
         for block in self.blocks:
             if block.level < DEFAULT_SHAPE.direct:
@@ -95,7 +95,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return addresses.tobytes()
 
     def header(self, size: int, address: int) -> bytes:
-        """Return the header's content: parameters and statistics."""
+        """Return the header's content: parameters, statistics. `size` is a record's, `address` the array's."""
         levels = DEFAULT_SHAPE.levels()
         lengths = [self.shape.block_size(levels[block.level], size) for block in self.blocks]
         room = sum(levels[block.level].elements for block in self.blocks)
@@ -111,7 +111,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return self.layout.fields(HEADER).pack(size, *DEFAULT_SHAPE.parameters, *statistics, index_block)
 
     def level_content(self, number: int, address: int) -> bytes:
-        """Return the content of a level's own block, after the header's address."""
+        """Return the content of a level's super block that follows the header's address."""
         level = DEFAULT_SHAPE.levels()[number]
         pages = DEFAULT_SHAPE.pages(level)
         bits = np.zeros(8 * DEFAULT_SHAPE.bitmap_size(level), np.uint8)
@@ -128,7 +128,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return first + np.packbits(bits).tobytes() + addresses.tobytes()
 
     def block_parts(self, block: _PlannedBlock, elements: EncodedRecords) -> Iterator[tuple[int, Buffer]]:
-        """Yield a data block's elements, or nothing and then its written pages; each after its offset in the block."""
+        """Yield (offset, bytes) of a data block's elements; with pages, an empty prefix, then each written page."""
         level = DEFAULT_SHAPE.levels()[block.level]
         places, found = self.places[block.rows], elements[block.rows]
         if not DEFAULT_SHAPE.pages(level):
@@ -151,7 +151,7 @@ def _shape(layout: IndexLayout) -> ExtensibleShape:
 def _first(block: _PlannedBlock) -> int:
     """Return the number of a data block's first element, as HDF5 stores it.
 
-    Of data blocks of the index block it counts all before, not those of the level alone.
+    If the block's address is in the index block, HDF5 counts the blocks of earlier levels, not only of its own level.
     """
     level = DEFAULT_SHAPE.levels()[block.level]
     before = level.first_block if block.level < DEFAULT_SHAPE.direct else 0
@@ -159,16 +159,16 @@ def _first(block: _PlannedBlock) -> int:
 
 
 def plan_extensible_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ExtensibleArrayPlan:
-    """Plan the extensible array of chunks at `scaled` coordinates, (n, rank); there is at least one.
+    """Plan the extensible array of chunks at `scaled: (n, rank) uint64` coordinates; n is at least 1.
 
-    `BadRequest` when one of them is beyond what HDF5's arrays can number.
+    Raises `BadRequest` if a chunk's number exceeds the most elements of an HDF5 array (2^32).
     """
     numbers, levels = number_chunks(layout, scaled), DEFAULT_SHAPE.levels()
     order = np.argsort(numbers)
     numbers = numbers[order]
     if int(numbers[-1]) >> DEFAULT_SHAPE.bits:
         raise BadRequest(
-            f"Chunk {int(numbers[-1])} is beyond the {1 << DEFAULT_SHAPE.bits} of an extensible array."
+            f"Chunk number {int(numbers[-1])} is beyond the {1 << DEFAULT_SHAPE.bits} chunks of an extensible array."
         )
     own = int(np.searchsorted(numbers, DEFAULT_SHAPE.index_elements))
     level, block, place = DEFAULT_SHAPE.find(numbers[own:] - np.uint64(DEFAULT_SHAPE.index_elements))

@@ -1,14 +1,13 @@
-"""The fixed array: an index with one element for each chunk that the dataset's limits allow.
+"""Chunk indexes of datasets without unlimited dimensions: fixed array, single chunk and implicit.
 
-H5.format.html, VII.C "The Fixed Array Index". An array of more elements than a page has a bitmap of the pages
-that were written; the other pages are allocated only.
+Fixed array (H5.format.html, VII.C): one element for each chunk that the maximum dimensions allow. An array with more
+elements than a page has a bitmap of the pages that were written; the other pages are allocated but have no content.
 
-The indexes that have no bytes of their own: of a single chunk, and the implicit one.
+Single chunk (IV.A.2.i "Single Chunk Indexing Information"; for structured chunks RFC "File Format Changes for Enabling
+Sparse Storage in HDF5", version 28, section 4.1): the chunk's record is the index information of the layout message.
 
-H5.format.html, IV.A.2.i "Single Chunk Indexing Information" (for structured chunks RFC "File Format Changes for
-Enabling Sparse Storage in HDF5", version 28, section 4.1): the record of a single chunk is the index information of
-the layout message. VII.B "Implicit Index": chunks of one size, all allocated at creation, one after another; it is
-read only, since no file that is planned allocates chunks early.
+Implicit (VII.B): chunks of equal size, allocated consecutively when the dataset is created. This module reads implicit
+indexes and never plans one.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ from hsparse.hdf5.format.file_fields import BLOCK_PREFIX, Reads, open_block, ope
 from hsparse.hdf5.format.hdf5_file import FileBounds
 
 HEADER = "BBLO"
-"""Bytes of a record, bits of a page's number of elements, number of elements, address of the data block."""
+"""Record size in bytes, base-2 logarithm of a page's elements, number of elements, address of the data block."""
 PAGE_BITS = 10
 INFO = bytes((PAGE_BITS,))
 """The index information of the layout message."""
 
 
 def read_fixed_array(layout: IndexLayout, address: int, bounds: FileBounds) -> Reads[ChunkRecords]:
-    """Read the fixed array at `address`; `Corrupt` when it is not one of such chunks."""
+    """Read the fixed array whose header is at `address`; raises `Corrupt` if it does not fit `layout`."""
     what = f"fixed array header at {address}"
     (data,) = yield (bounds.block(address, fixed_header_size(layout), "fixed array header"),)
     header = open_block(data, b"FAHD", layout.client, what)
@@ -59,7 +58,7 @@ def read_fixed_array(layout: IndexLayout, address: int, bounds: FileBounds) -> R
     dtype = sized_record_type(layout, size, what)
     if count != slots(layout) or not 0 < bits < 64:
         raise Corrupt(
-            f"The {what} has {count} elements in pages of 2^{bits}; there are {slots(layout)} chunks."
+            f"The {what} has {count} elements in pages of 2^{bits}; the dataset has {slots(layout)} chunks."
         )
     if block == layout.undefined:
         return no_records(layout)
@@ -91,7 +90,7 @@ def _open_data_block(data: Buffer, layout: IndexLayout, block: int, header: int)
 def _read_pages(
     layout: IndexLayout, block: int, header: int, count: int, bits: int, size: int, bounds: FileBounds
 ) -> Reads[list[tuple[int, memoryview]]]:
-    """Return the first number and the elements' bytes of each page that was written."""
+    """Return (number of the first element, bytes of the elements) of each page that was written."""
     total = -(-count >> bits)
     prefix = _prefix(layout) + -(-total // 8) + 4
     (data,) = yield (bounds.block(block, prefix, "fixed array data block"),)
@@ -113,7 +112,7 @@ def _read_pages(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FixedArrayPlan(IndexPlan):
-    """`numbers: (n,) uint64` are the chunks' numbers, ascending; `count` is the number of elements."""
+    """The plan of a fixed array of `count` elements; `numbers: (n,) uint64` are the chunks' numbers, ascending."""
 
     numbers: NDArray[np.uint64]
     count: int
@@ -144,7 +143,7 @@ class FixedArrayPlan(IndexPlan):
 
 
 def plan_fixed_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> FixedArrayPlan:
-    """Plan the fixed array of chunks at `scaled` coordinates, (n, rank)."""
+    """Plan the fixed array of chunks at `scaled: (n, rank) uint64` coordinates."""
     numbers, count = number_chunks(layout, scaled), slots(layout)
     order = np.argsort(numbers)
     pages = _pages(count)
@@ -156,35 +155,35 @@ def plan_fixed_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> FixedAr
 
 
 def fixed_header_size(layout: IndexLayout) -> int:
-    """Return the bytes of the header, which the data block follows when written."""
+    """Return the size of the header in bytes. Planned arrays have the data block directly after it."""
     return BLOCK_PREFIX + layout.fields(HEADER).size + 4
 
 
 def _prefix(layout: IndexLayout) -> int:
-    """Return the bytes of a data block before its bitmap or elements."""
+    """Return the size in bytes of the part of a data block that precedes its bitmap or elements."""
     return BLOCK_PREFIX + layout.address_width
 
 
 def _pages(count: int) -> int:
-    """Return how many pages `count` elements are in, 0 where they need none."""
+    """Return the number of pages of an array of `count` elements, 0 if it has no pages."""
     return -(-count >> PAGE_BITS) if count > 1 << PAGE_BITS else 0
 
 
 def single_info_type(layout: IndexLayout) -> np.dtype[Any]:
-    """Return the packed type of a single chunk's record; all but its address are index information.
+    """Return the packed dtype of a single chunk's record; all fields after the address are index information.
 
-    A dense chunk's size is a length here, as long as any.
+    A dense chunk's size has the superblock's "size of lengths".
     """
     return record_type(layout, layout.size_width if layout.sections else layout.length_width)
 
 
 def single_info_size(layout: IndexLayout) -> int:
-    """Return the length of the index information in bytes."""
+    """Return the size of the index information in bytes."""
     return single_info_type(layout).itemsize - layout.address_width
 
 
 def single_records(layout: IndexLayout, address: int) -> ChunkRecords:
-    """Return the chunk at `address` that the index information is about; `Corrupt` when that has another length."""
+    """Return the record of the single chunk at `address`; `Corrupt` if the index information has a wrong length."""
     dtype = single_info_type(layout)
     size = single_info_size(layout)
     if len(layout.info) != size:
@@ -196,7 +195,7 @@ def single_records(layout: IndexLayout, address: int) -> ChunkRecords:
 
 
 def encode_single(layout: IndexLayout, records: ChunkRecords) -> bytes:
-    """Return the index information about one chunk, or about none that was written."""
+    """Return the index information for one chunk, or zeros if `records` is empty: the chunk was never written."""
     dtype = single_info_type(layout)
     if not len(records):
         return bytes(single_info_size(layout))
@@ -204,7 +203,7 @@ def encode_single(layout: IndexLayout, records: ChunkRecords) -> bytes:
 
 
 class SingleChunkPlan(IndexPlan):
-    """Nothing outside the layout message."""
+    """A plan without bytes: the layout message has the whole index."""
 
     __slots__ = ()
 
@@ -215,15 +214,15 @@ class SingleChunkPlan(IndexPlan):
 def implicit_records(
     layout: IndexLayout, counts: Sequence[int], address: int, bounds: FileBounds
 ) -> ChunkRecords:
-    """Return the chunks of an extent of `counts` chunks; the first one of the limits' is at `address`.
+    """Return the records of all chunks in an extent of `counts` chunks; the dataset's first chunk is at `address`.
 
-    `Corrupt` when the file ends before the last one.
+    Raises `Corrupt` if sizes vary, the extent exceeds the maximum dimensions, or the file ends before the last chunk.
     """
     if layout.filtered or layout.sections:
-        raise Corrupt("Chunks whose sizes vary have an implicit index, which has no room for sizes.")
+        raise Corrupt("Chunks of varying sizes have an implicit index, which cannot store their sizes.")
     if any(count > (limit or 0) for count, limit in zip(counts, layout.counts, strict=True)):
         raise Corrupt(
-            f"An extent of {list(counts)} chunks is beyond {layout.max_dims}, all of them allocated."
+            f"An extent of {list(counts)} chunks is beyond the maximum dimensions {layout.max_dims}."
         )
     bounds.block(address, slots(layout) * layout.chunk_bytes, "space of implicitly indexed chunks")
     scaled = np.indices(counts, np.uint64).reshape(layout.rank, -1).T.copy()

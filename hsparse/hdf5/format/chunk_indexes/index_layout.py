@@ -1,4 +1,4 @@
-"""The kinds of chunk indexes, the choice among them for a dataset, and the parameters of an index.
+"""The kinds of chunk indexes, the choice of a kind for a dataset, and the parameters of an index.
 
 H5.format.html, IV.A.2.i "The Data Layout Message", version 4, "Chunk Indexing Type"; VII, "Chunk Indexing".
 """
@@ -18,7 +18,7 @@ from hsparse.hdf5.format.hdf5_file import DEFAULT_K
 
 
 class IndexKind(IntEnum):
-    """A chunk index, by its number in layout messages; those before version 4 know the first one alone."""
+    """A kind of chunk index, by its number in layout messages of version 4; older versions always have `BTREE_V1`."""
 
     BTREE_V1 = 0
     SINGLE = 1
@@ -34,11 +34,11 @@ STRUCTURED_KINDS = (
     IndexKind.EXTENSIBLE_ARRAY,
     IndexKind.BTREE_V2,
 )
-"""The index kinds of structured chunks: their sizes vary, so that an implicit index cannot work."""
+"""The index kinds of structured chunks. An implicit index is not possible, because the chunks' sizes vary."""
 
 
 def parse_index_kind(number: int, kinds: Sequence[IndexKind]) -> IndexKind:
-    """Return the kind of a layout message's index; `Corrupt` for one that is not in `kinds`."""
+    """Return the index kind with a layout message's `number`; raises `Corrupt` if it is not in `kinds`."""
     for kind in kinds:
         if kind == number:
             return kind
@@ -54,10 +54,9 @@ def choose_index_kind(
     early: bool = False,
     message_version: int = 4,
 ) -> IndexKind:
-    """Return the index that HDF5 chooses at creation; None in `max_dims` is unlimited.
+    """Return the index kind that HDF5 chooses when it creates a dataset (None in `max_dims` is unlimited).
 
-    `early` says that dense chunks are not filtered and are all allocated at creation. `message_version` is that of
-    the layout message.
+    `early`: the chunks are dense, unfiltered, and all allocated at creation. `message_version` is the layout message's.
     """
     if message_version < 4:
         return IndexKind.BTREE_V1
@@ -71,14 +70,14 @@ def choose_index_kind(
 
 @dataclass(frozen=True, slots=True)
 class IndexLayout:
-    """A chunk index as the layout message names it, and what its records depend on.
+    """A chunk index as the layout message describes it, and the dataset's properties that shape its records.
 
-    Dense chunks have no `sections`; for structured ones `revision` says how their records are laid out.
-    `chunk` is in elements, without the element size, which is in bytes; None in `max_dims` is unlimited. `filtered`
-    says that the dataset has a filter, in any section. `message_version` is the layout message's, 5 for
-    structured chunks. `address` is None while nothing is allocated; `info` is the index information of the layout
-    message, which for a single chunk has its size. Addresses are relative to the file's base address; they
-    and lengths have 2, 4 or 8 bytes, as the superblock says, 8 with structured chunks. `k` is the superblock's too.
+    `chunk` and `max_dims` are in elements, `element_size` is in bytes (None in `max_dims` is unlimited). `filtered`:
+    the dataset has a filter, in any section. `sections` is 0 for dense chunks; for structured chunks, `revision`
+    selects the record layout. `message_version` is the layout message's: 5 for structured chunks. `address`, relative
+    to the file's base address, is None if nothing is allocated. `info` is the layout message's index information.
+    `k`, half the entries of a v1 B-tree node, is the superblock's. `address_width` and `length_width`, 2, 4 or 8
+    bytes, are also the superblock's; for structured chunks both are 8.
     """
 
     kind: IndexKind
@@ -96,7 +95,7 @@ class IndexLayout:
     length_width: int = 8
 
     def fields(self, codes: str) -> Struct:
-        """Return the form of packed fields: O is an address, L a length, the others are `struct`'s."""
+        """Return the `Struct` of little-endian fields: `O` is an address, `L` a length, other codes are `struct`'s."""
         address, length = WIDTH_CODES[self.address_width], WIDTH_CODES[self.length_width]
         return Struct("<" + codes.replace("O", address).replace("L", length))
 
@@ -106,7 +105,7 @@ class IndexLayout:
 
     @property
     def undefined(self) -> int:
-        """The address that means that nothing is allocated."""
+        """The undefined address, which marks a structure that is not allocated."""
         return (1 << 8 * self.address_width) - 1
 
     @property
@@ -115,15 +114,15 @@ class IndexLayout:
 
     @property
     def chunk_bytes(self) -> int:
-        """The size of a chunk with all elements, unfiltered, in bytes."""
+        """The size in bytes of an unfiltered dense chunk."""
         return prod(self.chunk) * self.element_size
 
     @property
     def size_width(self) -> int:
-        """The bytes that the size of a chunk takes in a record.
+        """The width, in bytes, of a chunk's size in a record.
 
-        One more than the bytes of the nominal size; 8 with a variable-length section, and in records of dense
-        chunks since version 5 of the layout message.
+        It is 8 for chunks with a vlen section, and `length_width` for dense chunks of layout messages of version 5.
+        For other chunks it is one more than the bytes that `chunk_bytes` needs.
         """
         if self.sections == 3:
             return 8
@@ -133,7 +132,7 @@ class IndexLayout:
 
     @property
     def counts(self) -> tuple[int | None, ...]:
-        """How many chunks there can be in each dimension, None without limit."""
+        """The maximum number of chunks in each dimension, None if unlimited."""
         return tuple(
             None if limit is None else -(-limit // step)
             for limit, step in zip(self.max_dims, self.chunk, strict=True)
@@ -141,13 +140,13 @@ class IndexLayout:
 
     @property
     def client(self) -> int:
-        """What the records are of: dense chunks 0, filtered ones 1, structured ones 2 and 3."""
+        """The client id: 0 for dense chunks, 2 for structured chunks; plus 1 if they are filtered."""
         return 2 * bool(self.sections) + self.filtered
 
     @property
     def block_version(self) -> int:
-        """The version written into a structured index's header and into the blocks of arrays.
+        """The version to write into an index's header and blocks: 0 for dense chunks (H5.format.html).
 
-        H5.format.html has 0 for dense chunks. RFC version 17 and the prototype have 1, version 28 returns to 0.
+        For structured chunks it is 0 in RFC version 28, and 1 in RFC version 17 and the prototype.
         """
         return int(bool(self.sections) and self.revision is not FormatRevision.RFC_2025_10)

@@ -1,4 +1,4 @@
-"""The plan of a chunk index: the places of chunks give its size, their addresses its bytes."""
+"""The plan of a chunk index. Its size depends only on the chunks' coordinates; its bytes need their addresses."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexLayout
 
 MAX_BYTES = 2**30
-"""The longest index that is encoded in one piece."""
+"""The largest index that `IndexPlan.encode` returns in one piece."""
 MAX_PLANNED = 2**40
-"""The longest index that is planned: its bitmaps and addresses alone have some 100 MB."""
+"""The largest index that is planned; the bitmaps and addresses of such an index already have about 100 MB."""
 
 
 def check_planned(size: int) -> int:
-    """Return the size of an index in bytes; `TooLarge` beyond the limit of a plan."""
+    """Return `size`, an index's size in bytes; raises `TooLarge` if it exceeds `MAX_PLANNED`."""
     if size > MAX_PLANNED:
         raise TooLarge(
-            f"The chunk index would have {size} bytes, for as many chunks as the dataset could have: choose larger "
-            "chunks or smaller maximum dimensions."
+            f"The chunk index would have {size} bytes; the limit is {MAX_PLANNED}: choose larger chunks or smaller "
+            "maximum dimensions."
         )
     return size
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexPlan(ABC):
-    """An index of `size` bytes for chunks at known scaled coordinates; `order` is the one it stores them in."""
+    """An index of `size` bytes for chunks at known coordinates; `order: (n,)` sorts them into the index's order."""
 
     layout: IndexLayout
     order: NDArray[np.intp]
@@ -40,19 +40,19 @@ class IndexPlan(ABC):
 
     @abstractmethod
     def pieces(self, address: int, records: ChunkRecords) -> Iterator[tuple[int, Buffer]]:
-        """Yield the parts of the index at `address`: their offset in it, ascending, and their bytes.
+        """Yield (offset in the index, bytes) of each part of the index at `address`, by ascending offset.
 
-        `records` are of the chunks that were planned, in the order they were given in. Between parts is space
-        that is not in use, which HDF5 allocates with the parts.
+        `records` are the planned chunks' records, in the order in which their coordinates were given to the plan.
+        The space between parts is unused; HDF5 allocates it with the parts.
         """
 
     def encode(self, address: int, records: ChunkRecords) -> bytes:
         """Return the bytes of the index at `address`: `pieces`, with zeros between them.
 
-        `TooLarge` beyond 1 GiB, which a few chunks reach that lie far apart in a large array.
+        Raises `TooLarge` beyond 1 GiB. A few chunks reach this size if they are far apart in a large array.
         """
         if self.size > MAX_BYTES:
-            raise TooLarge(f"The chunk index has {self.size} bytes; {MAX_BYTES} are made in one piece.")
+            raise TooLarge(f"The chunk index has {self.size} bytes; the limit is {MAX_BYTES}.")
         image = bytearray(self.size)
         for offset, piece in self.pieces(address, records):
             image[offset : offset + len(piece)] = piece

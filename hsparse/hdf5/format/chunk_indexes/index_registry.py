@@ -1,4 +1,4 @@
-"""Chunk indexes by kind: read the index of a dataset, plan one, and its part of the layout message.
+"""Chunk indexes of all kinds: read or plan a dataset's index, and encode its part of the layout message.
 
 H5.format.html, VII "Chunk Indexing".
 """
@@ -47,7 +47,7 @@ PLANNERS: dict[IndexKind, IndexPlanner] = {
     IndexKind.BTREE_V2: plan_chunk_btree_v2,
 }
 UNLIMITED = {IndexKind.IMPLICIT: 0, IndexKind.FIXED_ARRAY: 0, IndexKind.EXTENSIBLE_ARRAY: 1}
-"""How many unlimited dimensions there are where an index numbers its chunks."""
+"""The number of unlimited dimensions that index kinds with numbered chunks require."""
 INFO = {
     IndexKind.FIXED_ARRAY: FIXED_INFO,
     IndexKind.EXTENSIBLE_ARRAY: DEFAULT_SHAPE.info,
@@ -58,15 +58,15 @@ INFO = {
 def read_chunk_index(
     layout: IndexLayout, extent: Sequence[int], end: int, base: int = 0
 ) -> Reads[ChunkRecords]:
-    """Read the chunks of a dataset of `extent`, ascending by scaled coordinates, slowest dimension first.
+    """Read the chunk records of a dataset of `extent`, sorted by scaled coordinates in row-major order.
 
-    `end` is the file's size in bytes from its `base` address on; addresses are relative to that, ranges are not.
-    Chunks beyond the extent, which a writer that just grows or shrinks the dataset may have, are left out.
-    `Corrupt`, naming the block, when a checksum or anything else is wrong, or a block does not lie in the file.
+    `end` is the number of bytes from the file's `base` address to its end. Addresses are relative to `base`; the
+    ranges that the reader yields are not. Chunks outside of the extent are left out: a file may have some while a
+    writer resizes the dataset. Raises `Corrupt`, naming the block, if a block is damaged or outside of the file.
     """
     fault = _fault(layout)
     if fault or len(extent) != layout.rank:
-        raise Corrupt(fault or f"A dataset of {len(extent)} dimensions has chunks of {layout.rank}.")
+        raise Corrupt(fault or f"A dataset of {len(extent)} dimensions has chunks of rank {layout.rank}.")
     if (address := layout.address) is None:
         return no_records(layout)
     counts = [-(-length // step) for length, step in zip(extent, layout.chunk, strict=True)]
@@ -84,11 +84,11 @@ def read_chunk_index(
 
 
 def plan_chunk_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPlan:
-    """Plan the index of chunks at `scaled` coordinates, (n, rank), in any order, each once.
+    """Plan the index of chunks at `scaled: (n, rank) uint64` coordinates, unique and in any order.
 
-    Without any there is no index: the plan has size 0 and the layout message no address. For a single chunk the size
-    is 0 too: the layout message has its address, and its record as index information. `BadRequest` when a chunk
-    is there twice, or beyond the limits, or the dataspace has another kind of index.
+    The plan has size 0 if there are no chunks, and for the single chunk index: then the layout message has the chunk's
+    address and, as index information, its record. Raises `BadRequest` if a chunk occurs twice or is beyond the maximum
+    dimensions, or if the index kind is implicit or does not fit the maximum dimensions.
     """
     if fault := _fault(layout):
         raise BadRequest(fault)
@@ -97,16 +97,16 @@ def plan_chunk_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPl
         raise BadRequest("A chunk index cannot have two chunks at the same place.")
     for dim, count in enumerate(layout.counts):
         if len(scaled) and count is not None and int(scaled[:, dim].max()) >= count:
-            raise BadRequest(f"A chunk lies beyond the dataset's limit in dimension {dim}: {count} chunks.")
+            raise BadRequest(f"A chunk is beyond the maximum of {count} chunks in dimension {dim}.")
     if not len(scaled) or layout.kind is IndexKind.SINGLE:
         return SingleChunkPlan(layout, order, 0)
     if layout.kind is IndexKind.IMPLICIT:
-        raise BadRequest("An implicit index is not written: a fixed array does the same.")
+        raise BadRequest("An implicit chunk index cannot be written: use a fixed array.")
     return PLANNERS[layout.kind](layout, scaled)
 
 
 def _fault(layout: IndexLayout) -> str | None:
-    """Return what of the layout contradicts itself, None when nothing does."""
+    """Return a sentence that says how the layout contradicts itself, None if it is consistent."""
     if not len(layout.max_dims) == layout.rank > 0 or not all(layout.chunk) or not layout.element_size:
         return (
             f"Chunks of {layout.chunk} elements of {layout.element_size} bytes do not fit {layout.max_dims}."
@@ -118,14 +118,14 @@ def _fault(layout: IndexLayout) -> str | None:
 
 
 def index_info(layout: IndexLayout, records: ChunkRecords | None = None) -> bytes:
-    """Return the index information of the layout message; that of a single chunk needs its record."""
+    """Return the index information of the layout message; a single chunk index encodes `records`, its one record."""
     if layout.kind is IndexKind.SINGLE:
         return encode_single(layout, no_records(layout) if records is None else records)
     return INFO.get(layout.kind, b"")
 
 
 def index_info_size(layout: IndexLayout) -> int:
-    """Return the length of the index information in bytes."""
+    """Return the size of the index information in bytes."""
     if layout.kind is IndexKind.SINGLE:
         return single_info_size(layout)
     return len(INFO.get(layout.kind, b""))

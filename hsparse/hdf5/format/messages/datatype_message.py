@@ -1,7 +1,7 @@
-"""The datatype message, every class, versions 1 to 5, as HDF5/JSON items.
+"""The datatype message: all classes and versions 1 to 5, converted to and from HDF5/JSON items.
 
-H5.format.html, IV.A.2.d. The versions differ in how members are written: with array fields and padded names (1),
-with padded names (2), with neither (3, 4, 5); 4 has revised references, 5 complex numbers.
+H5.format.html, IV.A.2.d. Compound members have array fields and padded names in version 1, padded names in version 2,
+and neither in later versions. Version 4 adds revised references, version 5 complex numbers.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ PADDINGS = ("H5T_STR_NULLTERM", "H5T_STR_NULLPAD", "H5T_STR_SPACEPAD")
 CHARSETS = ("H5T_CSET_ASCII", "H5T_CSET_UTF8")
 SIGNED = 8
 HIGHEST_BIT = 0x20
-"""The normalization of IEEE floats: the mantissa's highest bit is not stored, and is set."""
+"""The mantissa normalization of IEEE floats: the highest bit is implied to be set and is not stored."""
 FLOATS = {
     2: struct.pack("<HHBBBBI", 0, 16, 10, 5, 0, 10, 15),
     4: struct.pack("<HHBBBBI", 0, 32, 23, 8, 0, 23, 127),
     8: struct.pack("<HHBBBBI", 0, 64, 52, 11, 0, 52, 1023),
 }
-"""Offset, precision, exponent's location and size, mantissa's, and bias, by bytes of an IEEE float."""
+"""Bit offset, precision, exponent location and size, mantissa location and size, exponent bias, by float size."""
 NAME_WINDOW = 64
 UNSIGNED_BYTE = b"\x10\0\0\0\1\0\0\0\0\0\x08\0"
-"""The base that libhdf5 gives strings of variable length."""
+"""The base type that libhdf5 writes for vlen strings."""
 MAX_TAG = 248
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The head of a type: version, class by number, bit field, and bytes of an element."""
+    """The head of a type: version, class number, bit field, element size in bytes; `depth` is its nesting level."""
 
     version: int
     kind: int
@@ -78,13 +78,13 @@ class _Head:
         return "BE" if self.bits & 1 else "LE"
 
     def described(self, properties: bytes) -> FileType:
-        """Return the type of a number that no predefined type describes."""
+        """Return a type that keeps the message's fields, for a number that no predefined type describes."""
         item = {"class": self.name, "size": self.size, "bits": self.bits, "properties": properties.hex()}
         return FileType(item, self.size)
 
 
 def decode_datatype(message: ByteReader, depth: int = 0) -> FileType:
-    """Read a datatype; bytes may follow it. Raises `Corrupt`, and `Unsupported` for what HDF5/JSON cannot describe."""
+    """Decode a datatype; other bytes may follow. Raises `Corrupt`, or `Unsupported` if HDF5/JSON cannot describe it."""
     if depth > MAX_DEPTH:
         raise Corrupt(f"The type in the {message.subject} is nested more than {MAX_DEPTH} deep.")
     first, low, middle, high = message.numbers(4, 1, "datatype")
@@ -180,7 +180,7 @@ def _old_dims(message: ByteReader) -> tuple[int, ...]:
     message.take(11, "member's permutation")
     dims = message.numbers(4, 4, "member's dimensions")
     if rank > 4 or not all(dims[:rank]):
-        raise Corrupt(f"A member in the {message.subject} has {rank} dimensions of {dims}; it can have 4.")
+        raise Corrupt(f"A member in the {message.subject} has {rank} dimensions of {dims}; up to 4, none 0.")
     return dims[:rank]
 
 
@@ -200,9 +200,9 @@ def _decode_enum(head: _Head, message: ByteReader) -> FileType:
     if base.item["class"] != "H5T_INTEGER" or base.size != head.size:
         raise Corrupt(f"An enum of {head.size} bytes in the {message.subject} is based on {base.item}.")
     if "base" not in base.item:
-        raise Unsupported(f"The {message.subject} has an enum over integers that have no name: {base.item}.")
+        raise Unsupported(f"The {message.subject} has an enum whose base is not predefined: {base.item}.")
     if len(set(names)) < len(names) or not names:
-        raise Corrupt(f"An enum in the {message.subject} has no names, or one twice.")
+        raise Corrupt(f"An enum in the {message.subject} has no names, or a name twice.")
     numbers = [
         int.from_bytes(
             values[place : place + base.size],
@@ -253,7 +253,7 @@ def _decode_complex(head: _Head, message: ByteReader) -> FileType:
 
 def _name(head: _Head, message: ByteReader) -> str:
     length, window = -1, NAME_WINDOW
-    while length < 0:  # most names are short: the whole rest is not searched, nor copied, for each of them
+    while length < 0:  # most names are short: the window grows, so that few bytes are copied for each
         rest = bytes(message.data[message.place : message.place + window])
         length = rest.find(b"\0")
         if length < 0 and len(rest) < window:
@@ -283,7 +283,7 @@ _DECODERS: tuple[Callable[[_Head, ByteReader], FileType], ...] = (
 
 
 def encode_datatype(datatype: FileType, *, latest: bool = False) -> bytes:
-    """Return the message; versions are the earliest that can say it, or 3 where that is shorter (`latest`)."""
+    """Encode the message in the earliest version that can describe the type; with `latest`, in version 3 or later."""
     return _encode(datatype, 3 if latest else 1)
 
 
@@ -295,7 +295,7 @@ def _encode(datatype: FileType, version: int) -> bytes:
     item = datatype.item
     if _has(datatype, "H5T_COMPLEX"):
         version = 5
-    elif version < 3:  # an array raises the version of all types that contain it
+    elif version < 3:  # a type that contains an array needs version 2 at all levels
         version = 2 if _has(datatype, "H5T_ARRAY") else 1
     kind = item["class"]
     if "bits" in item:
@@ -382,7 +382,7 @@ def _encode_complex(datatype: FileType, version: int) -> bytes:
 
 def _count(some: Any) -> int:
     if len(some) > 0xFFFF:
-        raise BadRequest(f"A type in a file can have 65535 members, not {len(some)}.")
+        raise BadRequest(f"A type in a file can have at most 65535 members, not {len(some)}.")
     return len(some)
 
 

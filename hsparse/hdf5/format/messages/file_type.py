@@ -1,7 +1,7 @@
-"""A datatype in a file: its HDF5/JSON item, and where the parts of an element lie in its bytes.
+"""A datatype in a file: its HDF5/JSON item, and the offsets of an element's parts.
 
-An element of a file may have gaps, and its variable-length parts are references into a global heap; so its size
-and the offsets of its fields differ from those of `hsparse.model.element`.
+An element in a file may have gaps, and its vlen parts are references into a global heap. Its size and the offsets of
+its fields can therefore differ from those in `hsparse.model.element`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from hsparse.model.element import element_of
 OBJECT_REFERENCE_SIZE = 8
 REGION_REFERENCE_SIZE = 12
 VLEN_SIZE = 16
-"""Bytes of a sequence or string of variable length: its count, and address and index in a global heap."""
+"""The size in bytes of a vlen sequence or string: its length, and an address and an index in a global heap."""
 OBJECT_REFERENCE, REGION_REFERENCE, STD_REFERENCE = "H5T_STD_REF_OBJ", "H5T_STD_REF_DSETREG", "H5T_STD_REF"
 
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """`size` bytes of an element of type `item` (not to be modified).
+    """The type of elements of `size` bytes in a file; `item` is its HDF5/JSON item, which must not be modified.
 
-    `parts` are a compound's members, or the base of an enum, array, sequence or complex number; `offsets` are
-    those of a compound's members, in bytes. The item of a number that no predefined type describes has no base
-    but `size`, `bits` and `properties`, the fields of its datatype message: no server has such a type, but a
-    file written with it has it again. `bits` are the offset and the precision of an integer in its bytes, None where it
-    takes them all.
+    `parts` are a compound's members, or the base of an enum, array, sequence or complex number. `offsets` are a
+    compound's member offsets in bytes. `bits` are the bit offset and precision of an integer (None: it uses all bits).
+    The item of a number that no predefined type describes has the fields of its datatype message (`size`, `bits`,
+    `properties`) instead of a base: servers do not support such a type, but it can be written to a file again.
     """
 
     item: Any
@@ -44,20 +43,20 @@ class FileType:
 
 
 CARRIED = re.compile(r"HDF5 (H5T_\w+) bits=([0-9a-f]{6}) properties=([0-9a-f]*)")
-"""The tag of opaque elements that are of a type which no server has."""
+"""The tag of opaque elements whose original type servers do not support; the tag describes that type."""
 PROPERTIES = {"H5T_INTEGER": 4, "H5T_BITFIELD": 4, "H5T_FLOAT": 12, "H5T_TIME": 2}
-"""Bytes of the properties of such types."""
+"""The size in bytes of the properties that such a tag can describe, by class."""
 
 
 def carrying_tag(item: Any) -> str | None:
-    """Return the tag of opaque elements that carry a described type, None where none can."""
+    """Return the tag of opaque elements that stand for a type with `bits` and `properties`, None for other classes."""
     if item["class"] not in PROPERTIES:
         return None
     return f"HDF5 {item['class']} bits={item['bits']:06x} properties={item['properties']}"
 
 
 def _carried(item: Any) -> Any:
-    """Return the described type that an opaque item carries, or the item."""
+    """Return the type that an opaque item's tag describes; the item itself if its tag describes none."""
     found = CARRIED.fullmatch(item.get("tag") or "")
     if found is None or PROPERTIES.get(found[1]) != len(found[3]) / 2:
         return item
@@ -65,7 +64,7 @@ def _carried(item: Any) -> Any:
 
 
 def file_type(item: Any) -> FileType:
-    """Return a valid type item's elements without gaps; `Unsupported` names a part that no file can have."""
+    """Return a valid type item's `FileType`. Raises `Unsupported`, naming the type, if files cannot have it."""
     if isinstance(item, str):
         return file_type({"class": _class_of(item), "base": item})
     if item["class"] == "H5T_COMPOUND":
@@ -91,7 +90,7 @@ def dims_of_array(item: Any) -> tuple[int, ...]:
 
 
 def names_of_enum(item: Any) -> dict[str, int]:
-    """Return an enum item's values by name."""
+    """Return the values of an enum type's item by name."""
     mapping = item["mapping"] if "mapping" in item else item["members"]
     if isinstance(mapping, dict):
         return mapping
@@ -99,7 +98,7 @@ def names_of_enum(item: Any) -> dict[str, int]:
 
 
 def is_packed(datatype: FileType) -> bool:
-    """Say whether elements have no gaps, at any depth, nor unused bits."""
+    """Return whether elements have neither gaps nor unused bits at any depth."""
     if datatype.bits is not None:
         return False
     end = 0
@@ -112,20 +111,20 @@ def is_packed(datatype: FileType) -> bool:
 
 
 def is_byte_identical(datatype: FileType) -> bool:
-    """Say whether elements are the same bytes in a file as in hsparse.
+    """Return whether elements have the same bytes in a file and in hsparse.
 
-    Those have no gaps, heap places and addresses, and behind text of a fixed length they have zeros.
+    Elements in hsparse have no gaps, no references to a heap and no addresses; zeros pad fixed-length text.
     """
     return is_packed(datatype) and not has_addresses(datatype) and not has_padding(datatype)
 
 
 def is_written_as_stored(datatype: FileType) -> bool:
-    """Say whether elements of hsparse may stand in a file as they are: the zeros behind a text end it there, too."""
+    """Return whether a file can have hsparse's bytes unchanged; zero padding is valid unless text is space-padded."""
     return is_packed(datatype) and not has_addresses(datatype) and not has_padding(datatype, (SPACE_PADDED,))
 
 
 def has_addresses(datatype: FileType) -> bool:
-    """Say whether elements have addresses in a file: references, and parts of variable length."""
+    """Return whether elements have addresses in a file: references or vlen parts, at any depth."""
     item = datatype.item
     if item["class"] in ("H5T_VLEN", "H5T_REFERENCE") or item.get("length") == "H5T_VARIABLE":
         return True
@@ -133,7 +132,7 @@ def has_addresses(datatype: FileType) -> bool:
 
 
 def has_padding(datatype: FileType, kinds: Container[str] = (NULL_TERMINATED, SPACE_PADDED)) -> bool:
-    """Say whether elements have text of a fixed length, at any depth, behind which there may be more than zeros."""
+    """Return whether elements have fixed-length text with one of these paddings (which allow non-zero bytes)."""
     item = datatype.item
     if item["class"] == "H5T_STRING" and item["length"] != "H5T_VARIABLE" and item.get("strPad") in kinds:
         return True
@@ -141,7 +140,7 @@ def has_padding(datatype: FileType, kinds: Container[str] = (NULL_TERMINATED, SP
 
 
 def has_references(datatype: FileType) -> bool:
-    """Say whether elements have references to objects or regions, at any depth."""
+    """Return whether elements have object or region references, at any depth."""
     return datatype.item["class"] == "H5T_REFERENCE" or any(map(has_references, datatype.parts))
 
 
@@ -156,19 +155,19 @@ def _compound(item: Any) -> FileType:
         bounds = [*places, (item["size"], 0)]
         if all(end <= begin for (_, end), (begin, _) in pairwise(bounds)):
             return FileType(found, item["size"], parts, offsets)
-        found = without_gaps(found)  # not those of a file
+        found = without_gaps(found)  # the offsets do not fit the sizes that members have in a file
     size, offsets = packed_places(parts)
     return FileType(found, size, parts, offsets)
 
 
 def packed_places(parts: Sequence[FileType]) -> tuple[int, tuple[int, ...]]:
-    """Return the size of a compound without gaps, and its members' offsets."""
+    """Return the size and the member offsets, in bytes, of a compound without gaps."""
     ends = list(accumulate((part.size for part in parts), initial=0))
     return ends[-1], tuple(ends[:-1])
 
 
 def without_gaps(item: Any) -> Any:
-    """Return a type's item without the gaps of its compounds."""
+    """Return a type's item without the sizes and offsets that give its compounds gaps."""
     if not isinstance(item, dict):
         return item
     if item["class"] == "H5T_COMPOUND":

@@ -1,7 +1,7 @@
-"""The messages of a group: links, and where many links or attributes are stored.
+"""The messages of a group: links, and the locations of dense link and attribute storage.
 
-H5.format.html, IV.A.2.g (link, message 0x0006), IV.A.2.c (link info, 0x0002) and IV.A.2.v (attribute info, 0x0015),
-which have the same form, IV.A.2.r (symbol table, 0x0011), IV.A.2.k (group info, 0x000A).
+H5.format.html, IV.A.2.g (link, message 0x0006), IV.A.2.k (group info, 0x000A), IV.A.2.r (symbol table, 0x0011), and
+two messages of the same form: IV.A.2.c (link info, 0x0002) and IV.A.2.v (attribute info, 0x0015).
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ DEFAULT_GROUP_INFO = bytes(2)
 """The group info message of a group with HDF5's default limits and estimates."""
 HARD, SOFT, FIRST_USER, EXTERNAL = 0, 1, 64, 64
 ORDERED, TYPED, CHARSET = 4, 8, 16
-"""Flags: which of the optional fields there are. The lowest two bits are the width of the name's length."""
+"""Flags of optional fields. The lowest two bits are the base-2 logarithm of the width of the name's length."""
 UTF8 = 1
 MAX_TARGET = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class HardLink:
-    """To the object header at `address`."""
+    """A hard link to the object header at `address`."""
 
     address: int
 
 
 @dataclass(frozen=True, slots=True)
 class SoftLink:
-    """To a path of this file."""
+    """A soft link to a path in the same file."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalLink:
-    """To a path of another file."""
+    """An external link to a path in another file."""
 
     file: str
     path: str
@@ -47,7 +47,7 @@ class ExternalLink:
 
 @dataclass(frozen=True, slots=True)
 class UserDefinedLink:
-    """A link of a user-defined class, 65 to 255."""
+    """A link of a user-defined class `kind`, 65 to 255."""
 
     kind: int
     data: bytes
@@ -58,7 +58,7 @@ LinkTarget: TypeAlias = HardLink | SoftLink | ExternalLink | UserDefinedLink
 
 @dataclass(frozen=True, slots=True)
 class LinkMessage:
-    """A name and its target; `order` is its creation order, None where the group does not track it."""
+    """A link's name and target; `order` is its creation order, None if the group does not track it."""
 
     name: str
     target: LinkTarget
@@ -66,7 +66,7 @@ class LinkMessage:
 
 
 def decode_link(message: ByteReader, widths: Widths) -> LinkMessage:
-    """Read a link; raises `Corrupt`."""
+    """Decode a link message; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "link's header")
     if version != 1 or flags & 0xE0:
         raise Corrupt(f"The {message.subject} has a link message of version {version} with flags {flags:#x}.")
@@ -101,7 +101,7 @@ def _target(message: ByteReader, kind: int, widths: Widths) -> LinkTarget:
 
 
 def encode_link(link: LinkMessage) -> bytes:
-    """Return the message, names as UTF-8."""
+    """Encode a link message, with names in UTF-8; raises `BadRequest` if the target is too long."""
     name = encode_name(link.name)
     width = {1: 0, 2: 1, 3: 2, 4: 2}[width_of(len(name))]
     ascii_ = name.isascii()
@@ -126,26 +126,26 @@ def _encode_target(target: LinkTarget) -> tuple[int, bytes]:
     else:
         kind, data = target.kind, target.data
     if len(data) > MAX_TARGET:
-        raise BadRequest(f"A link's target can have {MAX_TARGET} bytes in a file, not {len(data)}.")
+        raise BadRequest(f"A link's target can have at most {MAX_TARGET} bytes in a file, not {len(data)}.")
     return kind, struct.pack("<H", len(data)) + data
 
 
 TRACKED, INDEXED = 1, 2
 LINK_NAMES, LINK_ORDERS, ATTRIBUTE_NAMES, ATTRIBUTE_ORDERS = 5, 6, 8, 9
-"""Types of the version 2 B-trees of dense storage."""
+"""Record types of the version 2 B-trees of dense storage."""
 LINK_ID_SIZE, ATTRIBUTE_ID_SIZE = 7, 8
-"""Bytes of the heap id of a link and of an attribute."""
+"""The sizes in bytes of a link's and an attribute's heap id."""
 HASH_SIZE = 4
-"""Bytes of the hash of a name."""
+"""The size in bytes of a name's hash."""
 LINK_ORDER_WIDTH, ATTRIBUTE_ORDER_WIDTH = 8, 2
-"""Bytes of the highest creation order in either message."""
+"""The widths, in bytes, of the highest creation order in the link info and attribute info messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseStorage:
-    """Addresses of the fractal heap and of the B-trees by name and by creation order; None where there is none.
+    """Addresses of dense storage: the fractal heap, the B-trees by name and by creation order (None if absent).
 
-    `next_order` is the number that the next link or attribute gets, None when order is not tracked.
+    `next_order` is the creation order of the next link or attribute, None if the order is not tracked.
     """
 
     heap: int | None = None
@@ -156,7 +156,7 @@ class DenseStorage:
 
 
 def decode_dense_storage(message: ByteReader, widths: Widths, order_width: int) -> DenseStorage:
-    """Read the link info or attribute info message, which differ in `order_width`; raises `Corrupt`."""
+    """Decode a link info or attribute info message, whose creation order has `order_width` bytes; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "info message's header")
     if version or flags & ~(TRACKED | INDEXED):
         raise Corrupt(f"The {message.subject} has an info message of version {version} with flags {flags}.")
@@ -169,7 +169,7 @@ def decode_dense_storage(message: ByteReader, widths: Widths, order_width: int) 
 
 
 def encode_dense_storage(storage: DenseStorage, order_width: int) -> bytes:
-    """Return the link info or attribute info message."""
+    """Encode a link info or attribute info message, whose creation order has `order_width` bytes."""
     tracked = storage.next_order is not None
     flags = (TRACKED if tracked else 0) | (INDEXED if storage.indexed else 0)
     order = b"" if storage.next_order is None else storage.next_order.to_bytes(order_width, "little")
@@ -178,14 +178,14 @@ def encode_dense_storage(storage: DenseStorage, order_width: int) -> bytes:
 
 
 class SymbolTable(NamedTuple):
-    """Addresses of the version 1 B-tree and of the local heap."""
+    """The addresses of a symbol table's version 1 B-tree and local heap."""
 
     btree: int
     heap: int
 
 
 def decode_symbol_table(message: ByteReader, widths: Widths) -> SymbolTable:
-    """Read the message; raises `Corrupt`."""
+    """Decode a symbol table message; raises `Corrupt`."""
     btree = widths.read_address(message, "address of the B-tree")
     heap = widths.read_address(message, "address of the local heap")
     if btree is None or heap is None:

@@ -1,53 +1,47 @@
-"""The data layout message of HDF5's own layouts, versions 1 to 5.
+"""The data layout message, versions 1 to 5 (H5.format.html, IV.A.2.i; message 0x0008).
 
-H5.format.html, IV.A.2.i (message 0x0008). For chunks it has the kind, address and parameters of their index. The
-message of structured chunks is recognised and kept as it is (`structured_layout` decodes it).
-
-The data layout message of structured chunks: version 5, class 4.
-
-RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, section 3.1.1, and version 17, where
-the composition follows the address, offsets have 4 bytes and the chunk's type is a bit. The message of the library's
-prototype is padded with zeros to the longest of its kind.
+For chunks, the message has the kind, address and parameters of their index. `decode_layout` keeps the message of
+structured chunks undecoded; `hsparse.hdf5.format.messages.structured_layout` decodes it.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.buffer import Buffer
-from hsparse.format.dataspace_message import NEWEST_REVISION, ByteReader, FormatRevision
-from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL
-from hsparse.hdf5.format.chunk_indexes.index_layout import (
-    STRUCTURED_KINDS,
-    IndexKind,
-    IndexLayout,
-    parse_index_kind,
-)
-from hsparse.hdf5.format.chunk_indexes.index_registry import index_info_size
-from hsparse.hdf5.format.file_fields import Addressed, Key, Widths, address_bytes, width_of
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.dataspace_message import ByteReader
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
+from hsparse.hdf5.format.file_fields import Widths, address_bytes, width_of
 from hsparse.model.dataspace import MAX_RANK
 
 COMPACT, CONTIGUOUS, CHUNKED, VIRTUAL, STRUCTURED = range(5)
 BTREE_1, SINGLE, IMPLICIT, FIXED_ARRAY, EXTENSIBLE_ARRAY, BTREE_2 = IndexKind
-"""Kinds of chunk indexes; the first is that of versions 1 to 3, and has no number in a file."""
+"""Kinds of chunk indexes. `BTREE_1` is the index of versions 1 to 3; its number is not stored in files."""
+PARAMETERS: dict[int, tuple[int, ...]] = {
+    SINGLE: (),
+    IMPLICIT: (),
+    FIXED_ARRAY: (1,),
+    EXTENSIBLE_ARRAY: (1, 1, 1, 1, 1),
+    BTREE_2: (4, 1, 1),
+}
+"""The widths, in bytes, of the parameters of each index kind."""
 UNFILTERED_EDGES, SINGLE_FILTERED = 1, 2
-"""Flags from version 4 on: chunks beyond the extent are not filtered; a single chunk has a filtered record."""
+"""Flags since version 4: partial edge chunks are not filtered; the record of a single chunk has filter fields."""
 MAX_COMPACT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class CompactLayout:
-    """The elements' bytes are in the message."""
+    """A layout whose message contains the elements' bytes."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ContiguousLayout:
-    """`size` bytes at `address`, None where nothing is allocated; versions 1 and 2 do not tell the size."""
+    """`size` bytes at `address`, None if nothing is allocated. Messages of versions 1 and 2 have no `size`: None."""
 
     address: int | None
     size: int | None
@@ -55,11 +49,11 @@ class ContiguousLayout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutIndex:
-    """Where an index is (its address is a single chunk's own), and the fields that its kind has in the message.
+    """A chunk index: its address (for a single chunk, the chunk's), and the parameters that the message has for it.
 
-    Parameters: of a single filtered chunk its stored size and filter mask; of a fixed array its page bits; of
-    an extensible array maximum bits, elements in the index, least pointers, least elements, page bits; of a
-    version 2 B-tree node size, split and merge percent.
+    Parameters of a filtered single chunk: stored size, filter mask; fixed array: page bits; extensible array: maximum
+    bits, elements in the index block, least pointers, least elements, page bits; version 2 B-tree: node size, split
+    and merge percentages.
     """
 
     kind: int
@@ -69,7 +63,7 @@ class LayoutIndex:
 
 @dataclass(frozen=True, slots=True)
 class ChunkedLayout:
-    """Chunks of `dims` elements of `item_size` bytes."""
+    """Chunks of `dims` elements of `item_size` bytes, and their index; `version` is the message's."""
 
     dims: tuple[int, ...]
     item_size: int
@@ -80,7 +74,7 @@ class ChunkedLayout:
 
 @dataclass(frozen=True, slots=True)
 class VirtualLayout:
-    """A mapping of other datasets, kept in a global heap collection at `address`; None where there is none."""
+    """A virtual layout: its mappings are object `index` of the global heap collection at `address`, None if absent."""
 
     address: int | None
     index: int
@@ -88,7 +82,7 @@ class VirtualLayout:
 
 @dataclass(frozen=True, slots=True)
 class RawStructuredLayout:
-    """Structured chunks: the message as it is."""
+    """The layout of structured chunks, as the undecoded message."""
 
     message: bytes
 
@@ -96,18 +90,10 @@ class RawStructuredLayout:
 LayoutMessage: TypeAlias = (
     CompactLayout | ContiguousLayout | ChunkedLayout | VirtualLayout | RawStructuredLayout
 )
-PARAMETERS: dict[int, tuple[int, ...]] = {
-    SINGLE: (),
-    IMPLICIT: (),
-    FIXED_ARRAY: (1,),
-    EXTENSIBLE_ARRAY: (1, 1, 1, 1, 1),
-    BTREE_2: (4, 1, 1),
-}
-"""The bytes of each parameter."""
 
 
 def decode_layout(message: ByteReader, widths: Widths) -> LayoutMessage:
-    """Read a layout; raises `Corrupt`."""
+    """Decode a layout message; raises `Corrupt`."""
     start = message.place
     version = message.number(1, "layout's version")
     if version in (1, 2):
@@ -129,7 +115,7 @@ def decode_layout(message: ByteReader, widths: Widths) -> LayoutMessage:
     if kind == STRUCTURED and version > 4:
         return RawStructuredLayout(bytes(message.data[start:]))
     raise Corrupt(
-        f"The {message.subject} has a layout of class {kind} in version {version}, which has none such."
+        f"The {message.subject} has a layout of class {kind}, which does not exist in version {version}."
     )
 
 
@@ -176,9 +162,9 @@ def _decode_indexed(message: ByteReader, widths: Widths, version: int) -> Chunke
 def _chunked(
     message: ByteReader, sizes: tuple[int, ...], index: LayoutIndex, flags: int, version: int
 ) -> ChunkedLayout:
-    """Return a chunked layout of `sizes`: the chunk's dimensions, then the bytes of an element."""
+    """Return a chunked layout; `sizes` are the chunk's dimensions, then the element size. Raises `Corrupt`."""
     if not 1 < len(sizes) <= MAX_RANK + 1 or not all(sizes):
-        raise Corrupt(f"The {message.subject} has chunks of {list(sizes)}, elements' size last.")
+        raise Corrupt(f"The {message.subject} has invalid chunks of {list(sizes)}, element size last.")
     return ChunkedLayout(sizes[:-1], sizes[-1], index, flags, version)
 
 
@@ -186,14 +172,14 @@ def _chunked(
 
 
 def encode_layout(layout: LayoutMessage, version: int = 3) -> bytes:
-    """Return the message: version 3 or 4, of chunks that of their index."""
+    """Encode a layout message in `version`, 3 or 4; chunk indexes and virtual layouts determine their own version."""
     if isinstance(layout, RawStructuredLayout):
         return layout.message
     if isinstance(layout, ChunkedLayout):
         return _encode_chunked(layout)
     if isinstance(layout, CompactLayout):
         if len(layout.data) > MAX_COMPACT:
-            raise BadRequest(f"Compact data can have {MAX_COMPACT} bytes, not {len(layout.data)}.")
+            raise BadRequest(f"Compact data can have at most {MAX_COMPACT} bytes, not {len(layout.data)}.")
         return struct.pack("<BBH", version, COMPACT, len(layout.data)) + layout.data
     if isinstance(layout, ContiguousLayout):
         size = struct.pack("<Q", layout.size or 0)
@@ -221,155 +207,4 @@ def _encode_chunked(layout: ChunkedLayout) -> bytes:
 
 VERSION, CLASS, PROPERTY_VERSION = 5, 4, 0
 RFC_SPARSE, RFC_VL = 1, 2
-"""Bits of the chunk's type in the RFC; the prototype has 0 for sparse chunks."""
-METADATA = {2: METADATA_FIXED, 3: METADATA_VL}
-"""The sections that hold metadata, by how many there are."""
-SUBJECT = "structured layout message"
-
-
-class _Head(NamedTuple):
-    """What comes before the chunk's composition."""
-
-    kind: int
-    flags: int
-    chunk: tuple[int, ...]
-    element_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class StructuredLayout:
-    """A dataset's structured chunks: their index, with the number of sections, and whether edge chunks are filtered."""
-
-    index: IndexLayout
-    filtered_edges: bool = True
-
-    @property
-    def metadata(self) -> tuple[int, ...]:
-        """The sections that hold metadata, each with a checksum."""
-        return METADATA[self.index.sections]
-
-
-def decode_structured_layout(
-    message: Buffer, max_dims: tuple[int | None, ...], *, filtered: bool
-) -> StructuredLayout:
-    """Return the layout of a dataset with these limits, None without; `filtered` says that a section has filters.
-
-    Versions 28 and the prototype's are the same; of both it says the newest revision. `Corrupt` when the message
-    contradicts itself, the dataspace or the filters, `Unsupported` for dense chunks of variable-length data.
-    """
-    reader = ByteReader(memoryview(message), subject=SUBJECT)
-    head = _decode_head(reader, len(max_dims))
-    base = IndexLayout(
-        IndexKind.SINGLE,
-        head.chunk,
-        max_dims,
-        head.element_size,
-        filtered,
-        2,
-        NEWEST_REVISION,
-        message_version=VERSION,
-    )
-    # The first byte of a composition is 8, which is no index's type.
-    if bytes(reader.data[reader.place : reader.place + 1]) == b"\x08":
-        sections = _decode_composition(reader, head.kind)
-        kind = parse_index_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
-        index = _decode_index(reader, replace(base, kind=kind, sections=sections))
-    else:
-        index = _decode_2023(reader, base)
-    if index.kind is IndexKind.SINGLE and bool(head.flags & SINGLE_FILTERED) != filtered:
-        raise Corrupt(f"The {SUBJECT} has flags {head.flags}, which contradict the dataset's filters.")
-    return StructuredLayout(index, not head.flags & UNFILTERED_EDGES)
-
-
-def _decode_head(reader: ByteReader, rank: int) -> _Head:
-    version, layout_class, property_version = reader.numbers(3, 1, "header")
-    if (version, layout_class, property_version) != (VERSION, CLASS, PROPERTY_VERSION):
-        raise Corrupt(
-            f"The {SUBJECT} has version {version}, class {layout_class} and property version {property_version}, not "
-            f"{VERSION}, {CLASS} and {PROPERTY_VERSION}."
-        )
-    kind = reader.number(2, "chunk type")
-    flags, dimensionality, width = reader.numbers(3, 1, "header")
-    if flags & ~(UNFILTERED_EDGES | SINGLE_FILTERED):
-        raise Corrupt(f"The {SUBJECT} has flags {flags:#x}, which are not known.")
-    if dimensionality != rank + 1 or not 0 < rank <= MAX_RANK or not 0 < width <= 8:
-        raise Corrupt(
-            f"The {SUBJECT} has {dimensionality} dimensions of {width} bytes; the dataspace has {rank}, to which the "
-            "element's size comes."
-        )
-    *chunk, element_size = reader.numbers(dimensionality, width, "dimensions")
-    if not element_size or not all(0 < length < 2**32 for length in chunk):
-        raise Corrupt(f"The {SUBJECT} has chunks of {chunk} elements of {element_size} bytes.")
-    return _Head(kind, flags, tuple(chunk), element_size)
-
-
-def _decode_composition(reader: ByteReader, kind: int) -> int:
-    """Return how many sections there are."""
-    _, sections, count = reader.numbers(3, 1, "composition")
-    metadata = reader.numbers(count, 1, "composition")
-    if METADATA.get(sections) == metadata and kind in (0, RFC_SPARSE, RFC_SPARSE | RFC_VL):
-        return sections
-    if sections == 2 and metadata == (0, 1):
-        raise Unsupported("Structured chunks of dense variable-length data are not supported.")
-    raise Corrupt(f"The {SUBJECT} has type {kind}, {sections} sections and metadata in sections {metadata}.")
-
-
-def _decode_index(reader: ByteReader, index: IndexLayout) -> IndexLayout:
-    info = bytes(reader.take(index_info_size(index), "index information"))
-    return replace(index, info=info, address=Widths().read_address(reader, "address"))
-
-
-def _decode_2023(reader: ByteReader, base: IndexLayout) -> IndexLayout:
-    """Return the index of version 17: the length of its information depends on the composition that follows."""
-    kind = parse_index_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
-    start = reader.place
-    for sections in METADATA:
-        index = replace(base, kind=kind, sections=sections, revision=FormatRevision.RFC_2023_07)
-        end = start + index_info_size(index) + 8
-        composition = _composition(index)
-        if reader.data[end : end + len(composition)] == composition:
-            return _decode_index(reader, index)
-    raise Corrupt(f"The {SUBJECT} has no composition, neither before its index nor after it.")
-
-
-def encode_structured_layout(layout: StructuredLayout) -> bytes:
-    """Return the message, as the index's revision has it.
-
-    The index has its address and, from `index_info`, its information.
-    """
-    index = layout.index
-    lengths = (*index.chunk, index.element_size)
-    width = (max(lengths).bit_length() + 7) // 8
-    flags = 0 if layout.filtered_edges else UNFILTERED_EDGES
-    if index.kind is IndexKind.SINGLE and index.filtered:
-        flags |= SINGLE_FILTERED
-    first = index.revision is FormatRevision.RFC_2023_07
-    kind = (RFC_SPARSE | (RFC_VL if index.sections == 3 else 0)) if first else 0
-    head = bytes((VERSION, CLASS, PROPERTY_VERSION, kind, 0, flags, len(lengths), width))
-    dims = b"".join(length.to_bytes(width, "little") for length in lengths)
-    place = bytes((index.kind,)) + index.info + address_bytes(index.address)
-    if first:
-        return head + dims + place + _composition(index)
-    return head + dims + _composition(index) + place + _padding(index)
-
-
-def plan_structured_layout(layout: StructuredLayout, key: Key | None) -> Addressed:
-    """Return the message of a planned file; `key` is the piece that the address leads to, None where there is none."""
-    data = encode_structured_layout(replace(layout, index=replace(layout.index, address=None)))
-    index = layout.index
-    first = index.revision is FormatRevision.RFC_2023_07
-    behind = _composition(index) if first else _padding(index)
-    return Addressed(data) if key is None else Addressed(data, ((len(data) - len(behind) - 8, key),))
-
-
-def _composition(index: IndexLayout) -> bytes:
-    """Return the size of offsets, the number of sections, and which of them hold metadata."""
-    metadata = METADATA[index.sections]
-    offset_size = 4 if index.revision is FormatRevision.RFC_2023_07 else 8
-    return bytes((offset_size, index.sections, len(metadata), *metadata))
-
-
-def _padding(index: IndexLayout) -> bytes:
-    """Return the zeros that the prototype pads with: three metadata sections, a size of 8 bytes."""
-    unused = 8 - index.size_width if index.kind is IndexKind.SINGLE else 0
-    return bytes(3 - len(METADATA[index.sections]) + unused)
+"""Bits of the chunk's type in RFC version 17; the prototype has type 0 for sparse chunks."""

@@ -1,23 +1,16 @@
-"""The messages that any object can have: attributes, reference count, modification time.
+"""Object header messages: attribute, reference count, modification time, fill value and filter pipelines.
 
-H5.format.html, IV.A.2.m (attribute, message 0x000C), versions 1 to 3: name, datatype, dataspace and the elements'
-bytes. If the datatype is committed, the message has its address; in files with shared messages the dataspace may be
-elsewhere too. IV.A.2.w (reference count, 0x0016): headers of version 1 have it in their prefix. IV.A.2.o
-(modification time in digits, 0x000E) and IV.A.2.s (0x0012), in seconds since 1970 (UTC).
+Attribute (H5.format.html, IV.A.2.m, message 0x000C), versions 1 to 3: name, datatype, dataspace and the elements'
+bytes. If the datatype is committed, the message has its address; in files with shared messages, the message may have
+the location of the dataspace. Reference count (IV.A.2.w, 0x0016): headers of version 1 have it in their prefix.
+Modification time: IV.A.2.o (0x000E) in digits, IV.A.2.s (0x0012) in seconds since 1970 (UTC). Fill value: IV.A.2.f
+(0x0005), versions 1 to 3, and IV.A.2.e (0x0004), the old one. Filter pipeline: IV.A.2.l (0x000B), versions 1 and 2;
+names of filters are informative, so known names are written, and all names are ignored when read.
 
-The fill value message, versions 1 to 3, and the old one.
-
-H5.format.html, IV.A.2.f (message 0x0005) and IV.A.2.e (message 0x0004).
-
-The filter pipeline message, and the one for the sections of structured chunks.
-
-H5.format.html, IV.A.2.l (message 0x000B), versions 1 and 2. Names of filters are informative: known ones are
-written, and all are skipped when read.
-
-RFC "File Format Changes for Enabling Sparse Storage in HDF5": pipelines by section are one message of a dataset. In
-version 17, section 3.1.2, it is a message of its own, version 0, without a type; in version 28 it is the filter
-pipeline message, version 3; in the library's prototype it has type 0x0019, version 1. The body is the same, and
-describes filters as version 2 of the filter pipeline message does.
+Pipelines of a structured chunk's sections (RFC "File Format Changes for Enabling Sparse Storage in HDF5") are one
+message of a dataset: in RFC version 17, section 3.1.2, a separate message, version 0, without a type; in version 28
+version 3 of the filter pipeline message; in the library's prototype message 0x0019, version 1. All have the same body,
+which describes filters as version 2 of the filter pipeline message does.
 """
 
 from __future__ import annotations
@@ -47,12 +40,12 @@ from hsparse.model.dataspace import Shape, num_elements
 
 TYPE_IS_SHARED, DATASPACE_IS_SHARED = 1, 2
 MAX_PART = 65_535
-"""Bytes of a name, a datatype or a dataspace."""
+"""The largest size in bytes of an attribute's name, datatype or dataspace."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttributeMessage:
-    """`type` and `shape` are locations if they are shared. `data` may be longer than the elements."""
+    """An attribute; a shared `type` or `shape` is its location. `data` may be longer than the elements."""
 
     name: str
     type: FileType | SharedLocation
@@ -60,7 +53,7 @@ class AttributeMessage:
     data: memoryview | bytes
 
     def value(self, datatype: FileType, shape: Shape) -> bytes:
-        """Return the elements' bytes, given type and dataspace; raises `Corrupt` when there are too few."""
+        """Return the bytes of the elements of this type and dataspace; raises `Corrupt` if `data` is too short."""
         size = num_elements(shape) * datatype.size
         if size > len(self.data):
             raise Corrupt(
@@ -70,7 +63,7 @@ class AttributeMessage:
 
 
 def decode_attribute(message: ByteReader, widths: Widths) -> AttributeMessage:
-    """Read an attribute; raises `Corrupt`."""
+    """Decode an attribute message; raises `Corrupt`."""
     version, flags = message.numbers(2, 1, "attribute's header")
     if not 1 <= version <= 3 or (version > 1 and flags & ~(TYPE_IS_SHARED | DATASPACE_IS_SHARED)):
         raise Corrupt(f"The {message.subject} has an attribute of version {version} with flags {flags}.")
@@ -93,12 +86,23 @@ def decode_attribute(message: ByteReader, widths: Widths) -> AttributeMessage:
     )
 
 
+def attribute_head(message: ByteReader) -> bytes:
+    """Return the bytes of an attribute message that precede the value; raises `Corrupt`."""
+    version, _ = message.numbers(2, 1, "attribute's header")
+    sizes = message.numbers(3, 2, "attribute's header")
+    message.take(1 if version == 3 else 0, "attribute's character set")
+    for size in sizes:
+        message.take(size + (-size % 8 if version == 1 else 0), "attribute's head")
+    return bytes(message.data[: message.place])
+
+
 def encode_attribute(
     name: str, datatype: Addressed, shape: Shape, data: Addressed, *, shared: bool = False
 ) -> Addressed:
-    """Return the message, version 3: the first with names that are not ASCII.
+    """Encode an attribute message of version 3, the first version with names that are not ASCII.
 
-    `datatype` is its message or, if `shared`, its location. `TooLarge` for a name or type beyond 65535 bytes.
+    `datatype` is the datatype message or, if `shared`, its location. Raises `TooLarge` if the name, datatype or
+    dataspace has more than 65535 bytes.
     """
     title = encode_name(name) + b"\0"
     dataspace = encode_shape(shape)
@@ -106,14 +110,14 @@ def encode_attribute(
     for size, what in zip(sizes, ("name", "datatype", "dataspace"), strict=True):
         if size > MAX_PART:
             raise TooLarge(
-                f"The {what} of attribute {name[:80]!r} has {size} bytes; a file takes {MAX_PART}."
+                f"The {what} of attribute {name[:80]!r} has {size} bytes; the limit is {MAX_PART}."
             )
     head = struct.pack("<BBHHHB", 3, TYPE_IS_SHARED if shared else 0, *sizes, 0 if name.isascii() else 1)
     return Addressed.join((Addressed(head + title), datatype, Addressed(dataspace), data))
 
 
 def decode_reference_count(message: ByteReader) -> int:
-    """Read the message; raises `Corrupt`."""
+    """Decode a reference count message; raises `Corrupt`."""
     version = message.number(1, "reference count")
     if version:
         raise Corrupt(f"The {message.subject} has a reference count of version {version}; only 0 exists.")
@@ -121,12 +125,12 @@ def decode_reference_count(message: ByteReader) -> int:
 
 
 def encode_reference_count(count: int) -> bytes:
-    """Return the message."""
+    """Encode a reference count message."""
     return struct.pack("<BI", 0, count)
 
 
 def decode_time(message: ByteReader) -> int:
-    """Read message 0x0012; raises `Corrupt`."""
+    """Decode message 0x0012, the modification time in seconds since 1970 (UTC); raises `Corrupt`."""
     version = message.number(1, "modification time")
     if version != 1:
         raise Corrupt(f"The {message.subject} has a modification time of version {version}; only 1 exists.")
@@ -135,7 +139,7 @@ def decode_time(message: ByteReader) -> int:
 
 
 def decode_old_time(message: ByteReader) -> int:
-    """Read message 0x000E, `YYYYMMDDhhmmss`; raises `Corrupt`."""
+    """Decode message 0x000E, digits `YYYYMMDDhhmmss` (UTC), to seconds since 1970; raises `Corrupt`."""
     digits = bytes(message.take(14, "modification time")).decode("ascii", "replace")
     try:
         return int(datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp())
@@ -144,14 +148,14 @@ def decode_old_time(message: ByteReader) -> int:
 
 
 EARLY, LATE, INCREMENTAL = 1, 2, 3
-"""When space is allocated; 0 is not decided."""
+"""The times at which space is allocated; 0 is undecided."""
 ON_ALLOCATION, NEVER, IF_SET = 0, 1, 2
-"""When the fill value is written."""
+"""The times at which fill values are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillValue:
-    """`value` is one element's bytes in the file's type: empty for the default of zeros, None when undefined."""
+    """A fill value; `value` is one element's bytes in the file's type, empty for zeros, None if undefined."""
 
     value: bytes | None = b""
     allocation: int = LATE
@@ -162,7 +166,7 @@ ZERO_FILL = FillValue()
 
 
 def decode_fill(message: ByteReader) -> FillValue:
-    """Read message 0x0005; raises `Corrupt`."""
+    """Decode message 0x0005, a fill value; raises `Corrupt`."""
     version = message.number(1, "fill value's version")
     if version == 3:
         flags = message.number(1, "fill value's flags")
@@ -180,12 +184,12 @@ def decode_fill(message: ByteReader) -> FillValue:
 
 
 def decode_old_fill(message: ByteReader) -> FillValue:
-    """Read message 0x0004; raises `Corrupt`."""
+    """Decode message 0x0004, an old fill value; raises `Corrupt`."""
     return FillValue(_value(message))
 
 
 def encode_fill(fill: FillValue, version: int = 2) -> bytes:
-    """Return message 0x0005 of version 2 or 3."""
+    """Encode message 0x0005 in version 2 or 3."""
     if version == 2:
         times = struct.pack("<BBBB", 2, fill.allocation, fill.writing, fill.value is not None)
         return times if fill.value is None else times + struct.pack("<I", len(fill.value)) + fill.value
@@ -204,11 +208,11 @@ def _value(message: ByteReader) -> bytes | None:
 
 OPTIONAL = 1
 FIRST_NAMED = 256
-"""Filters with smaller ids are HDF5's own, and have no name in version 2."""
+"""Filters with smaller ids are HDF5's own; they have no name in version 2 of the message."""
 
 
 def decode_filter(message: ByteReader, version: int) -> Filter:
-    """Read one filter of a message of `version`; raises `Corrupt`."""
+    """Decode one filter of a message of `version`; raises `Corrupt`."""
     id = message.number(2, "filter's id")
     named = version == 1 or id >= FIRST_NAMED
     length = message.number(2, "length of a filter's name") if named else 0
@@ -221,7 +225,7 @@ def decode_filter(message: ByteReader, version: int) -> Filter:
 
 
 def encode_filter(filter: Filter, version: int) -> bytes:
-    """Return the bytes of one filter in a message of `version`."""
+    """Encode one filter for a message of `version`."""
     named = version == 1 or filter.id >= FIRST_NAMED
     name = _name(filter.id) if named else b""
     if version == 1:
@@ -234,12 +238,12 @@ def encode_filter(filter: Filter, version: int) -> bytes:
 
 
 def _name(id: int) -> bytes:
-    """Return a filter's name, as its plugin gives it, and the zero that ends it; empty when it has none here."""
+    """Return a filter's zero-terminated name, as its plugin defines it; empty if the filter is not known."""
     return BY_ID[id].name.encode() + b"\0" if id in BY_ID else b""
 
 
 def decode_pipeline(message: ByteReader) -> tuple[Filter, ...]:
-    """Read a pipeline in the order in which its filters encode; raises `Corrupt`."""
+    """Decode a filter pipeline, in the order in which the filters are applied on writing; raises `Corrupt`."""
     version, count = message.numbers(2, 1, "filter pipeline's header")
     if version not in (1, 2) or count > MAX_FILTERS:
         raise Corrupt(
@@ -252,9 +256,9 @@ def decode_pipeline(message: ByteReader) -> tuple[Filter, ...]:
 
 
 def encode_pipeline(pipeline: Sequence[Filter], version: int = 1) -> bytes:
-    """Return the message; `BadRequest` for more filters than HDF5 has."""
+    """Encode a filter pipeline message; raises `BadRequest` for more filters than HDF5 allows."""
     if len(pipeline) > MAX_FILTERS:
-        raise BadRequest(f"A pipeline can have {MAX_FILTERS} filters, not {len(pipeline)}.")
+        raise BadRequest(f"A pipeline can have at most {MAX_FILTERS} filters, not {len(pipeline)}.")
     head = bytes((version, len(pipeline))) + (bytes(6) if version == 1 else b"")
     return head + b"".join(encode_filter(filter, version) for filter in pipeline)
 
@@ -264,22 +268,22 @@ MESSAGES = {
     FormatRevision.RFC_2025_10: (0x0B, 3),
     FormatRevision.LIB_2026_09: (0x19, 1),
 }
-"""Type and version of the message. That version 17's, without a type, goes by what it became is our choice."""
+"""Type and version of the message by revision. RFC version 17 has no type; 0x19, the prototype's, is our choice."""
 DESCRIPTION = 2
-"""The version of the filter pipeline message whose descriptions of filters these are."""
+"""The message describes filters as this version of the filter pipeline message does."""
 Pipelines = tuple[tuple[Filter, ...], ...]
 
 
 def is_section_pipelines(message_type: int, body: Buffer) -> bool:
-    """Say whether a message has pipelines of sections: version 3 of the filter pipeline message, or one of its own."""
+    """Return whether a message has the pipelines of sections, in any revision of the format."""
     version = memoryview(body)[:1]
     return any(message_type == kind and version == bytes((number,)) for kind, number in MESSAGES.values())
 
 
 def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
-    """Return the pipeline of each of `sections` sections, `()` where there is none, in the order they encode.
+    """Decode the pipelines of `sections` sections, `()` for unfiltered ones; filters are in the order of encoding.
 
-    What follows the last description is padding. Raises `Corrupt`.
+    Bytes after the last description are ignored as padding. Raises `Corrupt`.
     """
     reader = ByteReader(memoryview(body), subject="message of the sections' filters")
     version, count = reader.numbers(2, 1, "header")
@@ -291,10 +295,10 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
         section, filters = reader.numbers(2, 1, "section's header")
         if not last < section < sections or filters > MAX_FILTERS:
             raise Corrupt(
-                f"The message of the sections' filters has {filters} of section {section} after section {last}; "
+                f"The message of the sections' filters lists {filters} for section {section} after section {last}; "
                 f"the chunk has {sections} sections."
             )
-        reader.take(2, "section's header")  # the list's length, which its entries determine
+        reader.take(2, "section's header")  # the list's size in bytes, which follows from its entries
         pipelines[section] = tuple(decode_filter(reader, DESCRIPTION) for _ in range(filters))
         last = section
     return tuple(pipelines)
@@ -303,13 +307,13 @@ def decode_section_pipelines(body: Buffer, sections: int) -> Pipelines:
 def encode_section_pipelines(
     pipelines: Sequence[tuple[Filter, ...]], revision: FormatRevision = NEWEST_REVISION
 ) -> bytes:
-    """Return the message of a dataset with at least one filter; `BadRequest` for more filters than HDF5 has."""
+    """Encode the pipelines of sections, not all of them empty; raises `BadRequest` for too many filters."""
     filtered = [(number, pipeline) for number, pipeline in enumerate(pipelines) if pipeline]
     _, version = MESSAGES[revision]
     parts = [bytes((version, len(filtered)))]
     for number, pipeline in filtered:
         if len(pipeline) > MAX_FILTERS:
-            raise BadRequest(f"Section {number} has {len(pipeline)} filters; it can have {MAX_FILTERS}.")
+            raise BadRequest(f"Section {number} has {len(pipeline)} filters; the limit is {MAX_FILTERS}.")
         descriptions = b"".join(encode_filter(filter, DESCRIPTION) for filter in pipeline)
         parts.append(struct.pack("<BBH", number, len(pipeline), len(descriptions)) + descriptions)
     return b"".join(parts)

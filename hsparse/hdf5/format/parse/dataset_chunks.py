@@ -1,8 +1,11 @@
-"""The chunks of a dataset of a file, and the dataset at a path."""
+"""Find a dataset in a file by its path, and read the index of its chunks."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
+
+import numpy as np
 
 from hsparse.errors import Corrupt, NotFound, Unsupported
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
@@ -16,11 +19,11 @@ from hsparse.hdf5.format.parse.parsed_object import ParsedDataset, parse_object
 from hsparse.model.dataspace import dims_of, max_dims_of
 
 MAX_CHUNK = 1024 * 1024 * 1024
-"""Bytes of the largest chunk that is decoded."""
+"""The size in bytes of the largest chunk that is decoded."""
 
 
 def find_dataset(file: Hdf5File, path: str) -> Reads[ParsedDataset]:
-    """Read the dataset at a path of hard links; `NotFound` names what is missing on the path."""
+    """Read the dataset at a path of hard links; raises `NotFound`, naming the missing link, or if it is no dataset."""
     address, passed = file.root, ""
     for name in filter(None, path.split("/")):
         found = yield from parse_object(file, address)
@@ -31,19 +34,18 @@ def find_dataset(file: Hdf5File, path: str) -> Reads[ParsedDataset]:
         address = target.address
     found = yield from parse_object(file, address)
     if found.dataset is None:
-        raise NotFound(f"The object {path!r} of the file is no dataset.")
+        raise NotFound(f"The object {path!r} of the file is not a dataset.")
     return found.dataset
 
 
 def read_dataset_chunks(file: Hdf5File, dataset: ParsedDataset, layout: ChunkedLayout) -> Reads[ChunkRecords]:
-    """Read where the chunks of a dataset with this layout are; `Corrupt`, and `Unsupported` for huge chunks."""
+    """Read the chunk records of a dataset with this layout. Raises `Corrupt`, or `Unsupported` for huge chunks."""
     if file.widths != (8, 8):
-        raise Unsupported(
-            "The file has addresses of other than 8 bytes: rewrite it (h5repack), and use that."
-        )
+        raise Unsupported("The file's addresses or lengths do not have 8 bytes: rewrite it with h5repack.")
     size = dataset.type.size
-    if layout.item_size != size:
-        raise Corrupt(f"The layout has elements of {layout.item_size} bytes, the type {size}.")
+    # Since version 4, some programs write a wrong size; HDF5 1.x ignores it and uses the type's size.
+    if layout.item_size != size and layout.version < 4:
+        raise Corrupt(f"The layout has elements of {layout.item_size} bytes, but the type has {size} bytes.")
     if (nbytes := prod(layout.dims) * size) > MAX_CHUNK:
         raise Unsupported(f"A chunk has {nbytes} bytes, more than {MAX_CHUNK}: use smaller ones (h5repack).")
     index = layout.index
@@ -54,7 +56,7 @@ def read_dataset_chunks(file: Hdf5File, dataset: ParsedDataset, layout: ChunkedL
         IndexKind(index.kind),
         layout.dims,
         max_dims_of(dataset.shape),
-        layout.item_size,
+        size,
         bool(dataset.pipeline),
         message_version=layout.version,
         address=index.address,
@@ -63,6 +65,8 @@ def read_dataset_chunks(file: Hdf5File, dataset: ParsedDataset, layout: ChunkedL
         ),
         k=file.chunk_k,
     )
-    return (
-        yield from read_chunk_index(found, dims_of(dataset.shape) or (), file.size - file.base, file.base)
-    )
+    extent = dims_of(dataset.shape) or ()
+    records = yield from read_chunk_index(found, extent, file.size - file.base, file.base)
+    # Some programs set all bits for unfiltered chunks; like HDF5, use only the bits of the pipeline's filters.
+    meant = np.uint32((1 << len(dataset.pipeline)) - 1)
+    return replace(records, mask=records.mask & meant)

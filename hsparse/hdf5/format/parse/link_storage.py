@@ -1,46 +1,35 @@
-"""Links and attributes that are not in the object header: symbol tables and dense storage.
+"""The links of groups in symbol tables, as before HDF5 1.8, with names in a local heap.
 
-H5.format.html, III.A.1 (version 1 B-tree), III.B (symbol table node) and III.C (entry): the links of a group
-before HDF5 1.8, with names in a local heap. III.A.2, records of type 5 (links by name) and 8 (attributes by name):
-messages in a fractal heap, found by a version 2 B-tree.
+H5.format.html, III.A.1 (version 1 B-tree), III.B (symbol table node) and III.C (entry).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.hdf5.format.btree_v2 import read_btree_v2, split_records
 from hsparse.hdf5.format.file_fields import Reads, Widths, check_signature, concurrently
-from hsparse.hdf5.format.fractal_heap import LocalHeap, read_fractal_heap, read_heap_objects, read_local_heap
+from hsparse.hdf5.format.fractal_heap import LocalHeap, read_local_heap
 from hsparse.hdf5.format.hdf5_file import Hdf5File, Walk
 from hsparse.hdf5.format.messages.group_messages import (
-    ATTRIBUTE_ID_SIZE,
-    ATTRIBUTE_NAMES,
-    HASH_SIZE,
-    LINK_ID_SIZE,
-    LINK_NAMES,
-    DenseStorage,
     HardLink,
     LinkMessage,
     SoftLink,
     SymbolTable,
 )
-from hsparse.hdf5.format.object_header import SHARED_FLAG, MessageType, read_shared_messages
 
 GROUP_NODE = 0
 SOFT_CACHE = 2
-"""The cache type of an entry whose scratch space has the place of a soft link's path."""
+"""The cache type of a soft link's entry, whose scratch space has the offset of the path in the local heap."""
 NODE_GUESS = 544
-"""Bytes of a B-tree node with the usual 16 children to each side, 8 bytes an address."""
+"""The size in bytes of a B-tree node with the default K of 16 (32 children) and addresses of 8 bytes."""
 LEAF_GUESS = 328
-"""Bytes of a symbol table node with the usual 4 entries to each side."""
+"""The size in bytes of a symbol table node with the default K of 4 (8 entries)."""
 
 
 def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMessage, ...]]:
-    """Read a group's links in the order of their names; raises `Corrupt`."""
+    """Read a group's links, sorted by name; raises `Corrupt`."""
     heap = yield from read_local_heap(file, table.heap)
     walk = file.walk(f"group B-tree at address {table.btree}")
     nodes, level = [table.btree], None
@@ -49,9 +38,7 @@ def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMe
         found = yield from concurrently(_read_node(walk, address, guess) for address in nodes)
         below = found[0][0] if level is None else level - 1
         if any(other != below for other, _ in found):
-            raise Corrupt(
-                f"The group B-tree at address {table.btree} has a node of another level than {below}."
-            )
+            raise Corrupt(f"The group B-tree at address {table.btree} has a node whose level is not {below}.")
         level, nodes = below, [child for _, children in found for child in children]
         if not nodes:
             return ()
@@ -61,7 +48,7 @@ def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMe
 
 
 def _read_node(walk: Walk, address: int, guess: int) -> Reads[tuple[int, list[int]]]:
-    """Read a B-tree node: its level and its children's addresses."""
+    """Read a B-tree node; return its level and its children's addresses."""
     widths = walk.file.widths
     head = 8 + 2 * widths.address
 
@@ -104,63 +91,8 @@ def _entries(leaf: ByteReader, widths: Widths, heap: LocalHeap) -> Iterator[Link
         leaf.take(4, "entry")
         scratch = leaf.take(16, "scratch space")
         if not name or (address is None and cache != SOFT_CACHE):
-            raise Corrupt(f"The {leaf.subject} has an entry {name!r} that leads nowhere.")
+            raise Corrupt(f"The {leaf.subject} has an entry {name!r} without a name or an address.")
         if cache == SOFT_CACHE:
             yield LinkMessage(name, SoftLink(heap.text(int.from_bytes(scratch[:4], "little"))))
         elif address is not None:
             yield LinkMessage(name, HardLink(address))
-
-
-@dataclass(frozen=True, slots=True)
-class DenseMessage:
-    """A link or attribute message; `order` is that of an attribute's creation."""
-
-    data: ByteReader
-    order: int | None = None
-
-
-def parse_dense_links(file: Hdf5File, storage: DenseStorage) -> Reads[list[DenseMessage]]:
-    """Read a group's link messages, in the order of their names' hashes; raises `Corrupt`."""
-    records = yield from _records(file, storage, LINK_NAMES, HASH_SIZE + LINK_ID_SIZE)
-    ids = [record[HASH_SIZE:] for record in records]
-    return [DenseMessage(data) for data in (yield from _objects(file, storage, ids, "link"))]
-
-
-def parse_dense_attributes(file: Hdf5File, storage: DenseStorage) -> Reads[list[DenseMessage]]:
-    """Read an object's attribute messages, in the order of their names' hashes; raises `Corrupt`."""
-    records = yield from _records(file, storage, ATTRIBUTE_NAMES, ATTRIBUTE_ID_SIZE + 1 + 4 + HASH_SIZE)
-    own = [record for record in records if not record[ATTRIBUTE_ID_SIZE] & SHARED_FLAG]
-    others = [record for record in records if record[ATTRIBUTE_ID_SIZE] & SHARED_FLAG]
-    messages = yield from _objects(file, storage, [record[:ATTRIBUTE_ID_SIZE] for record in own], "attribute")
-    if others:
-        messages += yield from read_shared_messages(
-            file, MessageType.ATTRIBUTE, [record[:ATTRIBUTE_ID_SIZE] for record in others]
-        )
-    orders = [
-        int.from_bytes(record[ATTRIBUTE_ID_SIZE + 1 : ATTRIBUTE_ID_SIZE + 5], "little")
-        for record in own + others
-    ]
-    return [DenseMessage(data, order) for data, order in zip(messages, orders, strict=True)]
-
-
-def _records(file: Hdf5File, storage: DenseStorage, kind: int, size: int) -> Reads[list[memoryview]]:
-    if storage.heap is None:
-        return []
-    if storage.names is None:
-        raise Corrupt(f"The dense storage with heap at address {storage.heap} has no index by name.")
-    records = yield from read_btree_v2(file.bounds, file.widths, storage.names, kind)
-    if records.itemsize != size:
-        raise Corrupt(
-            f"The B-tree at address {storage.names} has records of {records.itemsize} bytes, not {size}."
-        )
-    return split_records(records)
-
-
-def _objects(
-    file: Hdf5File, storage: DenseStorage, ids: list[memoryview], what: str
-) -> Reads[list[ByteReader]]:
-    if storage.heap is None or not ids:
-        return []
-    heap = yield from read_fractal_heap(file, storage.heap)
-    found = yield from read_heap_objects(heap, ids)
-    return [ByteReader(data, subject=f"{what} in the heap at address {storage.heap}") for data in found]

@@ -1,8 +1,8 @@
-"""The mappings of a virtual dataset in JSON, as the layout of a dataset has them.
+"""The mappings of a virtual dataset as JSON, in the form of a dataset's layout.
 
     {"file": "a.h5", "dataset": "/x", "source": selection, "virtual": selection}
 
-Selections are those of HDF5/JSON (`H5S_SEL_ALL`, `_NONE`, `_POINTS`, `_HYPERSLABS`); the count or the block of a
+Selections have the classes of HDF5/JSON (`H5S_SEL_ALL`, `_NONE`, `_POINTS`, `_HYPERSLABS`). The count or block of a
 regular hyperslab may be `H5S_UNLIMITED` in one dimension.
 """
 
@@ -36,20 +36,20 @@ REGULAR = ("start", "stride", "count", "block")
 
 
 def mapping_json(one: VirtualMapping) -> Json:
-    """Return the normal form of a mapping."""
+    """Convert a mapping to JSON, in its normal form."""
     kept = {"source": selection_json(one.source), "virtual": selection_json(one.virtual)}
     return {"file": one.file, "dataset": one.dataset, **kept}
 
 
 def mapping_of(one: Json) -> VirtualMapping:
-    """Return the mapping of JSON; `BadRequest` for selections that are none."""
+    """Convert JSON to a mapping; raises `BadRequest` for an invalid selection."""
     return VirtualMapping(
         one["file"], one["dataset"], parse_selection(one.get("source")), parse_selection(one.get("virtual"))
     )
 
 
 def parse_selection(value: Any) -> Serialized:
-    """Return a selection in an extent that is not known; `BadRequest` names what is wrong. None is all."""
+    """Parse a selection, without checking it against an extent (None selects all elements). Raises `BadRequest`."""
     if value is None:
         return AllElements()
     kind = value.get("class") if isinstance(value, dict) else None
@@ -62,7 +62,7 @@ def parse_selection(value: Any) -> Serialized:
     if kind == "H5S_SEL_HYPERSLABS" and "coordinates" in value:
         corners = _numbers(value["coordinates"], 3)
         if corners.shape[1] != 2 or (corners[:, 0] > corners[:, 1]).any():
-            raise BadRequest("Hyperslabs are pairs of corners, the first one first, both inclusive.")
+            raise BadRequest("A hyperslab must be a pair of inclusive corners, the lower corner first.")
         return BlockList(corners[:, 0], corners[:, 1], 8)
     if kind == "H5S_SEL_HYPERSLABS":
         return _regular(value)
@@ -88,10 +88,10 @@ def _regular(value: Json) -> Regular:
     rank = len(start) if isinstance(start, list) else 0
     lists = [value.get(name, [1] * rank) for name in REGULAR]
     if not 0 < rank <= MAX_RANK or not all(isinstance(one, list) and len(one) == rank for one in lists):
-        raise BadRequest("A hyperslab needs start and count, lists of as many integers.")
+        raise BadRequest("A hyperslab needs start and count: lists of integers of equal length.")
     spans = [_span(dim, *numbers) for dim, numbers in enumerate(zip(*lists, strict=True))]
     if sum(UNLIMITED in (span.count, span.block) for span in spans) > 1:
-        raise BadRequest(f"A hyperslab can be {NO_END} in one dimension, not in more.")
+        raise BadRequest(f"A hyperslab can be {NO_END} in one dimension only.")
     return Regular(tuple(spans))
 
 
@@ -100,23 +100,23 @@ def _span(dim: int, start: Any, stride: Any, count: Any, block: Any) -> Span:
     for one, least in ((start, 0), (stride, 1), (count, 1), (block, 1)):
         if type(one) is not int or one < least:
             raise BadRequest(
-                f"The hyperslab is no selection in dimension {dim}: {start}, {stride}, {count}, {block}."
+                f"The hyperslab is invalid in dimension {dim}: {start=}, {stride=}, {count=}, {block=}."
             )
     if block == UNLIMITED:
         if count != 1:
-            raise BadRequest(f"In dimension {dim} only one block can be {NO_END}.")
+            raise BadRequest(f"In dimension {dim}, count must be 1 if block is {NO_END}.")
         return Span(start, 1, 1, UNLIMITED)
     if count > 1 and stride < block:
         raise BadRequest(f"The blocks of the hyperslab overlap in dimension {dim}.")
     if count != UNLIMITED and start + count * stride + block > MAX_END:
         raise BadRequest(f"The hyperslab ends beyond any extent in dimension {dim}.")
-    # One block needs no stride.
+    # A contiguous selection has a normal form without stride.
     span = Span(start, stride, count, block)
     return Span.range(start, span.stop) if count != UNLIMITED and span.contiguous else span
 
 
 def selection_json(selection: Serialized) -> Json:
-    """Return the JSON of a selection, as `parse_selection` reads it."""
+    """Convert a selection to JSON that `parse_selection` reads."""
     match selection:
         case AllElements():
             return {"class": "H5S_SEL_ALL"}
@@ -132,7 +132,7 @@ def selection_json(selection: Serialized) -> Json:
 
 
 def _regular_json(spans: Sequence[Span]) -> Json:
-    """Return the numbers of a hyperslab; strides and blocks are left out where all are 1."""
+    """Return the numbers of a hyperslab; strides and blocks are omitted if all are 1."""
     found = {name: [getattr(span, name) for span in spans] for name in REGULAR}
     for name in ("count", "block"):
         found[name] = [NO_END if one == UNLIMITED else one for one in found[name]]

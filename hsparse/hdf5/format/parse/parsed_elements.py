@@ -1,9 +1,9 @@
-"""Elements of a file, converted to elements of hsparse: without gaps, variable-length parts length-prefixed, and with
-zeros behind text of a fixed length.
+"""Convert elements of a file to elements of hsparse: without gaps, with length-prefixed vlen parts, and with
+fixed-length text padded with zeros.
 
-H5.format.html, IV.A.2.d and VIII (references). A variable-length element has the address and number of an object
-in a global heap, which may contain such elements itself. Whole columns are converted, so that each level of nesting
-is one step of reading.
+H5.format.html, IV.A.2.d and VIII (references). A vlen element has the address and number of an object in a global heap;
+the object may itself contain vlen elements. Conversion works on columns of many elements, so that each level of nesting
+takes one reading step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hsparse.format.selections.serialized_selection import (
     decode_serialized,
 )
 from hsparse.hdf5.format.file_fields import Reads, concurrently
-from hsparse.hdf5.format.fractal_heap import MIN_COLLECTION, GlobalHeap, read_global_heap
+from hsparse.hdf5.format.global_heap import MIN_COLLECTION, GlobalHeap, read_global_heap
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.file_type import (
     OBJECT_REFERENCE,
@@ -44,46 +44,46 @@ from hsparse.model.vlen_array import VlenArray
 
 Bytes: TypeAlias = NDArray[np.uint8]
 PartColumn: TypeAlias = Bytes | list[bytes]
-"""The bytes of a part of each of n elements: (n, size) uint8, or in a list where they vary."""
+"""The bytes of one part of n elements: (n, size) uint8, or a list of n if their sizes vary."""
 
 
 MAX_ELEMENT = 2**31 - 1
-"""Bytes of the largest element that numpy has a type for."""
+"""The size in bytes of the largest element that a numpy dtype can describe."""
 
 
 class ReferenceTarget(NamedTuple):
-    """What a reference leads to: as hsparse spells it (`datasets/d-...`), and its extent if it is a dataset."""
+    """The target of a reference: its name in hsparse (`datasets/d-...`), and its extent if it is a dataset."""
 
     reference: str
     dims: tuple[int, ...] = ()
 
 
 FindObject: TypeAlias = Callable[[int], ReferenceTarget | None]
-"""Returns the object whose header is at an address, None where there is none: the reference is then null."""
+"""Returns the object whose header is at an address, or None, which makes the reference null."""
 
 
 def parse_elements(
     file: Hdf5File, datatype: FileType, data: bytes | memoryview, shape: tuple[int, ...], find: FindObject
 ) -> Reads[Values]:
-    """Return `data`, elements of a file's type, as values of `shape`; a value's type is `datatype.item`.
+    """Convert `data`, elements of type `datatype` in a file, to values of `shape` and type `datatype.item`.
 
-    Raises `Corrupt`, and `Unsupported` for types that hsparse does not have.
+    Raises `Corrupt`, or `Unsupported` for types that hsparse does not support.
     """
     check_readable(datatype)
     element = element_of(datatype.item)
     count = prod(shape)
     if len(data) != count * datatype.size:
-        raise Corrupt(f"There are {len(data)} bytes for {count} elements of {datatype.size}.")
+        raise Corrupt(f"There are {len(data)} bytes for {count} elements of {datatype.size} bytes.")
     rows = np.frombuffer(data, np.uint8).reshape(count, datatype.size)
     column = yield from _Conversion(file, find, [file.size]).column(datatype, rows)
     if isinstance(element, Fixed):
         joined = b"".join(column) if isinstance(column, list) else column.tobytes()
-        return np.ndarray(shape, element.dtype, joined)  # an array type adds its dimensions
+        return np.ndarray(shape, element.dtype, joined)  # an array type adds its dimensions to the shape
     return VlenArray.of(column if isinstance(column, list) else map(bytes, column), shape)
 
 
 def check_readable(datatype: FileType) -> None:
-    """Raise `Unsupported` for types whose elements hsparse does not have."""
+    """Raise `Unsupported` for a type that hsparse does not support."""
     if "bits" in datatype.item or datatype.item["class"] == "H5T_COMPLEX":
         raise Unsupported(f"Elements of type {datatype.item} cannot be read.")
     if datatype.size > MAX_ELEMENT:
@@ -93,7 +93,7 @@ def check_readable(datatype: FileType) -> None:
 
 
 class _Conversion(NamedTuple):
-    """One conversion; `left` is how many bytes its heap objects may have still."""
+    """The state of one conversion; `left` has one number: how many more bytes of heap objects it may read."""
 
     file: Hdf5File
     find: FindObject
@@ -149,7 +149,7 @@ class _Conversion(NamedTuple):
                     f"{count} elements of {size} need more."
                 )
             pieces.append(data[: count * size])
-        if not datatype.parts:  # text, which ends at a zero
+        if not datatype.parts:  # text: it ends at the first zero
             return [_length_prefixed(bytes(piece).partition(b"\0")[0]) for piece in pieces]
         flat = np.frombuffer(b"".join(pieces), np.uint8).reshape(sum(counts), size)
         column = yield from self.column(datatype.parts[0], flat)
@@ -162,7 +162,7 @@ class _Conversion(NamedTuple):
 
     def _check_size(self, rows: Bytes, least: int) -> None:
         if not least <= rows.shape[1] <= 16:
-            raise Corrupt(f"The place of a heap object has {rows.shape[1]} bytes, not {least}.")
+            raise Corrupt(f"The address of a heap object has {rows.shape[1]} bytes, not {least}.")
 
     def _references(self, rows: Bytes) -> Bytes:
         addresses = _numbers(rows[:, : self.file.widths.address])
@@ -196,7 +196,7 @@ class _Conversion(NamedTuple):
         return self.find(address)
 
     def _objects(self, places: Bytes, present: list[bool]) -> Reads[list[memoryview]]:
-        """Read the heap objects at (n, address and number); nothing where there is none."""
+        """Read the heap objects at `places: (n, width) uint8`, addresses and numbers; b"" where `present` is False."""
         width = self.file.widths.address
         addresses = _numbers(places[:, :width]).tolist()
         numbers = _numbers(places[:, width:]).tolist()
@@ -238,14 +238,14 @@ def _selection_json(reader: ByteReader, dims: tuple[int, ...]) -> dict[str, Any]
 
 
 def _numbers(rows: Bytes) -> NDArray[np.uint64]:
-    """Return the little-endian number in each row, (n,) uint64."""
+    """Convert little-endian numbers, (n, width) uint8, to (n,) uint64."""
     wide = np.zeros((len(rows), 8), np.uint8)
     wide[:, : rows.shape[1]] = rows
     return wide.view("<u8").reshape(len(rows))
 
 
 def _spelled(place: Bytes, width: int) -> str:
-    """Return the address and number of a heap object in words."""
+    """Return a phrase for errors that names a heap object by its address and number."""
     address, number = (
         int.from_bytes(part.tobytes(), "little") for part in (place[:width], place[width : width + 4])
     )
@@ -253,13 +253,13 @@ def _spelled(place: Bytes, width: int) -> str:
 
 
 def _whole_integers(datatype: FileType, rows: Bytes) -> Bytes:
-    """Return integers that take some bits of their bytes as integers of all bytes."""
+    """Convert integers with unused bits to integers of the same size that use all bits, with equal values."""
     assert datatype.bits is not None
     offset, precision = datatype.bits
     dtype = element_of(datatype.item).dtype
     values = np.ascontiguousarray(rows).view(dtype.str.replace("i", "u")).ravel()
     unused = 8 * datatype.size - precision
-    # The highest bit goes to the front, so that a signed one is repeated on the way back.
+    # Shift the highest used bit to the front; shifting signed integers back then extends their sign.
     values = (values << values.dtype.type(unused - offset)).astype(values.dtype)
     signed = values.view(dtype)
     whole: Bytes = (signed >> dtype.type(unused)).astype(dtype).view(np.uint8)

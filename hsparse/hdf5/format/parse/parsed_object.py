@@ -1,13 +1,12 @@
 """Groups, datasets and committed datatypes of a file, with their links and attributes.
 
-Which messages make an object a group, a dataset or a committed datatype: H5.format.html, IV.A.2; where that is
-unclear, libhdf5's `H5O_obj_class`.
+The messages of an object determine whether it is a group, dataset or committed datatype: H5.format.html, IV.A.2, and
+where the specification is unclear, libhdf5's `H5O_obj_class`.
 
-Types that no server has, as types that it has: what an import makes of them.
-
-Integers of fewer bits than their bytes become whole ones of the same values, as h5py reads them; HDF5's complex numbers
-become compounds of r and i. Times, and floats and integers of other sizes, become opaque elements of the same bytes,
-whose tag says the type, so that a file of them has it again (`hsparse.hdf5.format.messages.file_type`).
+`carried_type` replaces types that servers do not support by types that an import can use. Integers with unused bits
+become integers that use all bits, with equal values, as in h5py. Complex numbers become compounds of r and i. Times,
+and floats and integers of other sizes, become opaque elements of the same bytes; their tag describes the original type,
+so that an export can restore it (`hsparse.hdf5.format.messages.file_type`).
 """
 
 from __future__ import annotations
@@ -61,11 +60,8 @@ from hsparse.hdf5.format.object_header import (
     read_object_header,
     read_shared_messages,
 )
-from hsparse.hdf5.format.parse.link_storage import (
-    parse_dense_attributes,
-    parse_dense_links,
-    parse_symbol_table,
-)
+from hsparse.hdf5.format.parse.dense_storage import parse_dense_attributes, parse_dense_links
+from hsparse.hdf5.format.parse.link_storage import parse_symbol_table
 from hsparse.hdf5.format.parse.virtual_mapping import ExternalFile, parse_external_files
 from hsparse.model.dataspace import Shape
 
@@ -73,7 +69,7 @@ Result = TypeVar("Result")
 
 
 class ObjectKind(StrEnum):
-    """What an object is."""
+    """The kind of an object."""
 
     GROUP = "group"
     DATASET = "dataset"
@@ -82,7 +78,7 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParsedAttribute:
-    """An attribute and its elements' bytes, of `type`, which may be committed at an address."""
+    """An attribute; `data` has its elements' bytes in the file. `committed` is the address of a committed type."""
 
     name: str
     type: FileType
@@ -94,9 +90,9 @@ class ParsedAttribute:
 
 @dataclass(frozen=True, slots=True)
 class ParsedDataset:
-    """The properties of a dataset; `external` are the files that hold its data, if others do.
+    """The properties of a dataset; `external` are the external files that hold its data, if any.
 
-    Filters of structured chunks are not in `pipeline`, but in the object's header as they are.
+    `pipeline` is empty for structured chunks; their filters are in an undecoded message of the object's header.
     """
 
     type: FileType
@@ -110,10 +106,10 @@ class ParsedDataset:
 
 @dataclass(frozen=True, slots=True)
 class ParsedObject:
-    """A group with its links, a dataset, or a committed datatype; with its attributes.
+    """A group with its links, a dataset, or a committed datatype (`type`); with its attributes.
 
-    Links and attributes are in the order of their creation where that is tracked, or of their names.
-    `references` is the number of hard links, `modified` is in seconds since 1970. `header` has all messages.
+    Links and attributes are sorted by creation order if it is tracked, else by name. `references` is the number of hard
+    links. `modified` is in seconds since 1970. `header` has all messages.
     """
 
     header: ObjectHeader
@@ -139,9 +135,9 @@ Named = TypeVar("Named", bound=_Ordered)
 
 
 def parse_object(file: Hdf5File, address: int) -> Reads[ParsedObject]:
-    """Read the object whose header is at `address`; raises `Corrupt` and `Unsupported`.
+    """Read the object whose header is at `address`; raises `Corrupt` or `Unsupported`.
 
-    All of a group's links are read, and none is followed: links may form cycles.
+    All links of a group are read, but not followed, because links may form cycles.
     """
     header = yield from read_object_header(file, address)
     parts = _Parts(file, header)
@@ -165,7 +161,7 @@ def parse_object(file: Hdf5File, address: int) -> Reads[ParsedObject]:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A header's messages by type."""
+    """Access to the messages of a header by type."""
 
     file: Hdf5File
     header: ObjectHeader
@@ -181,13 +177,13 @@ class _Parts:
         return ByteReader(message.data, subject=subject)
 
     def one(self, kind: int, decode: Callable[[ByteReader], Result]) -> Result | None:
-        """Decode the first message of a type, None where there is none."""
+        """Decode the first message of a type, ignoring that it may be shared, or return None if there is none."""
         for message in self.all(kind):
             return decode(self.reader(message))
         return None
 
     def read(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[tuple[Result, int | None]]:
-        """Decode the first message of a type; return it and, if another object's header has it, that address."""
+        """Decode the first message of a type; return it and, if another object header has it, that header's address."""
         message = self.all(kind)[0]
         if not message.shared:
             return decode(self.reader(message)), None
@@ -196,7 +192,7 @@ class _Parts:
         return found, where if isinstance(where, int) else None
 
     def maybe(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[Result | None]:
-        """Decode the first message of a type, shared or not, None where there is none."""
+        """Decode the first message of a type, shared or not, or return None if there is none."""
         if not self.has(kind):
             return None
         return (yield from self.read(kind, decode))[0]
@@ -205,7 +201,7 @@ class _Parts:
 def _read_elsewhere(
     file: Hdf5File, where: SharedLocation, kind: int, decode: Callable[[ByteReader], Result]
 ) -> Reads[Result]:
-    """Decode a shared message."""
+    """Decode the shared message of type `kind` at `where`; raises `Corrupt` if there is none."""
     if not isinstance(where, int):
         (data,) = yield from read_shared_messages(file, kind, [memoryview(where.id)])
         return decode(data)
@@ -221,7 +217,7 @@ def _kind(parts: _Parts) -> ObjectKind:
         return ObjectKind.GROUP
     if not parts.has(MessageType.DATATYPE):
         raise Corrupt(
-            f"The object header at address {parts.header.address} is of no group, dataset or datatype."
+            f"The object header at address {parts.header.address} does not describe a group, dataset or datatype."
         )
     return ObjectKind.DATASET if parts.has(MessageType.DATASPACE) else ObjectKind.DATATYPE
 
@@ -256,7 +252,7 @@ def _read_attributes(parts: _Parts) -> Reads[tuple[ParsedAttribute, ...]]:
         if message.shared:
             where = decode_shared_location(reader, widths)
             if where in places:
-                raise Corrupt(f"The object at address {parts.header.address} has one attribute twice.")
+                raise Corrupt(f"The object at address {parts.header.address} has the same attribute twice.")
             places.add(where)
             reader = yield from _read_elsewhere(parts.file, where, MessageType.ATTRIBUTE, lambda found: found)
         found.append((decode_attribute(reader, widths), message.order))
@@ -287,7 +283,7 @@ def _read_attributes(parts: _Parts) -> Reads[tuple[ParsedAttribute, ...]]:
 def _all_elsewhere(
     parts: _Parts, kind: int, found: Sequence[Result | SharedLocation], decode: Callable[[ByteReader], Result]
 ) -> Reads[list[Result]]:
-    """Return messages, the shared ones among them read once each."""
+    """Return decoded messages; locations in `found` are replaced by their messages. Each message is read once."""
     places = list({one for one in found if isinstance(one, int | SharedHeapId)})
     read = yield from concurrently(_read_elsewhere(parts.file, where, kind, decode) for where in places)
     by_place = dict(zip(places, read, strict=True))
@@ -318,7 +314,7 @@ def _read_dataset(parts: _Parts) -> Reads[ParsedDataset]:
         file.check(layout.address, layout.size or 0, "contiguous data")
     fill = yield from parts.maybe(MessageType.FILL, decode_fill)
     old_fill = yield from parts.maybe(MessageType.OLD_FILL, decode_old_fill)
-    # a structured chunk's filters are by section, in a version of the message that is not HDF5's own
+    # structured chunks have a pipeline for each section, in another form of the message
     stock = not isinstance(layout, RawStructuredLayout)
     pipeline = (yield from parts.maybe(MessageType.PIPELINE, decode_pipeline)) if stock else ()
     external: tuple[ExternalFile, ...] = ()
@@ -337,7 +333,7 @@ SIGNED = 8
 
 
 def carried_object(found: ParsedObject) -> ParsedObject:
-    """Return an object whose types a server has, as far as there are any for them."""
+    """Replace an object's types, where possible, by types that servers support."""
     dataset = found.dataset
     return replace(
         found,
@@ -348,7 +344,7 @@ def carried_object(found: ParsedObject) -> ParsedObject:
 
 
 def carried_type(stored: FileType) -> FileType:
-    """Return the type that an import gives elements of type `stored`, with their places in the file."""
+    """Return the type that an import uses for elements of type `stored`; sizes and offsets are those in the file."""
     item = stored.item
     kind = item["class"]
     if "bits" in item:

@@ -1,11 +1,10 @@
-"""The mapping of a virtual dataset: which selections of which datasets its elements are.
+"""Data in other datasets or files: the mappings of a virtual dataset, and external data files.
 
-H5.format.html, IV.A.2.i, "Virtual Storage Layout", and III.E, "Global Heap Block for Virtual Datasets". Names are as
-libhdf5 reads them: `%b` is the number of a block, `%%` a percent sign (`H5D_virtual_parse_source_name`).
+Virtual mappings: H5.format.html, IV.A.2.i, "Virtual Storage Layout", and III.E, "Global Heap Block for Virtual
+Datasets". In names, as in libhdf5 (`H5D_virtual_parse_source_name`), `%b` is the number of a block and `%%` is `%`.
 
-The external data files message: the files that hold the data of a contiguous dataset.
-
-H5.format.html, IV.A.2.h (message 0x0007). The names of the files are in a local heap.
+External data files message: IV.A.2.h (message 0x0007). Files hold the data of a contiguous dataset. The names of the
+files are in a local heap.
 """
 
 from __future__ import annotations
@@ -17,25 +16,26 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.serialized_selection import UNLIMITED, Regular, Serialized, decode_serialized
 from hsparse.hdf5.format.file_fields import Reads, decode_name, open_page
-from hsparse.hdf5.format.fractal_heap import read_global_heap, read_local_heap
+from hsparse.hdf5.format.fractal_heap import read_local_heap
+from hsparse.hdf5.format.global_heap import read_global_heap
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.layout_message import VirtualLayout
 
 THIS_FILE = "."
-"""The name of the file of the virtual dataset itself."""
+"""The file name that means the file of the virtual dataset itself."""
 SHARED_NAMES = 1
-"""The version of the block in which mappings share names; libhdf5 2.0 writes it with the latest bounds."""
+"""The block version in which mappings can share names; libhdf5 2.0 writes it with `libver="latest"`."""
 FILE_SHARED, DATASET_SHARED, SAME_FILE = 1, 2, 4
-"""Flags of a mapping of that version."""
+"""Flags of a mapping in version `SHARED_NAMES`."""
 MAX_NAME = 64 * 1024
 SPECIFIER = re.compile(r"%([%b])")
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualMapping:
-    """The elements `virtual` of a virtual dataset are the elements `source` of the dataset `dataset` in `file`.
+    """The selection `virtual` of a virtual dataset reads the selection `source` of the dataset `dataset` in `file`.
 
-    Both in row-major order. The names are patterns, see `block_name`.
+    The elements of both selections correspond in row-major order. The names are patterns, see `block_name`.
     """
 
     file: str
@@ -45,24 +45,24 @@ class VirtualMapping:
 
     @property
     def by_blocks(self) -> bool:
-        """Whether each block of the virtual selection has a source of its own, named by the number of the block."""
+        """Whether each block of the virtual selection has its own source, whose name contains the block's number."""
         return any("%b" in name.replace("%%", "") for name in (self.file, self.dataset))
 
 
 def block_name(pattern: str, block: int) -> str:
-    """Return the name of the source of a block."""
+    """Return the file or dataset name of a block's source: replace `%b` by the block's number and `%%` by `%`."""
     return SPECIFIER.sub(lambda found: "%" if found[1] == "%" else str(block), pattern)
 
 
 def unlimited_dim(selection: Serialized) -> int | None:
-    """Return the dimension in which a selection has no end, None for a limited one."""
+    """Return the dimension in which a selection is unlimited, None if there is none."""
     if not isinstance(selection, Regular):
         return None
     return next((dim for dim, one in enumerate(selection.spans) if UNLIMITED in (one.count, one.block)), None)
 
 
 def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayout) -> Reads[tuple[VirtualMapping, ...]]:
-    """Read the mappings in their order; raises `Corrupt`, and `Unsupported` for a version that is not known."""
+    """Read the mappings in their stored order; raises `Corrupt`, or `Unsupported` for an unknown version."""
     if layout.address is None:
         return ()
     walk = file.walk(f"mapping of a virtual dataset at address {layout.address}")
@@ -78,7 +78,7 @@ def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayout) -> Reads[tuple
     reader = ByteReader(open_page(data, what), subject=what)
     reader.take(1, "version")
     count = reader.number(file.widths.length, "number of mappings")
-    # Each one has two names, or flags and a name, and two selections of 16 bytes at least.
+    # A mapping has at least 2 bytes of names or flags, and two selections of at least 16 bytes each.
     if count * (2 + 2 * 16) > len(data):
         raise Corrupt(f"The {what} has {len(data)} bytes for {count} mappings.")
     found: list[VirtualMapping] = []
@@ -92,15 +92,17 @@ def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayout) -> Reads[tuple
 
 
 def _shared_names(reader: ByteReader, before: list[VirtualMapping], width: int) -> tuple[str, str]:
-    """Read the names of a mapping of version 1, each a name or the number of a mapping before that has it."""
+    """Read the names of a mapping in version 1: each is a name, or the number of an earlier mapping with that name."""
     flags = reader.number(1, "flags")
     if flags & ~(FILE_SHARED | DATASET_SHARED | SAME_FILE):
-        raise Corrupt(f"The {reader.subject} has the flags {flags}, which there are not.")
+        raise Corrupt(f"The {reader.subject} has the unknown flags {flags}.")
 
     def earlier() -> VirtualMapping:
         number = reader.number(width, "number of a mapping")
         if number >= len(before):
-            raise Corrupt(f"The {reader.subject} takes a name of mapping {number}, which is not before it.")
+            raise Corrupt(
+                f"The {reader.subject} takes a name from mapping {number}, which is not an earlier mapping."
+            )
         return before[number]
 
     file = THIS_FILE if flags & SAME_FILE else earlier().file if flags & FILE_SHARED else _name(reader)
@@ -111,11 +113,9 @@ def _read_mapping(reader: ByteReader, file: str, dataset: str) -> VirtualMapping
     found = VirtualMapping(file, dataset, decode_serialized(reader, None), decode_serialized(reader, None))
     ends = unlimited_dim(found.virtual), unlimited_dim(found.source)
     if ends[1] is not None if found.by_blocks else (ends[0] is None) != (ends[1] is None):
-        raise Corrupt(
-            f"The {reader.subject} maps a selection without end to one that has an end, or the reverse."
-        )
+        raise Corrupt(f"The {reader.subject} maps an unlimited selection to a limited one, or the reverse.")
     if found.by_blocks and ends[0] is None:
-        raise Corrupt(f"The {reader.subject} names sources by block (%b), but its selection has an end.")
+        raise Corrupt(f"The {reader.subject} names sources by block (%b), but its selection is limited.")
     return found
 
 
@@ -128,7 +128,7 @@ def _name(reader: ByteReader) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExternalFile:
-    """`size` bytes from `offset` of the file `name`; None is as many as there are."""
+    """`size` bytes of the file `name` from `offset` on; size None extends to the end of the file."""
 
     name: str
     offset: int
@@ -136,7 +136,7 @@ class ExternalFile:
 
 
 def parse_external_files(file: Hdf5File, message: ByteReader) -> Reads[tuple[ExternalFile, ...]]:
-    """Read the message and its names, pieces in the order of the data; raises `Corrupt`."""
+    """Read an external data files message and its file names, in the order of the data; raises `Corrupt`."""
     version = message.number(1, "external files' header")
     message.take(3, "external files' header")
     _, used = message.numbers(2, 2, "external files' header")

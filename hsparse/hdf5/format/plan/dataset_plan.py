@@ -1,4 +1,4 @@
-"""The plan of a dataset: its header, the index of its chunks, and the regions for their bytes."""
+"""The plan of a dataset: its object header, the index of its chunks, and the region of their bytes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,7 @@ from hsparse.hdf5.format.chunk_indexes.index_plan import IndexPlan
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import FileType, file_type, is_written_as_stored, without_gaps
-from hsparse.hdf5.format.messages.layout_message import (
-    BTREE_1,
-    ChunkedLayout,
-    ContiguousLayout,
-    LayoutIndex,
-    StructuredLayout,
-    plan_structured_layout,
-)
+from hsparse.hdf5.format.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
 from hsparse.hdf5.format.messages.object_messages import (
     IF_SET,
     INCREMENTAL,
@@ -37,15 +30,12 @@ from hsparse.hdf5.format.messages.object_messages import (
     FillValue,
     encode_section_pipelines,
 )
+from hsparse.hdf5.format.messages.structured_layout import StructuredLayout, plan_structured_layout
 from hsparse.hdf5.format.parse.mapping_json import mapping_of
-from hsparse.hdf5.format.plan.file_plan import FileForm, FilePiece
-from hsparse.hdf5.format.plan.planned_chunks import (
-    ChunkForm,
-    ChunkRegion,
-    KeyOf,
-    PlannedChunks,
-    plan_elements,
-)
+from hsparse.hdf5.format.plan.file_form import FileForm
+from hsparse.hdf5.format.plan.file_plan import FilePiece
+from hsparse.hdf5.format.plan.plan_elements import plan_elements
+from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, ChunkRegion, KeyOf, PlannedChunks
 from hsparse.hdf5.format.plan.planned_mapping import plan_mapping
 from hsparse.hdf5.format.plan.planned_object import PlannedAttribute, PlannedDataset, plan_layout
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan, PlannedMessage
@@ -61,23 +51,23 @@ from hsparse.model.layout import CHUNKED, VIRTUAL, class_elsewhere, layout_json
 from hsparse.model.vlen_array import VlenArray
 
 MAX_INDEX = 64 * 1024 * 1024
-"""The longest chunk index of a file, in bytes: it is encoded in one piece."""
+"""The largest chunk index of a file, in bytes; an index is encoded in one piece."""
 MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES = 65_536, 2**30
-"""The most unwritten chunks that are generated for a dataset, and their bytes."""
+"""The most unwritten chunks that are generated for a dataset, and the most bytes of these chunks."""
 BOOLEAN = {
     "class": "H5T_ENUM",
     "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"},
     "members": [{"name": "FALSE", "value": 0}, {"name": "TRUE", "value": 1}],
 }
-"""h5py's type of booleans."""
+"""The type that h5py uses for booleans."""
 FILL_TIMES = {"H5D_FILL_TIME_ALLOC": ON_ALLOCATION, "H5D_FILL_TIME_NEVER": NEVER}
-"""When fill values are written, by the creation property `fillTime`."""
+"""The fill value write times by the creation property `fillTime`; others mean `IF_SET`."""
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetPlan:
-    """What a dataset adds to a file: the object, pieces behind all headers, and the `region` of its chunks."""
+    """The parts of a file for one dataset: the object, pieces that follow all headers, and the region of its chunks."""
 
     planned: PlannedDataset
     pieces: tuple[FilePiece, ...] = ()
@@ -85,7 +75,7 @@ class DatasetPlan:
 
 
 def chunk_form(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> ChunkForm:
-    """Return the form of a dataset's chunks in a file; `foreign` as in `PlannedChunks`."""
+    """Return the form of a dataset's chunks in a file; `foreign` is `PlannedChunks.foreign`."""
     if spec.sparse:
         if not file.is_structured:
             return ChunkForm.TRANSCODED
@@ -106,13 +96,13 @@ def plan_dataset(
     *,
     ordered: bool = False,
 ) -> DatasetPlan:
-    """Plan a dataset; its `chunks` have the sizes, and if they are structured the sections, that they have in the file.
+    """Plan a dataset; `chunks` must have the sizes, and structured chunks the sections, that they have in the file.
 
-    `Unsupported` and `TooLarge` name a property that a file cannot have, and a remedy.
+    Raises `Unsupported` or `TooLarge`, naming a property that a file cannot have, and a remedy.
     """
     spec = chunk_spec(record) if chunks.backing is None else chunks.backing.spec
     item = spec.datatype.item
-    if spec.sparse and file.is_structured:  # whose sections have elements without gaps
+    if spec.sparse and file.is_structured:  # elements have no gaps in sections
         item, committed = without_gaps(item), committed if without_gaps(item) == item else None
     datatype = file_type(item)
     form = chunk_form(spec, file, foreign=chunks.foreign)
@@ -156,7 +146,7 @@ def _contiguous(planned: PlannedDataset, record: Json, region: ChunkRegion) -> D
 
 
 def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks) -> DatasetPlan:
-    """Plan the booleans beside a sparse dataset: which of its elements are defined."""
+    """Plan the dataset of booleans that marks the defined elements of a sparse dataset."""
     spec = chunk_spec(record)
     key = (values.key, "defined")
     chunks = chunks.take(chunks.defined > 0)
@@ -170,7 +160,7 @@ def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks
 
 
 def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
-    """Raise `TooLarge` where a transcoded chunk would have more than `most` bytes."""
+    """Raise `TooLarge` if chunks are transcoded for the file and would have more than `most` bytes."""
     nbytes = prod(spec.dims) * file_type(spec.datatype.item).size
     if chunk_form(spec, file) is ChunkForm.TRANSCODED and nbytes > most:
         raise TooLarge(
@@ -180,10 +170,10 @@ def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
 
 
 def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: KeyOf) -> PlannedChunks:
-    """Return a dataset's chunks with those never written, where no library fills them in from the fill value.
+    """Add a dataset's unwritten chunks to its chunks if readers of the file cannot generate them from the fill value.
 
-    That is so for an initializer, and for elements of variable length: libhdf5 puts these to a heap of the file, which
-    it cannot when the file is open for reading alone.
+    An initializer has no single fill value. For vlen fill values, libhdf5 adds objects to a heap of the file, which is
+    not possible if the file is open read-only. Raises `TooLarge` for too many unwritten chunks of an initializer.
     """
     if not (spec.arange or (spec.datatype.is_vlen and spec.fill)):
         return chunks
@@ -197,13 +187,13 @@ def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: Key
     if spec.arange:
         raise TooLarge(
             f"{spec.dataset} has an initializer, and {missing} chunks of {size} bytes that were never written; "
-            f"{MAX_UNWRITTEN} chunks and {MAX_UNWRITTEN_BYTES} bytes of such are made for a file."
+            f"the limit for a file is {MAX_UNWRITTEN} such chunks and {MAX_UNWRITTEN_BYTES} bytes of them."
         )
     return chunks
 
 
 def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, datatype: FileType) -> None:
-    """Raise `Corrupt` where an unfiltered chunk has not the size of its elements."""
+    """Raise `Corrupt` if the size of a chunk without filters does not match its elements."""
     wrong = np.flatnonzero(chunks.size != prod(spec.dims) * datatype.size)
     if len(wrong):
         raise Corrupt(
@@ -215,7 +205,7 @@ def _check_sizes(spec: ChunkSpec, chunks: PlannedChunks, datatype: FileType) -> 
 def _fill(
     spec: ChunkSpec, datatype: FileType, heap: GlobalHeapPlan, key_of: KeyOf
 ) -> tuple[FillValue, tuple[tuple[int, Key], ...]]:
-    """Return the fill value, and the places of addresses in it."""
+    """Return the fill value, and (offset, key) of each address in it."""
     if not spec.fill:
         return ZERO_FILL, ()
     if spec.datatype.is_vlen:
@@ -226,7 +216,7 @@ def _fill(
 
 
 def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
-    """Say whether the layout is contiguous: one unfiltered chunk, and the dataset was not created chunked."""
+    """Return whether the layout is contiguous: not extensible, at most one unfiltered chunk, not created chunked."""
     dims = dims_of(record["shape"]) or ()
     if not dims:
         return True
@@ -236,7 +226,7 @@ def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
 
 
 def plan_chunked(planned: PlannedDataset, region: ChunkRegion) -> DatasetPlan:
-    """Plan chunks that HDF5 1.8 reads: with a version 1 B-tree."""
+    """Plan a chunked dataset with a version 1 B-tree, which HDF5 1.8 reads. Raises `TooLarge` for chunks of 4 GiB."""
     spec, chunks = region.spec, region.chunks
     filtered = (ChunkForm.STORED, ChunkForm.FILE_BACKED, ChunkForm.COMPRESSED)
     pipeline = spec.filters[0] if region.form in filtered else ()
@@ -266,7 +256,7 @@ def plan_chunked(planned: PlannedDataset, region: ChunkRegion) -> DatasetPlan:
 
 
 def _structured(planned: PlannedDataset, record: Json, region: ChunkRegion) -> DatasetPlan:
-    """Plan structured chunks."""
+    """Plan a dataset with structured chunks."""
     spec = region.spec
     check_sections(spec)
     pipelines = file_filters(spec)
@@ -308,14 +298,14 @@ def _planned_index(layout: IndexLayout, region: ChunkRegion) -> IndexPlan:
     if index.size > MAX_INDEX:
         raise TooLarge(
             f"The chunk index of {region.spec.dataset} would have {index.size} bytes; the limit is {MAX_INDEX}: make "
-            "chunks larger, or ask for layout=stock, where only chunks that there are count."
+            "chunks larger, or ask for layout=stock, whose index has only existing chunks."
         )
     return index
 
 
 def _make_index(index: IndexPlan, region: ChunkRegion, size: Any, key: Key, address_of: AddressOf) -> bytes:
     addresses = region.starts[:-1] + np.uint64(address_of(region.key))
-    # Unwritten chunks are not filtered.
+    # Unwritten chunks skip all filters.
     skipped = (1 << len(region.spec.filters[0])) - 1 if index.layout.filtered else 0
     backing = region.chunks.backing
     mask = np.where(region.chunks.stored, 0 if backing is None else backing.mask, skipped).astype(np.uint32)
@@ -328,7 +318,7 @@ def _make_structured(index: IndexPlan, region: ChunkRegion, key: Key, address_of
 
 
 def _sections(region: ChunkRegion, addresses: Any) -> ChunkRecords:
-    """Return the records of structured chunks at `addresses`."""
+    """Return the chunk records of structured chunks at `addresses: (n,) uint64`."""
     chunks = region.chunks
     sizes, unfiltered, masks = (chunks.sections[:, :, column] for column in range(3))
     offsets = np.cumsum(sizes, axis=1, dtype=np.uint64)[:, :-1]

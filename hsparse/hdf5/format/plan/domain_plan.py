@@ -1,7 +1,6 @@
-"""The plan of a domain's HDF5 file, from records and the list of stored chunks alone.
+"""The plan of a domain's HDF5 file. It needs only the records and the list of stored chunks, not their bytes.
 
-Headers, links and attributes come first, then heaps and chunk indexes, then the chunks of one dataset after
-another.
+Headers, links and attributes come first, then heaps and chunk indexes, then the chunks of each dataset.
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ from hsparse.hdf5.format.messages.file_type import file_type
 from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink
 from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
 from hsparse.hdf5.format.plan.dataset_plan import plan_dataset, plan_defined_set
-from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout, FilePiece, FilePlan, user_block_of
+from hsparse.hdf5.format.plan.file_form import FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_plan import FilePiece, FilePlan, user_block_of
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.format.plan.matrix_plan import CompressedMatrix, MatrixColumn, plan_bands, plan_matrix
-from hsparse.hdf5.format.plan.planned_chunks import ChunkRegion, PlannedChunks, plan_elements
+from hsparse.hdf5.format.plan.plan_elements import plan_elements
+from hsparse.hdf5.format.plan.planned_chunks import ChunkRegion, PlannedChunks
 from hsparse.hdf5.format.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,
@@ -42,7 +43,7 @@ from hsparse.model.layout import is_sparse
 from hsparse.model.link import HARD, SOFT, external_file
 
 DEFINED = "DEFINED_SET"
-"""The attribute of a sparse dataset that leads to its defined set."""
+"""The attribute of a sparse dataset that refers to the dataset with its defined set."""
 DEFINED_SUFFIX = ".defined"
 REFERENCE_TYPE = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
 SCALAR = {"class": "H5S_SCALAR"}
@@ -53,10 +54,10 @@ RecordsById = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainPlan:
-    """The plan of a file; `regions` (of chunks) and `columns` (of matrices) have the pieces that chunks give bytes to.
+    """The plan of a file; `ids` are the ids of the objects in it.
 
-    A column that is compressed is in both.
-    Both are by the key of the piece. `ids` are those of the objects in the file.
+    The bytes of some pieces come from chunks. By their key, `regions` has the pieces of datasets' chunks, and `columns`
+    has the pieces of matrices' arrays. Pieces of compressed columns are in both.
     """
 
     file: FilePlan
@@ -65,12 +66,12 @@ class DomainPlan:
     columns: Mapping[Key, MatrixColumn] = field(default_factory=dict)
 
     def key_of(self, name: str) -> Key | None:
-        """Return the object that a reference leads to, None where that is not in the file."""
+        """Return the key of a reference's target, None if the target is not in the file."""
         return known_key(name, self.ids)
 
     @property
     def nbytes(self) -> int:
-        """The memory that the plan takes, roughly."""
+        """The approximate memory of the plan in bytes."""
         planned = sum(400 + piece.size for piece in self.file.pieces if piece.make is not None)
         bands = {id(column.bands): column.bands.nbytes for column in self.columns.values()}
         regions = sum(400 + region.nbytes for region in self.regions.values())
@@ -78,7 +79,7 @@ class DomainPlan:
 
 
 def known_key(name: str, ids: frozenset[str]) -> Key | None:
-    """Return the id in a reference (`datasets/d-...`), None where it is not one of `ids`."""
+    """Return the id in a reference (`datasets/d-...`), None if it is not one of `ids`."""
     id = name.rpartition("/")[2]
     return id if id in ids else None
 
@@ -90,18 +91,18 @@ def plan_domain(
     form: FileForm,
     compressed: Mapping[str, CompressedMatrix] | None = None,
 ) -> DomainPlan:
-    """Plan the file of a domain; `records` are of all objects that its root group leads to, by id.
+    """Plan the file of a domain; `records` has the records of all objects reachable from the group `root`, by id.
 
-    `chunks` are those of each dataset that can have elements, with the sizes that they take in the file, `compressed`
-    the matrices that are compressed in it. Raises
-    `Unsupported`, `TooLarge` or `BadRequest`, naming the object, for what cannot be in a file.
+    `chunks` has, by id, the chunks of each dataset that can have elements, with their sizes in the file. `compressed`
+    has the matrices that are compressed in the file. Raises `Unsupported`, `TooLarge` or `BadRequest` if an object
+    cannot be in a file; the message names the object.
     """
     shifted = frozenset(id for id, one in chunks.items() if one.shifted is not None)
     return _Planning(records, form, compressed or {}, shifted).plan(root, chunks)
 
 
 class _Planning:
-    """The state of one planning: the global heap of all objects, and the pieces that they add to the file."""
+    """The state while one file is planned: the global heap of all objects, and their pieces of the file."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class _Planning:
         return DomainPlan(file, self._regions, self._ids, self._columns)
 
     def _ordered_pieces(self) -> Iterator[FilePiece]:
-        """Yield the pieces whose bytes the plan has, then those of chunks."""
+        """Yield the pieces whose bytes the plan generates, then the pieces of chunks."""
         yield from (piece for piece in self._pieces if piece.make is not None)
         yield from (piece for piece in self._pieces if piece.make is None)
 
@@ -198,7 +199,7 @@ class _Planning:
         self._regions |= found.regions
 
     def _empty(self, record: Json, attributes: list[PlannedAttribute]) -> PlannedDataset:
-        """Return a dataset with a null dataspace."""
+        """Plan a dataset with a null dataspace."""
         return PlannedDataset(
             record["id"],
             file_type(parse_type(record["type"]).item),
@@ -210,7 +211,7 @@ class _Planning:
         )
 
     def _links(self, group: Json) -> list[PlannedLink]:
-        """Return a group's links, without those to deleted objects."""
+        """Plan a group's links, without hard links to objects that are not in the file; add links to defined sets."""
         found = []
         links = group.get("links") or {}
         for title in _in_order(links):
@@ -241,7 +242,7 @@ class _Planning:
         return is_sparse(record) and self._form.encoding(record) is None
 
     def _form_of(self, record: Json) -> FileForm:
-        """Return the form of a dataset: stock if its chunks are put together of parts of stored ones."""
+        """Return the form of a dataset: the stock form if its chunks are shifted, else the file's."""
         return STOCK if record["id"] in self._shifted else self._form
 
     def _attribute(self, name: str, attribute: Json) -> PlannedAttribute:
@@ -253,7 +254,7 @@ class _Planning:
         return PlannedAttribute(name, kind, shape_json(attribute["shape"]), data, committed)
 
     def _committed(self, item: Any) -> Key | None:
-        """Return the committed type that an item is of, where that is in the file."""
+        """Return the key of the committed type that an item refers to, None if it is not in the file."""
         id = item.get("id") if isinstance(item, dict) else None
         return self._key_of(id) if isinstance(id, str) else None
 
@@ -261,7 +262,7 @@ class _Planning:
         return known_key(name, self._ids)
 
     def _defined_sets(self) -> dict[str, dict[str, str]]:
-        """Return the defined sets of each group, by name: each is beside the first link to its dataset."""
+        """Return {group: {name: dataset}} of the links to defined sets, each beside the first link to its dataset."""
         found: dict[str, dict[str, str]] = {}
         seen: set[str] = set()
         for id in sorted(self._ids):
@@ -278,18 +279,18 @@ class _Planning:
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """Return `name`, with underscores appended until it is not taken."""
+    """Return `name` with as many underscores appended as needed to be free."""
     while name in taken:
         name += "_"
     return name
 
 
 def _is_ordered(record: Json) -> bool:
-    """Say whether an object keeps the order in which its links and attributes were created."""
+    """Return whether an object tracks the creation order of its links and attributes."""
     asked = (record.get("creationProperties") or {}).get("CreateOrder")
     return asked not in (None, 0, "0", False)
 
 
 def _in_order(items: Mapping[str, Json]) -> list[str]:
-    """Return names in the order of their creation."""
+    """Return the names of links or attributes, sorted by creation time."""
     return sorted(items, key=lambda name: items[name].get("created", 0))

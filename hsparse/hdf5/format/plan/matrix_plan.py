@@ -1,8 +1,7 @@
-"""The plan of a sparse dataset that becomes a group with the arrays of a matrix.
+"""The plan of a sparse dataset that is written as a group with the arrays of a matrix.
 
-The elements of a sparse matrix in row-major or column-major order, sorted one band of chunks at a time.
-
-The chunks of a matrix's arrays in a file that compresses them: values by deflate, indices by shuffle and deflate.
+The arrays have the matrix's elements in row-major or column-major order. Elements are sorted one band of chunks at a
+time. If the file compresses arrays, values are filtered by deflate, indices by shuffle and deflate.
 """
 
 from __future__ import annotations
@@ -44,29 +43,29 @@ from hsparse.hdf5.format.plan.planned_object import (
 from hsparse.model.dataspace import dims_of
 
 MAX_LINES = 2**32
-"""The most rows, or columns, that pointers are written for."""
+"""The most rows or columns for which pointers are written."""
 
 
 class MatrixPart(Enum):
-    """The content of one dataset of a matrix."""
+    """The content of one array of a matrix."""
 
     VALUES = "values"
     ALONG = "along"
-    """The coordinate by which elements are sorted first: their lines."""
+    """The elements' coordinates in the dimension by which they are sorted first: their lines."""
     ACROSS = "across"
-    """The other coordinate."""
+    """The elements' coordinates in the other dimension."""
     POINTERS = "pointers"
-    """The number of elements before each line, and at the end their total."""
+    """The number of elements before each line, then the total number of elements."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class MatrixBands:
-    """A matrix cut into bands: all chunks with the same scaled coordinate in dimension `axis`.
+    """A matrix divided into bands. A band has all chunks with the same scaled coordinate in dimension `axis`.
 
-    A line is a row, of `axis` 1 a column. `chunks` are in the order of bands, and in one of the other dimension.
-    `lines: (b,) uint64` is the first line of each band, `rows: (b + 1,) intp` its first chunk, and
-    `starts: (b + 1,) uint64` the number of elements before it; `weights: (b,) uint64` is the memory that sorting it
-    takes, in bytes. Bands in which nothing is defined are left out.
+    A line is a row if `axis` is 0, a column if it is 1. `chunks` are sorted by band, then by the other dimension. For
+    each band, `lines: (b,) uint64` has its first line, `rows: (b + 1,) intp` its first chunk, `starts: (b + 1,) uint64`
+    the number of elements before it, and `weights: (b,) uint64` the memory in bytes that sorting it takes. Bands
+    without defined elements are left out.
     """
 
     spec: ChunkSpec
@@ -97,29 +96,29 @@ class MatrixBands:
 
     @property
     def index(self) -> np.dtype[Any]:
-        """The type of indices and pointers."""
+        """The dtype of indices and pointers."""
         return index_type(self.shape, self.count)
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The memory that these arrays take, in bytes."""
         columns = (self.lines, self.rows, self.starts, self.weights)
         return self.chunks.nbytes + sum(column.nbytes for column in columns)
 
     def width(self, part: MatrixPart) -> int:
-        """Return the bytes of one entry."""
+        """Return the size in bytes of one entry of an array."""
         return self.spec.dtype.itemsize if part is MatrixPart.VALUES else self.index.itemsize
 
     def entries(self, part: MatrixPart) -> int:
-        """Return the number of entries."""
+        """Return the number of entries of an array."""
         return self.shape[self.axis] + 1 if part is MatrixPart.POINTERS else self.count
 
     def bands_of(self, part: MatrixPart, first: int, last: int) -> range:
-        """Return the bands that must be read for the entries from `first` to before `last`."""
+        """Return the bands that must be read for the entries from `first` to `last` (exclusive) of an array."""
         if first >= last:
             return range(0)
         if part is MatrixPart.POINTERS:
-            # The pointer to a band's first line is known without it.
+            # The pointer of a band's first line is in `starts`; the band need not be read for it.
             step = self.spec.dims[self.axis]
             begin = int(np.searchsorted(self.lines, np.uint64(first - step), "right")) if first >= step else 0
             return range(begin, int(np.searchsorted(self.lines, np.uint64(last - 1))) if step > 1 else 0)
@@ -127,7 +126,7 @@ class MatrixBands:
         return range(begin, int(np.searchsorted(self.starts, np.uint64(last))))
 
     def memory(self, part: MatrixPart, first: int, last: int, page: int) -> int:
-        """Return the memory that reading these entries takes, where bands of up to `page` bytes are sorted at once."""
+        """Return the memory that reading these entries takes, if bands of at most `page` bytes are sorted at once."""
         found = self.bands_of(part, first, last)
         weights = self.weights[found.start : found.stop]
         return max(int(weights.max(initial=0)), min(page, int(weights.sum())))
@@ -138,29 +137,29 @@ def _weights(bands: MatrixBands) -> Uint64Column:
     if not len(bands.lines):
         return np.zeros(0, np.uint64)
     size, index = bands.spec.dtype.itemsize, bands.index.itemsize
-    # Its lines, their order, and the other two columns twice: unsorted and sorted.
+    # A band's lines, the sorting order, and the two other columns twice: unsorted and sorted.
     kept = (bands.starts[1:] - bands.starts[:-1]) * np.uint64(4 + 8 + 2 * (size + index))
     stored = np.add.reduceat(bands.chunks.size, bands.rows[:-1])
     largest = np.maximum.reduceat(bands.chunks.defined, bands.rows[:-1])
-    # A chunk as it is decoded: selection, offsets, coordinates and values.
+    # The largest chunk while it is decoded: selection, offsets, coordinates and values.
     decoded = largest * np.uint64(16 + 4 + 3 * 8 + 2 * size)
     return (kept + stored + decoded).astype(np.uint64)
 
 
 def check_bands(bands: MatrixBands, most: int) -> None:
-    """Raise `TooLarge` where a band takes more than `most` bytes of memory."""
+    """Raise `TooLarge` if sorting a band takes more than `most` bytes of memory."""
     heaviest = int(bands.weights.max(initial=0))
     if heaviest > most:
         what, other = (("rows", "columns"), ("columns", "rows"))[bands.axis]
         raise TooLarge(
-            f"The elements of {bands.spec.dims[bands.axis]} {what} of {bands.spec.dataset} are put in order together, "
+            f"The elements of {bands.spec.dims[bands.axis]} {what} of {bands.spec.dataset} are sorted together, "
             f"which takes {heaviest} bytes of memory; the limit is {most} (answer_memory): ask for the form by "
-            f"{other}, or for layout=stock, or make chunks with fewer of these."
+            f"{other}, or for layout=stock, or make chunks with fewer {what}."
         )
 
 
 def check_lines(bands: MatrixBands) -> None:
-    """Raise `TooLarge` where there are more lines than pointers are written for."""
+    """Raise `TooLarge` if the matrix has more lines than `MAX_LINES`."""
     if bands.shape[bands.axis] > MAX_LINES:
         what, other = (("rows", "columns"), ("columns", "rows"))[bands.axis]
         raise TooLarge(
@@ -171,7 +170,7 @@ def check_lines(bands: MatrixBands) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixColumn:
-    """One dataset of a matrix."""
+    """One array of a matrix."""
 
     bands: MatrixBands
     part: MatrixPart
@@ -182,24 +181,25 @@ class MatrixColumn:
 
     @property
     def entries(self) -> int:
-        """The number of its elements."""
+        """The number of the array's entries."""
         return self.bands.entries(self.part)
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The array's size in bytes."""
         return self.entries * self.width
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the entries that have bytes from `start` to before `stop`."""
+        """Return the range of entries that overlap the array's bytes from `start` to `stop` (exclusive)."""
         return start // self.width, -(-stop // self.width)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SortedBand:
-    """The elements of one band, by lines and then by the other coordinate.
+    """The elements of one band, sorted by line and then by the other coordinate.
 
-    `lines: (n,)` count from the band's first one, `across: (n,)` are the matrix's, `values: (n,)` bytes as in files.
+    `lines: (n,)` are relative to the band's first line. `across: (n,)` are coordinates in the matrix. `values: (n,)`
+    have the bytes of elements in files.
     """
 
     lines: NDArray[Any]
@@ -208,26 +208,26 @@ class SortedBand:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The memory that the band takes, in bytes."""
         return self.lines.nbytes + self.across.nbytes + self.values.nbytes
 
 
 class BandSorter:
-    """Sorts the elements of one band: `add` takes the stored bytes of its chunks, in their order."""
+    """Sorts the elements of one band. Call `add` with the stored bytes of each chunk, in order, then `finish`."""
 
     def __init__(self, bands: MatrixBands, band: int) -> None:
         self._bands = bands
         self._row = int(bands.rows[band])
         self._first = int(bands.lines[band])
         count = int(bands.starts[band + 1] - bands.starts[band])
-        # Sorting 16 bits takes time in proportion to their number.
+        # The smallest dtype: numpy sorts integers of up to 16 bits in linear time.
         self._lines = np.empty(count, np.min_scalar_type(bands.spec.dims[bands.axis] - 1))
         self._across = np.empty(count, bands.index)
         self._values = np.empty(count, f"V{bands.spec.dtype.itemsize}")
         self._have = 0
 
     def add(self, data: Buffer) -> None:
-        """Add the next chunk; `Corrupt` when its bytes do not decode, `Moved` where the extent is shrinking."""
+        """Add the next chunk; raises `Corrupt` if it does not decode, `Moved` if the dataset is being shrunk."""
         bands, row = self._bands, self._row
         spec, axis, shape = bands.spec, bands.axis, bands.shape
         try:
@@ -252,8 +252,8 @@ class BandSorter:
         self._row, self._have = row + 1, stop
 
     def finish(self) -> SortedBand:
-        """Return the band once all chunks were added."""
-        # Chunks and their elements are in order of the other coordinate already, so that a stable sort keeps it.
+        """Return the sorted band, after all chunks have been added."""
+        # Chunks and their elements are already sorted by the other coordinate; a stable sort keeps that order.
         order = np.argsort(self._lines, kind="stable")
         lines, self._lines = self._lines[order], self._lines[:0]
         across, self._across = self._across[order], self._across[:0]
@@ -264,9 +264,9 @@ class BandSorter:
 def encode_entries(
     bands: MatrixBands, band: int, band_elements: SortedBand, part: MatrixPart, first: int, last: int
 ) -> Buffer:
-    """Return the entries of values or indices from `first` to before `last`, as a file has them.
+    """Return the bytes of the band's entries from `first` to `last` (exclusive) in an array other than `POINTERS`.
 
-    They are numbers in the matrix; elements outside the band are left out.
+    Entry numbers count in the whole matrix; entries outside of the band are left out.
     """
     begin = int(bands.starts[band])
     inside = slice(max(0, first - begin), max(0, last - begin))
@@ -279,7 +279,7 @@ def encode_entries(
 
 
 def known_pointers(bands: MatrixBands, first: int, last: int) -> NDArray[np.int64]:
-    """Return the pointers from `first` to before `last`, without what lines of their own band have before them."""
+    """Return the pointers from `first` to `last` (exclusive) without the elements that `add_pointers` adds."""
     numbers = np.arange(first, last, dtype=np.uint64)
     band = np.searchsorted(bands.lines, numbers, "right").astype(np.int64) - 1
     step = np.uint64(bands.spec.dims[bands.axis])
@@ -292,7 +292,7 @@ def known_pointers(bands: MatrixBands, first: int, last: int) -> NDArray[np.int6
 def add_pointers(
     bands: MatrixBands, band: int, band_elements: SortedBand, pointers: NDArray[np.int64], first: int
 ) -> None:
-    """Add a band's elements to `pointers`, which are those from `first` on, of lines in it."""
+    """Add the elements of one band to the pointers of its lines; `pointers[0]` is the pointer of line `first`."""
     begin, step = int(bands.lines[band]), bands.spec.dims[bands.axis]
     low, high = max(first, begin + 1), min(first + len(pointers), begin + step)
     if low < high:
@@ -301,36 +301,36 @@ def add_pointers(
 
 
 ENTRIES = 1 << 16
-"""The most entries of a chunk."""
+"""The maximum number of entries in a chunk."""
 VALUE_FILTERS = [{"id": 1, "level": 1}]
 INDEX_FILTERS = [{"id": 2}, *VALUE_FILTERS]
-"""Shuffle and deflate, which every library has."""
-# MB/s and ratio of 65 536 elements on one core, of values and indices of pbmc68k_reduced:
+"""Shuffle and deflate, filters that every HDF5 library has."""
+# MB/s and compression ratio for chunks of 65,536 values and indices of pbmc68k_reduced, on one core:
 #             level 1           level 1, shuffle   level 4           level 4, shuffle
 #   values    300, 4.74         151, 2.17          125, 5.03         41, 2.40
 #   indices   139, 3.71         98, 5.92           80, 4.77          178, 6.30
-# Few values are different, and whole ones repeat, which shuffle hides.
+# Few values are distinct. Deflate finds whole repeated values, which shuffle would split into separate bytes.
 
 
 def index_item(column: MatrixColumn) -> str:
-    """Return the type of indices and pointers."""
+    """Return the HDF5 type name of an array's indices or pointers."""
     return "H5T_STD_I32LE" if column.bands.index.itemsize == 4 else "H5T_STD_I64LE"
 
 
 def column_spec(column: MatrixColumn) -> ChunkSpec:
-    """Return the specification of the chunks of an array that has entries."""
+    """Return the chunk spec of a compressed array that has entries."""
     spec, dims = column.bands.spec, (min(column.entries, ENTRIES),)
     item: Any = spec.datatype.item if column.part is MatrixPart.VALUES else index_item(column)
     nbytes = prod(dims) * column.width
     filters = VALUE_FILTERS if column.part is MatrixPart.VALUES else INDEX_FILTERS
     (pipeline,) = parse_filters(filters, column.width, sparse=False, chunk_bytes=nbytes)
-    # A filter that may be skipped would need a mask for each chunk.
+    # Filters are mandatory: an optional filter could be skipped, and would need a filter mask for each chunk.
     pipeline = tuple(replace(one, optional=False) for one in pipeline)
     return ChunkSpec(spec.dataset, item, dims, False, b"", (pipeline,))
 
 
 def column_region(key: Key, column: MatrixColumn, sizes: Uint64Column) -> ChunkRegion:
-    """Return the chunks of an array, `sizes: (n,)` in bytes, in the file's piece `key`."""
+    """Return the region of a compressed array's chunks, with `sizes: (n,)` in bytes, in the file's piece `key`."""
     count = len(sizes)
     none = np.zeros(count, np.uint64)
     chunks = PlannedChunks(
@@ -345,7 +345,7 @@ def column_region(key: Key, column: MatrixColumn, sizes: Uint64Column) -> ChunkR
 
 
 def encode_column_chunk(spec: ChunkSpec, data: Buffer) -> Buffer:
-    """Return a chunk of entries as the file has it; one with fewer entries is filled up with zeros."""
+    """Encode a chunk of entries; the last chunk, if it has fewer entries, is padded with zeros."""
     missing = prod(spec.dims) * spec.dtype.itemsize - len(data)
     encoded, _ = apply_filters(spec.filters[0], bytes(data) + bytes(missing) if missing else data)
     return encoded
@@ -372,27 +372,27 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MatrixPlan:
-    """What a matrix adds to a file: objects, pieces behind all headers, and by their keys the columns in them."""
+    """The parts of a file for one matrix: objects, pieces that follow all headers, and columns by the pieces' keys."""
 
     objects: tuple[PlannedObject, ...]
     pieces: tuple[FilePiece, ...]
     columns: dict[Key, MatrixColumn]
     regions: dict[Key, ChunkRegion]
-    """The chunks of those columns that are compressed."""
+    """The chunks of compressed columns, by the pieces' keys."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompressedMatrix:
-    """The elements of a matrix, and the sizes in bytes of the compressed chunks of each array."""
+    """A matrix's bands, and the sizes in bytes of the compressed chunks of each array."""
 
     bands: MatrixBands
     sizes: Mapping[MatrixPart, Uint64Column]
 
 
 def plan_bands(record: Json, chunks: PlannedChunks, encoding: MatrixEncoding) -> MatrixBands:
-    """Return the elements of a dataset that `encoding` fits, in the order that it has them in.
+    """Return the bands of a dataset in the order of `encoding`, which must fit the dataset.
 
-    `TooLarge` where it would have too many pointers.
+    Raises `TooLarge` if the matrix would have too many pointers.
     """
     rows, columns = dims_of(record["shape"]) or ()
     bands = MatrixBands.of(chunk_spec(record), (rows, columns), encoding.axis, chunks)
@@ -411,11 +411,11 @@ def plan_matrix(
     ordered: bool = False,
     sizes: Mapping[MatrixPart, Uint64Column] | None = None,
 ) -> MatrixPlan:
-    """Plan the group of a matrix; it has the dataset's key. With `sizes` its arrays are compressed."""
+    """Plan the group of a matrix, with the dataset's key. With `sizes`, its arrays are compressed."""
     key, spec = record["id"], bands.spec
     values = file_type(spec.datatype.item)
     index = file_type("H5T_STD_I32LE" if bands.index.itemsize == 4 else "H5T_STD_I64LE")
-    # Readers of matrices ignore the fill value; an import restores it.
+    # Readers of matrices ignore the fill value; imports to hsparse restore it.
     fill = FillValue(spec.fill) if spec.fill else ZERO_FILL
     arrays: list[PlannedDataset] = []
     pieces: list[FilePiece] = []
@@ -457,7 +457,7 @@ def _array(
     fill: FillValue = ZERO_FILL,
     committed: Key | None = None,
 ) -> PlannedDataset:
-    """Return a dataset of `count` elements in one piece at `place`."""
+    """Plan a contiguous dataset of `count` elements, with its data in the piece `place`."""
     size = count * datatype.size
     shape = {"class": "H5S_SIMPLE", "dims": [count]}
     layout = plan_layout(ContiguousLayout(None, size), place if size else None)
@@ -465,7 +465,7 @@ def _array(
 
 
 def array_names(encoding: MatrixEncoding) -> dict[MatrixPart, str]:
-    """Return the names of the arrays of a matrix."""
+    """Return the names of a matrix's arrays in its group."""
     if not encoding.is_binsparse:
         return ANNDATA_NAMES
     return LISTED_NAMES if encoding.kind == "coo" else COMPRESSED_NAMES

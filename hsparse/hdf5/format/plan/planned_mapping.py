@@ -1,4 +1,4 @@
-"""The mapping of a virtual dataset in a planned file: an object of the global heap, and the layout that names it.
+"""The mappings of a virtual dataset in a planned file: an object of the global heap, and the layout message.
 
 H5.format.html, III.E, "Global Heap Block for Virtual Datasets", version 0.
 """
@@ -31,7 +31,7 @@ from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 
 
 def plan_mapping(mappings: Sequence[VirtualMapping], heap: GlobalHeapPlan) -> Addressed:
-    """Return the layout message of a virtual dataset, whose mappings are put to the heap."""
+    """Add the mappings of a virtual dataset to the heap; return its layout message."""
     pieces = [struct.pack("<BQ", 0, len(mappings))]
     for one in mappings:
         pieces += [one.file.encode() + b"\0", one.dataset.encode() + b"\0"]
@@ -42,7 +42,7 @@ def plan_mapping(mappings: Sequence[VirtualMapping], heap: GlobalHeapPlan) -> Ad
 
 
 def _encoded(selection: Serialized) -> bytes:
-    """Return a selection as libhdf5 1.10 reads it, also one without end."""
+    """Encode a selection, which may be unlimited, in versions that libhdf5 1.10 reads."""
     match selection:
         case AllElements():
             return encode_simple(ALL)

@@ -1,7 +1,7 @@
 """The plans of groups, datasets and committed datatypes.
 
-Up to 8 links or attributes are messages of the object's header, more are in dense storage, as libhdf5 writes them
-(H5.format.html, III.A.2, III.G and IV.A.2). HDF5 1.8 and later read them.
+Up to 8 links or attributes are messages of the object's header; more are in dense storage, as libhdf5 writes them
+(H5.format.html, III.A.2, III.G and IV.A.2). HDF5 1.8 and later read both.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ from hsparse.hdf5.format.plan.planned_structures import (
 from hsparse.model.dataspace import Shape
 
 MAX_COMPACT_ITEMS = 8
-"""Links, or attributes, kept in the header: HDF5's default."""
+"""The most links, and the most attributes, that the header keeps: HDF5's default."""
 CONSTANT = 1
-"""The flag of a message that never changes: libhdf5 writes it for a dataset's type, fill value and layout."""
+"""The flag of a message that never changes; libhdf5 sets it for a dataset's type and fill value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class PlannedLink:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAttribute:
-    """An attribute whose elements are `data`; `committed` is the key of its type, where that is an object."""
+    """An attribute; `data` has its elements in the file. `committed` is the key of its type if that is committed."""
 
     name: str
     type: FileType
@@ -97,7 +97,7 @@ class PlannedAttribute:
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
-    """A group; `ordered` tracks the order in which links and attributes are given."""
+    """A group; if `ordered`, the file tracks the order of `links` and `attributes` as their creation order."""
 
     key: Key
     links: Sequence[PlannedLink] = ()
@@ -107,10 +107,10 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class PlannedDataset:
-    """A dataset; `layout` is a layout message with its addresses (`plan_layout`).
+    """A dataset; `layout` is an encoded layout message (`plan_layout`).
 
-    `fill_places` are those of addresses in the fill value. `messages` are further ones, such as the filters
-    of structured chunks.
+    `fill_places` are (offset, key) of addresses in the fill value. `messages` are additional messages, such as the
+    filters of structured chunks.
     """
 
     key: Key
@@ -146,23 +146,23 @@ def plan_file(
     version: int = 2,
     user_block: bytes = b"",
 ) -> FilePlan:
-    """Lay out a file: user block, superblock, every object with what belongs to it, then `others` (heaps, data).
+    """Lay out a file: user block, superblock, each object with its dense storage, then `others` (heaps, data).
 
-    `BadRequest` where a link or a type leads to an object that is not among them, `TooLarge` where something is
-    beyond what a file can have.
+    Raises `BadRequest` if a link or a committed type refers to an object that is not in `objects`, `TooLarge` if a part
+    exceeds a limit of the file format.
     """
     counts = _reference_counts(objects)
     counts[root] += 1
     known = {one.key for one in objects}
     for key in counts:
         if key not in known:
-            raise BadRequest(f"Something in the file leads to {key!r}, which is not in it.")
+            raise BadRequest(f"A link or attribute refers to {key!r}, which is not in the file.")
     pieces = [piece for one in objects for piece in _plan(one, counts[one.key])]
     return FilePlan([*pieces, *others], root, version, user_block)
 
 
 def plan_layout(layout: LayoutMessage, key: Key | None = None) -> Addressed:
-    """Return a layout message; `key` is the piece with the data or the chunk index, None where there is none."""
+    """Encode a layout message; `key` is the piece with the data or the chunk index, None if there is none."""
     if key is None:
         return Addressed(encode_layout(layout))
     if isinstance(layout, ContiguousLayout):
@@ -174,7 +174,7 @@ def plan_layout(layout: LayoutMessage, key: Key | None = None) -> Addressed:
 
 
 def _reference_counts(objects: Iterable[PlannedObject]) -> Counter[Hashable]:
-    """Count hard links, and the uses of committed types."""
+    """Count the references to each object: hard links, and uses of committed types."""
     counts: Counter[Hashable] = Counter()
     for one in objects:
         if isinstance(one, PlannedGroup):
@@ -224,7 +224,7 @@ def _type(datatype: FileType, committed: Key | None) -> tuple[Addressed, bool]:
 
 
 def _links(group: PlannedGroup, dense: list[FilePiece]) -> Iterator[PlannedMessage]:
-    """Yield a group's messages; the pieces of dense storage are put to `dense`."""
+    """Yield the messages of a group's links; the pieces of dense storage are appended to `dense`."""
     count = len(group.links)
     names = _names(group.key, group.links)
     found = [_link(link, number if group.ordered else None) for number, link in enumerate(group.links)]
@@ -249,7 +249,7 @@ def _links(group: PlannedGroup, dense: list[FilePiece]) -> Iterator[PlannedMessa
 
 
 def _names(key: Key, some: Sequence[PlannedLink | PlannedAttribute]) -> list[bytes]:
-    """Return the names of an object's links or attributes; `BadRequest` where one is empty or there twice."""
+    """Return the encoded names of an object's links or attributes; `BadRequest` if one is empty or occurs twice."""
     names = [encode_name(one.name) for one in some]
     if not all(names) or len(set(names)) < len(names):
         raise BadRequest(f"{key!r} has two links or attributes of one name, or one without a name.")
@@ -264,12 +264,12 @@ def _link(link: PlannedLink, order: int | None) -> Addressed:
 
 
 def _attributes(one: PlannedObject, dense: list[FilePiece]) -> Iterator[PlannedMessage]:
-    """Yield the messages of an object's attributes; the pieces of dense storage are put to `dense`."""
+    """Yield the messages of an object's attributes; the pieces of dense storage are appended to `dense`."""
     titles = _names(one.key, one.attributes)
     found = [_attribute(attribute) for attribute in one.attributes]
     storage = DenseStorage(next_order=len(found) if one.ordered else None, indexed=one.ordered)
     if _is_compact(found):
-        # Without this message libhdf5 finds attributes, but reports their number as 0.
+        # Without this message, libhdf5 finds attributes but reports their number as 0.
         if one.ordered or found:
             yield PlannedMessage(
                 MessageType.ATTRIBUTE_INFO, Addressed(encode_dense_storage(storage, ATTRIBUTE_ORDER_WIDTH))
@@ -296,7 +296,7 @@ def _attribute(attribute: PlannedAttribute) -> Addressed:
 def _info(
     name: Key, storage: DenseStorage, pieces: Sequence[FilePiece], kinds: tuple[int, int], order_width: int
 ) -> PlannedMessage:
-    """Return the link info or attribute info message of dense storage."""
+    """Return the link info or attribute info message of dense storage, depending on `order_width`."""
     data = encode_dense_storage(replace(storage, heap=0, names=0, orders=0), order_width)
     count = 3 if storage.indexed else 2
     keys = (pieces[0].key, (name, kinds[0]), (name, kinds[1]))
@@ -309,7 +309,7 @@ def _info(
 
 
 def _is_compact(messages: Sequence[Addressed]) -> bool:
-    """Say whether links or attributes are kept in the header."""
+    """Return whether the header keeps these links or attributes."""
     return len(messages) <= MAX_COMPACT_ITEMS and all(len(one.data) <= MAX_MESSAGE for one in messages)
 
 
@@ -318,6 +318,6 @@ def _hash(name: bytes) -> bytes:
 
 
 def _by_hash(records: Sequence[Addressed], names: Sequence[bytes]) -> list[Addressed]:
-    """Return records in the order of their names' hashes and, where these are alike, of the names."""
+    """Sort records by the hash of their names, and by name if hashes are equal."""
     order = sorted(range(len(names)), key=lambda number: (lookup3(names[number]), names[number]))
     return [records[number] for number in order]

@@ -1,9 +1,8 @@
 """The plans of object headers, global heaps, fractal heaps and version 2 B-trees.
 
-H5.format.html, IV.A.1.b: a header of version 2 is one block. III.E: objects of a global heap are put into
-collections of about 64 KiB, a larger one into a collection of its own. III.G and III.A.2: a fractal heap is one
-direct block for all objects, and a B-tree is one leaf, or beyond 60,000 records a root over leaves, so that sizes
-and offsets are sums.
+The form of structures is simple, so that sizes and offsets are sums. An object header of version 2 is one block
+(H5.format.html, IV.A.1.b). A global heap has collections of about 64 KiB, or one larger object (III.E). A fractal heap
+has one direct block (III.G). A B-tree is one leaf; beyond 60,000 records, it is a root and leaves (III.A.2).
 """
 
 from __future__ import annotations
@@ -24,15 +23,8 @@ from hsparse.hdf5.format.file_fields import (
     seal_page,
     width_of,
 )
-from hsparse.hdf5.format.fractal_heap import (
-    HUGE,
-    HUGE_RECORD,
-    MANAGED,
-    MAX_OBJECTS,
-    OBJECT_HEAD,
-    collection_size,
-    encode_global_heap,
-)
+from hsparse.hdf5.format.fractal_heap import HUGE, HUGE_RECORD, MANAGED
+from hsparse.hdf5.format.global_heap import MAX_OBJECTS, OBJECT_HEAD, collection_size, encode_global_heap
 from hsparse.hdf5.format.object_header import ATTRIBUTE_INDEX, ATTRIBUTE_ORDER
 from hsparse.hdf5.format.plan.file_plan import FilePiece
 
@@ -42,7 +34,7 @@ SIZE_CODES = {1: 0, 2: 1, 3: 2, 4: 2}
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """A message's type, bytes and flags; `order` is an attribute's, where that is tracked."""
+    """A message's type, bytes and flags; `order` is an attribute's creation order, written if the header tracks it."""
 
     kind: int
     data: Addressed
@@ -53,13 +45,13 @@ class PlannedMessage:
 def plan_object_header(
     key: Key, messages: Sequence[PlannedMessage], *, attribute_order: bool = False
 ) -> FilePiece:
-    """Return the header's piece; `TooLarge` for a message of more than 65535 bytes."""
+    """Return the piece of an object header; raises `TooLarge` for a message of more than 65535 bytes."""
     parts = []
     for message in messages:
         size = len(message.data.data)
         if size > MAX_MESSAGE:
             raise TooLarge(
-                f"A message of type {message.kind:#04x} has {size} bytes; a file takes {MAX_MESSAGE}."
+                f"A message of type {message.kind:#04x} has {size} bytes; the limit is {MAX_MESSAGE}."
             )
         order = struct.pack("<H", message.order) if attribute_order else b""
         parts += [Addressed(struct.pack("<BHB", message.kind, size, message.flags) + order), message.data]
@@ -76,11 +68,11 @@ def _make_header(content: Addressed, address_of: AddressOf) -> bytes:
 
 
 FULL_COLLECTION = 65_536
-"""Bytes from which on a collection gets no more objects."""
+"""The size in bytes from which on no more objects are added to a collection."""
 
 
 class GlobalHeapPlan:
-    """Objects of a global heap, in collections; `name` distinguishes the collections of different plans."""
+    """The collections of a planned global heap; `name` distinguishes the collections of different heap plans."""
 
     def __init__(self, name: Key = "heap") -> None:
         self._name = name
@@ -88,7 +80,7 @@ class GlobalHeapPlan:
         self._used = FULL_COLLECTION
 
     def add(self, data: Addressed) -> tuple[Key, int]:
-        """Keep an object; return its collection's key and its number there."""
+        """Add an object; return the key of its collection and its number in the collection."""
         if self._used >= FULL_COLLECTION or len(self._collections[-1]) == MAX_OBJECTS:
             self._collections.append([])
             self._used = 0
@@ -97,7 +89,7 @@ class GlobalHeapPlan:
         return (self._name, len(self._collections) - 1), len(self._collections[-1])
 
     def pieces(self) -> Iterator[FilePiece]:
-        """Yield a piece for each collection."""
+        """Yield the piece of each collection."""
         for number, objects in enumerate(self._collections):
             size = collection_size([len(one.data) for one in objects])
             yield FilePiece((self._name, number), size, partial(_make_collection, objects))
@@ -108,18 +100,18 @@ def _make_collection(objects: Sequence[Addressed], address_of: AddressOf) -> byt
 
 
 BLOCK_HEAD = 4 + 1 + 8 + 4
-"""Bytes before a direct block's first object: signature, version, heap's address, block's offset."""
+"""The size in bytes of a direct block's prefix: signature, version, heap's address, block's offset."""
 HEAP_BITS = 32
 MAX_MANAGED = 65_535
-"""Bytes of the largest object in a block: their number takes two bytes of an id."""
+"""The size in bytes of the largest managed object; heap ids have two bytes for an object's size."""
 MIN_BLOCK, MAX_BLOCK = 512, 2**31
-"""HDF5's limits of a direct block."""
+"""The minimum and maximum size in bytes of a direct block; HDF5 sets the maximum."""
 LARGE_BLOCK = 65_536
-"""HDF5's own largest direct block of links and attributes."""
+"""The size in bytes of the largest direct block that HDF5 itself uses for links and attributes."""
 TABLE_WIDTH = 4
 MIN_NODE = 512
 MAX_LEAF = 60_000
-"""Records of a leaf: their number takes two bytes."""
+"""The most records of a leaf; their number is stored in two bytes."""
 HEAP_HEADER = 146
 TREE_HEADER = 38
 
@@ -127,9 +119,10 @@ TREE_HEADER = 38
 def plan_fractal_heap(
     name: Key, objects: Sequence[Addressed], id_length: int
 ) -> tuple[list[FilePiece], list[bytes]]:
-    """Return the pieces of a heap, the header's key being `(name, "heap")`, and the objects' ids in their order.
+    """Return the pieces of a heap, whose header has the key `(name, "heap")`, and the heap ids of the objects in order.
 
-    Objects beyond 65535 bytes are pieces of their own, found by a B-tree. `TooLarge` for more than 2 GiB.
+    An object of more than 65535 bytes is a separate piece, indexed by a B-tree. Raises `TooLarge` if the others have
+    more than 2 GiB.
     """
     header, block = (name, "heap"), (name, "heap block")
     managed: list[Addressed] = []
@@ -164,9 +157,9 @@ def plan_fractal_heap(
 def _header(
     header: Key, block: Key, id_length: int, size: int, count: int, huge: Sequence[FilePiece]
 ) -> Addressed:
-    """Return a heap's header: one block of `size` bytes with `count` objects, and huge ones.
+    """Return the header of a heap with one block of `size` bytes, `count` managed objects, and `huge` objects.
 
-    It declares no free space, so that an object added later gets another block.
+    It declares no free space, so libhdf5 allocates another block for an object that is added later.
     """
     head = struct.pack("<4sBHHBI", b"FRHP", 0, id_length, 0, 0, MAX_MANAGED)
     tree = address_to((header, HUGE_RECORD) if huge else None)
@@ -192,9 +185,9 @@ def _make_block(content: Addressed, header: Key, size: int, address_of: AddressO
 
 
 def plan_btree_v2(name: Key, kind: int, records: Sequence[Addressed]) -> list[FilePiece]:
-    """Return the pieces of a tree of sorted `records` of one size; the header's key is `(name, kind)`.
+    """Return the pieces of a tree of sorted `records`, at least one, all of one size.
 
-    There must be a record.
+    The header's key is `(name, kind)`.
     """
     size = len(records[0].data)
     count = len(records)
@@ -204,10 +197,10 @@ def plan_btree_v2(name: Key, kind: int, records: Sequence[Addressed]) -> list[Fi
         return [_tree_header(name, kind, size, node, 0, count, count), leaf]
     width = width_of(MAX_LEAF)
     node = NODE_OVERHEAD + MAX_LEAF * size
-    # one record of the root lies between two leaves
+    # one record of the root separates adjacent leaves
     leaves = [records[at : at + MAX_LEAF] for at in range(0, count, MAX_LEAF + 1)]
     between = [records[at] for at in range(MAX_LEAF, count, MAX_LEAF + 1)]
-    if len(between) == len(leaves):  # there is no leaf after the last record
+    if len(between) == len(leaves):  # the last record of the root needs a leaf after it
         leaves[-1:] = [leaves[-1][:-1], [between[-1]]]
         between[-1] = records[-2]
     pieces = [

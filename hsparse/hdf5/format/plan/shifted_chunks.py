@@ -1,6 +1,6 @@
-"""Chunks of a file that are put together of parts of stored ones, as the two grids begin at different places.
+"""Shifted chunks: chunks of a file that are assembled from parts of several stored chunks.
 
-That is so for a dataset whose lower bound is inside of a chunk: a file has no elements below its first one.
+They exist if a dataset's lower bound is inside of a stored chunk: a file's chunk grid begins at the first element.
 """
 
 from __future__ import annotations
@@ -18,22 +18,17 @@ from hsparse.format.chunk_map import row_names
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.hdf5.format.file_fields import AddressOf
 from hsparse.hdf5.format.messages.file_type import file_type
-from hsparse.hdf5.format.plan.planned_chunks import (
-    KeyOf,
-    PlannedChunks,
-    ShiftedParts,
-    Uint64Column,
-    plan_elements,
-)
+from hsparse.hdf5.format.plan.plan_elements import plan_elements
+from hsparse.hdf5.format.plan.planned_chunks import KeyOf, PlannedChunks, ShiftedParts, Uint64Column
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.hdf5.format.plan.transcoded_chunk import chunk_values, encode_defined_set, unwritten_values
 
 Part = tuple[tuple[int, ...], Buffer, Uint64Column]
-"""The step from a chunk of the file to a stored one, and the bytes and sections of that."""
+"""A stored chunk: its step from the file's chunk (0 or 1 in each dimension), its bytes, and its sections."""
 
 
 def shift_chunks(stored: PlannedChunks, first: tuple[int, ...], counts: tuple[int, ...]) -> PlannedChunks:
-    """Return the chunks of a file, a grid of `counts`, whose first element is at `first` in the stored chunk 0."""
+    """Return the chunks of a file, a grid of `counts` chunks that begins at element `first` of the stored chunk 0."""
     steps = np.array(list(product(*((0, 1) if one else (0,) for one in first))), np.int64)
     own = stored.scaled.astype(np.int64)
     near = (own[:, None, :] - steps).reshape(-1, len(first))
@@ -61,19 +56,19 @@ def shift_chunks(stored: PlannedChunks, first: tuple[int, ...], counts: tuple[in
 
 
 def sized_chunks(spec: ChunkSpec, chunks: PlannedChunks, *, encoded: bool) -> PlannedChunks:
-    """Return shifted chunks with their sizes in a file, unfiltered and of any layout; `Unsupported` for what has none.
+    """Return shifted chunks with their sizes in a file, in which they are unfiltered.
 
-    `encoded` says that the dataset would be a matrix in the file.
+    Raises `Unsupported` for vlen elements, and if the file has the dataset as a matrix (`encoded`).
     """
     where = (
         f"{spec.dataset} has a lower bound inside of a chunk, and in a file chunks begin at the first element"
     )
     if spec.datatype.is_vlen:
         raise Unsupported(
-            f"{where}: its elements of variable length are not moved to others; read its values."
+            f"{where}: elements of variable length cannot be moved to other chunks; read its values."
         )
     if encoded:
-        raise Unsupported(f"{where}: ask for layout=stock, in which it is no matrix.")
+        raise Unsupported(f"{where}: ask for layout=stock, which has no matrices.")
     size = int(np.prod(spec.dims)) * file_type(spec.datatype.item).size
     return chunks.sized(size)
 
@@ -81,7 +76,7 @@ def sized_chunks(spec: ChunkSpec, chunks: PlannedChunks, *, encoded: bool) -> Pl
 def shifted_chunk(
     spec: ChunkSpec, first: tuple[int, ...], parts: Sequence[Part], address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
-    """Return the elements of a chunk of the file."""
+    """Return the elements of a chunk of the file, assembled from stored chunks."""
     size = spec.dtype.itemsize
     found = _as_bytes(unwritten_values(spec, (0,) * len(spec.dims)), size, spec.dims).copy()
     for step, data, sections in parts:
@@ -91,7 +86,7 @@ def shifted_chunk(
 
 
 def shifted_defined_set(spec: ChunkSpec, first: tuple[int, ...], parts: Sequence[Part]) -> bytes:
-    """Return a byte for each element of a chunk of the file: 1 where it is defined."""
+    """Return one byte for each element of a chunk of the file: 1 if it is defined, else 0."""
     found = np.zeros(spec.dims, np.uint8)
     for step, data, sections in parts:
         own = np.frombuffer(encode_defined_set(spec, data, sections), np.uint8).reshape(spec.dims)
@@ -100,12 +95,12 @@ def shifted_defined_set(spec: ChunkSpec, first: tuple[int, ...], parts: Sequence
 
 
 def _as_bytes(values: object, size: int, dims: tuple[int, ...]) -> NDArray[np.void]:
-    """Return elements as opaque ones, as numpy would copy compounds field by field."""
+    """View elements as opaque ones of `size` bytes, because numpy copies compounds field by field."""
     return np.ascontiguousarray(np.asarray(values)).reshape(-1).view(np.uint8).view(f"V{size}").reshape(dims)
 
 
 def _put(target: NDArray[Any], source: NDArray[Any], first: tuple[int, ...], step: tuple[int, ...]) -> None:
-    """Copy what a stored chunk has of a chunk of the file."""
+    """Copy the part of a stored chunk that overlaps a chunk of the file."""
     into, out = [], []
     for length, begin, is_next in zip(source.shape, first, step, strict=True):
         into.append(slice(length - begin, length) if is_next else slice(0, length - begin))

@@ -1,12 +1,12 @@
-"""Chunks whose bytes in a planned file differ from those in the store.
+"""Transcoded chunks: chunks whose bytes in a planned file differ from those in the store.
 
-To elements (`transcode_chunk`): all elements of a chunk, unfiltered, as a file has them. Variable-length parts are in
-heap collections (H5.format.html, III.E) right behind the elements, so that one stored object gives the chunk and
-all it refers to, and their size is known once it was read.
+`transcode_chunk` returns all elements of a chunk, unfiltered, as elements of a file. Their vlen parts are in heap
+collections (H5.format.html, III.E) directly after the elements. One stored object therefore determines the chunk and
+all data that it refers to, and also their size.
 
-To sections (`transcode_sections`): a structured chunk of another revision, or with references. The store has the
-heaps of the newest revision, and the names of objects in references; older revisions have another heap
-(`hsparse.format.structured.heap`), and files have addresses. The section of the selection stays the same.
+`transcode_sections` returns a structured chunk in another revision or with converted references. Stored chunks have the
+heap of the newest revision; older revisions have another heap (`hsparse.format.structured.heap`). References in stored
+chunks have names of objects, in files addresses. The selection section does not change.
 """
 
 from __future__ import annotations
@@ -32,48 +32,49 @@ from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import file_type, has_references, without_gaps
 from hsparse.hdf5.format.messages.object_messages import Pipelines
 from hsparse.hdf5.format.plan.file_plan import ALIGNMENT
-from hsparse.hdf5.format.plan.planned_chunks import KeyOf, PlannedChunks, Uint64Column, plan_elements
+from hsparse.hdf5.format.plan.plan_elements import plan_elements
+from hsparse.hdf5.format.plan.planned_chunks import KeyOf, PlannedChunks, Uint64Column
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take_elements
 
 PACKING = (Filter(1, (1,), optional=False),)
-"""The filter of sparse chunks in the layout auto. Most elements are the fill value, so that shuffle gains nothing."""
+"""The filters of packed sparse chunks: deflate only, as shuffle gains nothing if most elements are the fill value."""
 CHUNK_HEAP = "collections of a chunk"
-"""The name of the heap plan of a single chunk: no other key begins with it."""
+"""The name of a single chunk's heap plan, which distinguishes its keys from all other keys."""
 
 
 def transcoded_size(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> int:
-    """Return the bytes that a chunk takes with its collections; `sections: (k, 3)` as in `ChunkRows`."""
+    """Return a chunk's size in a file in bytes, with its heap collections; `sections: (k, 3)` as in `ChunkRows`."""
     return _laid_out_size(*_plan(spec, chunk_values(spec, data, sections), key_of))
 
 
 def transcode_chunk(
     spec: ChunkSpec, data: Buffer, sections: Uint64Column, address: int, address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
-    """Return a chunk's elements and its collections, in a file at `address`.
+    """Return a chunk's bytes in a file, at `address`: its elements and its heap collections.
 
-    `Corrupt` when the stored bytes, `data`, do not decode.
+    `data` are the stored bytes; raises `Corrupt` if they do not decode.
     """
     elements, heap = _plan(spec, chunk_values(spec, data, sections), key_of)
     return _laid_out(elements, heap, address, address_of)
 
 
 def unwritten_size(spec: ChunkSpec, key_of: KeyOf) -> int:
-    """Return the bytes that an unwritten chunk takes."""
+    """Return an unwritten chunk's size in a file in bytes, with its heap collections."""
     return _laid_out_size(*_plan(spec, unwritten_values(spec, (0,) * len(spec.dims)), key_of))
 
 
 def transcode_unwritten(
     spec: ChunkSpec, scaled: tuple[int, ...], address: int, address_of: AddressOf, key_of: KeyOf
 ) -> bytes:
-    """Return the elements of an unwritten chunk, and its collections, in a file at `address`."""
+    """Return an unwritten chunk's bytes in a file, at `address`: its elements and its heap collections."""
     elements, heap = _plan(spec, unwritten_values(spec, scaled), key_of)
     return _laid_out(elements, heap, address, address_of)
 
 
 def encode_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> bytes:
-    """Return a byte for each element of a sparse chunk: 1 where it is defined."""
+    """Return one byte for each element of a sparse chunk: 1 if it is defined, else 0."""
     found = np.zeros(prod(spec.dims), np.uint8)
     element = spec.datatype.element
     parts = sections_of(sections)
@@ -85,7 +86,7 @@ def encode_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) ->
 
 
 def pack_chunk(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> Buffer:
-    """Return the elements of a sparse chunk, deflated; they have no addresses."""
+    """Return all elements of a sparse chunk, deflated; their type must not have addresses."""
     elements, _ = _plan(spec, chunk_values(spec, data, sections), key_of)
     return apply_filters(PACKING, elements.data)[0]
 
@@ -96,7 +97,7 @@ def pack_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> B
 
 
 def packed_sizes(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> tuple[int, int]:
-    """Return the bytes of a sparse chunk's elements and of its booleans, both deflated."""
+    """Return the sizes in bytes of a sparse chunk's deflated elements and of its deflated booleans."""
     return len(pack_chunk(spec, data, sections, key_of)), len(pack_defined_set(spec, data, sections))
 
 
@@ -139,7 +140,7 @@ def unwritten_values(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
 
 
 def chunk_values(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Values:
-    """Return all elements of a chunk, the fill value where none is defined."""
+    """Decode all elements of a chunk; undefined elements get the fill value. Raises `Corrupt`."""
     datatype = spec.datatype
     try:
         if spec.sparse:
@@ -158,7 +159,7 @@ def chunk_values(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Value
 def _filled(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Values:
     chunk = open_sparse(data, sections_of(sections), spec.dims, spec.dtype, spec.filters)
     size = spec.dtype.itemsize
-    # As bytes: numpy would copy compounds field by field.
+    # Copy elements as bytes, because numpy copies compounds field by field.
     found = np.full(prod(spec.dims), spec.fill_value.view(f"V{size}"), f"V{size}")
     found[chunk.offsets] = chunk.values.view(f"V{size}")
     return found
@@ -177,28 +178,28 @@ def _aligned(size: int) -> int:
 
 
 def needs_transcoding(spec: ChunkSpec, revision: FormatRevision) -> bool:
-    """Say whether a sparse dataset's sections differ in a file of this revision."""
+    """Return whether a sparse dataset's sections in a file of this revision differ from the stored ones."""
     if spec.datatype.is_vlen:
         return revision is not NEWEST_REVISION
     return has_references(file_type(spec.datatype.item))
 
 
 def check_sections(spec: ChunkSpec) -> None:
-    """Raise `Unsupported` where structured chunks cannot have the elements.
+    """Raise `Unsupported` if structured chunks cannot have the dataset's elements.
 
-    References of variable length are on a heap of the whole file, or would be addresses inside of a filtered heap.
+    Region references need a heap of the whole file; references beside vlen parts would be addresses in a filtered heap.
     """
     if spec.datatype.is_vlen and has_references(file_type(spec.datatype.item)):
         raise Unsupported(
             f"{spec.dataset} is sparse and has references to regions, or references beside parts of variable length, "
-            "for which structured chunks have no place: ask for layout=stock."
+            "which structured chunks cannot have: ask for layout=stock."
         )
 
 
 def file_filters(spec: ChunkSpec) -> Pipelines:
     """Return the pipelines of a sparse dataset's sections in a file.
 
-    References are not filtered: sizes must be known before addresses are.
+    References are not filtered, because the sizes of sections must be known before addresses.
     """
     if not spec.datatype.is_vlen and has_references(file_type(spec.datatype.item)):
         return spec.filters[0], ()
@@ -206,7 +207,7 @@ def file_filters(spec: ChunkSpec) -> Pipelines:
 
 
 def resize_references(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
-    """Return chunks of elements of fixed size with references, with the sizes and sections that a file has."""
+    """Return chunks of fixed-size elements with references, with their sizes and sections in a file."""
     nbytes = chunks.defined * np.uint64(file_type(without_gaps(spec.datatype.item)).size)
     sections = chunks.sections.copy()
     sections[:, 1] = np.stack((nbytes, nbytes, np.zeros_like(nbytes)), axis=1)
@@ -216,9 +217,9 @@ def resize_references(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
 def transcode_sections(
     spec: ChunkSpec, data: Buffer, sections: Uint64Column, revision: FormatRevision, key_of: KeyOf
 ) -> tuple[NDArray[np.uint64], Addressed]:
-    """Return a chunk's sections in a file, (k, 3) as in `ChunkRows`, and its bytes.
+    """Return a chunk's sections in a file, (k, 3) as in `ChunkRows`, and its bytes in the file.
 
-    `data` and `sections` are those stored; `Corrupt` when they do not decode.
+    `data` and `sections` are the stored chunk's; raises `Corrupt` if they do not decode.
     """
     try:
         if spec.datatype.is_vlen:

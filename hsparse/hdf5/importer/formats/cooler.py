@@ -1,8 +1,8 @@
-"""Cooler: counts of contacts between bins of a genome, as columns of pixels, at one resolution or several.
+"""Read Cooler files: counts of contacts between bins of a genome, as columns of pixels, at one or several resolutions.
 
-https://cooler.readthedocs.io/en/stable/schema.html. Groups keep their names: `bins` and `chroms` become data frames,
-with numbers for indices, and each column of values in `pixels` a sparse dataset of bins x bins. As in the file, it has
-the upper triangle alone where the attribute `storage-mode` is symmetric-upper.
+See https://cooler.readthedocs.io/en/stable/schema.html. Groups keep their names: `bins` and `chroms` become data frames
+with numeric indices, and each column of values in `pixels` becomes a sparse dataset of bins x bins. As in the file, it
+has only the upper triangle if the attribute `storage-mode` is symmetric-upper.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hsparse.hdf5.importer.formats.file_parts import FileParts
 TABLES = {"chroms", "bins", "pixels"}
 PLACES = ("bin1_id", "bin2_id")
 COOLER_GROUPS = ("resolutions", "cells")
-"""Groups of coolers: of one genome at several resolutions, and of several cells."""
+"""Groups that contain several coolers: the resolutions of one genome, or several cells."""
 
 
 def find_coolers(file: FileParts) -> list[str] | None:
-    """Return the paths of the coolers in a file; None for other files."""
+    """Return the paths of the coolers in a file, None if it has no cooler."""
     if _is_cooler(file, ""):
         return [""]
     found = [f"{group}/{name}" for group in COOLER_GROUPS for name in file.members(group)]
@@ -34,7 +34,7 @@ def _is_cooler(file: FileParts, path: str) -> bool:
 
 
 def read_cooler(file: FileParts, part: str) -> DomainParts:
-    """Return the tables of a cooler; indexes are left out, as sparse datasets need none."""
+    """Return the parts of the cooler at the path `part`, without its indexes, which sparse datasets do not need."""
     above = f"{part}/" if part else ""
     parts = DomainParts({"": file.attributes(part)})
     chroms = {name: file.array(f"{above}chroms/{name}") for name in file.datasets(f"{above}chroms")}
@@ -43,9 +43,9 @@ def read_cooler(file: FileParts, part: str) -> DomainParts:
     codes = bins["chrom"]
     first = {name: bins.pop(name) for name in ("chrom", "start", "end")}
     _add_table(parts, "bins", first | bins)
-    if codes.dtype.kind in "iu":  # numbers of chromosomes; text where there is no enum
+    if codes.dtype.kind in "iu":  # an enum's numbers of chromosomes; a file without the enum has their names
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(chroms["name"]):
-            raise Corrupt(f"/{above}bins/chrom: A bin is of a chromosome that there is not.")
+            raise Corrupt(f"/{above}bins/chrom: A bin has the number of a chromosome that does not exist.")
         del parts.arrays["bins/chrom"]
         parts.add_categorical("bins/chrom", codes, chroms["name"])
     count = len(codes)

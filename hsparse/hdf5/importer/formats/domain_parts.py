@@ -1,6 +1,6 @@
-"""What becomes of a file of another format: groups, arrays and sparse matrices by their paths, as AnnData encodes them.
+"""Represent the content of a file of another format as groups, arrays and sparse matrices, as AnnData encodes them.
 
-https://anndata.readthedocs.io/en/stable/fileformat-prose.html
+See https://anndata.readthedocs.io/en/stable/fileformat-prose.html.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hsparse.errors import Unsupported
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
 Bodies = dict[str, Any]
-"""Attributes, as bodies that create them."""
+"""Attributes by name, as request bodies that create them."""
 Values = NDArray[Any]
 Dims = tuple[int, ...]
 FLOAT = {"class": "H5T_FLOAT", "base": "H5T_IEEE_F32LE"}
@@ -26,11 +26,11 @@ FLOAT = {"class": "H5T_FLOAT", "base": "H5T_IEEE_F32LE"}
 
 @dataclass(frozen=True, slots=True)
 class BoxedArray:
-    """An array of HDF5's type `kind` that is read by boxes; elements outside of them have the fill value.
+    """An array of HDF5's type `kind` that is read by boxes; elements outside of all boxes have the fill value.
 
-    Without a shape it has HDF5's null dataspace.
-    `boxes` yields the number of their bytes in the store, and their corners: the first element, and past the last one.
-    `properties` are those of the dataset's creation; `largest` is the most bytes of memory that reading a box takes.
+    A shape of None means HDF5's null dataspace. `boxes` yields (bytes in the imported store, start, stop) of each box,
+    and `read(start, stop)` returns its elements. `properties` are the dataset's creation properties, and `largest` is
+    the most bytes of memory that reading a box takes.
     """
 
     shape: Dims | None
@@ -42,19 +42,19 @@ class BoxedArray:
 
 
 def no_values(start: Dims, stop: Dims) -> Values:
-    """Read a null dataspace, which nothing does."""
+    """Raise an error, because a null dataspace has no boxes to read."""
     raise AssertionError((start, stop))
 
 
 NULL = BoxedArray(None, Hdf5Type.of(np.zeros(0, "<f4")), {}, (), no_values, 0)
-"""None, as AnnData writes it to HDF5."""
+"""AnnData's HDF5 encoding of None: a null dataspace."""
 
 
 @dataclass
 class DomainParts:
-    """Objects by their paths, without a slash in front: the root group is the empty path.
+    """The objects of a domain, by path without a leading slash; the root group has the empty path.
 
-    Groups that only lead to others need not be named. `left` says what of the file is in none of them.
+    Groups without attributes need not be listed. `left` has messages about parts of the file that are skipped.
     """
 
     groups: dict[str, Bodies] = field(default_factory=dict)
@@ -63,20 +63,28 @@ class DomainParts:
     left: list[str] = field(default_factory=list)
 
     def add_array(self, path: str, values: Values) -> None:
-        """Add an array; text is objects that are `str`. A scalar is a number or a text of its own."""
+        """Add an array or a scalar; text is an object array of `str`."""
         is_text = values.dtype == object
         kinds = ("string-array", "array") if values.shape else ("string", "numeric-scalar")
         self.arrays[path] = values, encoding(kinds[not is_text], "0.2.0")
 
     def add_matrix(self, path: str, matrix: Matrix) -> None:
-        """Add a matrix, whose group in a file of AnnData would be compressed by rows."""
+        """Add a matrix with AnnData's csr attributes; a matrix without elements becomes AnnData's group instead."""
         shape = attribute_body(np.array(matrix.shape, np.int64))
-        self.matrices[path] = matrix, encoding("csr_matrix") | {"shape": shape}
+        attributes = encoding("csr_matrix") | {"shape": shape}
+        if 0 not in matrix.shape:
+            self.matrices[path] = matrix, attributes
+            return
+        self.groups[path] = attributes
+        pointers = np.zeros(matrix.shape[0] + 1, "<i4")
+        self.add_array(f"{path}/data", np.zeros(0, Hdf5Type.parse(matrix.item).dtype))
+        self.add_array(f"{path}/indices", pointers[:0])
+        self.add_array(f"{path}/indptr", pointers)
 
     def add_frame(
         self, path: str, index: Values, columns: Mapping[str, Values], name: str = "_index"
     ) -> None:
-        """Add a data frame, whose index has a name; `Unsupported` for a column of the same name."""
+        """Add a data frame with an index called `name`; raise `Unsupported` if a column has the same name."""
         if name in columns:
             raise Unsupported(f"{path}: a column cannot be called {name}; rename it, or use --as-is.")
         order = np.array(list(columns), object) if columns else np.zeros(0)
@@ -86,24 +94,24 @@ class DomainParts:
             self.add_array(f"{path}/{column}", values)
 
     def add_categorical(self, path: str, codes: Values, categories: Values) -> None:
-        """Add a column of a frame: `codes`, (n,), each the place of a category."""
+        """Add a categorical column of a frame; `codes`, (n,) integers, are indices of `categories`."""
         self.groups[path] = encoding("categorical", "0.2.0") | {"ordered": attribute_body(False)}
         self.add_array(f"{path}/codes", codes)
         self.add_array(f"{path}/categories", categories)
 
 
 def encoding(kind: str, version: str = "0.1.0") -> Bodies:
-    """Return the attributes that say what an object is."""
+    """Return AnnData's attributes for the encoding of an object."""
     return {"encoding-type": attribute_body(kind), "encoding-version": attribute_body(version)}
 
 
 def anndata(attributes: Mapping[str, Any]) -> DomainParts:
-    """Return the parts of an AnnData without any yet; the root group has further attributes."""
+    """Return an empty AnnData whose root group has further `attributes`."""
     return DomainParts({"": {**attributes, **encoding("anndata")}})
 
 
 def float_matrix(matrix: Matrix) -> Matrix:
-    """Return a matrix with values of 32 bits; `Unsupported`, when it is read, for an integer that has none."""
+    """Return a matrix with float32 values; reading it raises `Unsupported` for an integer that float32 cannot hold."""
     lines = matrix.lines and replace(matrix.lines, read=partial(_floats, matrix.lines.read))
     batches = ((nbytes, partial(_floats, read)) for nbytes, read in matrix.batches)
     return replace(matrix, lines=lines, batches=batches, item=FLOAT, itemsize=4)
@@ -124,12 +132,12 @@ def _transpose(read: Callable[[], MatrixElements]) -> MatrixElements:
 def _floats(
     read: Callable[..., tuple[NDArray[Any], NDArray[Any]]], *bounds: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return what `read` does of a batch, or of some elements of lines, with values as floats."""
+    """Return the result of `read` (a batch, or a part of lines) with float32 values; raise `Unsupported` if inexact."""
     places, values = read(*bounds)
     found = values.astype("<f4")
     if values.dtype.kind in "iu" and (found.astype(values.dtype) != values).any():
         raise Unsupported(
-            "A count has no float of 32 bits, which scanpy makes of it; import the matrix alone: an .h5 with --as-is, "
-            "a directory by the name of its .mtx."
+            "A count is not exact as float32, the type that scanpy gives it; import the matrix alone: an .h5 with "
+            "--as-is, a directory by the name of its .mtx."
         )
     return places, found

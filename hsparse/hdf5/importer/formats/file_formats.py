@@ -1,6 +1,6 @@
-"""Formats of files that become domains of another form; all that `hsparse import` asks about them.
+"""Recognize files, stores and directories of other formats, for `hsparse import`.
 
-A format that is kept in HDF5 is a row of `FORMATS`.
+Formats that are stored in HDF5 files are rows of `FORMATS`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hsparse.hdf5.importer.formats.file_parts import FileParts
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A format in HDF5: `find` returns the groups of which each can be a domain, None for files of other formats.
+    """A format stored in HDF5. `find` returns the groups that can each become a domain, None for other formats.
 
-    `read` returns what one of them becomes. A file of several asks the user for one.
+    `read` returns the parts of the domain that one group becomes. If there are several groups, the user names one.
     """
 
     name: str
@@ -38,45 +38,45 @@ REMEDIES = {
     ".hic": ("a Juicer .hic file", "make a .cool of it (hic2cool, hictk convert)"),
     ".rds": ("a file of R", "write an .h5ad from it (zellkonverter::writeH5AD)"),
 }
-"""By the end of the name: formats that are known and not imported, and what to do."""
+"""Known formats that are not imported, by suffix: a description and the remedy."""
 ZARR_ZIP = ".zarr.zip"
 SOMA = ("__tiledb_group.tdb", "__group")
-"""What a TileDB group has at its top, of today's and of older form."""
+"""Names at the top of a TileDB group, one of today's form and one of an older form."""
 ZARR = ("zarr.json", ".zgroup", ".zarray")
-"""Files of which a Zarr store has one at its top."""
+"""Names of files at the top of a Zarr store, which has at least one of them."""
 
 
 def is_zarr(place: str) -> bool:
-    """Say whether a place is a Zarr store: a directory, or a zip file by the end of its name."""
+    """Return whether a path is a Zarr store: a directory with Zarr metadata, or a name that ends with .zarr.zip."""
     return place.lower().endswith(ZARR_ZIP) or any((Path(place) / name).is_file() for name in ZARR)
 
 
 def is_soma(place: str) -> bool:
-    """Say whether a place is a directory of a TileDB group, as experiments of SOMA are, or is called so."""
+    """Return whether a path is a TileDB group, such as a SOMA experiment, or has a name that ends with .soma."""
     return place.rstrip("/").lower().endswith(".soma") or any((Path(place) / name).exists() for name in SOMA)
 
 
 def check_known(name: str) -> None:
-    """Raise `Unsupported` for a file whose name says that it is of a format that is not imported."""
+    """Raise `Unsupported` if a name has the suffix of a format that is not imported, or not from S3."""
     if name.startswith(SCHEME) and name.rstrip("/").lower().endswith((".soma", ".zarr", ZARR_ZIP)):
-        raise Unsupported(f"{name} is read from a disk alone: copy it to a directory, and import that.")
+        raise Unsupported(f"{name} is only read from a disk: copy it to a directory, and import that.")
     for end, (what, remedy) in REMEDIES.items():
         if name.lower().endswith(end):
             raise Unsupported(f"{name} is {what}: {remedy}, and import that.")
 
 
 def check_uploaded(name: str) -> None:
-    """Raise `Unsupported` for an uploaded file of a format that is read from a disk alone."""
+    """Raise `Unsupported` if an uploaded file has a format that is not imported, or only from a local disk."""
     check_known(name)
     if name.lower().endswith(ZARR_ZIP):
-        raise Unsupported(f"{name} is a Zarr store, which is read from a disk: hsparse import {name} DOMAIN.")
+        raise Unsupported(f"{name} is a Zarr store, only read from a disk: hsparse import {name} DOMAIN.")
 
 
 def read_format(objects: FileObjects, part: str) -> DomainParts | None:
-    """Return what a file of one of the formats becomes, None for other HDF5 files.
+    """Return the parts of the domain that a file of one of `FORMATS` becomes, None for other HDF5 files.
 
-    `part` is the one that the user wants, by its path or its name; `BadRequest` if there is none, or several and no
-    `part`.
+    `part` is the path or the name of the group that the user wants. Raises `BadRequest` if no group has that name, or
+    if `part` is empty and there are several groups.
     """
     file, name = FileParts(objects), objects.source.name
     for one in FORMATS:
@@ -93,5 +93,5 @@ def read_format(objects: FileObjects, part: str) -> DomainParts | None:
             )
         return one.read(file, wanted[0])
     if part:
-        raise BadRequest(f"{name} is of no format with several parts; leave --part out.")
+        raise BadRequest(f"{name} has no parts to choose from; leave --part out.")
     return None

@@ -1,4 +1,4 @@
-"""Objects of an HDF5 file by their paths, for what reads a format that is kept in one."""
+"""Read objects of an HDF5 file by their paths, for readers of formats that are stored in HDF5."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ from hsparse.hdf5.importer.sparse_matrix import Matrix
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 
 LARGEST = 4 << 30
-"""The most bytes of an array that is read as a whole: the names of some 100 million cells."""
+"""Most bytes of an array that is read as a whole; enough for the names of some 100 million cells."""
 Data = FileData | VirtualData
 
 
 class FileParts:
-    """Objects of `objects` by paths without a slash in front; those that are read count as imported."""
+    """The objects of a file, by path without a leading slash. Datasets that are read count as imported."""
 
     def __init__(self, objects: FileObjects) -> None:
         self.objects = objects
         self._used: set[int] = set()
 
     def members(self, path: str = "") -> set[str]:
-        """Return the names of the hard links of a group; none if there is no group."""
+        """Return the names of a group's hard links, an empty set if there is no such group."""
         one = self._find(path)
         if one is None or one.kind != ObjectKind.GROUP:
             return set()
         return {link.name for link in self.objects.read(one).links if isinstance(link.target, HardLink)}
 
     def datasets(self, path: str) -> list[str]:
-        """Return the names of the datasets of a group, sorted."""
+        """Return the sorted names of the datasets in a group."""
         found = {name: self._find(f"{path}/{name}") for name in sorted(self.members(path))}
         return [name for name, one in found.items() if one is not None and one.kind == ObjectKind.DATASET]
 
     def attributes(self, path: str = "") -> dict[str, Any]:
-        """Return the bodies of a group's attributes, none if there is no group."""
+        """Return the bodies of an object's attributes, an empty dict if there is no such object."""
         one = self._find(path)
         with path_in_errors(f"/{path}"):
             found = () if one is None else self.objects.read(one).attributes
             return {each.name: attribute_body(self.objects, each) for each in found}
 
     def dims(self, path: str) -> tuple[int, ...]:
-        """Return the extent of a dataset; `Corrupt` if there is none."""
+        """Return the extent of a dataset; raise `Corrupt` if there is no such dataset."""
         return self.open(path).dims
 
     def open(self, path: str) -> Data:
-        """Return the data of a dataset; `Corrupt` if there is none."""
+        """Return the data of a dataset; raise `Corrupt` if there is no such dataset."""
         dataset = self.objects.read(self._dataset(path)).dataset
         assert dataset is not None
         with path_in_errors(f"/{path}"):
             return open_data(self.objects, dataset)
 
     def array(self, path: str, *dims: int) -> NDArray[Any]:
-        """Return the values of a dataset, which has the extent `dims` if that is given; text is objects."""
+        """Return the values of a dataset, text as objects; with `dims`, raise `Corrupt` unless that is its extent."""
         data = self.open(path)
         with path_in_errors(f"/{path}"):
             if dims and data.dims != dims:
-                raise Corrupt(f"It has the extent {list(data.dims)}, where {list(dims)} is to be.")
+                raise Corrupt(f"It has the extent {list(data.dims)}, not {list(dims)}.")
             if prod(data.dims) * data.size > LARGEST:
                 raise Unsupported(f"It has more than {LARGEST} bytes; --as-is imports it as it is.")
             kind = Hdf5Type.parse(data.dataset.type.item)
@@ -78,7 +78,7 @@ class FileParts:
             )
 
     def matrix(self, kind: str, shape: tuple[int, int], values: str, *indices: str) -> Matrix:
-        """Return a matrix of datasets: `indices` are those of MatrixForm, of a compressed one the pointers last."""
+        """Open a matrix by the paths of its datasets: values, `MatrixForm.indices` and, unless coo, the pointers."""
         addresses = [self._dataset(path).address for path in indices]
         pointers = addresses.pop() if kind != "coo" else None
         form = MatrixForm(kind, shape, self._dataset(values).address, tuple(addresses), pointers)
@@ -86,9 +86,9 @@ class FileParts:
             return open_matrix(self.objects, form)
 
     def unread(self, *ignored: str, below: str = "") -> list[str]:
-        """Name the datasets below a path that were not read, but for those below others that do not matter."""
+        """Return messages about skipped and unread objects below a path, except those below the `ignored` paths."""
         paths = {one.path: one.address in self._used for one in self.objects.of(ObjectKind.DATASET)}
-        no_place = "it has no place in what the file becomes; --as-is imports it."
+        no_place = "it has no place in the domain of this format; --as-is imports it."
         said = {path: f"{path}: {no_place}" for path, is_used in paths.items() if not is_used}
         unimportant = tuple(f"/{path}" for path in ignored)
         return [
@@ -105,7 +105,7 @@ class FileParts:
         return one
 
     def _find(self, path: str) -> FileObject | None:
-        """Return the object that hard links lead to, None without one, or if it cannot be imported."""
+        """Return the object that a path of hard links leads to, None if it is missing or left out."""
         one: FileObject | None = self.objects.by_address[self.objects.file.root]
         for name in filter(None, path.split("/")):
             if one is None or one.kind != ObjectKind.GROUP:
@@ -117,11 +117,11 @@ class FileParts:
 
 
 def _text(values: NDArray[Any]) -> NDArray[Any]:
-    """Return text of fixed size as objects; `Corrupt` for what is no text."""
+    """Return fixed-size text as an object array of `str`; raise `Corrupt` if it is not UTF-8."""
     try:
         texts = [one.decode() for one in values.reshape(-1).tolist()]
     except UnicodeDecodeError as error:
-        raise Corrupt(f"It has text that is no UTF-8: {error}.") from error
+        raise Corrupt(f"It has text that is not UTF-8: {error}.") from error
     found = np.empty(len(texts), object)
     found[:] = texts
     return found.reshape(values.shape)

@@ -1,7 +1,7 @@
-"""Loom: a dense matrix of genes x cells and layers like it, with attributes of rows and of columns, and graphs of each.
+"""Read loom files: a dense matrix of genes x cells, layers of the same shape, and attributes and graphs of both axes.
 
-https://linnarssonlab.org/loompy/format. The domain is what `anndata.read_loom(..., X_name="")` returns, with the
-types of the file's values, and graphs in `varp` and `obsp`.
+See https://linnarssonlab.org/loompy/format. The domain has the content that `anndata.read_loom(..., X_name="")`
+returns, but with the types of the file's values, and with graphs in `varp` and `obsp`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import BATCH, Matrix, MatrixElements
 
 CELLS, GENES = ("CellID", "obs_names"), ("Gene", "var_names")
-"""The attributes that have names: of loom, and of files that scanpy writes."""
+"""Attributes that contain the names of cells and of genes: in loom, and in files that scanpy writes."""
 
 
 def find_matrix(file: FileParts) -> list[str] | None:
-    """Return that a file has one matrix; None for other files."""
+    """Return [""] (the root group) for a loom file, None for other files."""
     return [""] if file.members() >= {"matrix", "row_attrs", "col_attrs"} else None
 
 
 def read_matrix(file: FileParts, _: str) -> DomainParts:
-    """Return an AnnData of cells x genes; elements that are not 0 are stored."""
+    """Return an AnnData of cells x genes, whose matrices store the elements that are not 0."""
     dims = file.dims("matrix")
     if len(dims) != 2:
         raise Corrupt(f"/matrix: It has {len(dims)} dimensions, not 2.")
@@ -57,14 +57,14 @@ def read_matrix(file: FileParts, _: str) -> DomainParts:
 def _add_attributes(
     parts: DomainParts, file: FileParts, axis: str, side: str, length: int, names: Sequence[str]
 ) -> None:
-    """Add the frame of an axis, and what has several columns beside it."""
+    """Add the data frame of an axis (`obs`, `var`); attributes with several columns go to `obsm`, `varm`."""
     columns = {}
     for name in file.datasets(f"{side}_attrs"):
         path = f"{side}_attrs/{name}"
         values = _unescaped(file.array(path))
         if values.shape[:1] != (length,):
             raise Corrupt(
-                f"/{path}: It has the extent {list(values.shape)}, where {length} is to be the first."
+                f"/{path}: It has the extent {list(values.shape)}, whose first number must be {length}."
             )
         if prod(values.shape[1:]) == 1:
             columns[name] = values.reshape(-1)
@@ -78,7 +78,7 @@ def _add_attributes(
 
 
 def _unescaped(values: NDArray[Any]) -> NDArray[Any]:
-    """Return text without XML's escapes, by which loom before version 3 keeps what is not ASCII."""
+    """Return text with XML escapes decoded: loom before version 3 stores non-ASCII characters as escapes."""
     if values.dtype != object:
         return values
     found = np.empty(values.size, object)
@@ -87,11 +87,11 @@ def _unescaped(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sparse(file: FileParts, path: str, dims: tuple[int, ...]) -> Matrix:
-    """Return the elements of a dense matrix that are not 0, with rows and columns exchanged; it is read twice."""
+    """Return the nonzero elements of a dense matrix, transposed; the matrix is read twice, first to count them."""
     data = file.open(path)
     with path_in_errors(f"/{path}"):
         if data.dims != dims:
-            raise Corrupt(f"It has the extent {list(data.dims)}, the matrix {list(dims)}.")
+            raise Corrupt(f"It has the extent {list(data.dims)}, but the matrix has {list(dims)}.")
         if not data.is_raw or data.dataset.type.item["class"] not in ("H5T_INTEGER", "H5T_FLOAT"):
             raise Unsupported("Its values are no numbers; use --as-is.")
         count = sum(len(_elements(data, *box)[1]) for box in _boxes(data))
@@ -100,7 +100,7 @@ def _sparse(file: FileParts, path: str, dims: tuple[int, ...]) -> Matrix:
 
 
 def _boxes(data: Data) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield parts of whole chunks, of about as many elements as a batch has."""
+    """Yield boxes of whole chunks, (start, stop), with about `BATCH` elements each."""
     layout, (rows, columns) = data.dataset.layout, data.dims
     high, wide = layout.dims if isinstance(layout, ChunkedLayout) else (1, 1)
     wide = min(columns, wide * max(1, BATCH // max(1, high * wide)))

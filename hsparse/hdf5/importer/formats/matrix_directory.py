@@ -1,7 +1,7 @@
-"""Directories of `matrix.mtx`, `barcodes.tsv` and `features.tsv`, or `genes.tsv` before Cell Ranger 3.
+"""Read directories with `matrix.mtx`, `barcodes.tsv` and `features.tsv` (before Cell Ranger 3: `genes.tsv`).
 
-Each may have `.gz` behind, and a prefix in front, as in archives: GEO's is `GSM123_sample_`. The matrix is of features
-x cells. The domain is what `scanpy.read_10x_mtx(..., prefix=..., gex_only=False)` returns.
+Each name may end with `.gz`, and have a prefix as in archives, such as GEO's `GSM123_sample_`. The matrix has features
+x cells. The domain has the content that `scanpy.read_10x_mtx(..., prefix=..., gex_only=False)` returns.
 """
 
 from __future__ import annotations
@@ -25,25 +25,32 @@ from hsparse.hdf5.importer.source import Source
 
 OpenSource = Callable[[str], Source]
 LARGEST = 1 << 30
-"""The most bytes of text of names."""
+"""Most bytes of a table of names."""
 MATRIX = "matrix.mtx"
 ENDS = "_.-"
-"""What a prefix ends with, which the user may leave out."""
+"""Separators at the end of a prefix, which the user may leave out."""
+NO_COLUMNS = 3
+"""Number of columns (ids, names, types) of a table without lines."""
 NAMED = 20
-"""The most prefixes that an error lists."""
+"""Most prefixes that an error lists."""
 
 
 def is_directory(place: str) -> bool:
-    """Say whether a place is a directory, or a prefix s3://bucket/path/."""
+    """Return whether a place is a local directory, or a prefix `s3://bucket/path/`."""
     return place.endswith("/") if place.startswith(SCHEME) else Path(place).is_dir()
+
+
+def has_matrix(place: Path) -> bool:
+    """Return whether a directory has at least one matrix."""
+    return bool(_prefixes(place, ""))
 
 
 def open_directory(
     place: str, part: str, open_source: OpenSource
 ) -> tuple[Source, Callable[[], DomainParts]]:
-    """Open the matrix of a directory; return what reads its AnnData, too.
+    """Open the matrix of a directory; return its source, and a function that reads the AnnData.
 
-    `part` is the prefix of one of several. `BadRequest` without it, `NotFound` if there is no matrix.
+    `part` chooses a matrix by its prefix. Raises `BadRequest` unless it chooses one, `NotFound` without any matrix.
     """
     prefixes = [part] if place.startswith(SCHEME) else _prefixes(Path(place), part)
     if len(prefixes) > 1:
@@ -55,7 +62,7 @@ def open_directory(
 
 
 def _prefixes(place: Path, part: str) -> list[str]:
-    """Return what the names of matrices have in front, sorted; only that which is meant by `part`, if any is named."""
+    """Return the sorted prefixes of a directory's matrices; with `part`, only the prefix that it names."""
     try:
         names = {one.name.removesuffix(".gz") for one in place.iterdir() if not one.name.startswith(".")}
     except OSError as error:
@@ -70,7 +77,7 @@ def _prefixes(place: Path, part: str) -> list[str]:
 
 
 def _read(place: str, prefix: str, matrix: Source, open_source: OpenSource) -> DomainParts:
-    """Return an AnnData; its names are those of features, made different by numbers behind them."""
+    """Return an AnnData of cells x features; names of features are made unique by appended numbers."""
     found = float_matrix(transposed(open_matrix_market(matrix)))
     cells, genes = found.shape
     parts, fingerprint = anndata({}), sha256(matrix.fingerprint.encode())
@@ -82,7 +89,7 @@ def _read(place: str, prefix: str, matrix: Source, open_source: OpenSource) -> D
     matrix.fingerprint = fingerprint.hexdigest()[:32]
     (_, barcodes), (name, features) = tables
     if len(features) < 2:
-        raise Corrupt(f"{name} has one column, where ids and names are to be, with a tab between them.")
+        raise Corrupt(f"{name} has one column; it must have ids and names, with a tab between them.")
     parts.add_matrix("X", found)
     parts.add_frame("obs", barcodes[0], {})
     columns = {"gene_ids": features[0]} | ({"feature_types": features[2]} if len(features) > 2 else {})
@@ -99,13 +106,14 @@ def _open(place: str, names: Sequence[str], open_source: OpenSource) -> Source:
         except NotFound:
             continue
     raise NotFound(
-        f"{place} has no {' or '.join(names)}, nor with .gz: a directory that is imported has matrix.mtx, "
-        "barcodes.tsv, and features.tsv or genes.tsv, as Cell Ranger writes them, all with the same prefix or none."
+        f"{place} has no {' or '.join(names)}, nor with .gz: a directory that is imported has HDF5 files, or "
+        "matrix.mtx, barcodes.tsv, and features.tsv or genes.tsv, as Cell Ranger writes them, all with the same prefix "
+        "or none."
     )
 
 
 def _table(source: Source, rows: int) -> list[NDArray[Any]]:
-    """Return the columns of a file of text with tabs; `Corrupt` unless it has `rows` lines of as many each."""
+    """Return the columns of a tab-separated file; raise `Corrupt` unless it has `rows` lines of equal length."""
     try:
         with open_text(source) as file:
             text = file.read(LARGEST + 1)
@@ -114,19 +122,20 @@ def _table(source: Source, rows: int) -> list[NDArray[Any]]:
     if len(text) > LARGEST:
         raise Unsupported(f"{source.name} has more than {LARGEST} bytes.")
     try:
-        lines = [line.rstrip("\r").split("\t") for line in text.decode().removesuffix("\n").split("\n")]
+        whole = text.decode().removesuffix("\n").split("\n") if text else []
+        lines = [line.rstrip("\r").split("\t") for line in whole]
     except UnicodeDecodeError as error:
-        raise Corrupt(f"{source.name} is no UTF-8: {error}.") from error
-    if len(lines) != rows or len({len(line) for line in lines}) != 1:
+        raise Corrupt(f"{source.name} is not UTF-8: {error}.") from error
+    if len(lines) != rows or len({len(line) for line in lines}) > 1:
         raise Corrupt(
-            f"{source.name} has {len(lines)} lines, or not as many columns in each; there are to be {rows}."
+            f"{source.name} has {len(lines)} lines, or lines with different numbers of columns; it must have {rows}."
         )
-    table = np.array(lines, object)
+    table = np.array(lines, object).reshape(rows, len(lines[0]) if lines else NO_COLUMNS)
     return [np.ascontiguousarray(table[:, column]) for column in range(table.shape[1])]
 
 
 def _unique(names: NDArray[Any]) -> NDArray[Any]:
-    """Return names with -1, -2 and so on behind those that stand before, as AnnData's `var_names_make_unique`."""
+    """Append -1, -2 and so on to names that occurred before, as AnnData's `var_names_make_unique` does."""
     taken, seen, counts, found = set(names.tolist()), set(), Counter[str](), []
     for name in names.tolist():
         if name not in seen:

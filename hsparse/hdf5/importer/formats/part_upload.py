@@ -1,4 +1,4 @@
-"""The parts of a domain sent to it: arrays, matrices, groups, and the root group's links last."""
+"""Upload the parts of a domain: arrays, then matrices, groups, and the root group's links last."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_bod
 from hsparse.model.ids import derived_id
 
 INLINE = 64 << 10
-"""The most bytes of values that are sent with the request that creates their dataset."""
+"""Most bytes of values that are sent in the request that creates their dataset."""
 BAND = 8 << 20
-"""Bytes of values of a request."""
+"""Bytes of values per request."""
 
 
 class PartUpload:
-    """One import; ids are computed from paths, so that a resumed one finds the objects that exist already."""
+    """The upload of one import. Ids are derived from paths, so that a resumed import finds existing objects."""
 
     def __init__(self, server: RetryingClient, uploads: BoundedPool, root: str, advance: Advance) -> None:
         self._server = server
@@ -38,7 +38,7 @@ class PartUpload:
         self._ids = {"": root}
 
     def run(self, parts: DomainParts) -> None:
-        """Create and fill all objects; errors have their paths."""
+        """Create and fill all objects; errors name the object's path."""
         for path, (values, attributes) in parts.arrays.items():
             with path_in_errors(f"/{path}"):
                 self._array(path, values, attributes)
@@ -51,7 +51,7 @@ class PartUpload:
         self._groups(parts.groups)
 
     def _create(self, collection: str, path: str, body: Bodies) -> str:
-        """Return the id of an object; if it existed before, its values and links are written again."""
+        """Create an object unless it exists; return its id."""
         id: str = self._create_or_find(collection, path, body)[0]["id"]
         return id
 
@@ -101,7 +101,7 @@ class PartUpload:
         self._advance(nbytes)
 
     def _send(self, id: str, path: str, start: Dims, values: Values, kind: Hdf5Type) -> None:
-        """Send the values of a box, in halves if they are too many for a request."""
+        """Send the values of a box; split it in halves if they are too many for a request."""
         body = kind.encode(values)
         longest = max(range(values.ndim), key=lambda axis: values.shape[axis])
         if len(body) > LARGEST and values.shape[longest] > 1:
@@ -122,7 +122,7 @@ class PartUpload:
         return MatrixUpload(self._server, self._uploads, f"/{path}", record, matrix, self._advance, stored)
 
     def _groups(self, named: dict[str, Bodies]) -> None:
-        """Create the groups, the innermost first, then the links of the root group."""
+        """Create the groups, the innermost first, then write the root group's attributes and links."""
         above = {path[:at] for path in self._ids for at, letter in enumerate(path) if letter == "/"}
         paths = (above | set(named)) - {""}
         for path in sorted(paths, key=lambda one: (-one.count("/"), one)):
@@ -134,7 +134,7 @@ class PartUpload:
         self._server.json("PUT", f"/groups/{self._root}/links", {"links": self._links("")})
 
     def _links(self, group: str) -> Bodies:
-        """Return the links of a group to what was created in it."""
+        """Return the bodies of links from a group to the objects created in it."""
         return {
             path.rpartition("/")[2]: {"id": id}
             for path, id in self._ids.items()
@@ -143,7 +143,7 @@ class PartUpload:
 
 
 def _nbytes(values: NDArray[Any]) -> int:
-    """Return the bytes that values have in a request, about."""
+    """Return the approximate number of bytes that values have in a request."""
     if values.dtype != object:
         return int(values.nbytes)
     return sum(4 + len(one) for one in values.reshape(-1).tolist()) if np.size(values) else 0

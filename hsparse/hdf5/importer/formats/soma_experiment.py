@@ -1,7 +1,7 @@
-"""TileDB-SOMA: a measurement of an experiment on a disk, as the AnnData that `tiledbsoma.io.to_anndata` returns.
+"""Read a measurement of a local TileDB-SOMA experiment as the AnnData that `tiledbsoma.io.to_anndata` returns.
 
-https://github.com/single-cell-data/SOMA. The layers of X are streamed. All else is read at once, and passes through a
-Zarr store in memory, so that it has the encodings of AnnData.
+See https://github.com/single-cell-data/SOMA. The layers of X are streamed. Everything else is read at once, and written
+to a Zarr store in memory, so that it has AnnData's encodings.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from hsparse.hdf5.importer.source import Opened
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
 BUFFER = 16 << 20
-"""Bytes of a column of a table that is read at once."""
+"""Bytes of a table's column that are read at a time."""
 BAND = 16 << 20
-"""Bytes of rows of a dense layer that are read at once."""
+"""Bytes of a dense layer's rows that are read at a time."""
 X = "data"
-"""The layer that becomes X; the others are layers."""
+"""Name of the layer that becomes `X`; the other layers become `layers/NAME`."""
 
 
 class SomaExperiment(Opened):
-    """An open experiment."""
+    """An open TileDB-SOMA experiment."""
 
     def __init__(self, place: str) -> None:
-        """Raise `Unsupported` for other objects of SOMA, links in the directory, and members elsewhere."""
+        """Raise `Unsupported` for other SOMA objects, links in the directory, and members outside of the directory."""
         self.name = place.rstrip("/")
         path = Path(place)
         self._sizes, state = files_below(path)
@@ -61,23 +61,23 @@ class SomaExperiment(Opened):
         self.experiment.close()
 
     def bytes_below(self, path: str) -> int:
-        """Return the bytes of the files of an object."""
+        """Return the number of bytes in the files below a path of the experiment."""
         return sum(size for key, size in self._sizes.items() if key.startswith(f"{path}/"))
 
     def _check_members(self, collection: Any, root: str) -> None:
         for name, (place, kind) in collection.members().items():
             if not place.startswith(f"{root}/") or ".." in place:
                 raise Unsupported(
-                    f"{self.name}: {name} is at {place}, outside of the experiment: copy it into it."
+                    f"{self.name}: {name} is at {place}, outside of the experiment: copy it into the experiment."
                 )
             if kind == "SOMAGroup":
                 self._check_members(collection[name], root)
 
 
 def open_soma(place: str, part: str) -> tuple[SomaExperiment, Callable[[], DomainParts]]:
-    """Open an experiment; return what reads the measurement `part`, too, or the only one.
+    """Open an experiment; return it, and a function that reads the measurement `part` (default: the only one).
 
-    `BadRequest` if there are several and no `part`.
+    Raises `BadRequest` if there is no such measurement, or if `part` is empty and there is not exactly one.
     """
     opened = SomaExperiment(place)
     with library_errors(place, "tiledbsoma"):
@@ -115,7 +115,7 @@ def _read(opened: SomaExperiment, name: str) -> DomainParts:
 
 
 def _replace_gaps(frame: Any) -> None:
-    """Give columns of objects with None the types that AnnData has for them: nullable booleans, and categories."""
+    """Convert object columns that contain None to types that AnnData can write: nullable booleans, or categories."""
     for name, column in frame.items():
         if column.dtype == object and column.isna().any():
             is_truth = all(isinstance(one, bool) for one in column.dropna())
@@ -129,7 +129,7 @@ def _add_layer(parts: DomainParts, path: str, array: Any, shape: tuple[int, int]
         parts.add_matrix(path, Matrix(shape, type_item(dtype), dtype.itemsize, int(array.nnz), batches))
         return
     if tuple(array.shape) != shape:
-        raise Corrupt(f"/{path}: It has the extent {list(array.shape)}, where {list(shape)} is to be.")
+        raise Corrupt(f"/{path}: It has the extent {list(array.shape)}, not {list(shape)}.")
     rows = max(1, BAND // max(1, shape[1] * dtype.itemsize))
     boxes = [
         (nbytes * (last - first) // shape[0], (first, 0), (last, shape[1]))

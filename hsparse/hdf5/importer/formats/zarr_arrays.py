@@ -1,4 +1,4 @@
-"""The arrays of a Zarr store: dense ones by boxes of whole chunks, and the sparse matrices of AnnData."""
+"""Read the arrays of a Zarr store: dense arrays by boxes of whole chunks, and AnnData's sparse matrices."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from hsparse.model.initial_values import LARGEST_BAND, chunk_of
 from hsparse.model.layout import MAX_CHUNK_BYTES
 
 TEXT_SIZE = 64
-"""Bytes of a text, about."""
+"""Estimated bytes of a vlen element."""
 MOST_POINTERS = 1 << 29
 FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
-"""Shuffle and deflate, in the place of all compressors."""
+"""Shuffle and deflate, which replace any compressor of the store."""
 Sizes = Mapping[str, int]
-"""The bytes of chunks by their keys."""
+"""Bytes of chunks, by key."""
 
 
 class ZarrArray:
-    """An array at `path`; `keys` are those of its chunks, or shards, that are stored."""
+    """The array at `path`; `keys` has the sizes of its stored chunks or shards, by key relative to the array."""
 
     def __init__(self, path: str, array: zarr.Array, keys: Sizes) -> None:
-        """Raise `Unsupported` for a type that HDF5 lacks, and for chunks too large to be read."""
+        """Raise `Unsupported` for a type that HDF5 does not have, and for chunks that are too large to be read."""
         self.path = path
         self.keys = keys
         self._array = array
@@ -59,18 +59,18 @@ class ZarrArray:
 
     @property
     def stored(self) -> int:
-        """The bytes of all its chunks."""
+        """Number of bytes of all stored chunks."""
         return sum(self.keys.values())
 
     def read(self, start: Dims, stop: Dims) -> NDArray[Any]:
-        """Return the elements of a box, text as objects; errors have no path."""
+        """Return the elements of the box `start:stop`, text as objects. Errors do not name the array's path."""
         with library_errors("It is damaged"):
             found = np.asarray(self._array[tuple(map(slice, start, stop))])
             shape = tuple(b - a for a, b in zip(start, stop, strict=True))
             return found.astype(self._form, copy=False).reshape(shape)
 
     def boxed(self) -> BoxedArray:
-        """Return it for a dense dataset."""
+        """Return the array as a `BoxedArray`, for a dense dataset."""
         boxes = list(self._boxes())
         largest = max((prod(map(int.__sub__, stop, start)) for _, start, stop in boxes), default=1)
         return BoxedArray(
@@ -78,7 +78,7 @@ class ZarrArray:
         )
 
     def chunks(self) -> dict[Dims, int]:
-        """Return the bytes of the stored chunks, or shards, inside the extent by their scaled coordinates."""
+        """Return the number of bytes of each stored chunk or shard inside the extent, by scaled coordinates."""
         grid, found = Grid(self.shape, self._stored_by), {}
         for key, size in self.keys.items():
             place = tuple(map(int, re.findall(r"[0-9]{1,20}", key)))
@@ -89,7 +89,7 @@ class ZarrArray:
     def _boxes(self) -> Iterator[tuple[int, Dims, Dims]]:
         if 0 in self.shape:
             return
-        if not self.shape:  # a dataset of one element has no fill value: it is read, stored or not
+        if not self.shape:  # a scalar gets no fill value, so it is read even if it is not stored
             yield self.stored, (), ()
             return
         grid, chunks = Grid(self.shape, self._stored_by), self.chunks()
@@ -104,7 +104,7 @@ class ZarrArray:
                 yield from self._pieces(nbytes, *grid.bounds(place))
 
     def _pieces(self, nbytes: int, start: Dims, stop: Dims) -> Iterator[tuple[int, Dims, Dims]]:
-        """Yield a box, or halves of it that are not too large and have whole chunks."""
+        """Yield a box with its bytes; split it at chunk boundaries while it has more than `LARGEST` bytes."""
         if prod(map(int.__sub__, stop, start)) * self.itemsize > LARGEST:
             for axis, (a, b, length) in enumerate(zip(start, stop, self.chunk, strict=True)):
                 first, last = a // length, -(-b // length)
@@ -138,7 +138,7 @@ class ZarrArray:
             return {}
         if self.kind.is_vlen:
             if len(self.chunks()) < Grid(self.shape, self._stored_by).size:
-                raise Unsupported("It has compounds with text, and not all of its chunks: write them all.")
+                raise Unsupported("It has compounds with text, and missing chunks: write them all.")
             return {}
         try:
             return {"fillValue": self.kind.to_json(np.frombuffer(data, self._dtype).reshape(()))}
@@ -147,7 +147,7 @@ class ZarrArray:
 
 
 def _form_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype that `Hdf5Type` knows: text as objects, also in compounds; `Unsupported` without one."""
+    """Return a dtype that `Hdf5Type` supports, with objects for text, also in compounds; raise `Unsupported`."""
     if dtype.kind in "TU":
         return np.dtype(object)
     if dtype.names is not None:
@@ -158,7 +158,7 @@ def _form_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def sparse_matrix(kind: str, shape: tuple[int, int], parts: Mapping[str, ZarrArray]) -> Matrix:
-    """Return the matrix of `data`, `indices` and `indptr`; `Corrupt` if they do not fit together."""
+    """Return the matrix of the parts data, indices and indptr; raise `Corrupt` if they do not fit together."""
     data, indices, pointers = (parts[name] for name in ("data", "indices", "indptr"))
     for name, one in parts.items():
         if len(one.shape) != 1:
@@ -175,7 +175,7 @@ def sparse_matrix(kind: str, shape: tuple[int, int], parts: Mapping[str, ZarrArr
     found = pointers.read((0,), pointers.shape).astype(np.int64)
     check_pointers(found, lines, count)
     if count - len(indices.chunks()) * prod(indices._stored_by) > lines:  # a missing chunk is of zeros
-        raise Corrupt("Not all indices of the matrix are there.")
+        raise Corrupt("Some indices of the matrix are missing.")
     step = min(LARGEST_BAND, max(*data.chunk, *indices.chunk))
     nbytes = data.stored + indices.stored
     stored = Lines(int(kind == "csc"), found, partial(_read_both, indices, data), step, nbytes)

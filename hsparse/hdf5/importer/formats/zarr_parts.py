@@ -1,4 +1,4 @@
-"""A Zarr hierarchy as the parts of a domain: groups, arrays with their chunks, and AnnData's sparse matrices."""
+"""Convert a Zarr hierarchy to parts of a domain: groups, arrays with their chunks, and AnnData's sparse matrices."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from hsparse.hdf5.importer.source import path_in_errors
 MEMBERS = ("data", "indices", "indptr")
 """The arrays of a sparse matrix of AnnData."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
-"""xarray's attribute with the names of dimensions, which format 3 has beside the attributes."""
+"""xarray's attribute for dimension names; Zarr format 3 stores these names outside of the attributes."""
 EXACT = 1 << 53
-"""Integers up to which are floats, too."""
+"""Integers up to this absolute value are exact as float64."""
 Json = dict[str, Any]
 
 
 def open_zarr(place: str, name: str, *, as_is: bool) -> tuple[ZarrStore, Callable[[], DomainParts]]:
-    """Open a store; return what reads it, too. A store of one array becomes a dataset called `name`."""
+    """Open a store; return it, and a function that reads its parts. An array at the root becomes the dataset `name`."""
     store = ZarrStore.open(place)
     return store, partial(zarr_parts, store, name, as_is=as_is)
 
 
 def zarr_parts(store: ZarrStore, name: str, *, as_is: bool) -> DomainParts:
-    """Return all groups and arrays; groups of AnnData's csr and csc are sparse datasets, unless they stay `as_is`.
+    """Return all groups and arrays of a store; AnnData's csr and csc groups become sparse datasets unless `as_is`.
 
-    What has a type that HDF5 lacks is `left`.
+    Arrays of types that HDF5 does not have are skipped, with a message in `left`.
     """
     parts, found = DomainParts(), dict(store.nodes())
     arrays = {path: one for path, one in found.items() if isinstance(one, zarr.Array)}
@@ -62,7 +62,7 @@ def zarr_parts(store: ZarrStore, name: str, *, as_is: bool) -> DomainParts:
         elif path in arrays:
             is_none = node.attrs.get(ENCODING_TYPE) == "null"
             if is_none and path == "raw":
-                continue  # files of HDF5 have none then
+                continue  # AnnData's HDF5 files have no raw in this case
             try:
                 with path_in_errors(f"/{path}"):
                     parts.arrays[path or name] = NULL if is_none else array(path).boxed(), attributes
@@ -74,7 +74,7 @@ def zarr_parts(store: ZarrStore, name: str, *, as_is: bool) -> DomainParts:
 
 
 def _matrix_form(path: str, node: Any, arrays: Mapping[str, Any]) -> tuple[str, tuple[int, int]] | None:
-    """Return whether a group is csr or csc, and its shape; None for others, and for one without elements."""
+    """Return the kind (csr or csc) and the shape of a matrix group, None for other nodes and for an empty shape."""
     attributes = node.attrs.asdict()
     kind, shape = attributes.get(ENCODING_TYPE), attributes.get("shape")
     if not path or isinstance(node, zarr.Array) or not isinstance(kind, str) or kind not in ANNDATA_KINDS:
@@ -97,7 +97,7 @@ def _attributes(node: zarr.Group | zarr.Array) -> Bodies:
 
 
 def _attribute(value: Any) -> Any:
-    """Return the value of an attribute that JSON has: text, numbers and arrays of them as such, others as JSON."""
+    """Convert a JSON attribute: text, numbers, booleans and regular arrays of these; any other value to JSON text."""
     if value is None or isinstance(value, str | bool | float) or _is_long(value):
         return value
     leaves = value if isinstance(value, list) else [value]
@@ -115,5 +115,5 @@ def _attribute(value: Any) -> Any:
 
 
 def _is_long(value: Any) -> bool:
-    """Say whether a value is an integer of 64 bits."""
+    """Return whether a value is an integer of at most 64 bits, signed."""
     return type(value) is int and -(1 << 63) <= value < 1 << 63

@@ -1,6 +1,6 @@
-"""Zarr stores, of formats 2 and 3: a directory or a `.zarr.zip`, its keys, and the groups and arrays in it.
+"""Open Zarr stores of formats 2 and 3, a directory or a `.zarr.zip`, and list their keys, groups and arrays.
 
-https://zarr-specs.readthedocs.io. Consolidated metadata is not read: every group and array has its own beside it.
+See https://zarr-specs.readthedocs.io. Consolidated metadata is not used, because each node has its own metadata.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from hsparse.hdf5.importer.file_objects import is_utf8_name
 from hsparse.hdf5.importer.source import Opened
 
 METADATA = {2: (".zgroup", ".zarray"), 3: ("zarr.json",)}
-"""The names of the keys that make a group or an array, for each format."""
+"""Names of the metadata keys of groups and arrays, by format."""
 LARGEST_CHUNK = 1 << 30
-"""The most bytes of a chunk, or of a value in a zip file."""
+"""Most bytes of a chunk, or of a value in a zip file."""
 LARGEST_METADATA = 16 << 20
 Node: TypeAlias = Any
 """A `zarr.Group` or `zarr.Array`."""
@@ -33,7 +33,7 @@ Node: TypeAlias = Any
 
 @contextmanager
 def library_errors(path: str, library: str = "zarr") -> Iterator[None]:
-    """Turn what a library and its codecs raise into `Corrupt`, with a path in front."""
+    """Raise any error of a library and its codecs as `Corrupt`, with a path before the message."""
     try:
         yield
     except HsparseError:
@@ -44,12 +44,12 @@ def library_errors(path: str, library: str = "zarr") -> Iterator[None]:
 
 
 class ZarrStore(Opened):
-    """An open store; `keys` has the bytes of each value, which `read` returns. `state` is a text that tells both."""
+    """An open store; `keys` has the size of each value, and `read(key)` returns it. `state` identifies the content."""
 
     def __init__(
         self, name: str, store: Any, keys: dict[str, int], state: str, read: Callable[[str], bytes]
     ) -> None:
-        """Raise `Corrupt` for what is no store."""
+        """Raise `Corrupt` if the root of the store has no Zarr metadata."""
         self.name = name
         self.keys = keys
         self.size = sum(keys.values())
@@ -65,7 +65,7 @@ class ZarrStore(Opened):
 
     @classmethod
     def open(cls, place: str) -> ZarrStore:
-        """Open a directory or a zip file; `Unsupported` for links in it."""
+        """Open a directory or a zip file; raise `Unsupported` for a directory with links."""
         path = Path(place)
         if path.is_dir():
             keys, state = files_below(path)
@@ -80,15 +80,15 @@ class ZarrStore(Opened):
         self._store.close()
 
     def nodes(self) -> Iterator[tuple[str, Node]]:
-        """Yield groups and arrays with their paths, those above first; the root has the empty path.
+        """Yield groups and arrays with their paths, parents first; the root has the empty path.
 
-        `Corrupt` for what is in no group, `Unsupported` for values whose decoding would run code.
+        Raises `Corrupt` for a node whose parent is no group, and `Unsupported` for codecs that can run code (pickle).
         """
         groups, arrays = set[str](), set[str]()
         for path in sorted(self._paths(), key=lambda path: path.split("/") if path else []):
             above = path.rpartition("/")[0]
             if arrays & _parents(path):
-                continue  # a key of an array
+                continue  # a key inside of an array is not a node
             if path and above not in groups:
                 raise Corrupt(
                     f"/{above} has members, such as /{path}, but no metadata that makes it a group."
@@ -100,7 +100,7 @@ class ZarrStore(Opened):
             yield path, node
 
     def chunk_keys(self, arrays: set[str]) -> dict[str, dict[str, int]]:
-        """Return the keys below each array, without its path, and the bytes of their values."""
+        """Return, for each array's path, the sizes of the values below it by key relative to the array."""
         found: dict[str, dict[str, int]] = {path: {} for path in arrays}
         for key, size in self.keys.items():
             for path in arrays & _parents(key):
@@ -132,18 +132,18 @@ class ZarrStore(Opened):
 
 
 def _parents(path: str) -> set[str]:
-    """Return the paths above a path, the empty one of the root too."""
+    """Return the paths of all parents of a path, including the empty path of the root."""
     parts = path.split("/")
     return {"/".join(parts[:count]) for count in range(len(parts))}
 
 
 def fingerprint_of(state: str) -> str:
-    """Return the fingerprint of files whose names, sizes and times a text has."""
+    """Return a fingerprint (32 hex digits) of a text that describes the state of files."""
     return sha256(state.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def files_below(place: Path) -> tuple[dict[str, int], str]:
-    """Return the sizes of all files below a directory, by their paths in it, and a text that tells their state."""
+    """Return the sizes of all files below a directory by relative path, and a text that describes their state."""
     found, state = {}, []
     ahead = [(os.fspath(place), "")]
     while ahead:
@@ -168,7 +168,7 @@ def files_below(place: Path) -> tuple[dict[str, int], str]:
 
 
 def _members(file: zipfile.ZipFile, place: str) -> tuple[dict[str, int], str]:
-    """Return the sizes of all files in a zip file, by their names, and a text that tells their state."""
+    """Return the sizes of all files in a zip file by name, and a text that describes their state."""
     found = {}
     for one in file.infolist():
         if one.file_size > LARGEST_CHUNK:
@@ -183,7 +183,7 @@ def _members(file: zipfile.ZipFile, place: str) -> tuple[dict[str, int], str]:
 
 
 def _check_codecs(path: str, described: Any) -> None:
-    """Raise `Unsupported` for pickles, which run code when they are read."""
+    """Raise `Unsupported` for a pickle codec, because reading a pickle can run code."""
     ahead = [described]
     while ahead:
         one = ahead.pop()

@@ -1,6 +1,6 @@
 """Sparse values as an Arrow IPC stream, `application/vnd.apache.arrow.stream`.
 
-The columns are `dim_0 ... dim_{n-1}` and `value`.
+The columns are the coordinates `dim_0 ... dim_{n-1}` and `value`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import io
 import struct
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 import nanoarrow as na
 import numpy as np
@@ -19,11 +18,12 @@ from aiohttp import web
 from nanoarrow import ipc
 from numpy.typing import DTypeLike, NDArray
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import CONTINUATION, RECORD_BATCH, Column, read_batches
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.signed_extent import SignedExtent, points_of
-from hsparse.model.element import Element
+from hsparse.model.element import Element, dtype_bytes
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, join_elements
 from hsparse.sn.http.request import ARROW_TYPE
@@ -34,15 +34,14 @@ from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.media.arrow_columns import (
     ColumnForm,
-    answer_reduced,
     as_numbers,
     column_form,
     is_number,
     list_item_type,
-    number_type,
     vlen_buffers,
     vlen_values,
 )
+from hsparse.sn.values.media.arrow_reductions import answer_reduced, number_type
 from hsparse.sn.values.media.binary import refuse_fields
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
@@ -54,24 +53,25 @@ BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
 
 class ArrowWriter:
-    """Encodes a stream batch by batch: call `parts`, or `batch`, for each, then `end`.
+    """Encodes a stream batch by batch: call `parts` or `batch` for each batch, then `end`.
 
-    A column of numbers has their type. A column of other elements of fixed size (compound, string, boolean) is
-    fixed-size binary. For variable-length elements, described by `element`, see
-    `hsparse.sn.values.media.arrow_columns`. A dimension of a negative length has signed places.
+    Numbers have a column of their type; other fixed-size elements (compound, string, boolean) are fixed-size binary.
+    The forms of vlen elements, described by `element`, are listed in `hsparse.sn.values.media.arrow_columns`. A
+    dimension whose length in `extent` is negative has signed coordinates.
     """
 
     def __init__(self, extent: tuple[int, ...], dtype: np.dtype[Any], element: Element | None = None) -> None:
         self._dim_types = tuple([I8 if length < 0 else U4 if length <= 2**32 else U8 for length in extent])
         self._vlen = None if element is None else _Encoder(self._dim_types, dtype, element)
         if element is None:
-            self._head, self._none, self._end, self._dtype = _fixed_stream(self._dim_types, dtype)
+            key = self._dim_types, dtype
+            self._head, self._none, self._end, self._dtype = _STREAMS.get(key) or _fixed_stream(*key)
         self._started = False
 
     def parts(self, columns: Sequence[Array], values: Array | VlenArray) -> list[bytes | memoryview]:
-        """Return the bytes of one record batch in parts: a column for each dimension, and the values.
+        """Return one record batch as parts of bytes, preceded by the schema if it is the first batch.
 
-        Columns of elements of a fixed size are not copied. Before the first batch comes the schema.
+        `columns` has the coordinates (n,) of each dimension. Columns of fixed-size elements are not copied.
         """
         is_first, self._started = not self._started, True
         if self._vlen is not None:
@@ -81,18 +81,18 @@ class ArrowWriter:
         return [self._head, *parts] if is_first else parts
 
     def batch(self, columns: Sequence[Array], values: Array | VlenArray) -> bytes:
-        """Return the same as one."""
+        """Return the parts of one record batch, joined."""
         return b"".join(self.parts(columns, values))
 
     def end(self) -> bytes:
-        """Return the last bytes of the stream; without any batch, the schema and an empty batch too."""
+        """Return the end of the stream; if there was no batch, also the schema and an empty batch."""
         if self._vlen is not None:
             return self._vlen.end(started=self._started)
         return self._end if self._started else self._head + self._none + self._end
 
 
 class SignedArrowWriter(ArrowWriter):
-    """The same of a dataset with a lower bound: its `parts` take coordinates of plans."""
+    """An `ArrowWriter` for a dataset with a lower bound: converts the coordinates of plans to the request's."""
 
     def __init__(self, extent: SignedExtent, dtype: np.dtype[Any], element: Element | None = None) -> None:
         super().__init__((-1,) * len(extent) if extent.in_places else extent.lengths, dtype, element)
@@ -103,7 +103,7 @@ class SignedArrowWriter(ArrowWriter):
 
 
 class _Encoder:
-    """Encodes a stream by nanoarrow."""
+    """Encodes a stream with nanoarrow, copying the columns."""
 
     def __init__(
         self, dim_types: tuple[np.dtype[Any], ...], dtype: np.dtype[Any], element: Element | None
@@ -118,7 +118,7 @@ class _Encoder:
         self._writer = ipc.StreamWriter.from_writable(self._sink)
 
     def batch(self, columns: Sequence[Array], values: Array | VlenArray) -> bytes:
-        """Return the bytes of a record batch, those of the schema before the first one."""
+        """Return the bytes of a record batch, preceded by the schema if it is the first batch."""
         children = [
             na.c_array_from_buffers(
                 number_type(kind), len(column), [None, np.ascontiguousarray(column, kind)]
@@ -131,7 +131,7 @@ class _Encoder:
         return self._drain()
 
     def end(self, *, started: bool = True) -> bytes:
-        """Return the last bytes of the stream, and all if it was not started."""
+        """Return the end of the stream; if it was not started, also the schema and an empty batch."""
         none = [np.zeros(0, kind) for kind in self._dim_types]
         head = b"" if started else self.batch(none, VlenArray.of([]))
         self._writer.close()
@@ -150,16 +150,19 @@ class _Encoder:
         return data
 
 
-@lru_cache(maxsize=256)
-def _fixed_stream(
-    dim_types: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]
-) -> tuple[bytes, bytes, bytes, np.dtype[Any]]:
-    """Return the schema message of a stream, a batch of no elements, the end, and the type of the values' column."""
+_FixedStream: TypeAlias = tuple[bytes, bytes, bytes, np.dtype[Any]]
+_STREAMS: BoundedCache[tuple[tuple[np.dtype[Any], ...], np.dtype[Any]], _FixedStream] = BoundedCache(2**20)
+
+
+def _fixed_stream(dim_types: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]) -> _FixedStream:
+    """Return the schema message of a stream, an empty batch, the end of the stream, and the dtype of the values."""
     encoder = _Encoder(dim_types, dtype, None)
     data = encoder.batch([np.zeros(0, kind) for kind in dim_types], np.zeros(0, dtype))
     size = 8 + int.from_bytes(data[4:8], "little")
     native = dtype.newbyteorder("=") if is_number(dtype) else dtype
-    return data[:size], data[size:], encoder.end(), native
+    found = data[:size], data[size:], encoder.end(), native
+    _STREAMS.keep((dim_types, dtype), found, len(data) + 2 * dtype_bytes(dtype))
+    return found
 
 
 def _fixed_type(dtype: np.dtype[Any]) -> Any:
@@ -183,9 +186,9 @@ def _vlen_column(schema: Any, values: VlenArray, element: Element) -> Any:
 def read_arrow(
     data: bytes | bytearray, rank: int, dtype: np.dtype[Any], *, signed: bool = False
 ) -> tuple[Array, Array]:
-    """Return `coords: (n, rank) uint64`, int64 if `signed`, and `values: (n,)` of `dtype` from the bytes of a stream.
+    """Decode a stream to `coords: (n, rank) uint64`, int64 if `signed`, and `values: (n,)` of `dtype`.
 
-    `BadRequest` if they are no such stream, or a column is missing, has nulls or does not fit the dataset.
+    Raises `BadRequest` if the bytes are no such stream, or if a column is missing, has nulls or does not fit the dtype.
     """
     coords, values = list[Array](), list[Array]()
     for length, columns in read_batches(data):
@@ -195,7 +198,7 @@ def read_arrow(
 
 
 def _joined(arrays: list[Array], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    """Return the arrays, each (n, *shape), as one of `dtype`; the only one is not copied."""
+    """Concatenate arrays, each (n, *shape), as `dtype`; a single array of that dtype is not copied."""
     joined = np.concatenate(arrays) if len(arrays) > 1 else arrays[0] if arrays else np.zeros((0, *shape))
     return joined.astype(dtype, copy=False)
 
@@ -203,7 +206,7 @@ def _joined(arrays: list[Array], shape: tuple[int, ...], dtype: DTypeLike) -> Ar
 def read_vlen_arrow(
     data: bytes | bytearray, rank: int, element: Element, *, signed: bool = False
 ) -> tuple[Array, VlenArray]:
-    """Return the same for variable-length elements."""
+    """Decode a stream of vlen elements to `coords: (n, rank)` and values, (n,), as `read_arrow` does."""
     coords = [np.zeros((0, rank), np.int64 if signed else np.uint64)]
     values = [VlenArray.of([])]
     for length, columns in read_batches(data):
@@ -244,23 +247,23 @@ def _column(columns: dict[str, Column], name: str) -> Column:
     if column is None:
         raise BadRequest(f"The Arrow stream has no column {name!r}.")
     if column.nulls:
-        raise BadRequest(f"Column {name!r} has nulls; an undefined element is simply not sent.")
+        raise BadRequest(f"Column {name!r} has nulls: leave out undefined elements instead.")
     return column
 
 
 # --- record batches without a copy of the columns ---------------------------------------------------
-# A message is its metadata, a FlatBuffer, and a body: the buffers of the columns, each padded to 8 bytes.
+# A message has metadata, which are a FlatBuffer, and a body: the buffers of the columns, each padded to 8 bytes.
 
 VERSION_5 = 4
 """Message.fbs: `MetadataVersion.V5`."""
 PART = 1 << 16
-"""Bytes up to which a batch is one part: to send a part costs as much as to copy so many."""
+"""Batches of at most this many bytes are joined into one part: sending a part costs as much as copying these bytes."""
 
 
 def batch_parts(columns: Sequence[NDArray[Any]]) -> list[bytes | memoryview]:
-    """Return the bytes of a batch of contiguous columns `(n,)`, of numbers or of elements of a fixed size, in parts.
+    """Return a record batch of contiguous columns `(n,)` of fixed-size elements, as parts of bytes.
 
-    The parts refer to the columns, which must not change until they are sent.
+    The parts refer to the columns, which must not change until the parts are sent.
     """
     (length,) = {len(column) for column in columns}
     parts: list[bytes | memoryview] = [_batch_head(length, [column.nbytes for column in columns])]
@@ -272,10 +275,10 @@ def batch_parts(columns: Sequence[NDArray[Any]]) -> list[bytes | memoryview]:
 
 
 def _batch_head(length: int, sizes: list[int]) -> bytes:
-    """Return what stands before the body: a mark, the size of the metadata, and the metadata.
+    """Return the bytes before a record batch's body: continuation mark, size of the metadata, and metadata.
 
-    They are two tables ("FlatBuffers Internals"), each behind its vtable, and two vectors at the end. Offsets are
-    relative to where they stand; places are those in the metadata.
+    The metadata are two tables (see "FlatBuffers Internals"), each preceded by its vtable, followed by two vectors.
+    Offsets are relative to the offset's own position in the metadata.
     """
     ends = [0, *accumulate(size + -size % 8 for size in sizes)]
     count = len(sizes)
@@ -295,14 +298,14 @@ def _batch_head(length: int, sizes: list[int]) -> bytes:
 
 
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
-    """Answer with the defined elements as a stream of any size."""
+    """Answer with the defined elements as a stream, whose size is not limited."""
     request, page_size = read.request, read.request.service.settings.page_size
     async with request.service.answers.hold(STREAM_PAGES * page_size):
         return await respond_stream(request, ARROW_TYPE, defined_batches(read, page_size))
 
 
 async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes | memoryview, None]:
-    """Yield the stream of the defined elements, made about a page at a time."""
+    """Yield the bytes of the stream of the defined elements, encoded about a page at a time."""
     dataset, chunks = read.dataset, ChunkFanout(read.request.service.owners, read.dataset)
     element = None if dataset.arrays.is_exact else dataset.spec.datatype.element
     kind: Any = SignedArrowWriter if dataset.spec.base else ArrowWriter
@@ -315,7 +318,7 @@ async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[byt
 
 @dataclass(frozen=True, slots=True)
 class ArrowBody:
-    """`WriteBody` of a stream: coordinates and values."""
+    """A `WriteBody` that is an Arrow stream of coordinates and values."""
 
     data: bytes | bytearray
     append: Append | None

@@ -1,7 +1,7 @@
 """Values as bytes: `application/octet-stream`.
 
-All values of a selection are the elements in C order. Defined elements, and bodies with `sparse=1`, are a structured
-chunk over the extent (`hsparse.format.structured.region`). A selection is its H5Sencode image.
+The values of a selection are sent as the elements in C order. Defined elements, and bodies with `sparse=1`, are a
+structured chunk over the extent (`hsparse.format.structured.region`). A selection is sent as its H5Sencode image.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 
 
 def answer_places(read: ValueRead) -> web.Response:
-    """Answer with an encoded selection, which has no signs: it counts from the dataset's first element."""
+    """Answer with an encoded selection, whose unsigned coordinates count from the dataset's first element."""
     selection = encodable_of(read.dataset.extent, read.selection)
     return web.Response(body=encode_selection(selection), content_type=BINARY_TYPE)
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
-    """Answer with the elements that a query finds.
+    """Answer with the elements that a query has found.
 
-    The answer is JSON if it finds none, because h5pyd fails on a body of length zero, and for variable-length
-    elements: h5pyd reads length-prefixed elements only if it knows their number before.
+    The answer is JSON if there are none, because h5pyd fails on a body of length zero. It is JSON for vlen elements,
+    because h5pyd can read length-prefixed elements only if it knows their number in advance.
     """
     first = await anext(read.found, None) if read.arrays.is_exact else None
     if first is None:
@@ -97,7 +97,7 @@ async def answer_found(read: FoundRead) -> web.StreamResponse:
 
 
 async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamResponse:
-    """Answer with the arrays of the operations, one after the other, in the order of the request."""
+    """Answer with the little-endian arrays of all operations, concatenated in the order of the request."""
     arrays = [
         np.ascontiguousarray(values, values.dtype.newbyteorder("<")) for values in reduced.values.values()
     ]
@@ -119,7 +119,7 @@ async def _found_pages(
 
 @dataclass(frozen=True, slots=True)
 class BytesBody:
-    """`WriteBody` of the elements' bytes, in the order of the selection that parameters give."""
+    """A `WriteBody` that is the elements' bytes, in the order of the selection in the URL's parameters."""
 
     data: bytes | bytearray
     selection: WriteSelection
@@ -141,9 +141,9 @@ class BytesBody:
 
 @dataclass(frozen=True, slots=True)
 class RegionBody:
-    """`WriteBody` of a structured chunk: an encoded selection, from the dataset's first element on, and the values.
+    """A `WriteBody` that is a structured chunk: an encoded selection and the values.
 
-    The selection may be encoded for another extent: the one that its writer knew.
+    The selection counts from the dataset's first element. It may be encoded for an earlier extent of the dataset.
     """
 
     data: bytes | bytearray

@@ -17,7 +17,7 @@ from hsparse.concurrency.collector import MANY, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Selection
-from hsparse.format.selections.select_syntax import places_json
+from hsparse.format.selections.selection_json import places_json
 from hsparse.format.selections.signed_extent import places_of
 from hsparse.format.value_arrays import ValueArrays, number_json, repeat_values
 from hsparse.model.json_values import LIST_BYTES, Values, json_size, list_count
@@ -52,9 +52,9 @@ from hsparse.sn.values.request_selection import (
 )
 
 TEXT_BYTES = 4
-"""About the most bytes of JSON of a byte of values."""
+"""About the most bytes of JSON for each byte of values."""
 VLEN_ITEM_BYTES = 8
-"""About the bytes of an item of a sequence of variable length."""
+"""About the bytes of an item of a vlen sequence."""
 WRITE_KEYS = frozenset(
     {
         "value",
@@ -73,11 +73,11 @@ WRITE_KEYS = frozenset(
 )
 STEPPED_KEYS = frozenset({"start", "stop", "step"})
 SELECTION_KEYS = (*(frozenset({key}) for key in ("points", "select", "selection")), STEPPED_KEYS)
-"""The keys of each way in which the body of a read names elements."""
+"""The keys of each way to name elements in the body of a read."""
 PARAMETER_KEYS = frozenset(
     {"fields", "query", "order_by", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
 )
-"""Parameters that may be in the body of a read: h5pyd sends them there when the selection is long."""
+"""Parameters that may be in the body of a read, where h5pyd sends them if the selection is long."""
 READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
 
 
@@ -85,7 +85,7 @@ READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
 
 
 def json_limit(request: Request) -> int:
-    """Return the most bytes of values in a JSON answer."""
+    """Return the most bytes of values that a JSON answer may have."""
     return min(request.service.settings.max_request_size, MAX_JSON)
 
 
@@ -105,13 +105,13 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
             links = value_hrefs(request, read.dataset)
             return await respond_values(request, {"status": 200}, values, arrays, links)
     raise TooLarge(
-        f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size), "
-        f"{LIST_BYTES} for each list among them: select less, or ask for octet-stream."
+        f"The values take more than {limit} bytes, the limit of an answer in JSON (by max_request_size), counting "
+        f"{LIST_BYTES} bytes for each list: select less, or ask for octet-stream."
     )
 
 
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
-    """Answer with the defined elements: a selection, and values in its order."""
+    """Answer with the defined elements: a selection of their places, and their values in the same order."""
     request, arrays = read.request, read.arrays
     limit = request.service.settings.max_request_size if arrays.is_exact else json_limit(request)
 
@@ -127,9 +127,9 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 async def answer_whole(
     read: ValueRead, limit: int, answer: Callable[[Selection, Values], Any], times: int = 1
 ) -> web.StreamResponse:
-    """Answer with all defined elements at once; `TooLarge` if they have more than `limit` bytes.
+    """Answer with all defined elements at once; raise `TooLarge` if they have more than `limit` bytes.
 
-    The answer and they take about `times` their bytes.
+    Memory is held for `times` the bytes of the elements, to cover the encoded answer.
     """
     request, settings = read.request, read.request.service.settings
     chunks = read.chunks
@@ -145,18 +145,18 @@ async def answer_whole(
 
 
 def answer_places(read: ValueRead) -> web.StreamResponse:
-    """Answer with a selection in HDF5/JSON's form."""
+    """Answer with a selection in HDF5/JSON form."""
     pieces = encode_pieces({"selection": selection_pieces(read.selection, read.dataset)})
     return web.Response(body=b"".join(pieces), headers={"Content-Type": JSON_HEADER})
 
 
 def selection_pieces(selection: Selection, dataset: Dataset) -> Iterator[bytes]:
-    """Yield the JSON of a selection in HDF5/JSON's form, which is made when the first piece is asked for."""
+    """Yield a selection in HDF5/JSON form, encoded when the first piece is requested."""
     yield from encode_pieces(places_json(selection, dataset.extent, arrays=True))
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
-    """Answer with what a query finds: indices and elements."""
+    """Answer with the matches of a query: their indices and elements."""
     offsets, values = await collect_found(read.request, read.dataset, read.found, read.arrays)
     extent = read.dataset.extent
     index = places_of(extent, offsets if len(extent) == 1 else unravel(offsets, extent))
@@ -183,9 +183,9 @@ async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamRespon
 async def collect_found(
     request: Request, dataset: Dataset, found: AsyncIterator[Rows], arrays: ValueArrays, each: int = 0
 ) -> Rows:
-    """Return all elements that a query finds; `TooLarge` if they are too many for a JSON answer.
+    """Return all matches of a query; raise `TooLarge` if they are too many for a JSON answer.
 
-    `each` is the number of bytes of an element in the answer, 0 if it is not known.
+    `each` is the number of bytes of a match in the answer; 0 has the sizes computed from the values.
     """
     limit, rank = json_limit(request), len(dataset.extent)
     lists = json_size((), arrays.element).lists
@@ -216,10 +216,10 @@ async def respond_values(
     arrays: ValueArrays,
     links: list[Href] | None = None,
 ) -> web.Response:
-    """Answer with `answer`, the values under the key `value` and, if given, the links.
+    """Answer with the keys of `answer`, the values under `value` and, if given, the links under `hrefs`.
 
-    Floats that are not finite are `NaN` and `Infinity`, as Python writes and reads them; with the parameter
-    `ignore_nan` they are null, which is valid JSON.
+    Floats that are not finite are written as `NaN` and `Infinity`, as Python does. With the parameter `ignore_nan`
+    they are written as null, which is valid JSON.
     """
     rest: dict[str, Any] = {"hrefs": links} if links else {}
     items = json_items(values, arrays)
@@ -229,13 +229,13 @@ async def respond_values(
 
 
 def json_items(values: Values, arrays: ValueArrays) -> int:
-    """Return about how many numbers, texts and lists values have in JSON."""
+    """Return about how many numbers, texts and lists the JSON of the values has."""
     items = json_size(values.shape, arrays.element).items
     return items if arrays.is_exact else items + arrays.nbytes(values) // VLEN_ITEM_BYTES
 
 
 def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterator[bytes]:
-    """Yield the JSON of values, see `hsparse.sn.http.response`."""
+    """Yield the JSON of values in pieces, see `hsparse.sn.http.response`."""
 
     def encoded(part: Values) -> bytes:
         listed, has_floats = arrays.to_json(part)
@@ -245,12 +245,12 @@ def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterato
 
 
 def _encode(request: Request) -> Encode:
-    """Return what encodes floats that are not finite as the request wants it."""
+    """Return the JSON encoder for the request: `ignore_nan` chooses how floats that are not finite are written."""
     return encode_nulls if request.flag("ignore_nan") else encode_json
 
 
 def value_hrefs(request: Request, dataset: Dataset) -> list[Href]:
-    """Return the links of an answer of values."""
+    """Return the `hrefs` of an answer with a dataset's values."""
     own = f"/datasets/{dataset.id}"
     root = f"/groups/{dataset.record['root']}"
     return hrefs(request, self=f"{own}/value", root=root, home="/", owner=own)
@@ -261,7 +261,7 @@ def value_hrefs(request: Request, dataset: Dataset) -> list[Href]:
 
 @dataclass(frozen=True, slots=True)
 class JsonBody:
-    """`WriteBody` in JSON: a selection, and the values or their bytes in base64."""
+    """A `WriteBody` in JSON: a selection, and the values as JSON or as bytes in base64."""
 
     body: dict[str, Any]
     selection: WriteSelection
@@ -293,7 +293,7 @@ class JsonBody:
         return selection, repeat_values(arrays, values, selection.shape)
 
     def _counted(self, arrays: ValueArrays, shape: tuple[int, ...]) -> Values:
-        """Return the values of a body that says how many it has; outer lists of one item may be around them."""
+        """Return the values of a body that states their number, ignoring enclosing lists of one item."""
         value = self.body["value"]
         while True:
             try:
@@ -331,8 +331,8 @@ async def read_request(request: Request) -> ReadRequest:
     known = READ_KEYS | {"orthogonal"} if "select" in body else READ_KEYS
     if set(body) - known or len(ways) != 1:
         raise BadRequest(
-            "The body must have one of points, select (with orthogonal), selection, and start with stop, and beside it "
-            "at most step, fields, query and Limit."
+            "The body must have one of points, select (with orthogonal), selection, and start with stop. It may also "
+            "have step, fields, query and Limit."
         )
     if ways == [STEPPED_KEYS]:
         return ReadRequest.of(request, body, lambda extent: stepped_selection(body, extent))

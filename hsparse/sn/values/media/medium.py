@@ -1,4 +1,4 @@
-"""The interface of a media type of values: functions that encode answers and decode bodies."""
+"""The interface of a media type of values: functions that encode answers and decode request bodies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STREAM_PAGES = 2
 
 @dataclass(frozen=True, slots=True)
 class ValueRead:
-    """A read of values: of a selection of a dataset, or of some fields there."""
+    """A read of the values of a selection: of some fields, or of whole elements if `fields` is ()."""
 
     request: Request
     dataset: Dataset
@@ -38,13 +38,13 @@ class ValueRead:
 
     @property
     def arrays(self) -> ValueArrays:
-        """The array operations for the values, of the fields alone."""
+        """The array operations for the values with their fields."""
         return self.dataset.arrays.of_fields(self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRead:
-    """What a query finds: `found` yields pages in row-major order."""
+    """The result of a query: `found` yields pages of matches, in row-major order or in that of `order_by`."""
 
     request: Request
     dataset: Dataset
@@ -61,28 +61,28 @@ class WriteBody(Protocol):
 
     @property
     def append(self) -> Append | None:
-        """How the dataset grows, None if it does not. Then all places are those in the new elements alone."""
+        """The append, None if the write is not one. The places of an append are relative to the new elements."""
         ...
 
     @property
     def fields(self) -> str | None:
-        """The fields that the values have, as the request names them; None for whole elements."""
+        """The `fields` parameter of the request, or None if the values are whole elements."""
         ...
 
     @property
     def sparse(self) -> bool:
-        """Whether the body has the places of its elements, which only a sparse dataset accepts."""
+        """Whether the body contains the places of its elements, which only sparse datasets accept."""
         ...
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """The `select` of the request, as in the body of a read, for the memory of paired lists; {} if it has none."""
+        """The `select` of the request, in the form of a read's body, to reserve memory for paired lists; {} if none."""
         ...
 
     def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
-        """Return the write's selection in the dataset's extent, and its values: of these fields, whole without any.
+        """Return the write's selection in the dataset's extent, and its values: `fields`, or whole elements for ().
 
-        The values have the selection's shape, or are one for all. `BadRequest` if the body does not fit the dataset.
+        The values have the selection's shape, or are one for all. Raises `BadRequest` if the body does not fit.
         """
         ...
 
@@ -94,13 +94,13 @@ PendingAnswer: TypeAlias = Awaitable[web.StreamResponse]
 class Medium:
     """A media type of values.
 
-    A medium that lacks a form for some operation has JSON's: it is made by `dataclasses.replace(JSON, name=..., ...)`.
+    Media are made by `dataclasses.replace(JSON, name=..., ...)`, so that operations that they do not define use JSON.
     """
 
     name: str
-    """As in `Accept` and `Content-Type`."""
+    """The media type in `Accept` and `Content-Type`."""
     read_body: Callable[[Request], Awaitable[WriteBody]]
-    """Read the body of a write whole; a body that is cut short changes nothing."""
+    """Read and decode the whole body of a write. A body that is cut short changes nothing."""
     read_request: Callable[[Request], Awaitable[ReadRequest]]
     """Read the body of a POST that names what to read."""
     answer_values: Callable[[ValueRead], PendingAnswer]
@@ -108,8 +108,8 @@ class Medium:
     answer_defined: Callable[[ValueRead], PendingAnswer]
     """Answer with the defined elements of a selection: places and values."""
     answer_places: Callable[[ValueRead], web.StreamResponse]
-    """Answer with a selection of a dataset."""
+    """Answer with the selection itself, without values."""
     answer_found: Callable[[FoundRead], PendingAnswer]
-    """Answer with the elements that a query finds."""
+    """Answer with the elements that a query has found."""
     answer_reduced: Callable[[Request, Reduced], PendingAnswer]
     """Answer with the result of a reduction."""

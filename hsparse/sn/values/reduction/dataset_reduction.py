@@ -1,7 +1,7 @@
-"""A reduction of a dataset: owners reduce their chunks, and what they send is combined here.
+"""Reductions of a dataset: owners reduce their chunks, and the service node merges the partial results.
 
-Some chunks are reduced by their statistics, without being read. Groups are labels of an axis, from a dataset of the
-domain or from the request: of an AnnData's obs a column or, if it is categorical, a group of `codes` and `categories`.
+Chunks with statistics need not be read. Results can be grouped by labels along an axis: labels in the request, or a
+dataset of labels in the domain, such as a column of an AnnData's obs or a group of `codes` and `categories`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import SUMMED, is_known, partials_of
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks
-from hsparse.format.reductions.finished import (
-    LabelGroups,
-    add_missing,
-    check_labels,
-    finished,
-    needed_columns,
-)
+from hsparse.format.reductions.finished import add_missing, finished, needed_columns
+from hsparse.format.reductions.label_groups import LabelGroups, check_labels
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction, check_numbers, parse_axes
 from hsparse.format.selections import orthogonal as ax
@@ -47,7 +42,7 @@ Scaled = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class DescribedChunks:
-    """The rows of the chunks that have statistics, by their coordinates; those of one column, of numbers of `dtype`."""
+    """The statistics of one column; `places` maps the scaled coordinates of chunks to rows of `words` and `defined`."""
 
     places: dict[Scaled, int]
     words: NDArray[np.uint64]
@@ -56,7 +51,7 @@ class DescribedChunks:
 
     @classmethod
     def of(cls, rows: ChunkRows, column: int, dtype: np.dtype[Any]) -> DescribedChunks:
-        """Return those of the rows that have statistics, of this column."""
+        """Take this column of the rows that have statistics."""
         known = np.flatnonzero(is_known(rows.statistics))
         places = {tuple(scaled): place for place, scaled in enumerate(rows.scaled[known].tolist())}
         return cls(places, rows.statistics[known, column], rows.defined[known], dtype)
@@ -64,7 +59,7 @@ class DescribedChunks:
     def split(
         self, planned: Sequence[PlannedChunk], reduction: Reduction
     ) -> tuple[list[PlannedChunk], Partials]:
-        """Return the chunks that must be read, and what the others, which are selected whole, reduce to together."""
+        """Return the chunks that must be read, and the partial result of the other, wholly selected chunks."""
         rest, there = [], []
         for chunk in planned:
             place = self.places.get(chunk.scaled) if chunk.full else None
@@ -80,13 +75,13 @@ class DescribedChunks:
 
 CODES, CATEGORIES = "codes", "categories"
 GROUPED_BYTES = 32
-"""About the bytes that a label takes while its group is looked for: numpy orders all of them."""
+"""About the bytes of memory for each label while labels are grouped, because numpy sorts them."""
 
 
 async def read_groups(request: Request, by: str | list[Any], length: int, axis: ax.Axis) -> LabelGroups:
-    """Return the groups, for the indices of `axis`, that `by` names for an axis of this length.
+    """Return the groups of the selected indices `axis`, by the labels `by` of an axis of length `length`.
 
-    `BadRequest` if there is not one label for each index; `NotFound` if there is no such dataset.
+    Raises `BadRequest` unless there is one label for each index, `NotFound` if there is no dataset `by`.
     """
     make: Callable[..., LabelGroups]
     datasets: list[Dataset]
@@ -109,7 +104,7 @@ async def read_groups(request: Request, by: str | list[Any], length: int, axis: 
 async def _label_datasets(
     request: Request, by: str, length: int
 ) -> tuple[list[Dataset], Callable[..., LabelGroups]]:
-    """Return the datasets that `by` names, and what makes groups of their labels."""
+    """Return the datasets that `by` names, and the function that makes groups of their labels."""
     record = await _record(request, by)
     if collection_of(record["id"]) != "groups":
         return [_labels(request, record, length)], _groups_of
@@ -117,8 +112,8 @@ async def _label_datasets(
     ids = [links.get(name, {}).get("id") for name in (CODES, CATEGORIES)]
     if None in ids:
         raise BadRequest(
-            f"{record['id']} is a group without the datasets {CODES} and {CATEGORIES}: by is a dataset, or a "
-            "categorical column of AnnData."
+            f"{record['id']} is a group without the datasets {CODES} and {CATEGORIES}: by must be a dataset "
+            "or a categorical column of AnnData."
         )
     codes_record, categories_record = [(await request.service.owners.record(id)) for id in ids]
     codes = _labels(request, codes_record, length)
@@ -140,7 +135,7 @@ async def _record(request: Request, by: str) -> Record:
 
 
 def _labels(request: Request, record: Record, length: int | None) -> Dataset:
-    """Return a 1-D dataset of labels, one for each index of an axis of this length."""
+    """Return a 1-D dataset of labels, checked to have `length` labels unless that is None."""
     if collection_of(record["id"]) != "datasets":
         raise BadRequest(f"{record['id']} is no dataset: it has no labels.")
     dataset = Dataset.of(record, request.file_rights())
@@ -152,7 +147,7 @@ def _labels(request: Request, record: Record, length: int | None) -> Dataset:
 
 
 def _needed(request: Request, dataset: Dataset) -> int:
-    """Return about how many bytes it takes to read a dataset of labels, and to group them."""
+    """Return about how many bytes of memory it takes to read and group a dataset of labels."""
     count, limit = dataset.extent[0], request.service.settings.max_request_size
     if dataset.arrays.least(count) > limit:
         raise _too_large(dataset, limit)
@@ -170,13 +165,13 @@ async def _read(request: Request, dataset: Dataset) -> Values:
 
 
 def _labels_in(dataset: Dataset, values: Values) -> NDArray[Any] | list[Any]:
-    """Return values as labels: numbers as an array, text as a list."""
+    """Convert values to labels: numbers to an array, text to a list."""
     if not isinstance(values, VlenArray) and values.dtype.kind in "biuf":
         return np.asarray(values.view(dataset.dtype))
     listed, _ = dataset.arrays.to_json(values)
     listed = listed.tolist() if isinstance(listed, np.ndarray) else listed
     if not all(isinstance(label, str | int | None) for label in listed):
-        raise BadRequest(f"The elements of {dataset.id} are no labels: these are numbers or text.")
+        raise BadRequest(f"The elements of {dataset.id} are no labels: labels are numbers or text.")
     return list(listed)
 
 
@@ -190,10 +185,10 @@ KEYS = frozenset({"op", "axis", "select", "field", "undefined", "ddof", "by"})
 
 @dataclass(frozen=True, slots=True)
 class ReduceRequest:
-    """A reduction before its dataset is known.
+    """The parameters of a reduction, before its dataset is loaded.
 
-    `undefined` is "skip" or "fill", None if the request does not say; `by` is the path or id of a dataset of labels, a
-    list of labels, or None.
+    `undefined` is "skip", "fill", or None if the request has no such parameter. `by` is the path or id of a dataset of
+    labels, a list of labels, or None.
     """
 
     operations: tuple[str, ...]
@@ -206,7 +201,7 @@ class ReduceRequest:
 
     @classmethod
     def of(cls, request: Request, body: dict[str, Any]) -> ReduceRequest:
-        """Take each from the keys of a body, or else from the parameters; `BadRequest` names what is wrong."""
+        """Take each parameter from the keys of `body`, or else from the URL; raise `BadRequest` if one is invalid."""
         unknown = set(body) - KEYS
         if unknown:
             raise BadRequest(
@@ -228,12 +223,12 @@ class ReduceRequest:
         return cls(_operations(op), axis, select, field or "", undefined, ddof, by or None)
 
     def resolve(self, extent: tuple[int, ...]) -> Orthogonal:
-        """Return the selection in an extent; each list is for its own dimension, and has each index once, ascending."""
+        """Return the orthogonal selection in an extent; `BadRequest` unless each list ascends strictly."""
         return ascending_selection(self.select, extent)
 
 
 def check_undefined(undefined: Any) -> None:
-    """Raise `BadRequest` unless it is one of the words, or None."""
+    """Raise `BadRequest` unless `undefined` is "skip", "fill" or None."""
     if undefined not in (None, SKIP, FILL):
         raise BadRequest(f"undefined must be {SKIP} or {FILL}, not {str(undefined)[:40]!r}.")
 
@@ -253,17 +248,17 @@ def _operations(text: Any) -> tuple[str, ...]:
 Array = NDArray[Any]
 MAX_GENERATED = 1 << 14
 CODE_BYTES = 12
-"""About the bytes of the code of a position's group, with those of what was not selected, while it is used."""
+"""About the bytes of memory for each position's group code while a reduction runs."""
 STATE_BYTES = 64
-"""About the most bytes of one place of a result while it is computed."""
+"""About the most bytes of memory for each place of a result while it is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """The result of a reduction: an array of `reduction.result_shape` for each operation, by its name.
+    """The result of a reduction: an array of `reduction.result_shape` for each operation, by name.
 
-    `labels` are those of the groups, None without groups; `coords` has the indices of the others of its dimensions in
-    the dataset.
+    `labels` are the labels of the groups, None without groups. `coords` has the selected places of each other kept
+    dimension, by the dimension's number in the dataset.
     """
 
     dataset: Dataset
@@ -274,7 +269,7 @@ class Reduced:
 
 
 class DatasetReduction:
-    """One reduction of a `selection` of a dataset in its current extent."""
+    """One reduction of a selection, which is resolved in the dataset's current extent."""
 
     def __init__(
         self, request: Request, dataset: Dataset, asked: ReduceRequest, selection: Orthogonal
@@ -286,7 +281,7 @@ class DatasetReduction:
         if dataset.arrays.is_exact:
             check_numbers(dataset.dtype, asked.field, asked.operations)
         elif asked.field or asked.operations != ("count",):
-            raise BadRequest(f"Elements of {dataset.id} have no fixed size: they can be counted only.")
+            raise BadRequest(f"Elements of {dataset.id} have no fixed size: they can only be counted.")
         if dataset.spec.sparse and asked.undefined is None:
             raise BadRequest(
                 "Say what becomes of undefined elements: undefined=skip leaves them out, undefined=fill takes them as "
@@ -295,12 +290,12 @@ class DatasetReduction:
         self._fills = not dataset.spec.sparse or asked.undefined == FILL
 
     async def run(self) -> Reduced:
-        """Return the result; `TooLarge` if it has more places than the limits allow."""
+        """Run the reduction and return its result; raise `TooLarge` if that exceeds `max_request_size`."""
         axes = parse_axes(self._asked.axis, len(self._dataset.extent))
         groups = await self._groups(axes)
         reduction = self._reduction(axes, groups)
         limit = self._request.service.settings.max_request_size
-        # Without a place, too, a result has its lists and the indices of its other dimensions.
+        # A result of size 0 still has lists and the indices of its other dimensions.
         nbytes = prod(max(1, length) for length in reduction.result_shape) * STATE_BYTES
         if nbytes > limit:
             raise TooLarge(
@@ -329,15 +324,15 @@ class DatasetReduction:
         return Reduced(self._dataset, reduction, values, labels, coords)
 
     def _check_chunks(self) -> None:
-        """Raise `TooLarge` for a selection of too many chunks whose values are generated: all of them are planned."""
+        """Raise `TooLarge` if the selection meets too many computed chunks, because all of them would be planned."""
         if self._dataset.spec.arange and count_chunks(self._selection, self._dataset.grid) > MAX_GENERATED:
             raise TooLarge(f"The selection meets more than {MAX_GENERATED} chunks; select less at a time.")
 
     async def _described(self, chunks: ChunkFanout, reduction: Reduction) -> DescribedChunks | None:
-        """Return the statistics of the chunks that the selection meets; None where they do not help.
+        """Return the statistics of the chunks that the selection meets, or None where they do not help.
 
-        That is if a place of the result has not all elements of a chunk, if something else is asked for than they
-        have, or if the chunks are so few that the owners may have them in their caches.
+        They do not help if the result keeps a dimension, if they lack the field or a needed column, or if there are so
+        few chunks that the owners may have them cached.
         """
         spec, field = self._dataset.spec, self._asked.field
         if reduction.kept or not set(reduction.columns) <= set(SUMMED) or field not in spec.statistic_columns:
@@ -350,16 +345,16 @@ class DatasetReduction:
 
     @property
     def _numbers(self) -> np.dtype[Any]:
-        """The type of what is reduced."""
+        """The dtype of the reduced numbers: the field's, or the dataset's."""
         dtype, field = self._dataset.dtype, self._asked.field
         return dtype[field] if field else dtype
 
     async def _groups(self, axes: Sequence[int]) -> LabelGroups | None:
-        """Return the groups of the selection's positions along the first of the axes, None without groups."""
+        """Return the groups of the selection's positions along the first axis of `axes`, None without groups."""
         if self._asked.by is None:
             return None
         if not axes or self._asked.axis in (None, ""):
-            raise BadRequest("Name the axis that by has labels of: the first one in axis.")
+            raise BadRequest("Name the axis of the labels in by: it must be the first in axis.")
         selection = outside_of(self._dataset.extent, self._selection)
         assert isinstance(selection, Orthogonal)
         length = selection.extent[axes[0]]
@@ -380,7 +375,7 @@ class DatasetReduction:
     def _finished(
         self, reduction: Reduction, codes: Codes | None, states: Sequence[Partials]
     ) -> dict[str, Array]:
-        """Return the result of each operation, of the one state."""
+        """Return the result of each operation from the one merged state."""
         (state,) = states
         fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
         if self._fills:
@@ -390,7 +385,7 @@ class DatasetReduction:
 
 
 def _picked(codes: Codes, axis: ax.Axis) -> Codes:
-    """Return the codes of the positions on an axis, a view where they are contiguous."""
+    """Return the codes of the selected positions on an axis: a view if the positions are contiguous."""
     if isinstance(axis, ax.Span) and axis.contiguous:
         return codes[axis.start : axis.stop]
     return codes[ax.indices(axis).astype(np.intp)]

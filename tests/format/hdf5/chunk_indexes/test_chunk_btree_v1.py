@@ -81,9 +81,9 @@ def test_a_chunk_of_4_gib_has_no_record() -> None:
         (4, 0, "type 0"),
         (5, 1, "file's end|overlap|signature"),
         (6, 65, "65 entries"),
-        (24, 1, "no filters"),
-        (32, 1, "no chunk's"),
-        (48, 4, "no chunk's"),
+        (24, 1, "unfiltered chunk"),
+        (32, 1, "chunk boundary"),
+        (48, 4, "chunk boundary"),
         (56 + 24, 0, "not in order"),
     ],
 )

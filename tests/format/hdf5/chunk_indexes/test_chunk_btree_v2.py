@@ -139,7 +139,7 @@ def test_counts_that_contradict_one_another_are_corrupt(tree: Any) -> None:
     refuse(tree, 1, [(first + 8, b"\xff")], "records in and below it|has 255 records of 84")
     refuse(tree, 0, [(26, (399).to_bytes(2, "little"))], "records in and below it, not 399")
     refuse(tree, 0, [(24, b"\0")], "has 0 records")
-    refuse(tree, 0, [(24, b"\x3e")], "has 62 records of 61")
+    refuse(tree, 0, [(24, b"\x3e")], "has 62 records, not 1 to 61")
     refuse(tree, 0, [(26, b"\xff" * 8)], "records of 24 bytes, ")
     refuse(tree, 0, [(12, b"\0")], "400 records of 24 bytes, ")
 

@@ -253,7 +253,7 @@ def test_chunks_that_cannot_be_there_are_not_planned() -> None:
     layout = make_layout(IndexKind.FIXED_ARRAY, (4, 5), 0, False)
     with pytest.raises(BadRequest, match="same place"):
         plan_chunk_index(layout, np.array([[1, 2], [0, 0], [1, 2]], np.uint64))
-    with pytest.raises(BadRequest, match="limit in dimension 1: 5"):
+    with pytest.raises(BadRequest, match="maximum of 5 chunks in dimension 1"):
         plan_chunk_index(layout, np.array([[1, 2], [0, 5]], np.uint64))
     with pytest.raises(BadRequest, match="implicit"):
         plan_chunk_index(replace(layout, kind=IndexKind.IMPLICIT), np.zeros((1, 2), np.uint64))

@@ -68,5 +68,5 @@ def test_contradictions_are_corrupt() -> None:
     with pytest.raises(Corrupt, match="beyond"):
         implicit_records(layout, (6,), address, FileBounds(end))
     for other in (replace(layout, filtered=True), replace(layout, sections=2)):
-        with pytest.raises(Corrupt, match="sizes vary"):
+        with pytest.raises(Corrupt, match="varying sizes"):
             implicit_records(other, (4,), address, FileBounds(end))

@@ -96,7 +96,7 @@ def test_pipelines_come_back(found: tuple[tuple[Filter, ...], ...], revision: Fo
         (b"\2" + ANNOTATED[1:], "version 2"),
         (ANNOTATED[:2] + b"\2" + ANNOTATED[3:], "section 2"),
         (ANNOTATED[:2] + b"\1" + ANNOTATED[3:], "section 1 after section 1"),
-        (ANNOTATED[:3] + b"\41" + ANNOTATED[4:], "33 of section 0"),
+        (ANNOTATED[:3] + b"\41" + ANNOTATED[4:], "33 for section 0"),
     ],
 )
 def test_impossible_messages_are_corrupt(body: bytes, words: str) -> None:

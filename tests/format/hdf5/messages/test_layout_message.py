@@ -114,8 +114,8 @@ def test_structured_chunks_are_left_as_they_are() -> None:
     ("data", "words"),
     [
         (b"\6\0", "version 6"),
-        (b"\3\3", "class 3 in version 3"),
-        (b"\4\4", "class 4 in version 4"),
+        (b"\3\3", "class 3, which does not exist in version 3"),
+        (b"\4\4", "class 4, which does not exist in version 4"),
         (b"\3\2\1" + bytes(12), "chunks of \\[0\\]"),
         (b"\4\2\0\2\1\4\4\x09" + bytes(9), "index of kind 9"),
         (b"\4\2\x10\2\1\4\4\2" + bytes(9), "flags 16"),

@@ -17,7 +17,7 @@ from hsparse.hdf5.format.chunk_indexes.fixed_array import fixed_header_size
 from hsparse.hdf5.format.chunk_indexes.index_layout import STRUCTURED_KINDS, IndexKind, IndexLayout
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
 from hsparse.hdf5.format.file_fields import run_reads
-from hsparse.hdf5.format.messages.layout_message import (
+from hsparse.hdf5.format.messages.structured_layout import (
     StructuredLayout,
     decode_structured_layout,
     encode_structured_layout,

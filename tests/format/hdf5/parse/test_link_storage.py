@@ -44,7 +44,7 @@ def nodes(data: bytes, level: int) -> list[int]:
     ("place", "value", "words"),
     [
         (4, 1, "version 1; only 0"),
-        (5, 7, "node of another level than 0"),
+        (5, 7, "node whose level is not 0"),
         (0, 1, r"begins with b'\\x01REE'"),
         (7, 255, "overlap|the file ends at"),
     ],
@@ -71,5 +71,5 @@ def test_names_that_are_not_in_the_heap() -> None:
     with pytest.raises(Corrupt, match="has no name at offset 1000000"):
         read(bytes(data))
     data[leaf + 8 : leaf + 16] = bytes(8)  # the empty name that every heap begins with
-    with pytest.raises(Corrupt, match="entry '' that leads nowhere"):
+    with pytest.raises(Corrupt, match="entry '' without a name or an address"):
         read(bytes(data))

@@ -85,5 +85,5 @@ def test_regions_that_are_refused(selection: bytes, error: type[Exception], word
 def test_places_of_another_size() -> None:
     heap = Heap(b"one")
     odd = FileType(file_type(TEXT).item, 20)
-    with pytest.raises(Corrupt, match="place of a heap object has 20 bytes"):
+    with pytest.raises(Corrupt, match="address of a heap object has 20 bytes"):
         heap.read(odd, bytes(20))

@@ -13,7 +13,7 @@ from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.codec_library import lookup3
 from hsparse.format.selections.selection_encoding import encode_simple
 from hsparse.format.selections.serialized_selection import AllElements, Regular
-from hsparse.hdf5.format.fractal_heap import encode_global_heap
+from hsparse.hdf5.format.global_heap import encode_global_heap
 from hsparse.hdf5.format.messages.layout_message import VirtualLayout
 from hsparse.hdf5.format.parse.virtual_mapping import (
     VirtualMapping,
@@ -113,9 +113,9 @@ def test_mappings_that_share_names() -> None:
         (block_of(count=2**40), Corrupt, "mappings"),
         (block_of(b"a" * 60 + b"\0d\0" + ALL + ALL, count=2), Corrupt, "ends inside"),
         (block_of(b"x" * 40), Corrupt, "ends inside a name"),
-        (block_of(b"a\0d\0" + endless(END, 2, 5) + ALL), Corrupt, "without end"),
-        (block_of(b"a\0d\0" + ALL + endless(END, 2, 5)), Corrupt, "without end"),
-        (block_of(b"a%b\0d\0" + endless(END, 2, 5) * 2), Corrupt, "without end"),
+        (block_of(b"a\0d\0" + endless(END, 2, 5) + ALL), Corrupt, "unlimited"),
+        (block_of(b"a\0d\0" + ALL + endless(END, 2, 5)), Corrupt, "unlimited"),
+        (block_of(b"a%b\0d\0" + endless(END, 2, 5) * 2), Corrupt, "unlimited"),
         (block_of(b"a%b\0d\0" + ALL + ALL), Corrupt, "by block"),
         (block_of(b"a\0d\0" + endless(0, 2, 5) * 2), Corrupt, "is empty"),
         (block_of(b"a\0d\0" + endless(2, 5, 2) * 2), Corrupt, "overlaps itself"),

@@ -11,7 +11,7 @@ from hsparse.errors import Corrupt, TooLarge, Unsupported
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.format.plan.dataset_plan import DatasetPlan, check_transcoded, chunk_form, plan_dataset
-from hsparse.hdf5.format.plan.file_plan import STOCK, STRUCTURED, FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_form import STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, PlannedChunks
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 

@@ -26,7 +26,7 @@ from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.hdf5.format.plan.dataset_plan import chunk_form
 from hsparse.hdf5.format.plan.domain_plan import known_key, plan_domain
-from hsparse.hdf5.format.plan.file_plan import STOCK
+from hsparse.hdf5.format.plan.file_form import STOCK
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, PlannedChunks
 from hsparse.hdf5.format.plan.transcoded_chunk import encode_defined_set, transcode_chunk, transcoded_size
 from hsparse.model.datatype import parse_type

@@ -6,7 +6,7 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
-from hsparse.hdf5.format.plan.file_plan import AUTO, STOCK, STRUCTURED, FileForm, FileLayout
+from hsparse.hdf5.format.plan.file_form import AUTO, STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.about import specification
 
@@ -40,7 +40,7 @@ def test_defaults() -> None:
         ({"layout": "flat"}, "layout must be one of auto, stock, structured, not 'flat'"),
         ({"layout": "structured", "revision": "new"}, "revision must be one of rfc-2023-07, .* not 'new'"),
         ({"matrices": "csr"}, "matrices must be one of anndata-csr, .* not 'csr'"),
-        ({"revision": "rfc-2025-10"}, "goes with layout=structured"),
+        ({"revision": "rfc-2025-10"}, "needs layout=structured"),
         ({"layout": "structured", "matrices": "anndata-csr"}, "leave one of the two out"),
         ({"layout": "auto", "matrices": "anndata-csr"}, "leave one of the two out"),
     ],

@@ -8,7 +8,7 @@ import h5py
 import pytest
 
 from hsparse.hdf5.format.plan.domain_plan import plan_domain
-from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.file_form import FileForm
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
 from tests.format.hdf5.plan.test_domain_plan import ROOT, SET, TYPE, hard

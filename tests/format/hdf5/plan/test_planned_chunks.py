@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.chunk_map import ChunkRows, digests
+from hsparse.format.chunk_map import digests
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks

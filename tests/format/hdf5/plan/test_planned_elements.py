@@ -18,7 +18,7 @@ from hsparse.hdf5.format.file_fields import Addressed
 from hsparse.hdf5.format.messages.file_type import file_type
 from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.hdf5.format.plan.planned_chunks import plan_elements
+from hsparse.hdf5.format.plan.plan_elements import plan_elements
 from hsparse.hdf5.format.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,

@@ -13,5 +13,5 @@ from hsparse.hdf5.format.plan.planned_structures import (
 
 
 def test_a_message_that_is_too_long() -> None:
-    with pytest.raises(TooLarge, match="0x01 has 65536 bytes; a file takes 65535"):
+    with pytest.raises(TooLarge, match="0x01 has 65536 bytes; the limit is 65535"):
         plan_object_header("header", [PlannedMessage(1, Addressed(bytes(65536)))])

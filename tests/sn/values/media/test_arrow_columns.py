@@ -127,7 +127,7 @@ BAD: list[tuple[Any, bytes, str]] = [
     (INTS, stream(na.string(), ["a"]), "lists"),
     (INTS, list_stream(np.array([0, 1], "<i4"), np.array([70_000], "<u4")), "do not fit"),
     (INTS, list_stream(np.array([0, 1], "<i4"), np.array([1.5], "<f4"), child=na.float32), "does not fit"),
-    (LISTS, stream(na.binary(), [b"\2\0\0\0"]), "as their type says"),
+    (LISTS, stream(na.binary(), [b"\2\0\0\0"]), "do not match their type"),
     (LISTS, stream(na.binary(), [bytes(8), b""]), "length-prefixed form"),
 ]
 

@@ -234,6 +234,31 @@ async def test_the_least_lower_bound_holds(client: RestClient) -> None:
     assert (await shape(client, path))["lower"] == [-7]
 
 
+async def test_the_least_lower_bound_moves(client: RestClient) -> None:
+    path = await filled(client, minlower=[-7])
+    downwards = {"extend": 3, "side": "lower"}
+    for least, status, moved in (
+        ({"minlower": [-4]}, 409, 409),  # above the bound
+        ({"minlower": [-6]}, 201, 409),
+        ({"minlower": [-8, 0]}, 400, 409),
+        ({"minlower": ["x"]}, 400, 409),
+        ({"minlower": [-8]}, 201, 201),
+        ({"minlower": [-8], "lower": [-9]}, 409, 409),
+        ({"minlower": [-9], "lower": [-9]}, 201, 409),
+        ({"minlower": UNLIMITED}, 201, 201),
+    ):
+        assert (await client("PUT", f"{path}/shape", least)).status == status, least
+        assert (await client("PUT", f"{path}/shape", downwards)).status == moved, least
+    assert (await shape(client, path))["minlower"] == [UNLIMITED]
+    key = {"Idempotency-Key": '"limit"'}
+    for least, status in ((-20, 201), (-20, 201), (-30, 400)):
+        reply = await client("PUT", f"{path}/shape", {"minlower": [least]}, headers=key)
+        assert (reply.status, (await shape(client, path))["minlower"]) == (status, [-20])
+    assert (await client("GET", f"{path}/value", places="signed", select="[-5:5]"))["value"] == [
+        *range(-5, 5)
+    ]
+
+
 async def test_an_append_below_is_made_once(client: RestClient) -> None:
     path = await filled(client)
     key = {"Idempotency-Key": '"a"'}
@@ -441,7 +466,7 @@ async def test_what_cannot_be_is_refused(client: RestClient, body: dict[str, Any
 async def test_an_ordinary_dataset_has_no_lower_bound(client: RestClient) -> None:
     made = await client("POST", "/datasets", {"type": "H5T_STD_I64LE", "shape": [10], "maxdims": [0]})
     path = f"/datasets/{made['id']}"
-    for body in ({"lower": [-5]}, {"extend": 1, "side": "lower"}):
+    for body in ({"lower": [-5]}, {"minlower": [-5]}, {"extend": 1, "side": "lower"}):
         reply = await client("PUT", f"{path}/shape", body)
         assert (reply.status, "has no lower bound" in reply["error"]["message"]) == (400, True)
     reply = await client("PUT", f"{path}/value", {"append": 1, "append_side": "lower", "value": [1]})

@@ -1,0 +1,72 @@
+"""Runs a command for each of many items; failures are reported by item, and the others continue."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from threading import Event
+from typing import TypeVar
+
+from hsparse.cli.bounded_pool import MEMORY, BoundedPool
+from hsparse.cli.progress import ProgressForm, print_message
+from hsparse.client.errors import Unreachable
+from hsparse.errors import HsparseError, Unauthenticated
+
+FAILED, INTERRUPTED = 2, 130
+AT_ONCE = 16
+"""The maximum number of small items that run at a time."""
+SMALL = MEMORY // AT_ONCE
+"""The memory of a small item, in bytes."""
+Item = TypeVar("Item")
+
+
+def _none_is_small(item: object) -> bool:
+    return False
+
+
+def run_each(
+    items: Iterable[Item],
+    run: Callable[[Item], int],
+    form: ProgressForm,
+    done: str,
+    *,
+    is_small: Callable[[Item], bool] = _none_is_small,
+    stop: Callable[[], None] = lambda: None,
+) -> int:
+    """Return the worst status of `run` for the items, or 130 at once after an interruption.
+
+    Small items run up to `AT_ONCE` at a time, in threads; any other item runs alone, after the items before it. `done`
+    is the text after the count in the final message. An error that concerns all items is raised, after `stop`.
+    """
+    statuses: list[int] = []
+    stopped = Event()
+
+    def end() -> None:
+        stopped.set()
+        stop()
+
+    def attempt(item: Item) -> None:
+        try:
+            status = run(item)
+        except (Unauthenticated, Unreachable):
+            raise
+        except HsparseError as error:
+            if not stopped.is_set():
+                print_message(form, f"{item}: {error.message}", sys.stderr)
+            status = FAILED
+        statuses.append(status)
+
+    with BoundedPool(AT_ONCE, stop=end) as pool:
+        for item in items:
+            if is_small(item):
+                pool.submit(SMALL, partial(attempt, item))
+                continue
+            pool.finish()
+            attempt(item)
+            if statuses[-1] == INTERRUPTED:
+                return INTERRUPTED
+        pool.finish()
+    whole = sum(status != FAILED for status in statuses)
+    print_message(form, f"{whole} of {len(statuses)} {done}")
+    return FAILED if FAILED in statuses else max(statuses, default=0)

@@ -1,0 +1,48 @@
+"""Whether the buckets of a process answer, for `/readyz`; a bucket whose last operation failed is probed again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import Any
+
+from hsparse.clock import Clock, Reminder
+from hsparse.errors import HsparseError, Misconfigured
+from hsparse.storage.object_store import PROBE_PREFIX
+
+log = logging.getLogger(__name__)
+
+LOOK = 1.0
+"""Seconds between probes of a failing bucket, and the maximum duration of a probe."""
+
+
+class StoreWatch:
+    """Watches the buckets that are added to it; buckets that work cost no request."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._buckets: list[Any] = []
+        self._next_look = 0.0
+        self._reminder = Reminder(clock)
+
+    def add(self, bucket: Any) -> None:
+        """Watch a `BucketClient` that can be listed."""
+        self._buckets.append(bucket)
+
+    async def error(self) -> Misconfigured | None:
+        """Return why a bucket does not answer, or None if all do."""
+        troubled = [bucket for bucket in self._buckets if bucket.trouble is not None]
+        if troubled and self._clock.monotonic() >= self._next_look:
+            self._next_look = self._clock.monotonic() + LOOK
+            for bucket in troubled:
+                with suppress(HsparseError, TimeoutError):  # kept in `trouble`
+                    async with asyncio.timeout(LOOK):
+                        async for _ in bucket.list(PROBE_PREFIX):
+                            break
+        for bucket in troubled:
+            if bucket.trouble is not None:
+                if self._reminder.is_due(bucket.trouble):
+                    log.error("this node is not ready: %s", bucket.trouble)
+                return Misconfigured(bucket.trouble)
+        return None

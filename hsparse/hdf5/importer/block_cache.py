@@ -1,0 +1,89 @@
+"""Read small ranges of a remote file from a cache of blocks, so that ranges close together need one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Lock
+
+from hsparse.bounded_cache import BoundedCache
+from hsparse.hdf5.format.file_fields import ByteRange
+
+BLOCK = 1024 * 1024
+BLOCKS = 64
+"""Bytes of a block, and most blocks in the cache."""
+SMALL = 256 * 1024
+"""Most bytes of a range that is read from cached blocks, so that four sequential reads cost one request."""
+
+
+class Blocks:
+    """A thread-safe cache of the `most` most recently used blocks of any number of files."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._lock = Lock()
+        self._blocks: BoundedCache[tuple[object, int], Future[bytes]] = BoundedCache.of_entries(
+            most or BLOCKS
+        )
+
+    def get(self, file: object, number: int, begin: Callable[[], Future[bytes]]) -> Future[bytes]:
+        """Return a block of a file; if it is missing, or its fetch has failed, call `begin` to fetch it."""
+        with self._lock:
+            found = self._blocks.use((file, number))
+            if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
+                found = begin()
+                self._blocks.keep((file, number), found)
+            return found
+
+    def add(self, file: object, number: int, data: bytes) -> None:
+        """Add a block of a file, unless it is cached already."""
+        found = Future[bytes]()
+        found.set_result(data)
+        self.get(file, number, lambda: found)
+
+
+class BlockCache:
+    """Thread-safe reads of a file of `size` bytes through cached blocks; several files may share `blocks`.
+
+    `begin` starts to fetch a range and returns a future of its bytes.
+    """
+
+    def __init__(
+        self, size: int, begin: Callable[[ByteRange], Future[bytes]], blocks: Blocks | None = None
+    ) -> None:
+        self._size = size
+        self._begin = begin
+        self._blocks = blocks or Blocks()
+
+    def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
+        """Return the bytes of ranges inside the file; request all of them before waiting for the first."""
+        parts = list(map(self._parts, wanted))
+        return [_joined(one, part) for one, part in zip(wanted, parts, strict=True)]
+
+    def add(self, start: int, data: memoryview) -> None:
+        """Add the blocks that are completely contained in `data`, the file's bytes from `start` on."""
+        stop = start + len(data)
+        for number in range(-(-start // BLOCK), -(-self._size // BLOCK)):
+            first, end = number * BLOCK - start, min((number + 1) * BLOCK, self._size) - start
+            if end > stop - start:
+                break
+            self._blocks.add(self, number, bytes(data[first:end]))
+
+    def _parts(self, wanted: ByteRange) -> list[Future[bytes]]:
+        """Return futures of the bytes of a range or, for a small range, of the blocks that contain it."""
+        if wanted.size > SMALL:
+            return [self._begin(wanted)]
+        stop = wanted.address + wanted.size
+        return [self._block(number) for number in range(wanted.address // BLOCK, -(-stop // BLOCK))]
+
+    def _block(self, number: int) -> Future[bytes]:
+        start = number * BLOCK
+        wanted = ByteRange(start, min(BLOCK, self._size - start))
+        return self._blocks.get(self, number, lambda: self._begin(wanted))
+
+
+def _joined(wanted: ByteRange, parts: list[Future[bytes]]) -> bytes:
+    if wanted.size > SMALL:
+        return parts[0].result()
+    data = b"".join(part.result() for part in parts)
+    start = wanted.address % BLOCK
+    return data[start : start + wanted.size]

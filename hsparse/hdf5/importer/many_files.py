@@ -1,0 +1,230 @@
+"""Import a folder of HDF5 files into a tree of domains; also import a file in place of an existing domain (--force)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition, Lock
+from typing import Self, TypeAlias
+
+from hsparse.cli.progress import Advance, interruptible, show_progress
+from hsparse.cli.run_each import FAILED, SMALL, run_each
+from hsparse.cli.tree.mkdir import make_with_parents
+from hsparse.cli.tree.server_tree import Kind, ServerTree, normal_path
+from hsparse.cli.tree.tree_command import INTERRUPTED, Output
+from hsparse.client.connection import Connection, Json
+from hsparse.client.errors import Unreachable
+from hsparse.clock import SystemClock
+from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated, reword
+from hsparse.hdf5.importer.source import LocalSource
+from hsparse.hdf5.served.signatures import what_is
+
+Connect: TypeAlias = Callable[[str | None], Connection]
+Import: TypeAlias = Callable[[argparse.Namespace, str, "OneOfMany | None"], int]
+"""Imports `args.file` into `args.domain`, which messages call by the second argument; returns the exit status."""
+
+
+def hdf5_files(folder: Path) -> Iterator[Path]:
+    """Yield the HDF5 files below a folder, recognized by their bytes, without hidden files and linked folders."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            if not path.is_symlink():
+                yield from hdf5_files(path)
+        elif path.is_file():
+            with LocalSource(path) as source:
+                is_hdf5 = not what_is(source.size, source.fetch)
+            if is_hdf5:
+                yield path
+
+
+class ManyFiles:
+    """The concurrent imports of a folder's files, with a common progress."""
+
+    def __init__(self, advance: Advance, count: int) -> None:
+        self.advance = advance
+        self.is_lost = False
+        """Whether the imports stop because the server cannot be reached; imported parts are then kept."""
+        self._changed = Condition()
+        self._is_stopped = False
+        self._left: dict[int, Callable[[], None] | None] = dict.fromkeys(range(count))
+        """Imports that are not done, by number: the function that stops a running one, None before it runs."""
+
+    def end(self, number: int) -> None:
+        """Record that the import of file `number` (in the order of the files) is done."""
+        with self._changed:
+            del self._left[number]
+            self._changed.notify_all()
+
+    def watch(self, number: int, stop: Callable[[], None]) -> None:
+        """Register the function that stops the import of file `number`; call it now if all are stopped already."""
+        with self._changed:
+            self._left[number] = stop
+            is_stopped = self._is_stopped
+        if is_stopped:
+            stop()
+
+    def stop(self) -> None:
+        """Stop all running imports."""
+        with self._changed:
+            self._is_stopped = True
+            running = [one for one in self._left.values() if one is not None]
+            self._changed.notify_all()
+        for one in running:
+            one()
+
+    def await_earlier(self, number: int) -> None:
+        """Wait until the imports of all files before `number` are done, or the imports are stopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_stopped or min(self._left) == number)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfMany:
+    """One import of a folder's imports; `is_small` says that its file is small."""
+
+    many: ManyFiles
+    number: int
+    is_small: bool
+
+    def await_earlier(self) -> None:
+        """Wait until the files before this one are imported, because this one may name them."""
+        self.many.await_earlier(self.number)
+
+
+def import_folder(args: argparse.Namespace, connect: Connect, run: Import) -> int:
+    """Import each HDF5 file below the folder `args.file` into the domain with the same path below `args.domain`."""
+    folder, target = Path(args.file), normal_path(args.domain)
+    made, making, sources = set[str](), Lock(), [*(args.sources or ()), args.file]
+    imported = {str(folder.resolve()): target.rstrip("/")}
+    sizes = {file: file.stat().st_size for file in hdf5_files(folder)}
+    numbers = {file: number for number, file in enumerate(sizes)}
+    with (
+        closing(ServerTree(connect)) as tree,
+        show_progress(args.progress, args.file, sum(sizes.values())) as shown,
+    ):
+        many = ManyFiles(shown.advance, len(sizes))
+
+        def is_small(file: Path) -> bool:
+            return sizes[file] <= SMALL
+
+        def run_file(file: Path) -> int:
+            domain = f"{target.rstrip('/')}/{file.relative_to(folder).as_posix()}"
+            above = domain.rpartition("/")[0]
+            words = vars(args) | {
+                "file": str(file),
+                "domain": domain,
+                "sources": sources,
+                "imported": imported,
+            }
+            try:
+                with making:
+                    if above and above not in made:
+                        make_with_parents(tree, Silent(is_json=False), above)
+                        made.add(above)
+                own = OneOfMany(many, numbers[file], is_small(file))
+                return import_file(argparse.Namespace(**words), connect, run, own)
+            except (Unauthenticated, Unreachable):
+                many.is_lost = True
+                raise
+            finally:
+                many.end(numbers[file])
+
+        done = f"files are imported into {target}."
+        try:
+            with interruptible():
+                return run_each(sizes, run_file, args.progress, done, is_small=is_small, stop=many.stop)
+        except KeyboardInterrupt:
+            print("Stopped. Imported files stay; --resume continues with the rest.", file=sys.stderr)
+            return INTERRUPTED
+
+
+def import_file(args: argparse.Namespace, connect: Connect, run: Import, own: OneOfMany | None = None) -> int:
+    """Import a file; with `--force`, replace an existing domain once the import is done, and keep its access rights.
+
+    Raises `Forbidden` if the caller may not read the rights, and `Conflict` if there are snapshots that must be kept.
+    """
+    if args.drop_snapshots and not args.force:
+        raise BadRequest("--drop-snapshots is for --force, which replaces a domain.")
+    if not args.force:
+        return run(args, args.domain, own)
+    if args.resume or args.keep:
+        raise BadRequest("--force begins anew: leave out --resume and --keep.")
+    path = normal_path(args.domain)
+    with closing(ServerTree(connect)) as tree:
+        found = tree.exists(path)
+        if found is None:
+            return run(args, args.domain, own)
+        if found.kind is not Kind.DOMAIN:
+            raise Conflict(f"{path} is a folder, which --force does not replace; name a domain.")
+        kept = _Kept.of(tree, path, drop_snapshots=args.drop_snapshots)
+        beside = f"{path}.{SystemClock().token(4).hex()}.import"
+        status = run(argparse.Namespace(**vars(args) | {"domain": beside}), args.domain, own)
+        if status not in (FAILED, INTERRUPTED):
+            kept.replace(tree, path, beside)
+        return status
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The owner and the ACLs of a domain that is replaced; without an owner (None) the caller becomes the owner."""
+
+    user: str
+    owner: str | None
+    acls: dict[str, Json]
+
+    @classmethod
+    def of(cls, tree: ServerTree, path: str, *, drop_snapshots: bool) -> Self:
+        about, record = tree.json("GET", "/about"), tree.json("GET", "/", path)
+        snapshots: list[Json] = []
+        with suppress(NotFound):  # a server without snapshots
+            snapshots = tree.json("GET", "/snapshots", path)["snapshots"]
+        if snapshots and not drop_snapshots:
+            raise Conflict(
+                f"{path} has {len(snapshots)} snapshots, which are deleted if it is replaced: add --drop-snapshots, or "
+                "name another domain."
+            )
+        try:
+            listed = tree.json("GET", "/acls", path)["acls"]
+        except Forbidden as error:
+            if not error.is_of_proxy:
+                remedy = "--force keeps the rights, so it needs readACL; else delete the domain first."
+                reword(error, f"{error.message} {remedy}")
+            raise
+        # An ACL also contains its user and the domain in which it was set.
+        rights = ({name: right for name, right in acl.items() if isinstance(right, bool)} for acl in listed)
+        acls = dict(zip((acl["userName"] for acl in listed), rights, strict=True))
+        return cls(str(about.get("username")), record.get("owner") if about.get("isadmin") else None, acls)
+
+    def replace(self, tree: ServerTree, path: str, new: str) -> None:
+        """Replace the domain at `path` by the one at `new`; set the caller's own rights last, as it needs them here."""
+        try:
+            with suppress(NotFound):
+                tree.json("DELETE", "/", path)
+        except BaseException:
+            tree.json("DELETE", "/", new)
+            raise
+        tree.create(path, {"linked_domain": new} | ({} if self.owner is None else {"owner": self.owner}))
+        there = {acl["userName"] for acl in tree.json("GET", "/acls", path)["acls"]}
+        for user in there - self.acls.keys() - {self.user}:
+            tree.json("DELETE", f"/acls/{user}", path)
+        for user, rights in self.acls.items():
+            if user != self.user:
+                tree.put(f"/acls/{user}", rights, path)
+        tree.delete_name(new, path)
+        if self.user in self.acls:
+            tree.put(f"/acls/{self.user}", self.acls[self.user], path)
+        elif self.user in there:
+            tree.json("DELETE", f"/acls/{self.user}", path)
+
+
+class Silent(Output):
+    """An output that writes nothing, for folders that are created implicitly."""
+
+    def write(self, text: str, item: object) -> None:
+        """Do nothing."""

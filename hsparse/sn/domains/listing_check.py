@@ -1,0 +1,58 @@
+"""Checks that a listing of chunks is complete: that no chunks were deleted while they were listed.
+
+A chunk that is not listed reads as the fill value. Deletions and shrinks are first noted in the store, in the domain's
+deletion note or in the dataset's record, and remove chunks afterwards. A listing is therefore complete if neither shows
+a deletion or shrink after the listing has ended.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from hsparse.errors import Gone, Moved
+from hsparse.model.dataset_state import generation
+from hsparse.model.ids import deletion_key, storage_key
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.crawl import RecordReader
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import ListKeys
+
+State = tuple[object, int]
+"""A dataset's creation time, and the generation of its extent."""
+
+
+async def is_deleted(owners: Owners, root: str) -> bool:
+    """Return whether the objects of a root group are being deleted, or were deleted.
+
+    The deletion note is looked up before the root group, because it is removed after the root group.
+    """
+    is_noted = (await owners.ask_any(ListKeys(deletion_key(root), limit=1))).keys
+    return bool(is_noted) or not (await owners.ask_any(ListKeys(storage_key(root), limit=1))).keys
+
+
+class ListingCheck:
+    """The datasets of the domain of `root` whose chunks are listed, with the state of their records before that."""
+
+    def __init__(self, owners: Owners, root: str) -> None:
+        self._owners = owners
+        self._root = root
+        self._datasets: dict[str, State] = {}
+
+    def note(self, dataset: Record) -> None:
+        """Note a dataset's record before its chunks are listed."""
+        self._datasets[dataset["id"]] = _state(dataset)
+
+    async def confirm(self) -> None:
+        """Raise `Gone`, `NotFound` or `Moved` if chunks may have been removed since the datasets were noted."""
+        ids = {id: id for id in self._datasets}
+        async with aclosing(RecordReader(self._owners, ids).batches()) as batches:
+            async for batch in batches:
+                for id, record in batch:
+                    if _state(record) != self._datasets[id]:
+                        raise Moved(f"{id} was shrunk or replaced while its chunks were listed; try again.")
+        if await is_deleted(self._owners, self._root):
+            raise Gone(f"The domain of {self._root} was deleted while it was read.")
+
+
+def _state(record: Record) -> State:
+    return record.get("created"), generation(record)
