@@ -52,10 +52,12 @@ class BoundedCache(dict[K, V]):
 
     def use(self, key: K) -> V | None:
         """Return the value of a key, or None, and mark the value as recently used."""
-        with self._lock:
-            if key in self:
+        if key in self._sizes:
+            try:
                 self._sizes.move_to_end(key)
-            return self.get(key)
+            except KeyError:  # another thread has removed the key; a lock would cost more than the lookup
+                return None
+        return self.get(key)
 
     def keep(self, key: K, value: V, size: int = 1) -> None:
         """Set the value of a key; a value of a `size` larger than `largest` is not kept."""

@@ -105,8 +105,8 @@ def _forget(*kept: list[Any] | dict[int, Any]) -> None:
 
 
 async def with_pauses(items: Iterable[T], count: int) -> AsyncIterator[T]:
-    """Yield the items; let other tasks run after each `count` items."""
-    for done, item in enumerate(items, 1):
-        yield item
-        if done % count == 0:
+    """Yield the items; let other tasks run between each `count` items and the next."""
+    for done, item in enumerate(items):
+        if done and done % count == 0:
             await give_way()
+        yield item

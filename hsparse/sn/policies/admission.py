@@ -52,9 +52,10 @@ class Queueing:
         place = request.place = await self._admission.enter(
             trace.queue_user, now + (seconds or QUEUE_PATIENCE), is_gone=lambda: request.is_gone
         )
-        bounds = (self._max_read_time, seconds if named else 0.0) if request.route.reads else ()
-        limit = min((one for one in bounds if one), default=None)
-        read_limit = asyncio.timeout(limit)
+        limit = self._max_read_time
+        if named and seconds:
+            limit = min(limit or seconds, seconds)
+        read_limit = asyncio.timeout(limit if limit and request.route.reads else None)
         try:
             async with read_limit as request.read_limit:
                 return await next(request)
