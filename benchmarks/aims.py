@@ -1,4 +1,4 @@
-"""The aims of the figures: a factor over a peer, or an absolute bound."""
+"""The aims of the measured metrics: a factor by which hsparse should be better than a peer, or an absolute bound."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CELLS = {
     "everything": {"over HTTP": 1.0, "direct": 1.0, "embedded": 1.0},
     "by a predicate": {"over HTTP": 5.0, "direct": 5.0, "embedded": 5.0},
 }
-"""The factor over the best library, by the name of a row of `cells` and the way of reading."""
+"""The factor to be better than the best library, by the name of a row of `cells` and the way of reading."""
 FIRST_VALUE = {"import, wall": 200.0, "first value after the import, wall": 50.0}
 """Upper bounds in milliseconds, by metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A factor over `peer` or, without a peer, a bound in the metric's unit."""
+    """The factor by which hsparse should be better than `peer` or, without a peer, a bound in the metric's unit."""
 
     peer: str | None
     value: float

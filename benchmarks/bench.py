@@ -18,7 +18,7 @@ Measurement = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The running sides of a workload; a side that does not take part is None."""
+    """The running sides (hsparse and its peers) of a workload; a side that does not take part is None."""
 
     hsparse: Server | None
     older: Server | None
@@ -79,7 +79,7 @@ class Bench:
                 )
 
     async def in_turn(self, what: str, turns: dict[str, Measurement]) -> None:
-        """Measure all sides `repeats` times, starting with another side each time.
+        """Call all measurements in `turns`, by side, `repeats` times, starting with another side each time.
 
         The kernel's dirty pages are written to disk before the next side begins.
         """

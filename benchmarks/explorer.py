@@ -36,7 +36,7 @@ FACTS = """async () => {
         requests: entries.filter(one => one.initiatorType === 'fetch').length,
     };
 }"""
-"""JavaScript that returns a page's seconds, bytes and requests until the expression put for `READY` is true."""
+"""JavaScript that waits until the expression put for `READY` is true; it returns the seconds, bytes, and requests."""
 PAN = """async steps => {
     const canvas = document.querySelector('canvas.main');
     const status = () => document.querySelector('[role=status][data-loading="false"]')?.textContent ?? '';
@@ -101,7 +101,7 @@ async def fill(rest: Rest, server: Server, count: int) -> tuple[str, str]:
 
 
 async def first_views(bench: Bench, browser: Browser, url: str, ready: str, name: str) -> Page:
-    """Open a URL in a new profile, measure until the expression `ready` is true, and return the page."""
+    """Open a URL in a new browser profile, measure until `ready`, a JavaScript expression, is true; return the page."""
     page = await (await browser.new_context()).new_page()
     page.set_default_timeout(PATIENCE)
     await page.goto(url, wait_until="commit")

@@ -50,7 +50,7 @@ OPENED = {
         "h5pyd.File(sys.argv[2], 'r', sys.argv[3], *sys.argv[4:])['y'][PLACE]",
     ),
 }
-"""By side, the library to import and the expression that reads its first value."""
+"""By side: the library to import, and the expression that reads one value with it."""
 REMARK = (
     "`first-value`: each sample is a new process, {processes} of them in a repeat; CPU is that of the process and of "
     "the kernel for it. Half of an import is numpy's. `bare` is `python -c pass`. hsparse reads one element of a "

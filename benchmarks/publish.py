@@ -1,8 +1,8 @@
 """`python -m benchmarks.publish`: publish the last run.
 
-A report of all workloads becomes `docs/benchmarks.md`. A report of some workloads replaces their sections in the page,
-each with the conditions of its own run. Five rows go into the README's table and into the chart, losses as well as
-wins. A test checks that both agree with the page.
+A report of all workloads becomes `docs/benchmarks.md`. A report of some workloads replaces only their sections
+of the page, and adds the conditions of their run. Five rows go into the README's table and into the chart, losses as
+well as wins. A test checks that both agree with the page.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Row:
 
 
 def fact(page: str, name: str) -> str:
-    """Return a fact in the head of the page, such as `versions`."""
+    """Return a fact in the head of the page, such as `versions`; raise `ValueError` if the page does not have it."""
     found = re.search(rf"^- {re.escape(name)}: (.*)$", page, re.MULTILINE)
     if found is None:
         raise ValueError(f"The report has no fact {name!r}.")
@@ -63,7 +63,7 @@ def fact(page: str, name: str) -> str:
 
 
 def row(page: str, workload: str, metric: str, label: str) -> Row:
-    """Return a metric's row of the full report `page`."""
+    """Return a metric's row of the full report `page`; raise `ValueError` if the page does not have it."""
     section = page.partition(f"\n## {workload}\n")[2].partition("\n## ")[0]
     table = [
         [cell.strip() for cell in line[1:-1].split("|")] for line in section.splitlines() if line[:1] == "|"
@@ -84,7 +84,7 @@ def _ratio(cell: str) -> float | None:
 
 
 def rows(page: str) -> list[Row]:
-    """Return the published rows of the full report."""
+    """Return the rows of the full report that `ROWS` names."""
     return [row(page, *names) for names in ROWS]
 
 
@@ -109,7 +109,7 @@ def picture(page: str) -> str:
 
 
 def insert(page: str, table: str) -> str:
-    """Return the README `page` with the table between its two marks."""
+    """Return the README `page` with the text between `BEGIN` and `END` replaced by the table."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{table}\n{END}{tail}"

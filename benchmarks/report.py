@@ -1,4 +1,7 @@
-"""The measurements of a run: samples by metric and side, in the order of the repeats."""
+"""The measurements of a run: samples by metric and side, in the order of the repeats.
+
+A side is a program that is measured: hsparse, or one of its peers.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
     def add(self, metric: MeasuredMetric, side: str, value: float) -> None:
-        """Add the value of one repeat."""
+        """Add the value of one repeat; raise `ValueError` if `side` is not in `SIDES`."""
         if side not in SIDES:
             raise ValueError(f"{side!r} is no side; there are {', '.join(SIDES)}.")
         self.samples.setdefault(metric, {}).setdefault(side, []).append(value)
@@ -78,7 +81,7 @@ class Report:
         return Spread.of(samples) if samples else None
 
     def ratio(self, metric: MeasuredMetric, peer: str) -> Spread | None:
-        """Return the ratio of hsparse to `peer` (above 1: hsparse is better), from samples of the same repeat."""
+        """Return the ratios of hsparse to `peer` in each repeat (above 1: hsparse is better), None without samples."""
         sides = self.samples.get(metric, {})
         ours, theirs = sides.get(OURS), sides.get(peer)
         if not ours or not theirs:

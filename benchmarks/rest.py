@@ -1,4 +1,4 @@
-"""A thin client of the HDF REST API that sends and returns bytes, and decodes only where it must."""
+"""A thin client of the HDF REST API that mostly sends and returns bytes without decoding them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """`python -m benchmarks walk`: measure the code that a request passes and the size of the code; fail beyond limits.
 
 Servers in this process answer requests of a user who signed in by a password: one as `hsparse serve` runs it, and a
-cluster of a service node and two data nodes. Each request reads or writes other elements than the one before, in
-chunks and objects that are cached. A tracer (`sys.setprofile`) records each call and return of a function of hsparse
-in every thread. The limits are in `limits.toml` beside this module; they are tightened, never loosened.
+cluster of a service node and two data nodes. Each request reads or writes other elements than the previous
+request, in chunks and objects that are cached. A tracer (`sys.setprofile`) records each call and return of a function
+of hsparse in every thread. The limits are in `limits.toml` beside this module; they are tightened, never loosened.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Fixture:
-    """The root group's id, and the paths of datasets below the API."""
+    """The id of the domain's root group, and the URL paths of its two datasets."""
 
     root: str
     paths: list[str]
@@ -159,7 +159,7 @@ class Client:
 
 
 def prepare(client: Client) -> Fixture:
-    """Create the domain, with two sparse datasets that have equal elements."""
+    """Create the domain with two sparse datasets that have equal elements; return their ids and paths."""
     root = json.loads(client.ask("PUT", "/"))["root"]
     layout = {"class": "H5D_STRUCT_CHUNK", "dims": [10, 1000], "flags": ["H5D_SPARSE_DATA"]}
     body = {"type": "H5T_STD_I32LE", "shape": [100, 1000], "creationProperties": {"layout": layout}}
@@ -186,7 +186,7 @@ def requests(fixture: Fixture, number: int) -> dict[str, Request]:
 
 
 def walks(client: Client, tracer: Tracer) -> dict[str, dict[str, int]]:
-    """Return the figures of the shortest walk of each request, by the request's name."""
+    """Return the figures of each request's walk with the least code, by the request's name."""
     fixture = prepare(client)
     found: dict[str, list[dict[str, int]]] = {}
     for number in range(WARM + TRIES):

@@ -21,11 +21,11 @@ ENTRY_BYTES = 256
 
 
 class BoundedCache(dict[K, V]):
-    """Values by key, of at most `limit` bytes together and `largest` each (default: an eighth of `limit`).
+    """A dict of values of at most `limit` bytes in total and `largest` each (default: an eighth of `limit`).
 
-    Entries that were kept or used least recently are evicted first, the newest entry never; `forgotten` is called with
-    the key and the value of each evicted entry. Add values by `keep` and remove them by `forget` only. A dict lookup is
-    cheap but does not mark the value as recently used; `use` does. Several threads may use one cache.
+    The least recently used entries are evicted first, but never the newest entry. `forgotten` is called with the key
+    and the value of each evicted entry. Add values by `keep` and remove them by `forget` only. A dict lookup is cheap
+    but does not mark the value as recently used; `use` does. Several threads may use one cache.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class BoundedCache(dict[K, V]):
         return self.get(key)
 
     def keep(self, key: K, value: V, size: int = 1) -> None:
-        """Set the value of a key; a value of a `size` larger than `largest` is not kept."""
+        """Set the value of a key; a value whose `size` in bytes exceeds `largest` is not kept, nor is the old value."""
         with self._lock:
             self.size -= self._sizes.pop(key, 0)
             super().pop(key, None)

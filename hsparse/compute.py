@@ -13,16 +13,17 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-INLINE = 16 * 1024
+MAX_INLINE_BYTES = 16 * 1024
 """Work on at most this many bytes runs on the event loop: a thread switch costs about 50 us, as much as the work."""
-ALONE = 128 * 1024
-"""Work on fewer bytes runs in one shared thread. numpy holds Python's lock for most of such work, so that several
-threads and the event loop would wait for each other. Measured: chunks of 2,000 points are written 1.14 times as fast.
+MIN_THREAD_BYTES = 128 * 1024
+"""Work on fewer bytes runs in one shared thread. numpy holds the global interpreter lock for most of such work, so
+that several threads and the event loop would wait for each other. Measured: chunks of 2,000 points are written 1.14
+times as fast.
 """
-LONG = 1 << 30
+LONG_WORK_BYTES = 1 << 30
 """Bytes to pass to `compute` for work of unknown size that may take long."""
-THREADS = 4
-"""Threads of a process for work on `ALONE` bytes or more."""
+MAX_THREADS = 4
+"""Threads of a process for work on `MIN_THREAD_BYTES` bytes or more."""
 
 
 @cache
@@ -35,14 +36,14 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 async def compute(nbytes: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return `function(*args, **kwargs)`, called in a thread if it works on more than `INLINE` bytes.
+    """Return `function(*args, **kwargs)`, called in a thread if it works on more than `MAX_INLINE_BYTES` bytes.
 
     For work in a Python loop, pass the number of elements as `nbytes`: an element takes as long as one to ten bytes.
     Combine successive steps into one call. Work that takes at most 3 ms may stay on the event loop.
     """
-    if nbytes <= INLINE:
+    if nbytes <= MAX_INLINE_BYTES:
         return function(*args, **kwargs)
-    threads = _threads("small-work", 1) if nbytes < ALONE else _threads("work", THREADS)
+    threads = _threads("small-work", 1) if nbytes < MIN_THREAD_BYTES else _threads("work", MAX_THREADS)
     run = copy_context().run
     return await asyncio.get_running_loop().run_in_executor(threads, lambda: run(function, *args, **kwargs))
 

@@ -58,7 +58,7 @@ class Settings:
             )
 
     def check_node_token(self) -> None:
-        """Raise `Misconfigured` if a cluster's node has no token; all accounts of a machine can reach its loopback."""
+        """Raise `Misconfigured` if a cluster's node has no token; every account of the machine can reach its port."""
         if not self.cluster.node_token.strip():
             raise Misconfigured(
                 "The nodes of an installation share a secret: make one with `openssl rand -hex 32`, and set "
@@ -123,7 +123,10 @@ _Reader = create_model("_Reader", __base__=_Environment, **_FIELDS)
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Read settings from flags (None: not given) over the environment; raise `Misconfigured` for an invalid setting."""
+    """Read settings from the environment and from flags that are not None; a flag wins.
+
+    Raises `Misconfigured` for an invalid setting.
+    """
     strip_variables(os.environ)
     if (sentence := unprintable(os.environ)) is not None:
         raise Misconfigured(sentence)
@@ -164,12 +167,12 @@ def exports_spans() -> bool:
 
 
 def child_environment(node_token: str) -> dict[str, str]:
-    """Return the environment of a data node's process: this process's plus the secret, which must not be in a flag."""
+    """Return the environment of a data node's process: the current one plus the secret, which must not be in a flag."""
     return {**os.environ, "HSPARSE_NODE_TOKEN": node_token}
 
 
 def job_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment of a job's process: this process's without its credentials, plus the S3 settings."""
+    """Return the environment of a job's process: the current one without credentials, plus the S3 settings."""
     service = {
         "HSPARSE_S3_ENDPOINT": settings.store.s3_endpoint,
         "HSPARSE_S3_REGION": settings.store.s3_region,

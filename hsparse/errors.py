@@ -66,7 +66,7 @@ class HsparseError(Exception):
         self.request_id: str | None = None
         """The id of the request that a server answered with this error."""
         self.status: int | None = None
-        """The HTTP status of that answer."""
+        """The HTTP status of the server's answer."""
 
     def __str__(self) -> str:
         return self.message  # KeyError, also a base of some errors of the client, would quote it

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from hsparse.client.integrations.anndata.query import Query
+from hsparse.client.integrations.anndata.query import AnnDataQuery
 from hsparse.client.integrations.batches.batches import Batch
 from hsparse.client.integrations.batches.batches import Batches as NumpyBatches
 from hsparse.client.sparse_dataset import SparseDataset
@@ -37,7 +37,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
 
     def __init__(
         self,
-        source: SparseDataset | Query,
+        source: SparseDataset | AnnDataQuery,
         obs: Sequence[str] | Mapping[str, Any] = (),
         *,
         format: Format = "torch",

@@ -10,7 +10,7 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 # aiohttp reads all certificates of authorities twice when it is imported; no test speaks TLS to one of them.
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 
-# The suites that ship with the package, and the machines, are to explain their failures as tests do.
+# The conformance suites, and the machines, are to explain their failures as tests do.
 for name in (
     "store_conformance",
     "record_conformance",
@@ -18,6 +18,6 @@ for name in (
     "element_query_conformance",
     "store_model",
 ):
-    pytest.register_assert_rewrite(f"hsparse.testing.{name}_conformance")
-pytest.register_assert_rewrite("hsparse.testing.store_model")
+    pytest.register_assert_rewrite(f"tests.testing.{name}_conformance")
+pytest.register_assert_rewrite("tests.testing.store_model")
 pytest.register_assert_rewrite("tests.support.stateful", "tests.support.dataset_subject")

@@ -23,7 +23,6 @@ from hsparse.storage.clouds.obstore_store import ObstoreStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.memory_store import MemoryStore
 from tests.lanes import LANES, is_of, is_passed_over
 from tests.support.azurite import azure_config, azurite_server, make_container
 from tests.support.endurance import ENDURANCE, repeats
@@ -31,6 +30,7 @@ from tests.support.find_program import find_program
 from tests.support.google_storage import GoogleServer, google_config, google_server
 from tests.support.s3_servers import make_bucket, moto_server
 from tests.support.server_process import server_process
+from tests.testing.memory_store import MemoryStore
 
 TESTS = Path(__file__).parent
 NUMBERS = itertools.count()

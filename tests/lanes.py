@@ -318,7 +318,6 @@ SAMPLED = {
     "format/hdf5/parse/test_parsed_object.py": ("test_everything",),
     "format/hdf5/test_damaged_file.py": ("test_changed_addresses", "test_changed_bytes"),
     "format/kinds/test_kinds.py": ("test_a_chunk_takes_no_more_memory_than_is_reserved",),
-    "sn/chunks/test_dmrpp.py": ("test_values_by_the_chunks_that_are_told",),
     "sn/files/test_file_addresses.py": ("test_a_change_meanwhile_is_refused",),
     "sn/file_backed/test_elements.py": ("test_every_selection",),
     "sn/files/test_matrix_pieces.py": (

@@ -19,13 +19,13 @@ from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.storage.filesystem.object_file import TEMPORARY
 from hsparse.storage.object_store import PROBE_PREFIX
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.sparse_model import Coord
 from tests.support.driver import DatasetSpec, Driver, NotDone, Place
 from tests.support.endurance import repeats
 from tests.support.rest_client import RemoteRest
 from tests.support.rest_driver import RestDriver
 from tests.support.server_process import ServerProcess, children_of, server_process
 from tests.support.write_history import WriteHistory
+from tests.testing.sparse_model import Coord
 
 SIDE, WRITERS = 48, 6
 DEFLATE = {"class": "H5Z_FILTER_DEFLATE", "level": 1}

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from hsparse.clock import BOOT_CLOCK, Clock, ManualClock, SystemClock, steady
+from hsparse.clock import BOOT_CLOCK, Clock, SystemClock, steady
+from tests.testing.manual_clock import ManualClock
 
 
 @pytest.mark.parametrize("source", [SystemClock(), ManualClock()], ids=["system", "manual"])

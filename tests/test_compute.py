@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.compute import ALONE, INLINE, compute
+from hsparse.compute import MAX_INLINE_BYTES, MIN_THREAD_BYTES, compute
 from hsparse.concurrency.gathering import YIELD_EVERY, gather_each, give_way
 from hsparse.concurrency.short_calls import ShortCalls
 
@@ -24,14 +24,17 @@ def in_main_thread(*, named: str) -> tuple[bool, str]:
     return threading.current_thread() is threading.main_thread(), named
 
 
-@pytest.mark.parametrize(("nbytes", "is_inline"), [(INLINE, True), (INLINE + 1, False), (ALONE, False)])
+@pytest.mark.parametrize(
+    ("nbytes", "is_inline"),
+    [(MAX_INLINE_BYTES, True), (MAX_INLINE_BYTES + 1, False), (MIN_THREAD_BYTES, False)],
+)
 async def test_work_on_many_bytes_leaves_the_event_loop(nbytes: int, is_inline: bool) -> None:
     assert await compute(nbytes, in_main_thread, named="a") == (is_inline, "a")
     with pytest.raises(ZeroDivisionError):
         await compute(nbytes, divmod, 1, 0)
 
 
-@pytest.mark.parametrize(("nbytes", "at_once"), [(ALONE - 1, 1), (ALONE, 2)])
+@pytest.mark.parametrize(("nbytes", "at_once"), [(MIN_THREAD_BYTES - 1, 1), (MIN_THREAD_BYTES, 2)])
 async def test_small_work_is_done_one_after_the_other(nbytes: int, at_once: int) -> None:
     both, submitted = threading.Barrier(at_once), threading.Event()
     running, most = list[None](), list[int]()
@@ -53,7 +56,7 @@ async def test_small_work_is_done_one_after_the_other(nbytes: int, at_once: int)
 
 
 async def test_one_thread_makes_short_calls_but_dropped_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.concurrency.short_calls.TICK", 3600)
+    monkeypatch.setattr("hsparse.concurrency.short_calls.CHECK_SECONDS", 3600)
     with ThreadPoolExecutor(3) as pool:
         calls, last, made = ShortCalls(asyncio.get_running_loop(), pool, 3), threading.Event(), list[int]()
         first = asyncio.create_task(calls.call(partial(last.wait, 30)))
@@ -80,12 +83,12 @@ async def test_calls_that_wait_have_threads_of_their_own() -> None:
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    asyncio.run(compute(ALONE, os.getpid))
+    asyncio.run(compute(MIN_THREAD_BYTES, os.getpid))
     child = os.fork()
     if not child:
         asyncio.set_event_loop(None)
         done = threading.Event()
-        threading.Thread(target=lambda: asyncio.run(compute(ALONE, done.set))).start()
+        threading.Thread(target=lambda: asyncio.run(compute(MIN_THREAD_BYTES, done.set))).start()
         os._exit(0 if done.wait(30) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 

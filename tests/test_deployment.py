@@ -17,7 +17,7 @@ from hsparse.cli.serve import serve_service_node
 from hsparse.cli.sweep import HOUR
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.dn.sweep import MIN_AGE
-from hsparse.hdf5.jobs.job_run import GRACE
+from hsparse.hdf5.jobs.job_run import UNDO_SECONDS
 from tests.deployment.manifests import (
     K8S,
     PROJECT,
@@ -142,7 +142,7 @@ def test_probes_ask_what_the_node_answers(workload: Object) -> None:
 def test_a_node_has_the_time_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     server = settings(SERVICE_NODES, monkeypatch).server
     assert server.drain_time >= 5  # Services and proxies learn of it meanwhile
-    needed = server.drain_time + GRACE + server.stop_timeout
+    needed = server.drain_time + UNDO_SECONDS + server.stop_timeout
     assert pod(SERVICE_NODES)["terminationGracePeriodSeconds"] > needed
     needed = 2 * settings(DATA_NODES, monkeypatch).server.stop_timeout
     assert pod(DATA_NODES)["terminationGracePeriodSeconds"] >= needed

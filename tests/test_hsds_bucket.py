@@ -20,8 +20,8 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import BINARY, RestClient
+from tests.testing.memory_store import MemoryStore
 
 OBJECTS = Path(__file__).parent / "data/hsds-types-1.0.2.json"
 TEXT = [f"ä{n}" * n for n in range(40)]

@@ -160,8 +160,8 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
 }
 FOR_TYPES = {"client": {"anndata", "dask", "pandas", "polars", "pyarrow", "scipy", "sparse"}}
 """What a room may name in annotations besides: imported by type checkers, never when the module runs."""
-FREE = {"cli", "testing", ""}
-"""Rooms that may import everything: composition, what tests are made of, and the package itself."""
+FREE = {"cli", ""}
+"""Rooms that may import everything: composition, and the package itself."""
 STORAGE_FOR_DN = {"storage.object_store"}
 TABLES = {"", "optional_module"}
 """Modules that import other ones by their names, when those are used."""
@@ -272,7 +272,7 @@ def test_a_module_imports_only_what_its_room_may(module: str, path: Path) -> Non
             assert top in allowed_here, f"{module} may not import {top}"
 
 
-COMPOSITION = ("sn.app", "sn.server", "sn.policies", "cli", "testing", *EXTENSIONS)
+COMPOSITION = ("sn.app", "sn.server", "sn.policies", "cli", *EXTENSIONS)
 """What may import policies: where the application is put together, and what adds some."""
 
 

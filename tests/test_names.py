@@ -57,8 +57,6 @@ OTHER_WORDS = {
 }
 """Words that name nothing here, and the word for what they would name."""
 ALLOWED = {
-    "dap_variable": "a Variable of DAP4",
-    "DapVariable": "a Variable of DAP4",
     "connection_made": "what asyncio calls a protocol by",
 }
 """Names that have such a word in another meaning, with the reason."""
@@ -116,3 +114,19 @@ def test_no_public_name_is_another_word_for_something() -> None:
         if word in OTHER_WORDS and name not in ALLOWED
     }
     assert found == {}
+
+
+SAME_CLASS_NAMES = {
+    "Batches": "hsparse.torch has the loader's form of the client's batches",
+    "OutOfRange": "the client's is an IndexError, as numpy's, and the server's an answer",
+}
+"""Names that two classes share, with the reason."""
+
+
+def test_each_class_has_a_name_of_its_own() -> None:
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1}.keys() == SAME_CLASS_NAMES.keys()

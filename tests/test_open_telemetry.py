@@ -23,10 +23,10 @@ from hsparse.optional_module import OptionalModule
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.telemetry.open_telemetry import OpenTelemetryTracer, make_tracer, node_tracer
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 SECRET = "s3cr3t-t0ken"
 SDK = OptionalModule("opentelemetry.sdk.trace", "otel")

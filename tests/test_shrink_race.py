@@ -15,12 +15,12 @@ from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.records import dataset
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import SlowStore
 from tests.support.direct_driver import DirectDriver
 from tests.support.driver import DatasetSpec, Place
 from tests.support.write_history import WriteHistory
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import SlowStore
 
 LINE = DatasetSpec("H5T_STD_I32LE", (40,), (10,), 40)
 SIGNED = replace(LINE, lower=(-20,))

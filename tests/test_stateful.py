@@ -17,13 +17,13 @@ from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.stripes.joining import joined
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import StoreWrapper
 from tests.support.dataset_subject import SIGNED
 from tests.support.endurance import repeats
 from tests.support.s3_servers import make_bucket
 from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
 from tests.support.versions_machine import VersionsMachine
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import StoreWrapper
 
 NUMBERS = itertools.count()
 STEPS = {"s3": repeats(25, short=10)}
@@ -39,8 +39,8 @@ def open_world(
 
     Others do not wait for an append that has died: how often they look must not depend on time.
     """
-    monkeypatch.setattr(append, "LEASE", -1.0)
-    monkeypatch.setattr(append, "PATIENCE", -1.0)
+    monkeypatch.setattr(append, "LEASE_SECONDS", -1.0)
+    monkeypatch.setattr(append, "EXPIRY_CHECK_SECONDS", -1.0)
     worlds: list[World] = []
 
     def open_world(

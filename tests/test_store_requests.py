@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.chunks import FIRST_WAVE, STREAK
+from hsparse.dn.chunks import FIRST_WAVE, NEW_CHUNKS_STREAK
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.quotas.quotas import Quotas
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.support.rest_client import BINARY, Reply, RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 Calls = dict[str, int]
 SETTINGS = ServiceSettings(min_chunk_size=1)
@@ -202,10 +202,10 @@ async def test_while_new_chunks_are_written_the_next_ones_are_not_looked_for(spa
         return (await sparse.ask("PUT", f"/datasets/{dataset}/value", data, select=select)).chunks
 
     looked_for = {"get": 1, "put_if_absent": 1}
-    assert [await write(chunk) for chunk in range(STREAK)] == [looked_for] * STREAK
+    assert [await write(chunk) for chunk in range(NEW_CHUNKS_STREAK)] == [looked_for] * NEW_CHUNKS_STREAK
     assert await write(30) == await write(31) == {"put_if_absent": 1}
     await sparse.cold()
-    for chunk in range(10, 10 + STREAK):
+    for chunk in range(10, 10 + NEW_CHUNKS_STREAK):
         await write(chunk)
     guessed_wrong = {"put_if_absent": 1, "get": 1, "put_if_match": 1}
     assert await write(30, 2) == guessed_wrong

@@ -21,10 +21,10 @@ from hsparse.model.acl import Principal
 from hsparse.model.ids import chunk_prefix, storage_key
 from hsparse.model.stripes import MAX_STRIPES, Stripes, parse_stripes, placed_key
 from hsparse.stripes.joining import joined
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import SETTINGS, create, read, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 INT = "<i4"
 EXTENT = (40, 30)

@@ -18,8 +18,6 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.crashing_store import CrashingStore
-from hsparse.testing.sparse_model import Coord
 from hsparse.wire.record_message import PutAttributes, SetExtent
 from tests.conftest import MakeStore
 from tests.support.direct_driver import DirectDriver
@@ -28,6 +26,8 @@ from tests.support.endurance import repeats
 from tests.support.rest_client import RemoteRest
 from tests.support.rest_driver import RestDriver
 from tests.support.write_history import WriteHistory
+from tests.testing.crashing_store import CrashingStore
+from tests.testing.sparse_model import Coord
 
 SIDE, TASKS = 24, 12
 SPARSE = DatasetSpec("H5T_STD_I64LE", (SIDE, SIDE), (12, 12), SIDE)

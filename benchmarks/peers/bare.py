@@ -1,4 +1,4 @@
-"""A bare aiohttp handler in a separate process: the bound of any server written with aiohttp."""
+"""A bare aiohttp handler in a separate process: no server written with aiohttp can be faster."""
 
 from __future__ import annotations
 

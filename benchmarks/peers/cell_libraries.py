@@ -1,6 +1,6 @@
 """The libraries of the workload `cells`: TileDB-SOMA, AnnData and scDataset, in an environment of their own.
 
-A turn is a new process, so that its memory contains nothing of the last turn.
+A turn is one measurement of one library. It is a new process, so that its memory contains nothing of the last turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VERSIONED = ("tiledbsoma", "tiledbsoma_ml", "anndata", "zarr", "scdataset", "tor
 class Library:
     """A library as a side; `form` is the file or directory that its reader opens, converted once from `cells.h5ad`.
 
-    `reads_ahead` tells whether batches are read together with later ones, so that a rate needs all batches.
+    `reads_ahead` tells whether the library reads a batch together with later ones. Its rate then needs all batches.
     """
 
     side: str
@@ -60,7 +60,7 @@ def environment(bench: Path) -> Environment:
 
 
 async def prepare(library: Library, python: Path, folder: Path) -> None:
-    """Convert `folder/cells.h5ad` to a library's form, unless that exists."""
+    """Convert `folder/cells.h5ad` to the file or directory that a library reads, unless it exists."""
     target = folder / library.form
     if target.exists():
         return
@@ -74,7 +74,7 @@ async def prepare(library: Library, python: Path, folder: Path) -> None:
 
 
 async def take_turn(python: Path, job: Json, log: Path) -> Json:
-    """Run one turn in a process of `python` and return its answers; raise `ChildFailed` with the end of its log."""
+    """Run one turn in a process of `python` and return its answers; raise `ChildFailed` if the process fails."""
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             python,

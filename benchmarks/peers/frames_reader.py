@@ -1,4 +1,4 @@
-"""One turn of the workload `frames`: opens a stack of images, reads single frames and the whole, prints the seconds.
+"""One turn of the workload `frames`: opens a stack of images, reads single frames, then all, and prints the times.
 
 The argument is JSON: `side`, `place` (a URL or a file), `path` of the dataset, `frames` to read one by one. The script
 is run by the Python of each side, so it imports only that side's library and numpy.
@@ -16,7 +16,7 @@ from typing import Any
 def opened(side: str, place: str, path: str) -> Any:
     """Return the dataset as an array that reads when indexed."""
     if side == "Tiled":
-        from tiled.client import from_uri  # type: ignore[import-not-found,unused-ignore]  # only in that side's environment
+        from tiled.client import from_uri  # type: ignore[import-not-found,unused-ignore]  # in Tiled's environment
 
         node = from_uri(place)
         for name in path.split("/"):
@@ -32,7 +32,7 @@ def opened(side: str, place: str, path: str) -> Any:
 
 
 def turn(side: str, place: str, path: str, frames: list[int]) -> dict[str, float]:
-    """Return the median seconds of a frame, the seconds of the whole, and a checksum of the whole."""
+    """Return the median seconds to read one frame, the seconds to read all frames, and a checksum of all frames."""
     dataset = opened(side, place, path)
     seconds = []
     for frame in frames:

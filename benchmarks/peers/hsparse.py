@@ -17,7 +17,7 @@ from benchmarks.report import OLDER, OURS
 
 PROJECT = Path(__file__).resolve().parents[2]
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
-"""Addresses of this machine; a client takes only the first one for its own machine."""
+"""Two loopback addresses. hsparse's client treats a server at the second one as on another machine."""
 
 
 def version() -> str:
@@ -62,7 +62,8 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Run the `hsparse serve` beside `python` over a directory in `work`, which may exist, during the context.
 
-    A client treats a server at the host `ELSEWHERE` as on another machine. `store` has the flags of another store.
+    A client treats a server at the host `ELSEWHERE` as on another machine. `store` has flags for another
+    store.
     """
     folder = name.replace(" ", "-")
     root = None if store else work / folder

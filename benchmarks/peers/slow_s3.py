@@ -1,4 +1,4 @@
-"""hsparse over an S3 server that answers as late as a real one, in a separate process."""
+"""hsparse over an S3 server in a separate process, which has the latency of a real one."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def environment(bench: Path) -> Environment:
 
 @asynccontextmanager
 async def serve(bench: Path, work: Path, folder: Path) -> AsyncIterator[Server]:
-    """Serve the files of `folder` without authentication; begin the context when the server has read the directory."""
+    """Serve the files of `folder` without authentication; enter the context when the server answers."""
     port = free_port()
     python = environment(bench).python
     server = Server("Tiled", f"http://127.0.0.1:{port}", durable=True, children=[])

@@ -45,7 +45,7 @@ class Worker:
         return self.work / f"{case.name}.tdb"
 
     def _columns(self, case: SparseCase) -> list[str]:
-        """Write the files of the columns unless they exist; return their paths."""
+        """Save the coordinates and values of a case as `.npy` files unless they exist; return the paths."""
         paths = [self.work / f"{case.name}.{i}.npy" for i in range(len(case.extent) + 1)]
         for path, column in zip(paths, [*case.points.coords, case.points.values], strict=True):
             if not path.exists():

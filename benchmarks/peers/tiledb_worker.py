@@ -19,7 +19,7 @@ import tiledb  # type: ignore[import-not-found]
 
 
 def schema(extent: list[int], chunk: list[int], dtype: str) -> tiledb.ArraySchema:
-    """Return the schema of a sparse array: uint32 dimensions tiled as the chunks are."""
+    """Return the schema of a sparse array with uint32 dimensions, whose tiles have the shape `chunk`."""
     coordinate = tiledb.FilterList(
         [tiledb.DoubleDeltaFilter(), tiledb.BitWidthReductionFilter(), tiledb.ZstdFilter(level=3)]
     )
@@ -49,12 +49,12 @@ def schema(extent: list[int], chunk: list[int], dtype: str) -> tiledb.ArraySchem
 
 
 def load(job: dict[str, Any]) -> list[np.ndarray]:
-    """Return the coordinate columns, and the values as the last column."""
+    """Load the coordinate columns, and the values as the last column, from the job's files."""
     return [np.load(path) for path in job["columns"]]
 
 
 def write(job: dict[str, Any]) -> dict[str, Any]:
-    """Create the array and write all points in one call, or row by row `job["rows"]` at a time."""
+    """Create the array and write all points in one call, or in calls of `job["rows"]` rows each if that is not 0."""
     *coords, values = load(job)
     coords = [column.astype(np.uint32) for column in coords]
     shutil.rmtree(job["array"], ignore_errors=True)

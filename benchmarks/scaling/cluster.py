@@ -16,16 +16,16 @@ import numpy as np
 
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import new_id, new_root_id
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.object_store import Buffer, ObjectStore
-from hsparse.testing.store_wrapper import StoreWrapper
 from tests.simulation.clients import dataset_record
 from tests.simulation.service_operations import ServiceOperations
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.simulated_network import FaultRates
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import VirtualLoop
+from tests.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")
 
@@ -119,7 +119,7 @@ async def _begin(cluster: SimulatedCluster, loop: VirtualLoop, nodes: int, datas
 
 async def _one(node: ServiceOperations, id: str, number: int, reads: bool) -> None:
     """Read or write a whole chunk of two elements; a negative `number` counts chunks from the end."""
-    dataset = Dataset.of(await node.owners.record(id))
+    dataset = StoredDataset.of(await node.owners.record(id))
     first = 2 * (number % CHUNKS)
     selection = Orthogonal.box(dataset.extent, (first,), (first + 2,))
     if reads:

@@ -27,7 +27,7 @@ async def counted(installation: Installation, operation: Operation, size: int, *
 
 
 def growth(values: Sequence[int], letter: str = "n") -> str:
-    """Return counts at `SIZES` as a formula such as `2 + n` or `3`; if they are not linear, the counts themselves."""
+    """Return counts at `SIZES` as a formula such as `2 + n` or `3`, or as `a/b/c` if they do not grow linearly."""
     slope, rest = divmod(values[1] - values[0], SIZES[1] - SIZES[0])
     base = values[0] - slope * SIZES[0]
     if rest or any(base + slope * size != value for size, value in zip(SIZES, values, strict=True)):

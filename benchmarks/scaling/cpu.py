@@ -22,7 +22,7 @@ from hsparse.format.chunk_spec import chunk_key
 SIZES = (64, 128, 256, 512)
 BESIDE = (500, 1000, 2000, 4000)
 MANY = (1_000, 10_000, 100_000, 1_000_000)
-"""Numbers of chunks of a dataset, for requests that touch only a few of them."""
+"""Numbers of chunks of a dataset, for requests that touch only a few chunks."""
 ROUNDS = 5
 MILLISECONDS = 1000.0
 
@@ -52,7 +52,7 @@ async def operation_seconds(
 
 
 async def cpu_rows(sizes: Sequence[int] = SIZES, rounds: int = ROUNDS) -> list[tuple[str, ...]]:
-    """Return a row per operation: its name, its objects, milliseconds, and microseconds for one more object."""
+    """Return a row per operation: its name, its kind of objects, milliseconds at each size, microseconds per object."""
     rows = []
     for operation in OPERATIONS:
         if not operation.touched:
@@ -65,7 +65,7 @@ async def cpu_rows(sizes: Sequence[int] = SIZES, rounds: int = ROUNDS) -> list[t
 
 
 async def untouched_rows(sizes: Sequence[int] = BESIDE, rounds: int = ROUNDS) -> list[tuple[str, ...]]:
-    """Return a row per operation that leaves many objects untouched: its name, the objects, milliseconds, bytes put."""
+    """Return a row per operation that leaves its objects untouched: name, objects, milliseconds, bytes put."""
     rows = []
     for operation in OPERATIONS:
         if operation.touched:
@@ -139,7 +139,7 @@ async def many_chunks_rows(sizes: Sequence[int] = MANY, rounds: int = 3) -> list
 
 
 async def floor() -> float:
-    """Return the CPU seconds of the smallest request, with its client."""
+    """Return the CPU seconds of the smallest request, including the client's."""
     async with Installation() as installation:
         request = installation.encoded(Request("GET", "/livez"))
         return await seconds_of(installation, [request] * 50)

@@ -31,7 +31,7 @@ CHUNK = 8
 """Number of elements of a chunk."""
 ROUNDS = 5
 LONGEST = 600
-"""Largest seconds to wait until all objects of a deleted domain are gone."""
+"""Maximum seconds to wait until all objects of a deleted domain are gone."""
 SPARSE = {
     "type": "H5T_STD_I32LE",
     "creationProperties": {

@@ -20,9 +20,9 @@ from hsparse.dn.service import DataService
 from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.server import AppRunner
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.message import DataNode, Message, message_name
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 R = TypeVar("R")
 
@@ -73,7 +73,7 @@ class CountingNode:
 
 
 class Installation:
-    """A server with `nodes` data nodes. A restart keeps the store; `store` and `messages` have the counts."""
+    """A server with `nodes` data nodes. A restart keeps the store. `store` and `messages` count since `reset`."""
 
     def __init__(self, nodes: int = 1) -> None:
         self.memory = MemoryStore()

@@ -1,4 +1,4 @@
-"""The operations whose cost is measured, each with the objects that its size counts, and its preparation."""
+"""The operations whose cost is measured: each is a request, and the objects on whose number its cost may depend."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A request whose cost depends on `size` objects, or is measured beside `size` objects.
+    """A request that touches a number of objects, or that is measured while this number of objects exists; see `size`.
 
-    `prepare` creates the objects and returns the request. `touched` tells whether the request touches them. A
-    `repeatable` request can be sent again.
+    `prepare` creates the objects and returns the request. `size` says which objects `prepare` counts. `touched`
+    tells whether the request touches them. A `repeatable` request can be sent again.
     """
 
     name: str

@@ -23,7 +23,7 @@ from benchmarks.scaling.operations import ATTRIBUTE, INTEGER, dataset
 from hsparse.concurrency.collector import collect_seldom
 
 Prepare: TypeAlias = Callable[[Installation, int], Awaitable[list[Request]]]
-"""Creates the objects that requests need, and returns a number of requests of one kind."""
+"""A function that creates the objects that requests need, and returns as many requests of one kind as asked."""
 
 PARTS = {
     "client": ("/benchmarks/", "/asyncio/streams.py"),
@@ -40,9 +40,9 @@ PARTS = {
     "data node": ("/hsparse/dn/",),
     "bytes, model": ("/hsparse/format/", "/hsparse/model/", "/numpy/"),
     "wire, queues": ("/hsparse/wire/", "/hsparse/concurrency/"),
-    "store": ("/hsparse/storage/", "/hsparse/testing/"),
+    "store": ("/hsparse/storage/", "/tests/testing/"),
 }
-"""Parts of the code with text in the names of their files; the first match counts. The client is left out."""
+"""Parts of the code, each with text that the paths of its files contain; a file belongs to the first match."""
 OTHER, THREADS = "other", "threads"
 TITLES = ("hot path", "CPU ms", *list(PARTS)[1:], OTHER, THREADS)
 COUNT = 100

@@ -1,4 +1,4 @@
-"""The append trial: hsparse appends frames by one request; for the others, the extent is grown and then written.
+"""The append trial: hsparse appends frames by one request; on HSDS a second request writes after the extent is grown.
 
 Over S3, only hsparse is measured.
 """
@@ -56,7 +56,7 @@ class AppendTrial:
         """Take all samples."""
         self.bench.report.remark(
             "Appended frames go to HSDS as dense frames, by hyperslab, its faster way, after a request that grows the "
-            "dataset; older revisions of hsparse do that too."
+            "dataset."
         )
         async with self.bench.sides(
             f"{self.case.name}-append", "hsparse", "older", "hsds", "tiledb"
@@ -77,7 +77,7 @@ class AppendTrial:
                     await self.alone(manner, partial(self.server, store.hsparse, manner, store))
 
     async def alone(self, manner: Manner, measurement: Measurement) -> None:
-        """Take samples of hsparse in a manner that no other side supports."""
+        """Take samples of hsparse only, in a manner that no other side supports."""
         await self.bench.in_turn(f"{self.case.name}, {manner.name}", {OURS: measurement})
 
     def add(self, side: str, manner: Manner, seconds: float, latencies: list[float]) -> None:
@@ -98,10 +98,10 @@ class AppendTrial:
 
             async def append(number: int) -> None:
                 began = time.perf_counter()
-                if server.name == OURS:
+                if server.is_hsparse:
                     await rest.append_points(dataset, bodies[number], manner.frames)
                 else:
-                    await self.extend_and_write(server, rest, dataset, bodies, manner)
+                    await self.extend_and_write(rest, dataset, bodies, manner)
                 latencies.append(time.perf_counter() - began)
 
             puts, start = 0 if store is None else await store.puts(), time.perf_counter()
@@ -117,24 +117,18 @@ class AppendTrial:
                 self.add("HSDS flushed", manner, load.seconds + time.perf_counter() - began, latencies)
             await self.check(server, rest, dataset)
 
-    async def extend_and_write(
-        self, server: Server, rest: Rest, dataset: str, bodies: list[bytes], manner: Manner
-    ) -> None:
+    async def extend_and_write(self, rest: Rest, dataset: str, bodies: list[bytes], manner: Manner) -> None:
         """Grow the extent by the frames of one request, and write the body for the new part."""
         first = await rest.extend(dataset, manner.frames)
-        body = bodies[first // manner.frames]
-        if server.is_hsparse:
-            await rest.write_points(dataset, body)
-        else:
-            await rest.write(dataset, body, ((first, 0, 0), (first + manner.frames, *self.case.extent[1:])))
+        box = (first, 0, 0), (first + manner.frames, *self.case.extent[1:])
+        await rest.write(dataset, bodies[first // manner.frames], box)
 
     def bodies(self, server: Server, manner: Manner) -> list[bytes]:
         """Return the bodies of the writes, by the number of the request."""
         case, starts = self.case, range(0, self.case.extent[0], manner.frames)
         if server.is_hsparse:
             frames = [(start, case.points.rows(start, start + manner.frames)) for start in starts]
-            ours = server.name == OURS
-            return [arrow.encode(points.from_row(start) if ours else points) for start, points in frames]
+            return [arrow.encode(points.from_row(start)) for start, points in frames]
         return [
             dense_rows(case.points, case.extent, start, start + manner.frames).tobytes() for start in starts
         ]

@@ -48,7 +48,7 @@ REMARKS = (
 
 @dataclass(frozen=True, slots=True)
 class CellsTrial:
-    """One case against every library."""
+    """Measures one case with hsparse, in each of `WAYS`, and with every library."""
 
     bench: Bench
     case: CellsCase
@@ -97,7 +97,7 @@ class CellsTrial:
                 self.add(OURS, f"stored{what}", "bytes/element", size / truth.elements)
 
     async def hsparse(self, way: str, folder: Path, truth: Truth) -> None:
-        """Take the turn of one way; the embedded way has the directory to itself."""
+        """Measure one of `WAYS`; the embedded way opens the directory without a server."""
         job = self.job(folder, truth) | {"reader": "hsparse", "files": [str(self.store)]}
         log = self.bench.work / "turn.log"
         if way == "embedded":
@@ -111,7 +111,7 @@ class CellsTrial:
         self.add_answers(OURS, answers, (way,))
 
     async def library(self, library: Library, folder: Path, truth: Truth) -> None:
-        """Take a library's turn; its figures are added to the rows of all three ways."""
+        """Measure a library; its samples are added to the rows of all three `WAYS`, to compare it with each."""
         form = str(folder / library.form)
         job = self.job(folder, truth) | {"reader": library.reader, "path": form, "files": [form]}
         job |= {} if library.reads_ahead else {"seconds": SECONDS}
@@ -121,7 +121,7 @@ class CellsTrial:
         self.add_answers(library.side, answers, WAYS)
 
     def job(self, folder: Path, truth: Truth) -> dict[str, Any]:
-        """Return the part of the job that all turns share."""
+        """Return the keys of a job that are the same for all sides; see `benchmarks.peers.cells.turn`."""
         return {
             "size": self.case.batch,
             "seed": 1,
@@ -149,7 +149,7 @@ class CellsTrial:
                 raise WrongAnswer(f"{side} returned {found} for {name}; {expected[name]} is right.")
 
     def add_answers(self, side: str, answers: dict[str, Any], ways: tuple[str, ...]) -> None:
-        """Add a turn's samples to the rows of some ways."""
+        """Add the samples of one measurement to the rows of the given `ways`."""
         batches, size = answers["batches"], f"{self.case.batch:,}"
         rate = batches["cells"] / batches["seconds"]
         for way in ways:
@@ -165,7 +165,7 @@ class CellsTrial:
                     self.add(side, f"{what}, {way}", "s", answers[name]["seconds"])
 
     def add_stored(self, side: str, form: Path, truth: Truth) -> None:
-        """Add the size in bytes of a form of the matrix with its tables."""
+        """Add a sample of the bytes per element of `form`, a library's file or directory of the matrix."""
         self.add(side, "stored", "bytes/element", stored(form) / truth.elements)
 
     def add(self, side: str, name: str, unit: str, value: float, *, higher: bool = False) -> None:

@@ -16,7 +16,7 @@ class WrongAnswer(Failed):
 
 
 def check_points(what: str, count: int, total: float, expected: PointData) -> None:
-    """Raise `WrongAnswer` unless an answer has the count and the sum of `expected`."""
+    """Raise `WrongAnswer` unless `count` and `total`, the sum of the values, are those of `expected`."""
     if count != len(expected) or not math.isclose(
         total, expected.total(), rel_tol=1e-9, abs_tol=1e-6 * max(1, count)
     ):

@@ -25,7 +25,7 @@ MANY = "1 000 000 points read, p50"
 
 @dataclass(frozen=True, slots=True)
 class DenseTrial:
-    """The dense case against the servers and the bare handler; one client, one request at a time."""
+    """Measures the dense case on the servers and the bare handler; one client sends one request at a time."""
 
     bench: Bench
     case: DenseCase

@@ -52,7 +52,7 @@ class FilesTrial:
                     await self.case(case, sides, sides.hsparse, rest)
 
     async def case(self, case: FileCase, sides: Sides, server: Server, rest: Rest) -> None:
-        """Import, export and read one file in each layout, once per repeat; import exports other than `stock` again."""
+        """Import a file, then export and read it in each layout; reimport exports in other layouts than `stock`."""
         self.bench.tell(f"files: writing {case.name}")
         source = self.path(f"{case.name}.h5")
         await asyncio.to_thread(case.make, source, case.size)
@@ -74,7 +74,7 @@ class FilesTrial:
         source.unlink()
 
     async def imports(self, name: str, source: Path, raw: int | None, server: Server, rest: Rest) -> str:
-        """Import a file once per repeat; return the last domain."""
+        """Import a file once per repeat, in turn with a plain copy; return the domain of the last import."""
         made: list[str] = []
         size = nbytes(source)
 
@@ -129,7 +129,7 @@ class FilesTrial:
         await self.bench.in_turn(f"files: read over HTTP, {name}", turns)
 
     async def requests(self, name: str, domain: str, server: Server) -> None:
-        """Count the requests for opening the file."""
+        """Add the number of requests with which h5py over fsspec opens a domain's file."""
         async with server.rest() as rest:
             before = await requests_answered(rest, "/files")
             # In a separate process, because fsspec keeps its session and its threads.
@@ -192,7 +192,7 @@ def nbytes(path: Path) -> int:
 
 
 def virtual(domain: str) -> str:
-    """Return the path of a domain's file."""
+    """Return the URL path at which the server generates a domain's HDF5 file."""
     return f"/files{domain}.h5"
 
 

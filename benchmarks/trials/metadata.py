@@ -28,7 +28,7 @@ MEMBER = 536
 
 @dataclass(frozen=True, slots=True)
 class MetadataTrial:
-    """The metadata case against the servers and the bare handler."""
+    """Measures the metadata case on the servers and the bare handler."""
 
     bench: Bench
     case: MetadataCase
@@ -49,7 +49,7 @@ class MetadataTrial:
         self.bench.report.add(MeasuredMetric("metadata", name, "requests/s", higher=True), side, load.rate)
 
     def count(self, kind: str) -> int:
-        """Return the number of requests in a sample of a kind."""
+        """Return the number of requests that make up one sample of a kind of request."""
         if kind == "open a domain":
             return self.case.opens
         return self.case.requests // (4 if kind == "dataset POST + link" else 1)

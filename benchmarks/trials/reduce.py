@@ -30,7 +30,7 @@ REMARK = (
 
 @dataclass(frozen=True, slots=True)
 class ReduceTrial:
-    """Reduces one matrix in both ways, in turn."""
+    """Reduces one matrix by the server and by a client, in turn."""
 
     bench: Bench
     case: SparseCase

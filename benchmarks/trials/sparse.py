@@ -84,7 +84,7 @@ class SparseTrial:
                 check_points(server.name, len(found), found.total(), case.points.inside(*box))
 
     async def read_all(self, server: Server, rest: Rest, domain: str, dataset: str) -> None:
-        """Read all points by the Python client, in each way."""
+        """Read all points with the Python client, from the server and directly from its store."""
         await rest.json("PUT", f"/groups/{rest.root}/links/points", {"id": dataset})
         for name, direct in READS.items():
             seconds, found = await asyncio.to_thread(read_by_client, server, domain, direct)
@@ -142,7 +142,7 @@ class SparseTrial:
 
 
 def read_by_client(server: Server, domain: str, direct: bool) -> tuple[float, PointData]:
-    """Read the dataset `points` of a domain by the Python client; return the seconds and the points."""
+    """Read the dataset `points` of a domain with the Python client; return the seconds and the points."""
     user, password = server.auth or (None, None)
     opened: Any = hsparse.open(server.base + domain, user=user, password=password, direct=direct)
     with opened as file:

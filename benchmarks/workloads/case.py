@@ -13,7 +13,7 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class SparseCase:
-    """One sparse dataset; row-major points, written in blocks of `block` rows.
+    """One sparse dataset, and how its points are written and read: in row-major order, in blocks of `block` rows.
 
     `dense_chunk` is the chunk of the same data as a dense dataset (at most 4 MiB, HSDS's limit), None
     where the dense dataset would be too large to store. `boxes` are the (start, stop) of box reads.
@@ -37,7 +37,7 @@ class SparseCase:
 def random_boxes(
     rng: np.random.Generator, extent: tuple[int, ...], size: tuple[int, ...], n: int
 ) -> tuple[Box, ...]:
-    """Return `n` random boxes of `size` in `extent`, cut at its end."""
+    """Return `n` random boxes of `size`, which is reduced to `extent` where it is larger."""
     size = tuple(map(min, size, extent))
     boxes = []
     for _ in range(n):

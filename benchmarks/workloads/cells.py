@@ -97,7 +97,7 @@ def random_counts(case: CellsCase, rng: np.random.Generator) -> Any:
     for first in range(0, case.cells, CELLS_A_BLOCK):
         means = np.outer(sizes[first : first + CELLS_A_BLOCK], frequencies)
         arrivals = rng.standard_exponential(means.shape, np.float32)
-        defined = arrivals < means  # the first arrival of the Poisson process is in time
+        defined = arrivals < means  # a Poisson process of rate 1 has an arrival by then
         columns.append(np.nonzero(defined)[1].astype(np.int32))
         values.append((1 + rng.poisson((means - arrivals)[defined])).astype(np.float32))
         counts.append(np.count_nonzero(defined, axis=1))
@@ -109,7 +109,7 @@ def random_counts(case: CellsCase, rng: np.random.Generator) -> Any:
 
 
 def _scale(frequencies: NDArray[np.float32], sizes: NDArray[np.float32]) -> float:
-    """Return the factor of the frequencies for which the part `DENSITY` of the elements is defined."""
+    """Return the factor by which to multiply the frequencies so that the share `DENSITY` of elements is defined."""
     means = np.outer(sizes, frequencies)
     low, high = 0.0, 1.0
     for _ in range(30):

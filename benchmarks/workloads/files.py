@@ -49,7 +49,7 @@ def deflated(path: Path, size: int) -> None:
 
 
 def sparse(path: Path, size: int) -> None:
-    """Write a CSR group in AnnData's form; dense, it would have `size` bytes. A tenth of the elements is stored."""
+    """Write a CSR matrix in AnnData's form, with a tenth of the elements of a dense dataset of `size` bytes."""
     rng = np.random.default_rng(13)
     rows = max(1, size // (5 * GENES))  # dense float32, and a byte per element for the defined set
     count = int(GENES * DENSITY)

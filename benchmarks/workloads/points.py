@@ -42,7 +42,7 @@ class PointData:
         return band.take(mask)
 
     def total(self) -> float:
-        """Return the sum of the values, which is compared with answers."""
+        """Return the sum of the values, to compare with the sum of the values that a side reads."""
         return float(self.values.sum(dtype=np.float64))
 
 

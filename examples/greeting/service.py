@@ -1,5 +1,5 @@
 from hsparse.sn.app import Parts
-from hsparse.sn.policies.access import Access
+from hsparse.sn.policies.access import AccessPolicy
 from hsparse.sn.request import respond
 from hsparse.sn.route import Route
 
@@ -18,4 +18,4 @@ class Politeness:
 
 
 def parts(settings, clock):
-    return Parts((Route("GET", "/greeting", get_greeting, None),), ((Access, Politeness()),))
+    return Parts((Route("GET", "/greeting", get_greeting, None),), ((AccessPolicy, Politeness()),))

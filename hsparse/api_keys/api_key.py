@@ -1,7 +1,7 @@
 """API keys: secrets that let programs act as a user until the key expires or is revoked.
 
 A key is printed once: `hsk_` and two runs of hex digits, a public id of 48 bits and a secret of 256 bits. The key file
-stores its SHA-256: the secret cannot be guessed, so a slow hash as for passwords is not needed.
+stores the SHA-256 of the whole key: the secret cannot be guessed, so a slow hash as for passwords is not needed.
 
 The key file has one line for each key:
 
@@ -50,7 +50,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A line of a key file; times are in seconds since the Unix epoch, and `expires` is None if it never expires.
+    """A line of a key file; times are in seconds since the Unix epoch, and `expires` is None if the key never expires.
 
     Raises `BadRequest` for values that a key file cannot hold.
     """
@@ -169,7 +169,7 @@ class KeyFile:
         return self._file.entries()
 
     def served(self) -> Mapping[str, ApiKey]:
-        """Return all keys for answering a request, as `LineFile.served` does."""
+        """Return all keys by id; for clients, `Misconfigured` does not disclose the error in the file."""
         return self._file.served()
 
     def add(self, key: ApiKey) -> None:
@@ -266,7 +266,7 @@ class KeyScheme:
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return sign-in by the settings' key file; raise `Misconfigured` at once if the file cannot be used."""
+    """Return sign-in by the settings' key file, if there is one; raise `Misconfigured` if the file cannot be used."""
     paths = settings.sign_in
     if paths.key_file is None:
         return Parts()

@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
-    """Run the command; return 0, or 2 after one sentence on standard error."""
+    """Run the command; return 0, or print an error to standard error and return 2."""
     status: int = args.load_part("keys").run(args, clock)
     return status
 

@@ -16,7 +16,7 @@ MAX_DAYS = 36500
 
 
 def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
-    """Run the command; return 0, or 2 after one sentence on standard error."""
+    """Run the command; return 0, or print an error to standard error and return 2."""
     clock = clock or SystemClock()
     file = KeyFile(Path(args.key_file))
     try:

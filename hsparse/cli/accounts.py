@@ -16,7 +16,7 @@ HSDS_ADMIN = "admin"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; return 0, or 2 after one sentence on standard error."""
+    """Run the command; return 0, or print an error to standard error and return 2."""
     file = PasswordFile(args.password_file)
     try:
         match args.user_command:

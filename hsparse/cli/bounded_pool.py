@@ -9,7 +9,7 @@ from threading import Condition
 from types import TracebackType
 from typing import TypeVar
 
-MEMORY = 256 * 1024 * 1024
+MAX_BYTES_IN_FLIGHT = 256 * 1024 * 1024
 """The maximum number of bytes in flight; a single larger piece of work runs alone."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,7 +18,9 @@ Result = TypeVar("Result")
 class BoundedPool:
     """Runs work in threads; the first failure cancels queued work, calls `stop`, and is raised by the next call."""
 
-    def __init__(self, count: int, memory: int = MEMORY, stop: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, count: int, memory: int = MAX_BYTES_IN_FLIGHT, stop: Callable[[], None] = lambda: None
+    ) -> None:
         self._pool = ThreadPoolExecutor(count, "import")
         self._count = count
         self._memory = memory

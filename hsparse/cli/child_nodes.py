@@ -50,7 +50,7 @@ class ChildNodes:
             process = await self.start()
 
     async def stop(self) -> None:
-        """Stop every child after its accepted requests; kill it after `GRACE_SECONDS`."""
+        """Let every child finish its accepted requests and stop; kill it after `GRACE_SECONDS`."""
         self.stopping = True
         running = list(self.processes)
         for process in running:

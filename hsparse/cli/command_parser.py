@@ -27,7 +27,7 @@ class CommandParser(argparse.ArgumentParser):
     commands: Mapping[str, Command] = {}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; report unknown ones by this parser's usage, not by its parent's."""
+        """Parse arguments; show this parser's usage, not its parent's, in the error for unknown arguments."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             flags = FLAG.findall(self.format_usage())
@@ -43,14 +43,14 @@ class CommandParser(argparse.ArgumentParser):
         formatter.add_text(self.description)
         for title, names in _grouped(self.commands).items():
             formatter.start_section(title)
-            formatter.add_arguments([_Line([], name, help=self.commands[name].help) for name in names])
+            formatter.add_arguments([_HelpLine([], name, help=self.commands[name].help) for name in names])
             formatter.end_section()
         formatter.add_text(self.epilog)
         usage = f"usage: {self.prog} [--help] [--version] COMMAND ...\n\n"
         return usage + formatter.format_help()
 
 
-class _Line(argparse.Action):
+class _HelpLine(argparse.Action):
     """A line of the help, which parses nothing."""
 
     def __call__(self, *given: Any) -> None:

@@ -4,7 +4,7 @@ A server that starts a command as a job (`--piped`) writes the `Authorization` h
 of the job's standard input (empty without authentication), which keeps it out of arguments and variables. The end of
 the input interrupts the command like Ctrl-C: the server has canceled the job, or has died.
 
-A credential in variables is for the server in HSPARSE_ENDPOINT, if that is set, and is sent to no other server.
+A credential in environment variables is for the server in HSPARSE_ENDPOINT, if that is set, and is sent to no other.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.sn.auth.line_file import basic_credential
 
 STANDARD_INPUT = 0
-GRACE = 20.0
+UNDO_SECONDS = 20.0
 """The time, in seconds, that an interrupted command has to undo its changes."""
-LONGEST = 1 << 16
+MAX_HEADER_BYTES = 1 << 16
 """The maximum number of bytes of a header; servers accept fewer."""
 INTERRUPTED = 130
 NOT_SENT = "hsparse: the credential in HSPARSE_... is for {} and is not sent to {}; sign in there by a flag."
@@ -69,9 +69,10 @@ def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -
 
 
 def read_credential(args: argparse.Namespace) -> Credential:
-    """Return the credential from the arguments or, if they have none, from variables meant for the server.
+    """Return the credential from the arguments or, if they have none, from environment variables.
 
-    Raises `BadRequest` if it cannot be read, or may not be meant for the server.
+    Variables are ignored if they are for another server. Raises `BadRequest` if the credential cannot be read, or if
+    several are given.
     """
     if (args.user is not None) + (args.token_file is not None) + args.piped > 1:
         raise BadRequest("Sign in with only one of --user, --token-file and --piped.")
@@ -114,7 +115,7 @@ def parse_header(header: str) -> Credential:
 
 
 def _password(user: str, endpoint: str) -> str:
-    """Return the user's password from the variable if it belongs to this user and server, else from standard input."""
+    """Return the password from HSPARSE_PASSWORD if that is for this user and server, else from standard input."""
     password = client_default("password")
     is_here = SignIn(client_default("endpoint")).is_for(endpoint)
     if password is not None and is_here and client_default("user") in (None, user):
@@ -141,25 +142,25 @@ def _piped() -> Credential:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     line = b""
     # Not sys.stdin: a thread that waits in it would block the exit of the process.
-    while not line.endswith(b"\n") and len(line) < LONGEST and (byte := os.read(STANDARD_INPUT, 1)):
+    while not line.endswith(b"\n") and len(line) < MAX_HEADER_BYTES and (byte := os.read(STANDARD_INPUT, 1)):
         line += byte
     threading.Thread(target=_watch, name="pipe", daemon=True).start()
     return parse_header(line.decode(errors="replace").strip())
 
 
 def _watch() -> None:
-    """Wait for the end of the input, then interrupt the main thread; exit if it still runs after `GRACE` seconds."""
+    """Wait for the end of the input, then interrupt the main thread; exit if it runs on for `UNDO_SECONDS`."""
     while os.read(STANDARD_INPUT, 1):
         continue
     main = threading.main_thread().ident
     assert main is not None
     signal.pthread_kill(main, signal.SIGINT)  # sent to the main thread, to interrupt its system call
-    threading.Event().wait(GRACE)
+    threading.Event().wait(UNDO_SECONDS)
     os._exit(INTERRUPTED)
 
 
 ENDPOINT: str = CLIENT_SETTINGS["endpoint"].default
-TIMEOUT = 300.0
+ANSWER_SECONDS = 300.0
 """The longest wait for an answer to begin, in seconds."""
 
 
@@ -185,9 +186,9 @@ def connector(args: argparse.Namespace, domain: str | None = None) -> Callable[[
 
 
 def domain_connector(args: argparse.Namespace) -> Callable[..., Connection]:
-    """Return a function of a domain (or None) that opens connections as the flags say.
+    """Return a function that opens a connection to its argument, a domain or None, as the flags say.
 
-    Its argument `retry` is for connections that retry requests themselves, without a `RetryingClient`.
+    Its optional argument `retry` is for connections that retry requests themselves, without a `RetryingClient`.
     """
     who = read_credential(args)
     return lambda domain, retry=None: Connection(
@@ -196,7 +197,7 @@ def domain_connector(args: argparse.Namespace) -> Callable[..., Connection]:
         user=who.user,
         password=who.password,
         token=who.token,
-        timeout=TIMEOUT,
+        timeout=ANSWER_SECONDS,
         ca_file=args.ca_file,
         retry=retry,
     )

@@ -28,7 +28,7 @@ COMMAND = "an embedded store"
 class EmbeddedStore:
     """The store in the directory `root`, which is created if missing; usable from any thread until closed.
 
-    Raises `Misconfigured` with the process that already serves the directory. The environment does not configure the
+    Raises `Misconfigured` if a process already serves the directory. The environment does not configure the
     store: writes are durable, and every request acts as the user `admin`.
     """
 

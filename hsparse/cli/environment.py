@@ -31,7 +31,7 @@ SERVER_SETTINGS: dict[str, Declaration] = {
 
 
 def client_default(name: str) -> str | None:
-    """Return the default of a client's flag from its variable, or None if that is unset or empty."""
+    """Return the default of a client's flag from its environment variable, or None if that is unset or empty."""
     return _variable(CLIENT_SETTINGS[name])
 
 
@@ -41,7 +41,7 @@ def _variable(one: Declaration) -> str | None:
 
 
 def is_on_by_default(name: str) -> bool:
-    """Return whether the variable of a client's flag is set to a true value."""
+    """Return whether the environment variable of a client's flag is set to a true value."""
     return (client_default(name) or "").lower() in ("1", "true", "t", "yes", "y", "on")
 
 
@@ -51,7 +51,7 @@ def server_default(name: str) -> str | None:
 
 
 def check_environment() -> None:
-    """Raise `Misconfigured` for a variable with several lines, or with a setting's prefix but no setting."""
+    """Raise `Misconfigured` for a variable with several lines, or named `HSPARSE_...` without such a setting."""
     strip_variables(os.environ)
     known = {one.env_var for settings in (CLIENT_SETTINGS, SERVER_SETTINGS) for one in settings.values()}
     sentence = unprintable(os.environ) or misspelling(list(os.environ), sorted(known))

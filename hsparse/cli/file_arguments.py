@@ -11,7 +11,7 @@ from hsparse.cli.environment import CLIENT_SETTINGS, client_default, is_on_by_de
 from hsparse.errors import BadRequest
 
 SCHEME = "s3://"
-DEADLINE = 600.0
+REQUEST_SECONDS = 600.0
 """The deadline of one request to the store, retries included, in seconds; a part of a file may be large."""
 
 
@@ -35,7 +35,7 @@ class S3Url:
 
 
 def add_s3_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the S3 service of FILE."""
+    """Add the flags for the S3 service whose bucket holds FILE."""
     for name, metavar in (("s3_endpoint", "URL"), ("s3_region", "REGION")):
         one = CLIENT_SETTINGS[name]
         text = f"{one.description} [{one.env_var}]"
@@ -47,13 +47,13 @@ def add_s3_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def s3_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the flags of the S3 service of FILE as arguments of `S3Store`."""
+    """Return the values of these flags as arguments of `S3Store`."""
     return {
         "endpoint": args.s3_endpoint,
         "region": args.s3_region,
         "unsigned": args.unsigned,
         "requester_pays": args.requester_pays,
-        "deadline": DEADLINE,
+        "deadline": REQUEST_SECONDS,
     }
 
 

@@ -36,7 +36,7 @@ Run = Callable[[argparse.Namespace], int]
 
 
 class ProgressForm(StrEnum):
-    """The form of progress."""
+    """The form in which progress is shown."""
 
     BAR = "bar"
     JSON = "json"
@@ -45,7 +45,10 @@ class ProgressForm(StrEnum):
 
 
 class Advance(Protocol):
-    """Called with bytes just finished, and their elements if counted; `before` if an earlier command finished them."""
+    """A function that is called with the numbers of bytes, and of elements if counted, that were just finished.
+
+    `before` is True if an earlier, interrupted command had finished them.
+    """
 
     def __call__(self, nbytes: int, elements: int = 0, *, before: bool = False) -> object: ...
 
@@ -81,7 +84,7 @@ class ProgressDisplay:
         """End the display of a command that succeeded."""
 
     def close(self) -> None:
-        """End the display of any command."""
+        """End the display, whether the command succeeded or failed."""
 
     def _show_when_due(self) -> None:
         now = self._clock.monotonic()
@@ -166,7 +169,7 @@ def add_progress_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def reports_failure(run: Run) -> Run:
-    """Wrap `run` so that with `--progress json` a failure is reported as a line too."""
+    """Wrap `run` so that with `--progress json` an error is also printed as a JSON line; the error is raised again."""
 
     def wrapped(args: argparse.Namespace) -> int:
         try:
@@ -181,7 +184,7 @@ def reports_failure(run: Run) -> Run:
 
 @contextmanager
 def show_progress(form: ProgressForm, name: str, total: int | None = None) -> Iterator[ProgressDisplay]:
-    """Show the progress of `name`, out of `total` bytes if known."""
+    """Show the progress of the work `name`, out of `total` bytes if known, during the context; yield the display."""
     display = ProgressDisplay(total, None, math.inf)
     if form is ProgressForm.JSON:
         display = JsonLines(total)

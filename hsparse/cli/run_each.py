@@ -1,4 +1,4 @@
-"""Runs a command for each of many items; failures are reported by item, and the others continue."""
+"""Runs a command for each of many items; a failed item is reported, and the other items continue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from threading import Event
 from typing import TypeVar
 
-from hsparse.cli.bounded_pool import MEMORY, BoundedPool
+from hsparse.cli.bounded_pool import MAX_BYTES_IN_FLIGHT, BoundedPool
 from hsparse.cli.progress import ProgressForm, print_message
 from hsparse.client.errors import Unreachable
 from hsparse.errors import HsparseError, Unauthenticated
@@ -16,8 +16,8 @@ from hsparse.errors import HsparseError, Unauthenticated
 FAILED, INTERRUPTED = 2, 130
 AT_ONCE = 16
 """The maximum number of small items that run at a time."""
-SMALL = MEMORY // AT_ONCE
-"""The memory of a small item, in bytes."""
+SMALL_ITEM_BYTES = MAX_BYTES_IN_FLIGHT // AT_ONCE
+"""The memory that a small item is assumed to use, in bytes."""
 Item = TypeVar("Item")
 
 
@@ -37,7 +37,8 @@ def run_each(
     """Return the worst status of `run` for the items, or 130 at once after an interruption.
 
     Small items run up to `AT_ONCE` at a time, in threads; any other item runs alone, after the items before it. `done`
-    is the text after the count in the final message. An error that concerns all items is raised, after `stop`.
+    is the text after the count in the final message. `Unauthenticated` and `Unreachable` concern all items, so they are
+    raised, after `stop` was called.
     """
     statuses: list[int] = []
     stopped = Event()
@@ -60,7 +61,7 @@ def run_each(
     with BoundedPool(AT_ONCE, stop=end) as pool:
         for item in items:
             if is_small(item):
-                pool.submit(SMALL, partial(attempt, item))
+                pool.submit(SMALL_ITEM_BYTES, partial(attempt, item))
                 continue
             pool.finish()
             attempt(item)

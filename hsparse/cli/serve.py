@@ -27,7 +27,7 @@ from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ClusterSettings, SignInSettings
-from hsparse.sn.data_nodes.cluster_nodes import LOOK
+from hsparse.sn.data_nodes.cluster_nodes import MEMBERSHIP_READ_SECONDS
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
@@ -36,9 +36,9 @@ from hsparse.storage.store_settings import StoreSettings
 RIGHTS_OF_FILES = (
     "All users who sign in can read the files of --files, unless `hsparse acl /NAME` says otherwise."
 )
-EVICTION = 3.0
-"""The number of lease periods within which data nodes evict a killed one."""
-STARTING = 10.0
+EVICTION_LEASES = 3.0
+"""The number of lease periods within which data nodes evict a killed data node."""
+START_SECONDS = 10.0
 """The time within which a data node starts, in seconds."""
 
 
@@ -107,11 +107,11 @@ async def wait_until_ready(owners: Owners, lease: float, stop: asyncio.Event) ->
 
     If those members are alive, this node stays not ready, and reports why.
     """
-    for _ in range(ceil((EVICTION * lease + STARTING) / LOOK)):
+    for _ in range(ceil((EVICTION_LEASES * lease + START_SECONDS) / MEMBERSHIP_READ_SECONDS)):
         if await owners.readiness_error() is None:
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK):
+            async with asyncio.timeout(MEMBERSHIP_READ_SECONDS):
                 await stop.wait()
                 return
 

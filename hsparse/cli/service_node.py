@@ -26,7 +26,7 @@ from hsparse.sn.policies.log import RequestLog, access_json, access_text
 from hsparse.sn.policies.read_only import ReadOnly
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.codec import VERSION
+from hsparse.wire.codec import MESSAGE_VERSION
 from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 
@@ -37,7 +37,7 @@ LOCAL = "dn-001"
 @asynccontextmanager
 async def cluster_owners(stores: list[ObjectStore], token: str, watch: StoreWatch) -> AsyncIterator[Owners]:
     """Yield the data nodes of a cluster over some stores; the membership is in the first store."""
-    stored = MembershipObject(stores[0], token, [store.name for store in stores[1:]], VERSION)
+    stored = MembershipObject(stores[0], token, [store.name for store in stores[1:]], MESSAGE_VERSION)
     nodes = ClusterNodes(stored, SystemClock(), lambda url: RemoteNode(url, token))
     try:
         yield Owners(nodes, trouble=watch.error)

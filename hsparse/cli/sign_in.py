@@ -29,7 +29,7 @@ def make_authenticator(settings: SignInSettings, schemes: Sequence[Scheme], cloc
 
 
 def _check_alone(settings: SignInSettings) -> None:
-    """Raise `Misconfigured` for settings that need another one."""
+    """Raise `Misconfigured` for a setting without another setting that it needs."""
     if settings.oidc_issuer is None and settings.oidc_audience:
         raise Misconfigured("--oidc-audience needs --oidc-issuer: name the issuer of the tokens.")
     if not settings.signs_in and (settings.group_file is not None or settings.admins):

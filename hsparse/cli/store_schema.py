@@ -42,7 +42,7 @@ async def with_schema(
 
 
 async def needed_schema(stores: Iterable[ObjectStore]) -> Schema:
-    """Return the schema that opened stores require of readers, and of writers if they are writable.
+    """Return the combined schema of opened stores; features that only writers need do not count for read-only stores.
 
     Raises `Misconfigured` if this hsparse cannot read one of them.
     """

@@ -1,4 +1,4 @@
-"""Whether the buckets of a process answer, for `/readyz`; a bucket whose last operation failed is probed again."""
+"""Readiness of the buckets of a process, for `/readyz`: a bucket whose last operation failed is probed again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hsparse.storage.object_store import PROBE_PREFIX
 
 log = logging.getLogger(__name__)
 
-LOOK = 1.0
+PROBE_SECONDS = 1.0
 """Seconds between probes of a failing bucket, and the maximum duration of a probe."""
 
 
@@ -34,10 +34,10 @@ class StoreWatch:
         """Return why a bucket does not answer, or None if all do."""
         troubled = [bucket for bucket in self._buckets if bucket.trouble is not None]
         if troubled and self._clock.monotonic() >= self._next_look:
-            self._next_look = self._clock.monotonic() + LOOK
+            self._next_look = self._clock.monotonic() + PROBE_SECONDS
             for bucket in troubled:
-                with suppress(HsparseError, TimeoutError):  # kept in `trouble`
-                    async with asyncio.timeout(LOOK):
+                with suppress(HsparseError, TimeoutError):  # the bucket keeps the error in `trouble`
+                    async with asyncio.timeout(PROBE_SECONDS):
                         async for _ in bucket.list(PROBE_PREFIX):
                             break
         for bucket in troubled:

@@ -58,7 +58,7 @@ def root_of(settings: StoreSettings) -> Path:
 async def open_stores(settings: StoreSettings, watch: StoreWatch | None = None) -> list[ObjectStore]:
     """Open the configured stores, one for each bucket; `watch` watches the buckets.
 
-    Raises `Misconfigured` if a store ignores conditional requests, is of a newer hsparse or cannot be used.
+    Raises `Misconfigured` if a store ignores conditional requests, was written by a newer hsparse, or cannot be used.
     """
     stores: list[ObjectStore] = []
     async with closed_on_failure(stores):
@@ -98,7 +98,7 @@ async def opened_stores(
 
 
 def joined_stores(stores: list[ObjectStore]) -> list[ObjectStore]:
-    """Return opened stores as extensions join them, if there are several."""
+    """Return opened stores; several stores are wrapped by extensions so that each can reach the others."""
     for one in extensions() if len(stores) > 1 else ():
         if one.stores is not None:
             stores = one.stores.load().joined(stores)
@@ -142,7 +142,7 @@ def _places(settings: StoreSettings) -> list[Path | str]:
 
 
 def _name(place: Path | str) -> str:
-    """Return the name of a place for clients; raise `BadRequest` for a prefix in a bucket or an invalid name."""
+    """Return the name by which clients know a directory or bucket; raise `BadRequest` if the name is invalid."""
     if isinstance(place, Path):
         return check_bucket_name(place.name)
     return check_bucket_name(place.partition("://")[2]) if place.startswith(CLOUDS) else place
@@ -214,7 +214,7 @@ async def _probed(store: ObjectStore) -> ObjectStore:
 
 
 async def probed_bucket(store: Any) -> ObjectStore:
-    """Probe an `S3Store`; if it refuses quoted etags, probe it again with bare ones."""
+    """Probe an `S3Store`; if it refuses quoted etags, probe it again with etags without quotes."""
     try:
         return await _probed(store)
     except CurrentEtagRefused:

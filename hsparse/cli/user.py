@@ -56,5 +56,5 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; return 0, or 2 after one sentence on standard error."""
+    """Run the command; return 0, or print an error to standard error and return 2."""
     return int(args.load_part("accounts").run(args))

@@ -39,7 +39,7 @@ class Acls(MutableMapping[str, frozenset[str]]):
             raise MissingKey(f"{self._connection.domain} has no ACL entry for {name!r}.") from error
 
     def __setitem__(self, name: str, rights: Iterable[str]) -> None:
-        """Give a user these rights and no others; raise `InvalidValue` for an unknown right.
+        """Set the rights of a user, a group or `default` to exactly these; raise `InvalidValue` for an unknown right.
 
         >>> f.acls["default"] = ["read"]
         >>> f.acls["default"] = []

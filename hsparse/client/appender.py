@@ -1,4 +1,4 @@
-"""Background appending: one thread sends the frames that accumulated during a request as the next request.
+"""Append rows to a dataset in the background: a thread sends all appends made during one request as the next one.
 
 Tests: tests/client/test_appender.py.
 """
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 MOST_FRAMES = 1024
-"""The maximum number of rows or frames in one request."""
+"""The maximum number of new rows (indices of the dimension that grows) in one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A slab that waits to be sent, the future of its place, and the clock time at which it was appended."""
+    """A block of rows that waits to be sent, the future of its slice in the dataset, and the time of its append."""
 
     slab: Slab
     place: Future[slice]
@@ -42,7 +42,8 @@ AppendSlab = Callable[[Slab], slice]
 class Appender:
     """Appends rows or frames in the order of the calls, many in one request; see `Dataset.appender`.
 
-    Threads may share an appender. Its own thread sends one request at a time, with all that was appended meanwhile.
+    Threads may share an appender. A thread of the appender sends one request at a time, each with all rows that were
+    appended during the request before it.
     """
 
     def __init__(
@@ -56,7 +57,10 @@ class Appender:
         *,
         below: bool = False,
     ) -> None:
-        """Take functions that make and send a slab; with `below`, each append goes below the previous one."""
+        """`make` turns the arguments of `append` into a slab (a block of rows), and `append` sends a slab.
+
+        `dim` is the dimension that grows. With `below`, each append goes below the previous one.
+        """
         self._below = below
         self._make, self._append, self._dim = make, append, dim
         self._max_delay, self._max_bytes = max_delay, max_bytes
@@ -76,10 +80,11 @@ class Appender:
     def append(
         self, block: Any, values: ArrayLike | None = None, *, count: int | None = None
     ) -> Future[slice]:
-        """Append a block as `SparseDataset.append` does; return a future of the slice that it gets.
+        """Append a block as `SparseDataset.append` does; return a future of the slice of its rows in the dataset.
 
-        A block that does not fit raises at once. If an earlier request failed, its error is raised here: the waiting
-        blocks are dropped, and the appender accepts no more. The call blocks while `2 * max_bytes` or more are pending.
+        A block whose shape does not fit raises at once. If an earlier request failed, this call raises its error; the
+        waiting blocks were dropped then, and the appender accepts no more. The call blocks while `2 * max_bytes` bytes
+        or more are pending.
 
         >>> with X.appender() as appender:
         ...     places = [appender.append([number, 0, 0]) for number in (7, 8)]
@@ -203,7 +208,7 @@ class Appender:
         return group
 
     def _fail(self, error: Exception, group: Sequence[_Waiting]) -> None:
-        """Fail every slab that has not been appended, with the error of the request."""
+        """Set the error of a failed request on the future of every slab that has not been appended."""
         with self._changed:
             self._error = error
             failed = [*group, *self._waiting]

@@ -30,7 +30,7 @@ class Attributes(MutableMapping[str, Any]):
     """
 
     def __init__(self, connection: Connection, path: str, known: Json | None = None) -> None:
-        """Take the object's path, and in `known` its attributes if a server's answer listed them."""
+        """`known` has the HDF5/JSON records of all attributes by name, if an answer of the server has listed them."""
         self._connection = connection
         self._path = path
         self._known = known

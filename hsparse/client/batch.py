@@ -13,13 +13,14 @@ from hsparse.model.ids import COLLECTIONS, new_id
 Json: TypeAlias = dict[str, Any]
 MOST_OBJECTS = 2000
 MOST_BYTES = 8 << 20
-"""Once the waiting base64 values reach this size, the batch is sent."""
+"""The batch is sent once its values, encoded in base64, have this many bytes."""
 
 
-class Batch:
+class PendingCreations:
     """The objects and attributes that one thread creates in a domain and that are not sent yet.
 
-    Ids are chosen here, so new objects are usable at once. Any other request, of any thread, sends the batch first.
+    The client chooses the ids, so new objects are usable at once. Any other request, of any thread, sends the batch
+    first.
     """
 
     def __init__(self, request: Callable[..., Json], member: str) -> None:
@@ -35,9 +36,9 @@ class Batch:
         return self._thread == threading.get_ident()
 
     def create(self, collection: str, body: Json, path: str) -> Json:
-        """Queue a creation and return the object's record, which gets the server's answer once the batch is sent.
+        """Queue the creation of an object and return its record, which is updated with the server's answer later.
 
-        `path` is absolute. Raises `AlreadyExists` if an object already waits at the path.
+        `path` is absolute. Raises `AlreadyExists` if the batch already has an object at the path.
         """
         with self._lock:
             if path in self._ids:
@@ -52,7 +53,7 @@ class Batch:
             return record
 
     def put_attributes(self, id: str, attributes: Mapping[str, Json]) -> None:
-        """Queue attributes of an object, which may itself be waiting."""
+        """Queue attributes of an object, which may be on the server or in the batch."""
         with self._lock:
             body = self._bodies.get(id)
             waiting = (
@@ -61,7 +62,7 @@ class Batch:
             waiting.update(attributes)
 
     def send(self) -> None:
-        """Send everything that waits. Each request is atomic, and none is sent after one that fails."""
+        """Send all queued objects and attributes. Each request is atomic; no request is sent after a failed one."""
         with self._lock:
             bodies, records, attributes = self._bodies, self._records, self._attributes
             self._forget()
@@ -78,7 +79,7 @@ class Batch:
                 self._request("PUT", path, body, replace=1)
 
     def drop(self) -> None:
-        """Discard everything that waits."""
+        """Discard all queued objects and attributes."""
         with self._lock:
             self._forget()
 
@@ -90,7 +91,7 @@ class Batch:
         self._nbytes = 0
 
     def _place(self, path: str) -> Json:
-        """Return the link of an object: relative to its nearest ancestor that waits, else to the root."""
+        """Return the part of a creation body that links the object, below an ancestor in the batch or the root."""
         above, names = path, list[str]()
         while above:
             above, _, name = above.rpartition("/")
@@ -101,7 +102,7 @@ class Batch:
 
 
 def _described(body: Json) -> Json:
-    """Return the part of an object's record that follows from its creation body, until the server answers."""
+    """Return an object's record as far as its creation body determines it, for use until the server answers."""
     if "type" not in body:
         return {}
     record = {name: body[name] for name in ("type", "creationProperties") if name in body}

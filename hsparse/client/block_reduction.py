@@ -3,7 +3,7 @@
     found = BlockReduction(dataset, selection, ("mean", "var"), axes=(0,)).run()
 
 The code is the server's, so the results are equal: integer sums are exact, float sums compensated between blocks.
-`read_groups` reads group labels with the meaning that they have in requests for reductions.
+`read_groups` reads the labels by which a reduction groups its first axis, as the server does for the parameter `by`.
 """
 
 from __future__ import annotations
@@ -82,15 +82,15 @@ def _values(connection: Connection, record: Json, length: int | None) -> NDArray
 
 
 BLOCK_BYTES = 32 << 20
-"""The memory of a block if the density of defined elements is uniform; two blocks are in memory at a time."""
-UNEVEN = 2
-"""The factor by which a block that is sized by its counted elements may exceed `BLOCK_BYTES`."""
+"""The target size of a block in bytes, if defined elements are evenly spread; two blocks are in memory at a time."""
+UNEVEN_FACTOR = 2
+"""A block that is split because it has many elements itself has up to this many times `BLOCK_BYTES`."""
 STATE_BYTES = 64
 """An upper estimate of the bytes for one element of the result during the computation."""
 
 
 class BlockSource(Protocol):
-    """The dataset interface that a reduction reads."""
+    """The members of a dataset that a reduction uses."""
 
     connection: Connection
     id: str
@@ -199,10 +199,10 @@ class BlockReduction:
             if block.size * each <= self._dataset.max_bytes:
                 yield block
             else:
-                yield from block.divided(chunks, UNEVEN * most(block))
+                yield from block.divided(chunks, UNEVEN_FACTOR * most(block))
 
     def _reduced(self, block: Block) -> Partials:
-        """Return the partial results of a block, indexed by position in the whole result."""
+        """Return the partial results of a block (such as its sums), at their positions in the whole result."""
         selection = Orthogonal.trusted(self._selection.extent, block.axes)
         codes, grouped = self._codes, self._reduction.grouped
         if codes is not None:

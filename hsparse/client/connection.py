@@ -27,7 +27,7 @@ from hsparse.errors import HsparseError
 from hsparse.format.buffer import Buffer
 
 if TYPE_CHECKING:
-    from hsparse.client.batch import Batch
+    from hsparse.client.batch import PendingCreations
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
@@ -60,8 +60,8 @@ TIMED_BODY = 1 << 20
 class Connection:
     """A client for one domain of a server, shared by any number of threads and processes.
 
-    `url` is the server's, `domain` the path of the domain (`/home/user/file.h5`). Every request carries `user` and
-    `password` as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the server's issuer, as a
+    `url` is the URL of the server, `domain` the path of the domain (`/home/user/file.h5`). Every request carries `user`
+    and `password` as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the server's issuer, as a
     bearer token (RFC 6750). `timeout` is the number of seconds without a byte after which a request fails; the server
     gets it too, and stops working on a read after that time.
 
@@ -84,7 +84,7 @@ class Connection:
     """
 
     direct: Any = False
-    """How datasets are read past the server (`hsparse.client.sources.elements.Direct`); False: not at all."""
+    """How stored chunks are read directly (see `hsparse.client.sources.elements.Direct`); False: they are not."""
     max_bytes: int = default_limit()
     """The largest result, in bytes, of datasets opened from now on; the default is a third of the memory."""
     is_read_only = False
@@ -93,7 +93,7 @@ class Connection:
     """The number of the snapshot that the domain is, or None if it is not a snapshot."""
     is_closed = False
     """Whether the file or folder was closed, so that every request is refused."""
-    batch: Batch | None = None
+    batch: PendingCreations | None = None
     """The batch to send before any other request; see `Group.batch`."""
 
     def __init__(
@@ -205,7 +205,7 @@ class Connection:
     def json_if_changed(
         self, path: str, etag: str | None, **params: object
     ) -> tuple[Json | None, str | None]:
-        """Get a JSON object and its etag, as in the header; the object is None if it still has the given `etag`.
+        """Return a JSON object and its etag, as in the header; the object is None if it still has the given `etag`.
 
         The etag is None if the server sends none.
 
@@ -230,7 +230,7 @@ class Connection:
         return json_object(self.url, f"GET {path}", data), response.headers.get("ETag")
 
     def repeated(self, read: Callable[[], T]) -> T:
-        """Return `read()`, which changes nothing, retried as `retry` says; for answers that are read by `stream`.
+        """Return `read()`, which must change nothing, retried as `retry` says; for answers that are read by `stream`.
 
         >>> f.connection.repeated(lambda: f.connection.json("GET", "/")["owner"])
         'admin'
@@ -311,7 +311,7 @@ class Connection:
             self._pool.drop(connection)
 
     @property
-    def open_batch(self) -> Batch | None:
+    def open_batch(self) -> PendingCreations | None:
         """The batch that the calling thread has open, or None.
 
         >>> with f.batch():
@@ -321,7 +321,9 @@ class Connection:
         return self.batch if self.batch is not None and self.batch.is_of_this_thread else None
 
     def check_open(self, method: str = "GET", path: str = "/") -> None:
-        """Send a waiting batch; raise `InvalidValue` if closed, or for a change to a domain opened read-only.
+        """Send a waiting batch, and raise `InvalidValue` if a request with this method and path is not allowed.
+
+        A closed connection allows no request. A connection opened read-only allows no request that changes something.
 
         >>> f.connection.check_open("PUT", "/")
         """
@@ -394,7 +396,10 @@ class Connection:
     def _ask_again(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send a request that changes nothing, again if a kept connection broke; return the unread answer."""
+        """Send a request that changes nothing, once more if a kept connection broke.
+
+        Return the connection and its unread answer.
+        """
         connection, kept = self._take()
         while True:
             try:
@@ -424,7 +429,7 @@ class Connection:
         return response, answer
 
     def _take(self) -> tuple[http.client.HTTPConnection, bool]:
-        """Return a connection and whether it was kept; raise `Unreachable` if none opens, as nothing was sent."""
+        """Return a connection, and whether it was kept from an earlier request; raise `Unreachable` if none opens."""
         try:
             return self._pool.take()
         except OSError as error:

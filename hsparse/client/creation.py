@@ -22,7 +22,7 @@ MaxShape: TypeAlias = int | Sequence[int | None] | None
 SPARSE: Json = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 MATRIX_CHUNK = OptionalModule("hsparse.model.initial_values")
 UNLIMITED = "H5S_UNLIMITED"
-GROWN = 1024
+ASSUMED_LENGTH = 1024
 """The assumed future length of a dimension that is still empty, as in h5py."""
 SPARSITY = 64
 """One element in this many is assumed to be defined in a sparse dataset whose density is unknown."""
@@ -135,5 +135,5 @@ def shape_tuple(shape: Shape) -> tuple[int, ...]:
 
 
 def _sparse_chunks(shape: tuple[int, ...]) -> list[int]:
-    likely = tuple(length or GROWN for length in shape)
+    likely = tuple(length or ASSUMED_LENGTH for length in shape)
     return list(MATRIX_CHUNK.load().chunk_of(likely, prod(likely) // SPARSITY))

@@ -206,7 +206,7 @@ class Dataset(DatasetExtent):
         return self.size * self.dtype.itemsize
 
     def _extent_text(self) -> str:
-        """Return the extent as a repr shows it, with a note if indices do not count from the end."""
+        """Return the text for the extent in a repr, with a note if indices do not count from the end."""
         if not isinstance(self.shape, SignedExtent):
             return f"shape {self.shape}"
         each = (places_along(self.shape, dim) for dim in range(self.ndim))
@@ -239,7 +239,7 @@ class Dataset(DatasetExtent):
         return map(self.__getitem__, reversed(places_along(self.shape, 0)))
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the selected elements in the form of the kind of dataset."""
+        """Return the selected elements: an array of a dense dataset, a sparse array of a sparse one."""
         raise NotImplementedError
 
     def iter_rows(

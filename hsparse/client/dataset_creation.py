@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.attributes import attribute_bodies
-from hsparse.client.batch import Batch
+from hsparse.client.batch import PendingCreations
 from hsparse.client.connection import Connection, Json
 from hsparse.client.creation import Filter, MaxShape, Shape, StorageOptions, shape_tuple
 from hsparse.client.dense_dataset import DenseDataset
@@ -32,7 +32,7 @@ ASSIGNMENT = OptionalModule("hsparse.client.integrations.anndata.element_assignm
 """Imported on first use: most files have no data frames."""
 COLUMN = re.compile(r"/(obs|var|(obsm|varm|uns)/[^/]+)/[^/]+$")
 """Matches the paths of columns in an AnnData's data frames."""
-INLINE = 256 << 10
+MAX_INLINE_BYTES = 256 << 10
 """Up to this many bytes of values are sent with the creation of their dataset; every server accepts that in JSON."""
 
 
@@ -111,7 +111,11 @@ class DatasetCreation:
         )
         body = options.body(kind, extent)
         body |= attribute_bodies(attributes)
-        if data is not None and 0 < array.nbytes <= INLINE and len(encoded := kind.encode(array)) <= INLINE:
+        if (
+            data is not None
+            and 0 < array.nbytes <= MAX_INLINE_BYTES
+            and len(encoded := kind.encode(array)) <= MAX_INLINE_BYTES
+        ):
             body["value_base64"] = b64encode(encoded).decode()
         frame = self._frame_of(path)
         if frame is not None:
@@ -243,7 +247,7 @@ class DatasetCreation:
         if self.connection.batch is not None:  # the outermost batch sends
             yield
             return
-        batch = self.connection.batch = Batch(self.connection.json, self.id)
+        batch = self.connection.batch = PendingCreations(self.connection.json, self.id)
         try:
             yield
             batch.send()
@@ -274,7 +278,7 @@ class DatasetCreation:
         '/a/b'
         """
         parent = cast(Parent, self)
-        if collection == "datasets" and parent._old is not None:  # that is replaced after this is stored
+        if collection == "datasets" and parent._old is not None:  # the old file is replaced after this
             with in_own_words(), unlinked_dataset(parent, path, body) as made:
                 pass
             return made.record, made.path

@@ -157,7 +157,7 @@ class DatasetExtent:
             )
 
     def check_from_zero(self, what: str) -> None:
-        """Raise `InvalidValue` if the dataset has lower bounds, which the format `what` does not support.
+        """Raise `InvalidValue` if the dataset has lower bounds; `what` names the use that does not support them.
 
         >>> X.check_from_zero("Batches")
         >>> S.check_from_zero("Batches")
@@ -170,7 +170,7 @@ class DatasetExtent:
             )
 
     def extend(self, count: int, axis: int = 0, *, side: Side = "upper") -> slice:
-        """Append `count` rows, columns, ... to a dimension, and return the slice of the new ones in it.
+        """Append `count` rows (or columns, ...) to a dimension, and return the slice of their indices.
 
         Concurrent clients each get a slice of their own. `side` may be "lower" for a dataset with lower bounds.
 
@@ -273,11 +273,14 @@ class DatasetExtent:
         return appender
 
     def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
-        """Return the slab of an append along `dim`; raise if it does not fit."""
+        """Return the arguments of an append along `dim` as a slab: the new elements and the number of new rows.
+
+        Raise `InvalidValue`, `WrongType` or `OutOfRange` if they do not fit the dataset.
+        """
         raise NotImplementedError
 
     def _append_slab(self, slab: Slab, dim: int, drop_fill: bool, side: Side) -> slice:
-        """Append a slab; return the slice of the new rows."""
+        """Append a slab made by `_slab`, and return the slice of the new rows."""
         raise NotImplementedError
 
     def _on_side(self, side: Side, name: str) -> dict[str, str]:
@@ -290,7 +293,7 @@ class DatasetExtent:
         return {name: side}
 
     def _nothing_new(self, dim: int, side: Side) -> slice:
-        """Return the empty slice at an end, for an append of no rows."""
+        """Return the empty slice at the end that `side` names, as the result of an append of no rows."""
         own = places_along(self.shape, dim)
         end = own.start if side == "lower" else own.stop
         return slice(end, end)
@@ -315,7 +318,7 @@ class DatasetExtent:
             )
 
     def check_extent(self, extent: Sequence[int]) -> None:
-        """Raise `Conflict` unless the last known extent covers `extent`; data read by `extent` may be short.
+        """Raise `Conflict` if the dataset was shrunk below `extent`, an older extent: reads would be incomplete.
 
         >>> X.check_extent((9, 3))
         Traceback (most recent call last):
@@ -341,7 +344,7 @@ class DatasetExtent:
         return axis % rank
 
     def _grown(self, answer: Json, dim: int) -> slice:
-        """Return the slice of new rows along `dim` from an answer's selection, and update the extent."""
+        """Return the slice of the new rows along `dim`, which the server's answer names, and update the extent."""
         start, stop = map(int, answer["selection"].strip("[]").split(",")[dim].split(":"))
         self.shape = grown_to(self.shape, dim, slice(start, stop))
         return slice(start, stop)

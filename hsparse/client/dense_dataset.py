@@ -19,7 +19,7 @@ from hsparse.client.progress import Progress, show_read
 from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
-from hsparse.client.sources.upload import COORDINATE_TEXT, PIECE, Slab, upload
+from hsparse.client.sources.upload import COORDINATE_TEXT, REQUEST_BYTES, Slab, upload
 from hsparse.errors import TooLarge
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
@@ -124,7 +124,7 @@ class DenseDataset(ReducedDataset):
         request = SelectionRequest.of(selection, named=True)
         is_one = request.body is None and values.size > 1 and not any(values.strides)
         data = self.type.encode(values.reshape(-1)[:1] if is_one else values)
-        if len(data) > PIECE and values.size > 1:
+        if len(data) > REQUEST_BYTES and values.size > 1:
             raise TooLarge(f"The values have {len(data)} bytes, too many for a request: write fewer at once.")
         if request.body is None:
             params = {

@@ -77,7 +77,7 @@ class EmbeddedPool(ConnectionPool):
 
 
 class EmbeddedHttp(http.client.HTTPConnection):
-    """HTTP over a pair of sockets."""
+    """An HTTP connection over a socket pair, whose other end the embedded store serves."""
 
     def __init__(self, store: Any, timeout: float) -> None:
         super().__init__(HOST, timeout=timeout)
@@ -102,7 +102,7 @@ class _Lease:
 
     @classmethod
     def begin(cls, root: Path) -> _Lease:
-        """Return the process's lease of a directory with one more pool; the first pool opens the store."""
+        """Count one more pool that uses the store of a directory, and return the lease; the first opens the store."""
         with _OPENING:
             lease = _LEASES.get(root)
             if lease is None:
@@ -126,8 +126,8 @@ _OPENING = threading.Lock()
 
 @cache
 def _close_at_exit() -> None:
-    """Close open stores when the interpreter exits, which would otherwise crash under the running thread."""
-    # Registered to run before concurrent.futures joins its threads, which a closing store uses; atexit runs later.
+    """Arrange that open stores are closed at exit; the interpreter could crash if their threads ran on."""
+    # This must run before concurrent.futures joins its threads, which a closing store uses; `atexit` runs later.
     register: Any = getattr(threading, "_register_atexit", atexit.register)
     register(_close_all)
 

@@ -1,4 +1,4 @@
-"""The client's exceptions: the classes of `hsparse.errors`, which are also Python's built-in ones where these fit.
+"""The client's exceptions: classes of `hsparse.errors` that also derive from Python's built-in ones where these fit.
 
 Both `except hsparse.NotFound` and `except KeyError` catch a missing object. Each error has `kind`, and, if a server
 answered, `request_id`, the id of the request in the server's log.
@@ -103,11 +103,11 @@ class LeftOutKey(LeftOut, KeyError):
 
 
 class Unreachable(HsparseError, ConnectionError):
-    """The server does not answer, or stopped in between; the message says whether the request may have been done."""
+    """The server does not answer, or broke off its answer; the message says whether the request may have been done."""
 
 
 class GatewayFailed(Unreachable):
-    """A proxy answered for the server with a 5xx status: the server did not answer it, or the proxy itself failed."""
+    """A proxy answered with a 5xx status, because the server did not answer the proxy, or the proxy itself failed."""
 
 
 class OtherServer(HsparseError):
@@ -135,7 +135,7 @@ BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
 
 @contextmanager
 def as_client_errors() -> Iterator[None]:
-    """Convert errors of the code shared with servers (`hsparse.format`) to the client's classes of the same kinds."""
+    """Convert errors of `hsparse.format`, code that the server shares, to the client's classes of the same kinds."""
     try:
         yield
     except HsparseError as error:

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
     from hsparse.client.integrations.anndata.element_encoder import EncodedElements
-    from hsparse.client.integrations.anndata.query import Choice, Query
+    from hsparse.client.integrations.anndata.query import AnnDataQuery, Choice
     from hsparse.client.progress import Progress
 
 OF_DOMAIN = ("connection", "id", "name", "attrs", "filename", "owner", "_labels_of", "_names")
-"""The attributes that a `File` gets when its domain is created."""
+"""The attributes that a `File` lacks until its domain is created; see `_unmade`."""
 READER = OptionalModule("hsparse.client.integrations.anndata.anndata_reader")
 LAZY = OptionalModule("hsparse.client.integrations.anndata.lazy_anndata")
 ENCODER = OptionalModule("hsparse.client.integrations.anndata.element_encoder")
 QUERY = OptionalModule("hsparse.client.integrations.anndata.query")
-"""Imported on first use, because they would delay reading a first value."""
+"""These modules are imported on first use, because they would delay reading a first value."""
 
 
 OF_ANNDATA = {
@@ -199,11 +199,12 @@ class File(Group, Versions):
     ) -> None:
         """Store an AnnData, so that `to_anndata` returns it and `anndata.read_h5ad` reads the domain's file.
 
-        Other clients see nothing of it until all is stored. With `overwrite` they see the old AnnData until then; so
-        they do for a domain opened with mode "w" if this is its first use. Sparse matrices become sparse datasets,
-        written in bands; X and layers may be dask arrays or backed. `chunks` apply to X and layers, `filters` to
-        matrices and large arrays. Raises `AlreadyExists` if the group has such elements, and `WrongType` for values
-        that AnnData's file format cannot store; in both cases nothing is changed, and no domain is created.
+        Other clients see nothing of it until all is stored. With `overwrite` they see the old AnnData until then. They
+        also see the old domain until then if it was opened with mode "w" and this call is the first use of the file.
+        Sparse matrices become sparse datasets, written in bands; X and layers may be dask arrays or backed. `chunks`
+        apply to X and layers, `filters` to matrices and large arrays. Raises `AlreadyExists` if the group has elements
+        of the same names, and `WrongType` for values that AnnData's file format cannot store; in both cases nothing is
+        changed, and no domain is created.
 
         >>> f.write_anndata(adata, "rna", chunks=(2, 3))
         >>> f["rna/X"].shape, list(f["rna"])
@@ -234,7 +235,7 @@ class File(Group, Versions):
         progress: Progress = None,
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
-        """Write elements at a path; if the file is to replace an old one, they replace all its objects."""
+        """Write elements at a path; if this file is to replace an old one, they replace all objects of the old file."""
         old = self._old
         if old is None:
             super()._write_elements(elements, path, replaced, progress, options)
@@ -267,7 +268,7 @@ class File(Group, Versions):
         uns: bool = True,
         raw: bool = True,
         path: str = "/",
-    ) -> Query:
+    ) -> AnnDataQuery:
         """Choose rows and columns of the AnnData at a path; only the needed data is read, in one or two requests.
 
         `obs` and `var` are a condition (`"cell_type == 'B cell' and n_genes > 500"`), names, indices or a mask. `layer`
@@ -290,7 +291,7 @@ class File(Group, Versions):
             uns,
             raw,
         )
-        query: Query = QUERY.load().Query(self._names.tree(path), obs, var, wanted)
+        query: AnnDataQuery = QUERY.load().AnnDataQuery(self._names.tree(path), obs, var, wanted)
         return query
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COPY = OptionalModule("hsparse.client.links")
 TREE = OptionalModule("hsparse.client.tree_text")
-COMPLETIONS = 1000
+MAX_COMPLETIONS = 1000
 """The maximum number of names that a notebook completes."""
 WRITER = OptionalModule("hsparse.client.integrations.anndata.element_writer")
 NO_OPTIONS: Mapping[str, Any] = {}
@@ -72,7 +72,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
     ) -> None:
         """Take a group's record, as answered by `GET /groups/{id}`, and its path in the domain.
 
-        `labels_of` returns the labels of the sparse dataset at a path.
+        `labels_of` returns, for the path of a sparse dataset, the labels along its axes.
         """
         self.connection = connection
         self.id: str = record["id"]
@@ -81,7 +81,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         self.attrs = Attributes(connection, f"/groups/{self.id}", record.get("attributes"))
 
     _old: Group | None = None
-    """The old file that a `File` replaces when it is first used; else None."""
+    """The old file that this `File` replaces when it is first used, or None; always None for other groups."""
 
     def _take_over(self, attributes: Collection[str]) -> None:
         raise NotImplementedError("Only a file replaces another one.")
@@ -105,7 +105,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return TREE.load().tree_html(self.connection, self.id, self.name, repr(self)[1:-1]) if self else None
 
     def _ipython_key_completions_(self) -> list[str]:
-        answer = self.connection.json("GET", f"/groups/{self.id}/links", Limit=COMPLETIONS)
+        answer = self.connection.json("GET", f"/groups/{self.id}/links", Limit=MAX_COMPLETIONS)
         return [link["title"] for link in answer["links"]]
 
     def __getitem__(self, path: str) -> Member:
@@ -437,7 +437,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return any(link["title"] == title for link in answer["links"])
 
     def _place(self, path: str, *, create: bool = False) -> tuple[Group, str]:
-        """Return the group of the link at a path and the link's name; with `create`, create a missing group."""
+        """Return the group that has the link at a path, and the link's name; with `create`, create a missing group."""
         above, _, title = self._whole(path).rstrip("/").rpartition("/")
         if above == self.name.rstrip("/"):
             return self, title
@@ -488,7 +488,7 @@ class MemberValues(ValuesView[Any]):
 
 
 def has_own_form(value: Any) -> bool:
-    """Return whether a value is stored in a form of AnnData: a mapping, a table of pandas or a value of anndata."""
+    """Return whether a value is stored in AnnData's file format: a mapping, a table of pandas or a value of anndata."""
     module, name = type(value).__module__.partition(".")[0], type(value).__name__
     is_array = module == "pandas" and (name == "Series" or name.endswith("Index"))
     return isinstance(value, Mapping) or module == "anndata" or (module == "pandas" and not is_array)
@@ -497,7 +497,8 @@ def has_own_form(value: Any) -> bool:
 def make_member(connection: Connection, record: Json, path: str, labels_of: LabelsOf | None = None) -> Member:
     """Return the object of a record: a group, a dataset or a committed datatype, depending on its id.
 
-    A record behind an external link gets a connection to its own domain and its path there; labels belong to `path`.
+    The object behind an external link gets a connection to its own domain, and its path there. `labels_of` is called
+    with `path`.
     """
     labels = None if labels_of is None or not is_sparse(record) else labels_of(path)
     if "h5path" in record:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from hsparse.errors import HsparseError
 
-LONGEST = 200
+MAX_CHARACTERS = 200
 """The maximum number of characters shown of a name or a value."""
 SIDE = 64
 """The maximum number of bins of the density picture in each direction."""
-EXACT = 1 << 24
-"""The maximum size of a dataset that is counted exactly; in larger ones each chunk is taken as uniform."""
+MAX_EXACT_ELEMENTS = 1 << 24
+"""In datasets of more elements than this, defined elements are estimated: each chunk is taken as uniform."""
 MOST_CHUNKS = 10_000
 """The maximum number of chunks whose elements are counted for a picture."""
 LINE = '<div style="font-family:monospace;white-space:pre;padding-left:{}em">{}</div>'
@@ -50,7 +50,9 @@ def _density_html(dataset: Any) -> str:
     """Return a picture of the density over the last two dimensions; takes one request."""
     shape = dataset.shape
     bins = [*shape[:-2], *(-(-length // SIDE) for length in shape[-2:])]
-    cheap: dict[str, Any] = {"approximate": 1, "Limit": MOST_CHUNKS} if dataset.size > EXACT else {}
+    cheap: dict[str, Any] = (
+        {"approximate": 1, "Limit": MOST_CHUNKS} if dataset.size > MAX_EXACT_ELEMENTS else {}
+    )
     path, widths = f"/datasets/{dataset.id}/density", str(bins).replace(" ", "")
     answer = dataset.connection.json("GET", path, bin=widths, **cheap)
     counts = np.asarray(answer["count"], float).reshape(answer["shape"][-2:])
@@ -81,4 +83,4 @@ def _png(grey: NDArray[np.uint8]) -> bytes:
 def html_text(value: Any) -> str:
     """Return a value as escaped, shortened HTML text, because other users may have written it."""
     text = str(value)
-    return escape(text if len(text) <= LONGEST else f"{text[:LONGEST]}...")
+    return escape(text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}...")

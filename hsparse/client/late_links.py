@@ -48,14 +48,14 @@ class Parent(Protocol):
         """The file that this one replaces when it is first used, or None."""
 
     def _take_over(self, attributes: Collection[str]) -> None:
-        """Take over the identity of the replaced file; keep only the attributes with these names."""
+        """Become the replaced file, with its connection and id, and delete its attributes except those named."""
 
 
 ParentT = TypeVar("ParentT", bound=Parent)
 
 
 class UncertainLink(Exception):
-    """A link may exist and its object be visible, though the request failed with the error `cause`."""
+    """A request to set a link failed with the error `cause`, but the link may exist, and its object be visible."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -79,8 +79,9 @@ def unlinked_dataset(
     """Create a dataset for the context, and link it at a path of a group at the end.
 
     A path with a leading slash is absolute. Missing groups are created. Raises `AlreadyExists`, before anything is
-    sent, if the path has an object. With `overwrite` that object stays visible until the end, and is then replaced; so
-    are all objects of a file that the group is to replace. After an error the new dataset is deleted.
+    sent, if the path has an object. With `overwrite` the existing object stays visible until the end, and is then
+    replaced. If the group is a file that replaces an old one, all objects of the old file are replaced at the end.
+    After an error the new dataset is deleted.
     """
     old = group._old
     if old is None and path.startswith("/") and group.name != "/":

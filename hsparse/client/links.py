@@ -74,7 +74,7 @@ def link_body(record: Json) -> Json:
     return {name: record[name] for name in ("id", "h5path", "h5domain") if name in record}
 
 
-BLOCK = 32 << 20
+BLOCK_BYTES = 32 << 20
 """The size of a copied block in bytes, if all of its elements are defined."""
 
 
@@ -117,7 +117,7 @@ def _blocks(source: DenseDataset | SparseDataset) -> Iterator[slice]:
         yield slice(None)
         return
     step = (source.chunks or (1,))[0]
-    step *= max(1, BLOCK // max(1, source.nbytes // source.shape[0] * step))
+    step *= max(1, BLOCK_BYTES // max(1, source.nbytes // source.shape[0] * step))
     rows = places_along(source.shape, 0)
     for first in range(rows.start, rows.stop, step):
         yield slice(first, min(first + step, rows.stop))

@@ -33,7 +33,8 @@ def element_bytes(dtype: np.dtype[Any]) -> int:
 class ResultLimit:
     """The limit of a result of shape `shape` whose size depends on the number of elements found.
 
-    `nbytes(n)` is the size for n elements, `most` the limit; `count()` asks the server for the number.
+    `nbytes(n)` is the size in bytes for n elements, `most` the limit in bytes. `count()` asks the server for the number
+    of elements.
     """
 
     nbytes: Callable[[int], int]
@@ -46,7 +47,10 @@ class ResultLimit:
         return self.nbytes(count) <= self.most
 
     def check(self, at_most: int) -> None:
-        """Raise `ResultTooLarge` for too many elements; the server counts them only if `at_most` would be too many."""
+        """Raise `ResultTooLarge` if the result is too large.
+
+        The server counts the elements only if `at_most`, an upper bound of their number, is not allowed.
+        """
         if not self.allows(at_most):
             check_size(self.nbytes(self.count()), self.most, self.shape)
 

@@ -1,4 +1,4 @@
-"""The records of all objects below a group by path: through hard links, then through soft and external links."""
+"""Read the records of all objects below a group by path: through hard links, then through soft and external links."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ class _Domain:
         return record if self.name is None else record | {"domain": self.name, "h5path": place}
 
     def target(self, group: str, path: str) -> str | None:
-        """Return the id at a path from a group: None if there is none, "" if the path has an external link."""
+        """Return the id of the object at a path from the group with id `group`.
+
+        Return None if there is no object, and "" if the path leads through an external link.
+        """
         at, titles, hops = group, [path], 0
         while titles:
             title, _, rest = titles.pop().partition("/")
@@ -72,7 +75,11 @@ class _Domain:
 
 @dataclass(frozen=True)
 class _Group:
-    """A group to enter: its path below the start, its path in its domain, and the ids of its ancestors and its own."""
+    """A group whose links will be read.
+
+    `path` is its path below the group where the walk began, `place` its path in its domain. `above` has the ids of its
+    ancestors and its own.
+    """
 
     domain: _Domain
     id: str
@@ -102,7 +109,7 @@ class ObjectRecords:
     """The paths of links that were followed, but are dangling or not readable for the user."""
 
     def read(self) -> dict[str, Json]:
-        """Return the records: one request, one more for each external link, and one for each other domain entered."""
+        """Return the records, by one request, one more for each external link, and one more for each other domain."""
         own = _Domain.read(self.connection)
         self._domains: dict[str, _Domain] = {}
         self._groups = [_Group(own, self.id, "", self.name, frozenset({self.id}))]

@@ -15,7 +15,7 @@ from hsparse.client.connection import NEVER_CHANGES, Connection, Json
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingFile
 from hsparse.client.file import File, create_domain
-from hsparse.client.group import COMPLETIONS
+from hsparse.client.group import MAX_COMPLETIONS
 from hsparse.client.http.address import Address, parse_address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
@@ -24,7 +24,7 @@ from hsparse.client.versions import remedy_for_missing, snapshot_domain
 from hsparse.errors import NotFound
 
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "x", "w-"]
-PAGE = 1000
+PAGE_MEMBERS = 1000
 
 
 class Folder(Mapping[str, "File | Folder"]):
@@ -43,7 +43,7 @@ class Folder(Mapping[str, "File | Folder"]):
         return f"<Folder {self.name} of {self.connection.url}>"
 
     def _ipython_key_completions_(self) -> list[str]:
-        return list(islice(self, COMPLETIONS))
+        return list(islice(self, MAX_COMPLETIONS))
 
     def __enter__(self) -> Self:
         return self
@@ -82,9 +82,9 @@ class Folder(Mapping[str, "File | Folder"]):
         path = f"{self.name.rstrip('/')}/"
         while True:
             connection = self.connection.for_domain(path)
-            page = connection.json("GET", "/domains", Limit=PAGE, Marker=marker)["domains"]
+            page = connection.json("GET", "/domains", Limit=PAGE_MEMBERS, Marker=marker)["domains"]
             yield from page
-            if len(page) < PAGE:
+            if len(page) < PAGE_MEMBERS:
                 return
             marker = page[-1]["name"]
 

@@ -23,14 +23,14 @@ Progress: TypeAlias = "Report | bool | None"
 TQDM = OptionalModule("tqdm", "anndata")
 RICH = OptionalModule("rich.progress", "anndata")
 Advance: TypeAlias = Callable[[int], None]
-LONG = 256 << 20
+MIN_BAR_BYTES = 256 << 20
 """The size in bytes from which a read shows a bar on a terminal by default."""
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 T = TypeVar("T")
 
 
 class Answer(Protocol):
-    """An object that is read until it is empty."""
+    """A readable stream, such as an HTTP answer; `read` and `readinto` return nothing at its end."""
 
     def read(self, size: int | None = None, /) -> bytes: ...
 
@@ -72,9 +72,9 @@ def show_progress(progress: Progress, title: str, total: int, unit: str = "B") -
 def show_read(progress: Progress, title: str, most: int, total: Callable[[], int]) -> Iterator[None]:
     """Show the progress of reads in the context, out of `total()` bytes; that is called only if progress is shown.
 
-    `most` is an upper bound of the total, by which the default leaves out short reads.
+    `most` is an upper bound of the total. With the default, reads of fewer than `MIN_BAR_BYTES` bytes show nothing.
     """
-    if not is_visible(progress) or (progress is None and most < LONG):
+    if not is_visible(progress) or (progress is None and most < MIN_BAR_BYTES):
         yield
         return
     size = total()
@@ -98,7 +98,7 @@ def read_answer(answer: Answer) -> bytes:
     if advance is ignore:
         return answer.read()
     pieces = []
-    while piece := answer.read(PIECE):
+    while piece := answer.read(PIECE_BYTES):
         pieces.append(piece)
         advance(len(piece))
     return b"".join(pieces)
@@ -107,7 +107,7 @@ def read_answer(answer: Answer) -> bytes:
 def receive_into(answer: Answer, data: memoryview, advance: Advance = ignore) -> int:
     """Fill `data` from an answer and return the number of bytes, which is smaller than `data` only at the end."""
     at = 0
-    while count := answer.readinto(data[at : at + PIECE]):
+    while count := answer.readinto(data[at : at + PIECE_BYTES]):
         at += count
         advance(count)
     return at

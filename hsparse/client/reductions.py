@@ -48,7 +48,7 @@ class ReducedDataset(Dataset):
     source: ValueSource
     has_undefined = False
     _reduces_here = False
-    """Whether the server is known to have no reductions."""
+    """Whether the server is known to lack reductions, so that the client computes them."""
 
     def sum(self, axis: Axis = None, **numpy: None) -> Any:
         """Return the sum over one, several or all axes, as numpy does: an array of the other axes, or a number.
@@ -105,10 +105,11 @@ class ReducedDataset(Dataset):
     ) -> dict[str, Array]:
         """Return the result of each operation on the selected elements by its name, from one request.
 
-        An integer index in `select` keeps its dimension. `undefined` says whether undefined elements are skipped or
-        count as the fill value. `by` groups the first axis by labels: the path of a dataset, or a list with one label
-        (None: no group) for each index. The result then has one place for each group, and the labels as `group`.
-        `field` is the field of compounds to reduce. A `min` or `max` of no elements is the fill value.
+        An integer index in `select` keeps its dimension. `undefined` says whether undefined elements are skipped
+        ("skip") or count as the fill value ("fill"). `by` groups the first axis by labels: the path of a dataset, or a
+        list with one label (None: no group) for each index. The result then has one place for each group, and the
+        labels as `group`. `field` is the field of compounds to reduce. A `min` or `max` of no elements is the fill
+        value.
 
         >>> X.reduce("mean", "count", axis=0, undefined="skip")
         {'mean': array([2.5, 3. , 2. ]), 'count': array([2, 1, 1])}

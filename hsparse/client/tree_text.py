@@ -12,7 +12,7 @@ from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import HsparseError
 from hsparse.optional_module import OptionalModule
 
-MOST = 200
+MAX_OBJECTS = 200
 """The maximum number of objects in an HTML tree."""
 
 HTML = OptionalModule("hsparse.client.html_repr")
@@ -42,10 +42,10 @@ def description(record: Json) -> str:
 
 
 def tree_html(connection: Connection, id: str, name: str, title: str) -> str:
-    """Return the first `MOST` objects of the tree below a group as HTML, following hard links; two requests."""
-    found = connection.json("GET", f"/groups/{id}/links", follow_links=1, Limit=MOST + 1)["links"]
+    """Return the first `MAX_OBJECTS` objects of the tree below a group as HTML, following hard links; two requests."""
+    found = connection.json("GET", f"/groups/{id}/links", follow_links=1, Limit=MAX_OBJECTS + 1)["links"]
     links = found if isinstance(found, dict) else {id: found}  # HSDS returns only one group
-    rows = list(islice(_rows(links, id, "", frozenset()), MOST + 1))
+    rows = list(islice(_rows(links, id, "", frozenset()), MAX_OBJECTS + 1))
     start = name.rstrip("/")
     paths = [f"{start}/{at}" for at, link in rows if link.get("id", "").startswith("d-")]
     records: Json = {}
@@ -53,12 +53,12 @@ def tree_html(connection: Connection, id: str, name: str, title: str) -> str:
         records = connection.json("POST", "/", {"h5paths": paths})["h5paths"] if paths else {}
     html = HTML.load()
     lines = [html.LINE.format(0, f"<b>{html.html_text(title)}</b>")]
-    for at, link in rows[:MOST]:
+    for at, link in rows[:MAX_OBJECTS]:
         about = _about(link, records.get(f"{start}/{at}"))
         text = f"{html.html_text(link['title'])}{html.html_text(about)}"
         lines.append(html.LINE.format(1 + 2 * at.count("/"), text))
-    if len(rows) > MOST:
-        lines.append(html.LINE.format(1, f"... only {MOST} are shown"))
+    if len(rows) > MAX_OBJECTS:
+        lines.append(html.LINE.format(1, f"... only {MAX_OBJECTS} are shown"))
     return "".join(lines)
 
 

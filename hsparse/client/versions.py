@@ -125,7 +125,7 @@ class Versions:
     def restore(self, number: int) -> int:
         """Restore the domain to a snapshot, and return the number of stored objects that changed.
 
-        It needs the rights create, update and delete. The state before is saved as a snapshot, the last of
+        It needs the rights create, update and delete. The previous state is saved as a snapshot, the last of
         `snapshots()`. Reopen datasets that were open: their `shape` is the old one.
 
         >>> before = f.snapshot()
@@ -203,7 +203,7 @@ class Versions:
         return type(self)(connection, connection.json("GET", "/"))
 
     def materialize(self) -> int:
-        """Copy the objects that a clone still shares, and return their number; it then needs the snapshot no more.
+        """Copy the objects that this clone shares with a snapshot, which may then be deleted, and return their number.
 
         >>> clone = f.clone("/home/admin/own.h5")
         >>> clone.materialize() > 0, clone.materialize()

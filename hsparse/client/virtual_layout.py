@@ -69,7 +69,7 @@ class VirtualSource:
 
 
 class VirtualLayout:
-    """The mapping of a virtual dataset: assign sources to its parts, and pass it to `create_virtual_dataset`.
+    """The layout of a virtual dataset: assign sources to its parts, and pass it to `create_virtual_dataset`.
 
     A `sparse` layout needs sparse sources, and gives a sparse dataset. Later assignments cover earlier ones. With
     `missing="fill"` a missing source reads as the fill value; otherwise it is an error. `chunks` is the shape of the

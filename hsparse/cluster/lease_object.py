@@ -3,12 +3,13 @@
 The object is JSON: `state`, `seconds`, `renewals`, and `epoch`, the epoch of the membership that the holder has
 adopted. A lease lasts `seconds` on the holder's clocks, counted from before the renewal was sent. Clocks of different
 machines are never compared: a node that wants to take over overwrites the object, so that no renewal can succeed, and
-waits until the last lease must have run out. Only then it marks the node as evicted in the object, on condition that
-the holder has not come back. A lease may also be *recalled* by overwriting: its holder then adopts the newest
-membership and renews the lease at once.
+waits until the last lease must have run out. Only then does it mark the holder as evicted in the object, on condition
+that the holder has not changed the object since. A lease may also be *recalled* by overwriting: its holder then adopts
+the newest membership and renews the lease at once.
 
 Either clock of a machine can be wrong: the monotonic clock may stop during a suspend, and the time of day may be set.
-The holder of a lease assumes the longer of the two measured times, a node that waits for its end the shorter.
+The holder of a lease assumes the longer of the two measured times. A node that waits for the end of the lease assumes
+the shorter.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ClockReading:
         return (later.day - self.day) - (later.monotonic - self.monotonic)
 
     def jumped(self, later: ClockReading, tolerance: float) -> bool:
-        """Return whether the clocks disagree on the time passed until `later` by more than its fraction `tolerance`.
+        """Return whether the clocks disagree on the time until `later` by more than the fraction `tolerance` of it.
 
         The time counts as at least a second, because the clocks are read in turn and are adjusted in small steps.
         """
@@ -59,9 +60,9 @@ class ClockReading:
         return abs(self.apart(later)) > tolerance * passed
 
 
-MARGIN = 1.1
-"""How many times as long as the lease other nodes wait: the holder's clock may be a tenth slower than theirs."""
-MOST = 60.0
+CLOCK_MARGIN = 1.1
+"""Other nodes wait this many times as long as a lease lasts: the holder's clock may be a tenth slower than theirs."""
+MAX_LEASE_SECONDS = 60.0
 """The longest lease, in seconds."""
 HELD, RECALLED, REVOKED, EVICTED = "held", "recalled", "revoked", "evicted"
 PREFIX = "db/.cluster/leases/"
@@ -79,7 +80,7 @@ class Lease:
     @property
     def grace(self) -> float:
         """Seconds after which the lease has run out on every node's clock, if it is not renewed."""
-        return self.seconds * MARGIN
+        return self.seconds * CLOCK_MARGIN
 
 
 def lease_key(node: str) -> str:
@@ -125,7 +126,7 @@ class LeaseObjects:
         return await self._overwrite(node, lease, REVOKED)
 
     async def evict(self, node: str, lease: Lease) -> bool:
-        """Mark a node as evicted unless its lease has changed since it was read, `grace` seconds ago."""
+        """Mark a node as evicted unless its lease has changed since `lease` was read; return whether it is evicted."""
         after = await self._overwrite(node, lease, EVICTED)
         return after is None or after.state == EVICTED
 
@@ -152,17 +153,17 @@ def _decode(data: bytes, etag: str) -> Lease:
         form = json.loads(data)
         state, seconds, epoch = form["state"], float(form["seconds"]), int(form.get("epoch", 0))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return Lease(REVOKED, etag, MOST)
+        return Lease(REVOKED, etag, MAX_LEASE_SECONDS)
     if not (0 < seconds < inf and epoch >= 0):  # NaN is neither
-        return Lease(REVOKED, etag, MOST)
+        return Lease(REVOKED, etag, MAX_LEASE_SECONDS)
     known = state in (HELD, RECALLED, EVICTED)
-    return Lease(state if known else REVOKED, etag, min(seconds, MOST), epoch)
+    return Lease(state if known else REVOKED, etag, min(seconds, MAX_LEASE_SECONDS), epoch)
 
 
 log = logging.getLogger(__name__)
 
-LOOKS = 8
-"""How often a lease is read while it is watched."""
+CHECKS_PER_LEASE = 8
+"""How often a lease is read during its grace while it is watched."""
 
 
 async def _always() -> bool:
@@ -184,9 +185,9 @@ class LeaseWatch:
         may_revoke: bool,
         may_still: Callable[[], Awaitable[bool]] = _always,
     ) -> bool:
-        """Wait until a lease runs out, and mark its node as evicted; False if it is renewed and may not be revoked.
+        """Wait until a lease has run out, and mark its node as evicted; return False if the node is not evicted.
 
-        This takes up to the lease's grace. `may_still` is awaited before the eviction if the lease may be revoked.
+        With `may_revoke`, revoke the lease first, and evict only if `may_still`. This takes up to the lease's grace.
         """
         current: Lease | None = lease
         while current is not None and current.state != EVICTED:
@@ -219,18 +220,18 @@ class LeaseWatch:
                 return False
 
     async def _stands(self, node: str, lease: Lease) -> bool:
-        """Watch a lease until its grace has passed; return False if the lease was renewed.
+        """Watch a lease until its grace has passed; return False if the lease object is changed meanwhile.
 
         After a jump of this node's clock the watch starts again.
         """
         began = last = ClockReading.of(self._clock)
         while began.least(self._clock) < lease.grace:
-            await asyncio.sleep(lease.grace / LOOKS)
+            await asyncio.sleep(lease.grace / CHECKS_PER_LEASE)
             now = await self._leases.read(node)
             if now is None or now.etag != lease.etag:
                 return now is None or now.state == EVICTED
             before, last = last, ClockReading.of(self._clock)
-            if before.jumped(last, MARGIN - 1):
+            if before.jumped(last, CLOCK_MARGIN - 1):
                 log.warning(
                     "The watch of the lease of %s begins again, because a clock jumped: the time of day gained %+.3g s",
                     node,

@@ -19,10 +19,7 @@ from hsparse.model.schema import FIRST_SCHEMA, Schema
 
 
 def rendezvous_owner(nodes: Sequence[str], name: str) -> str:
-    """Return the node with the highest weight for `name` (an object id, a domain path, or a chunk's key).
-
-    `nodes` are node ids, at least one.
-    """
+    """Return the id of the node with the highest weight for `name`: an object id, a domain path, or a chunk's key."""
     if len(nodes) == 1:
         return nodes[0]
     return max(nodes, key=lambda node: (rendezvous_weight(node, name), node))
@@ -46,7 +43,7 @@ class Membership:
 
     `nodes` own objects. Nodes in `leaving` own nothing, but may still be storing changes that they had accepted. `urls`
     has the addresses of both; if empty, all nodes are in this process. `servers` are whole servers, whose data nodes
-    answer only their own service nodes: no message reaches them, they see only the store.
+    answer only their own service nodes. Members send them no messages and communicate with them only through the store.
     """
 
     epoch: int

@@ -28,9 +28,9 @@ from hsparse.model.schema import FIRST_SCHEMA, Schema, parse_schema
 from hsparse.storage.object_store import ObjectStore
 
 KEY = "db/.cluster/members.json"
-VERSION = 1
-"""The version of the object's form; adding a field does not raise it, only a form that older nodes must not read."""
-ATTEMPTS = 64
+OBJECT_VERSION = 1
+"""The version of the object's form, raised only for a form that older nodes must not read, not for a new field."""
+MAX_CHANGE_ATTEMPTS = 64
 """How often a change is tried while other nodes change the object."""
 
 Members = dict[str, dict[str, Any]]
@@ -38,7 +38,7 @@ Members = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The object's etag, None if there is no object, and its epoch, None if that cannot be read."""
+    """The etag of the membership object (None: there is none), and its epoch (None: it cannot be read)."""
 
     etag: str | None
     epoch: int | None
@@ -72,7 +72,7 @@ class MembershipObject:
         )
 
     def unusable(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose data nodes a service node must not use, or None if it may."""
+        """Return the error if a service node must not use the data nodes of a membership, or None if it may."""
         return self.unreachable(view) or self.unserved_bucket(view) or self.newer_schema(view, writes=False)
 
     def unreachable(self, view: Membership) -> Misconfigured | None:
@@ -90,7 +90,7 @@ class MembershipObject:
         return None
 
     def newer_schema(self, view: Membership, *, writes: bool = True) -> Misconfigured | None:
-        """Return the error for a store that this hsparse cannot read or, with `writes`, write, or None if it can."""
+        """Return the error if this hsparse cannot read the store or, with `writes`, write to it; None if it can."""
         name = "The store of this cluster"
         try:
             view.schema.check_readable(name)
@@ -134,7 +134,7 @@ class MembershipObject:
         return await self._change(lambda members: {**members, id: entry}, schema, check)
 
     async def join_as_server(self, id: str, schema: Schema = FIRST_SCHEMA) -> Membership:
-        """Add a whole server, with any buckets and without a token, since no node sends to it. Raises as `join`."""
+        """Add a whole server, with any buckets and any token, because no node sends to it; raises as `join`."""
         entry = {"url": "", "server": True}
         return await self._change(lambda members: {**members, id: entry}, schema, self.newer_schema)
 
@@ -163,7 +163,7 @@ class MembershipObject:
 
     async def replace(self, seen: Seen, epoch: int) -> Membership:
         """Replace the object by one without members; raise `PreconditionFailed` if it is not as `seen` any more."""
-        form = {"version": VERSION, "epoch": epoch, "secret": self._secret, "members": {}}
+        form = {"version": OBJECT_VERSION, "epoch": epoch, "secret": self._secret, "members": {}}
         if seen.etag is None:
             await self._store.put_if_absent(KEY, _encode(form))
         else:
@@ -177,7 +177,7 @@ class MembershipObject:
         check: Callable[[Membership], Misconfigured | None] = lambda view: None,
     ) -> Membership:
         """Change the members and merge `schema` into the object; raise the error that `check` returns, if any."""
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             form, etag = await self._load()
             form["schema"] = _schema(form).and_also(schema).to_json()
             if (error := check(_membership(form))) is not None:
@@ -204,18 +204,18 @@ class MembershipObject:
         try:
             stored = await self._store.get(KEY)
         except NotFound:
-            return {"version": VERSION, "epoch": 0, "secret": self._secret, "members": {}}, None
+            return {"version": OBJECT_VERSION, "epoch": 0, "secret": self._secret, "members": {}}, None
         form = _decode(stored.data)
-        if form["version"] > VERSION:
+        if form["version"] > OBJECT_VERSION:
             raise Misconfigured(
-                f"The list of members has version {form['version']}, and this hsparse reads version {VERSION}: "
+                f"The list of members has version {form['version']}, and this hsparse reads version {OBJECT_VERSION}: "
                 "install the newer hsparse."
             )
         return form, stored.etag
 
 
 def _that_count(members: Members) -> set[str]:
-    """Return the members that take part in ownership: nodes and servers, and beside a server also leaving nodes."""
+    """Return the members that take part in ownership: the nodes that stay or, if there is a server, all members."""
     shared = any(one.get("server") for one in members.values())
     return {id for id, one in members.items() if shared or not one.get("leaving")}
 

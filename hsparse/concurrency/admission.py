@@ -1,13 +1,14 @@
 """Admission control by time: a limited number of places, a fair queue for them, and early refusals.
 
-An entry is refused at once if its turn would come too late: after its deadline or, when the queue has not been empty
-for `BURST` seconds, later than in `QUEUE` seconds with at least `MANY` entries per place. A queue of this length keeps
+A request that enters takes a place or waits for one. It is refused at once if its turn would come after its deadline.
+It is also refused if the queue has not been empty for `BURST_SECONDS` seconds, its turn would come later than in
+`MAX_QUEUE_SECONDS` seconds, and there are at least `ENTRIES_PER_PLACE` entries per place. A queue of this length keeps
 all places taken; a longer one would only make everybody wait.
 
 `PacedLimit` makes the number of places follow the lag of the event loop, because work that begins while the loop is
 behind delays all work. While the loop has time to spare, more concurrent work gets more done, because work waits for a
-store or a thread. When it has none, each further task delays the others. The loop has no time to spare if timers fire
-late while its thread computes. Late timers alone may be due to other processes that use the CPU.
+store or a thread. When the loop has none, each further task delays the others. The loop has no time to spare if timers
+fire late while its thread computes. Late timers alone may be due to other processes that use the CPU.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from time import thread_time
 
-from hsparse.concurrency.memory_budget import Entry, FairQueue
+from hsparse.concurrency.memory_budget import FairQueue, QueueEntry
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
-FEW = 8
-"""The least value of the limit, unless `most` is smaller; so many tasks share group commits and keep threads busy."""
-TICK = 0.002
+MIN_LIMIT = 8
+"""The least value of the limit, unless `most` is smaller: this many tasks share commits and keep threads busy."""
+LAG_CHECK_SECONDS = 0.002
 """Seconds between two measurements of the lag."""
-LAG = 0.0015
+MAX_MEAN_LAG_SECONDS = 0.0015
 """The mean lag of timers, in seconds, above which the limit falls."""
-LONGEST = 0.004
-"""The most seconds that count of one lag; a loop that stood still at times but idled in between is not overloaded."""
-NEWEST = 1 / 8
-"""The weight of the newest lag in the mean."""
-BUSY = 0.6
+MAX_LAG_SECONDS = 0.004
+"""A lag counts at most this many seconds; a loop that stands still at times but idles in between is not overloaded."""
+NEWEST_LAG_WEIGHT = 1 / 8
+"""The weight of the newest lag in the moving average of the lag."""
+BUSY_FRACTION = 0.6
 """The loop's thread has little time to spare if it uses the CPU for more than this fraction of the time."""
-STEP = 8
+STEPS_OF_LIMIT = 8
 """The limit changes in steps of its value divided by this number."""
 
 
@@ -43,13 +44,13 @@ class PacedLimit:
     """The number of tasks that one event loop works on at once, at most `most`; `value` is the limit now.
 
     `each` is the limit for each user when there are several. It falls as soon as the loop has little time to spare,
-    because the tasks of one user delay the others' long before timers are late. Both limits are adjusted while
-    `is_busy()`, after `watch` was called; `raised` is called when one of them has grown.
+    because the tasks of one user delay the tasks of the others long before timers are late. Both limits are adjusted
+    while `is_busy()`, after `watch` was called; `raised` is called when one of them has grown.
     """
 
     def __init__(self, most: int, is_busy: Callable[[], bool], raised: Callable[[], None]) -> None:
         self.value = self.each = self._most = most
-        self.few = min(FEW, most)
+        self.few = min(MIN_LIMIT, most)
         """The least value of the limit."""
         self._is_busy = is_busy
         self._raised = raised
@@ -67,17 +68,17 @@ class PacedLimit:
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_later(TICK, self._look, loop.time() + TICK)
+        loop.call_later(LAG_CHECK_SECONDS, self._look, loop.time() + LAG_CHECK_SECONDS)
 
     def _look(self, due: float) -> None:
         now = asyncio.get_running_loop().time(), thread_time()
-        self._lag += (min(now[0] - due, LONGEST) - self._lag) * NEWEST
-        self._passed += now[0] - self._last[0] - self._passed * NEWEST
-        self._cpu += now[1] - self._last[1] - self._cpu * NEWEST
+        self._lag += (min(now[0] - due, MAX_LAG_SECONDS) - self._lag) * NEWEST_LAG_WEIGHT
+        self._passed += now[0] - self._last[0] - self._passed * NEWEST_LAG_WEIGHT
+        self._cpu += now[1] - self._last[1] - self._cpu * NEWEST_LAG_WEIGHT
         self._last = now
-        computes = self._cpu > BUSY * self._passed
+        computes = self._cpu > BUSY_FRACTION * self._passed
         before = self.value, self.each
-        self.value = self._changed(self.value, self.few, falls=computes and self._lag > LAG)
+        self.value = self._changed(self.value, self.few, falls=computes and self._lag > MAX_MEAN_LAG_SECONDS)
         self.each = self._changed(self.each, 1, falls=computes)
         if self.value > before[0] or self.each > before[1]:
             self._raised()
@@ -86,28 +87,28 @@ class PacedLimit:
             self._look_later()
 
     def _changed(self, value: int, least: int, *, falls: bool) -> int:
-        step = max(1, value // STEP)
+        step = max(1, value // STEPS_OF_LIMIT)
         return max(least, value - step) if falls else min(self._most, value + step)
 
 
-BURST = 0.25
+BURST_SECONDS = 0.25
 """Seconds for which a queue may be as long as deadlines allow."""
-QUEUE = 0.1
+MAX_QUEUE_SECONDS = 0.1
 """The longest wait for a turn, in seconds, while the queue does not empty."""
-MANY = 2
+ENTRIES_PER_PLACE = 2
 """The number of entries per place, running or waiting, that are admitted however long they wait."""
-FEWEST = 2
+MIN_PLACES = 2
 """The number of places that each user may always take."""
-MEMORY = 1 / 32
-"""The weight of the newest value in the mean time, in seconds, that a place is taken."""
+NEWEST_TIME_WEIGHT = 1 / 32
+"""The weight of the newest value in the moving average of the seconds for which a place is taken."""
 LONGEST_RETRY = 30.0
 NO_DEADLINE = math.inf
 TIME_OVER = "its time is over"
 TOO_LATE = "its turn would come too late"
 
 
-RECENT = 1.0
-"""Length of an interval in seconds; a user counts as present in the interval of its entry and in the next one."""
+INTERVAL_SECONDS = 1.0
+"""Length of an interval in seconds. A user counts as present in the interval of its entry and in the next one."""
 
 
 class Rejection(StrEnum):
@@ -130,7 +131,7 @@ class Watcher:
 
 
 def never() -> bool:
-    """Return False: the caller is assumed to wait still."""
+    """Return False; as the default of `is_gone`, it says that somebody still waits for the entry."""
     return False
 
 
@@ -144,7 +145,7 @@ class Place:
         self._since: float | None = since
         self._taken_by = user
         self.user = user
-        """The user that takes the place again; whoever took it first may have been known only by an address."""
+        """The user that `regain` takes the place for; the first user may have been known only by an address."""
 
     def leave(self) -> None:
         """Leave the place to the next entry; do nothing if it was left before."""
@@ -153,7 +154,7 @@ class Place:
             self._admission.left(since, self._taken_by)
 
     async def regain(self, deadline: float = NO_DEADLINE) -> None:
-        """Take a place again in turn; since work was spent already, only a passed deadline raises `Busy`."""
+        """Wait in turn and take a place again; raise `Busy` only after `deadline`, as work was already spent."""
         if self._since is None:
             place = await self._admission.enter(self.user, deadline, patient=True)
             self._since, self._taken_by = place._since, place._taken_by
@@ -170,7 +171,7 @@ class PlaceWait:
         self.began = loop.time()
         self.user = user
         self.is_gone = is_gone
-        self.entry: Entry[PlaceWait] | None = None
+        self.entry: QueueEntry[PlaceWait] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._admission = admission
 
@@ -180,7 +181,7 @@ class PlaceWait:
 
 
 class RecentUsers:
-    """The users who came recently, see `RECENT`; the length is their number."""
+    """The users who came recently, see `INTERVAL_SECONDS`; the length is their number."""
 
     def __init__(self) -> None:
         self._now: set[str] = set()
@@ -192,14 +193,14 @@ class RecentUsers:
 
     def add(self, user: str, now: float) -> None:
         """Record that a user came at the time `now`."""
-        if now - self._since >= RECENT:
-            self._before = self._now if now - self._since < 2 * RECENT else set()
+        if now - self._since >= INTERVAL_SECONDS:
+            self._before = self._now if now - self._since < 2 * INTERVAL_SECONDS else set()
             self._now, self._since = set(), now
         self._now.add(user)
 
 
 class Admission:
-    """At most `most` places, fewer while the event loop lags. One loop uses it; deadlines are in that loop's time."""
+    """Grants at most `most` places, fewer while the event loop lags. One loop uses it; deadlines are in its time."""
 
     def __init__(self, most: int, watcher: Watcher | None = None) -> None:
         self._limit = PacedLimit(most, self._is_busy, self._fill)
@@ -253,7 +254,7 @@ class Admission:
 
     def left(self, since: float, user: str) -> None:
         """Free a place that `user` took at the time `since`."""
-        self._mean += (asyncio.get_running_loop().time() - since - self._mean) * MEMORY
+        self._mean += (asyncio.get_running_loop().time() - since - self._mean) * NEWEST_TIME_WEIGHT
         self.running -= 1
         count = self._running_of[user] = self._running_of[user] - 1
         if not count:
@@ -262,7 +263,7 @@ class Admission:
             self._fill()
 
     def withdrawn(self, wait: PlaceWait) -> None:
-        """Forget a wait that was given up."""
+        """Forget a wait that was given up; a place that it has received becomes free."""
         if wait.place.done() and not wait.place.cancelled() and wait.place.exception() is None:
             wait.place.result().leave()
         self._end_wait(wait)
@@ -279,7 +280,7 @@ class Admission:
         users = len(self._users)
         if users == 1:
             return True
-        return self._running_of.get(user, 0) < max(FEWEST, self._limit.few // users, self._limit.each)
+        return self._running_of.get(user, 0) < max(MIN_PLACES, self._limit.few // users, self._limit.each)
 
     def _push(self, wait: PlaceWait, deadline: float) -> PlaceWait:
         """Add a wait to the queue."""
@@ -299,8 +300,10 @@ class Admission:
         """Raise `Busy` if the turn of a new entry would come too late."""
         ahead = self._queue.ahead(user)
         seconds = self._seconds_of(ahead + 1)
-        too_many = self.running + ahead >= MANY * self._most and seconds > QUEUE
-        if not patient and ((too_many and now - self._waiting_since > BURST) or seconds > deadline - now):
+        too_many = self.running + ahead >= ENTRIES_PER_PLACE * self._most and seconds > MAX_QUEUE_SECONDS
+        if not patient and (
+            (too_many and now - self._waiting_since > BURST_SECONDS) or seconds > deadline - now
+        ):
             raise self._refusal(Rejection.OVERLOAD, TOO_LATE, now)
 
     def _seconds_of(self, count: float) -> float:

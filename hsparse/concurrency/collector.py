@@ -1,6 +1,6 @@
 """Control of Python's cycle collector, which should not scan millions of lists that have no cycles.
 
-Scanning them again and again takes two thirds of the time for a million points of two coordinates. Nothing else runs
+Without the pause, scans take two thirds of the time to read a million points of two coordinates. Nothing else runs
 during a scan, which takes a fifth of a second for a million lists.
 """
 
@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-MANY = 1 << 16
-"""The number of new lists from which the collector is paused."""
+PAUSING_LISTS = 1 << 16
+"""The number of new lists from which it is worth pausing the collector."""
 SERVER_THRESHOLDS = 20_000, 2, 2
 """The thresholds of a server's collector: new objects, and collections of each younger generation.
 

@@ -20,7 +20,7 @@ _WAITING: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None
 
 
 async def give_way() -> None:
-    """Let other tasks run. Each iteration of the loop resumes one such task, so a thousand cannot block the loop."""
+    """Let other tasks run. Each iteration of the event loop resumes only one such task, so many cannot block it."""
     loop = asyncio.get_running_loop()
     waiting = _WAITING.setdefault(loop, deque())
     waiting.append(turn := loop.create_future())
@@ -31,7 +31,7 @@ async def give_way() -> None:
 
 def _go_on(loop: asyncio.AbstractEventLoop, waiting: deque[asyncio.Future[None]]) -> None:
     turn = waiting.popleft()
-    while turn.done() and waiting:  # cancelled
+    while turn.done() and waiting:  # its task was cancelled
         turn = waiting.popleft()
     if not turn.done():
         turn.set_result(None)

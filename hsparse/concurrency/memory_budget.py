@@ -21,18 +21,18 @@ from hsparse.errors import Busy
 
 T = TypeVar("T")
 
-REMEMBERED = 1000
-"""The number of users without entries that may be remembered; beyond it, users who are not behind are forgotten."""
+MAX_IDLE_USERS = 1000
+"""The number of users without entries that may be remembered. Beyond it, users who are not behind are forgotten."""
 
 LOOKED_AT = 100
-"""How many entries `pop_of` examines for a user who may be served; each examination costs a little."""
+"""How many entries `pop_of` examines to find a user who may be served, because each examination takes time."""
 
 Order: TypeAlias = tuple[float, int]
 """The position of an entry; the greatest is served first, so that it is popped from the end of a list."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
+class QueueEntry(Generic[T]):
     """An entry of the queue: an item with its user, cost and position."""
 
     order: Order
@@ -49,7 +49,7 @@ class FairQueue(Generic[T]):
 
     def __init__(self) -> None:
         self._orders: list[Order] = []
-        self._entries: dict[Order, Entry[T]] = {}
+        self._entries: dict[Order, QueueEntry[T]] = {}
         self._ends: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._now = 0.0
@@ -62,17 +62,17 @@ class FairQueue(Generic[T]):
         """Return how many entries would be served before an entry that `user` pushed now."""
         return len(self._orders) - bisect_left(self._orders, self._next_order(user))
 
-    def push(self, user: str, item: T, cost: float = 1.0) -> Entry[T]:
+    def push(self, user: str, item: T, cost: float = 1.0) -> QueueEntry[T]:
         """Add an item, and return its entry, which `remove` takes."""
         order = self._next_order(user)
         self._pushed += 1
         self._ends[user] = cost - order[0]
         self._counts[user] = self._counts.get(user, 0) + 1
         insort(self._orders, order)
-        entry = self._entries[order] = Entry(order, user, item, cost)
+        entry = self._entries[order] = QueueEntry(order, user, item, cost)
         return entry
 
-    def peek(self) -> Entry[T]:
+    def peek(self) -> QueueEntry[T]:
         """Return the next entry."""
         return self._entries[self._orders[-1]]
 
@@ -92,7 +92,7 @@ class FairQueue(Generic[T]):
             passed.add(user)
         return None
 
-    def remove(self, entry: Entry[T]) -> None:
+    def remove(self, entry: QueueEntry[T]) -> None:
         """Remove an entry that was not served; do nothing if it is not in the queue any more."""
         if self._entries.pop(entry.order, None) is None:
             return
@@ -112,7 +112,7 @@ class FairQueue(Generic[T]):
     def _next_order(self, user: str) -> Order:
         return -max(self._now, self._ends.get(user, 0.0)), -self._pushed
 
-    def _forget(self, entry: Entry[T]) -> None:
+    def _forget(self, entry: QueueEntry[T]) -> None:
         """Forget the data of an entry that has left the queue, and of users who are not behind the others."""
         if self._counts[entry.user] == 1:
             del self._counts[entry.user]
@@ -121,13 +121,13 @@ class FairQueue(Generic[T]):
         if not self._orders:
             self._ends.clear()
             self._now = 0.0
-        elif len(self._ends) > 2 * len(self._counts) + REMEMBERED:
+        elif len(self._ends) > 2 * len(self._counts) + MAX_IDLE_USERS:
             self._ends = {
                 user: end for user, end in self._ends.items() if end > self._now or user in self._counts
             }
 
 
-PATIENCE = 30.0
+MAX_WAIT_SECONDS = 30.0
 """The most seconds that a request waits for room."""
 
 
@@ -143,7 +143,7 @@ class MemoryBudget:
     Nobody is admitted before the request whose turn it is, so a large request is admitted in the end.
     """
 
-    def __init__(self, limit: int, patience: float = PATIENCE) -> None:
+    def __init__(self, limit: int, patience: float = MAX_WAIT_SECONDS) -> None:
         self.limit = limit
         self._patience = patience
         self._waiting: FairQueue[_Waiter] = FairQueue()

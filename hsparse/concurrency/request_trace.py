@@ -116,7 +116,7 @@ class RequestTrace:
 
     @contextmanager
     def measured(self, kind: Work, name: str = "", about: str = "") -> Iterator[Span | None]:
-        """Count and time what is awaited in the context; its span, which is yielded, has `about` as an attribute."""
+        """Count and time the work in the context; yield its span, or None if spans are not exported."""
         clock = asyncio.get_running_loop().time
         started = clock()
         span = (
@@ -204,7 +204,7 @@ def count_loads(count: int = 1) -> None:
 
 @contextmanager
 def measured_wait() -> Iterator[None]:
-    """Count and time what is awaited in the context as waiting of the current request."""
+    """Count and time the context as a wait (`Work.WAITS`) of the current request."""
     trace = _CURRENT.get()
     if trace is None:
         yield
@@ -214,7 +214,7 @@ def measured_wait() -> Iterator[None]:
 
 
 async def in_span(span: Span, work: Awaitable[T]) -> T:
-    """Await some work, and end its span with it."""
+    """Return the result of `work`, and end `span` when the work ends, with its error if it fails."""
     try:
         done = await work
     except BaseException as error:

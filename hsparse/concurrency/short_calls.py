@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-TICK = 0.001
+CHECK_SECONDS = 0.001
 """Seconds between two checks of the running calls."""
-FEW = 8
+MIN_ENDED_CALLS = 8
 """If fewer calls than this end between two checks, the calls count as blocked."""
 
 
@@ -46,20 +46,20 @@ class ShortCalls:
 
     def _begin(self, wanted: int) -> None:
         if not self._calling:
-            self._timer = self.loop.call_later(TICK, self._look)
+            self._timer = self.loop.call_later(CHECK_SECONDS, self._look)
         threads = min(wanted, self._threads - self._calling)
         self._calling += threads
         for _ in range(threads):
             self._pool.submit(self._call_all)
 
     def _look(self) -> None:
-        self._wait = len(self._done) < FEW
+        self._wait = len(self._done) < MIN_ENDED_CALLS
         self._settle()
         self._begin(len(self._todo) if self._wait else 0)
-        self._timer = self.loop.call_later(TICK, self._look)
+        self._timer = self.loop.call_later(CHECK_SECONDS, self._look)
 
     def _settle(self, ended: int = 0) -> None:
-        """Set the results of finished calls on their futures; `ended` threads have stopped for lack of calls."""
+        """Set the results of finished calls on their futures; `ended` threads have stopped, as no calls were left."""
         while self._done:
             future, settle, outcome = self._done.popleft()
             if not future.done():

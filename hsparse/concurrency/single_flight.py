@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 async def shielded(task: asyncio.Task[V]) -> V:
-    """Return the result of a task that goes on if the caller is cancelled.
+    """Return the result of a task, which goes on if the caller is cancelled.
 
     The traceback of the task's error refers to the frames of this function and its callers. A frame that still refers
     to the task would complete a reference cycle, so this function deletes its variable, and a caller should have none.
@@ -24,7 +24,7 @@ async def shielded(task: asyncio.Task[V]) -> V:
 
 
 class SingleFlight(Generic[K, V]):
-    """Tasks by key: each runs from the first call for its key until it ends. `start` starts them."""
+    """Tasks by key that concurrent callers share: `run` starts a task by `start` unless one with its key is running."""
 
     def __init__(
         self, start: Callable[[Coroutine[Any, Any, V]], asyncio.Task[V]] = asyncio.create_task

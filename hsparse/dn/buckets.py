@@ -1,4 +1,4 @@
-"""A data node that serves several buckets: one service per store, sharing one cache, one budget and one thread pool."""
+"""A data node that serves several buckets: one service per bucket, with a cache and memory budgets shared by all."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ R = TypeVar("R")
 
 
 class BucketRouter:
-    """A `DataNode` that routes messages to services by bucket name, and those without a bucket to the first service.
+    """A `DataNode` that sends each message to the service of its bucket, or to the first service if it names none.
 
-    The services share their resources (`NodeResources.of_bucket`), so the node's memory stays within the limits of one.
+    The services share their resources (`NodeResources.of_bucket`), so all buckets share the node's memory limits.
     """
 
     def __init__(self, services: Sequence[DataService]) -> None:
@@ -44,18 +44,18 @@ class BucketRouter:
         return found
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """See `DataService`."""
+        """Call `DataService.invalidate` of all services."""
         for service in self._services.values():
             service.invalidate(kept)
 
     def counters(self) -> dict[str, int]:
-        """Return the counters summed over all buckets; `cached_bytes` is that of the shared cache."""
+        """Return `cached_objects`, summed over all buckets, and `cached_bytes` of the shared cache."""
         found = [service.counters() for service in self._services.values()]
         objects = sum(one["cached_objects"] for one in found)
         return {"cached_objects": objects, "cached_bytes": found[0]["cached_bytes"]}
 
     def forget_fences(self) -> None:
-        """See `DataService`."""
+        """Call `DataService.forget_fences` of all services."""
         for service in self._services.values():
             service.forget_fences()
 

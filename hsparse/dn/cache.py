@@ -11,22 +11,22 @@ E = TypeVar("E", bound="CacheEntry")
 
 
 class CacheEntry(Protocol):
-    """An entry of the cache: a cached object, a chunk map, or a file-backed chunk."""
+    """An entry of a data node's `Cache`, such as a cached object, a listing, or a file-backed chunk."""
 
     key: str
 
     @property
     def busy(self) -> bool:
-        """Whether the entry must stay in memory."""
+        """Whether the entry must stay in memory, because a task loads or stores it."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that evicting it would free."""
+        """The bytes of memory that an eviction of this entry frees."""
         ...
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Confirm the entry with the store before its next use, unless `kept` says this node always owned its name."""
+        """Compare the entry with the store before its next use, unless this node owned it throughout (`kept`)."""
         ...
 
     async def settle(self) -> None:
@@ -34,12 +34,12 @@ class CacheEntry(Protocol):
         ...
 
     async def drain(self) -> None:
-        """Wait until no work of this entry is in progress."""
+        """Wait until no load or change of this entry is running."""
         ...
 
 
 class Cache:
-    """Cache entries by key. An entry in use is never evicted, so two entries never exist for one key."""
+    """Cache entries by key, within `budget` bytes. An entry in use is never evicted, so no key ever has two entries."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -47,7 +47,7 @@ class Cache:
         self._sizes: dict[str, int] = {}
         self._users: dict[str, int] = {}
         self._left_busy: set[str] = set()
-        """Entries that were busy when their last user left; their size is measured once they are idle."""
+        """Keys of entries that were busy when their last user left; their size is measured once they are idle."""
         self.nbytes = 0
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Cache:
 
     @contextmanager
     def use(self, key: str, make: Callable[[], E]) -> Iterator[E]:
-        """Yield the entry of `key`, created by `make` if missing; it stays cached while in use."""
+        """Yield the entry of `key`, which `make` creates if it is missing. It is not evicted during the context."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = make()
@@ -126,7 +126,7 @@ class Cache:
 
 
 class BucketCache(Cache):
-    """The view of one bucket on a cache that several buckets share, with one budget and one eviction order."""
+    """A view of one bucket's entries in a cache that buckets share, with one budget and one order of eviction."""
 
     def __init__(self, shared: Cache, bucket: str) -> None:
         super().__init__(shared.budget)
@@ -166,5 +166,5 @@ class BucketCache(Cache):
         self._shared.drop(self._prefix + prefix)
 
 
-SMALL = 1024 * 1024
-"""Fewer bytes than these are not reserved: most objects take less, and few of them are in use at a time."""
+UNRESERVED_BYTES = 1024 * 1024
+"""The most bytes for which a `Reservation` reserves nothing: most objects need less, and few are in use at a time."""

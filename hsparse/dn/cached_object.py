@@ -1,8 +1,9 @@
-"""A cached object: loaded once (single flight), changed by group commit, put conditionally.
+"""A cached object: readers share one load (single flight), and several changes share one put (group commit).
 
-Changes that arrive while a put is in flight wait and share the next one (group commit). A change modifies nothing
-and depends only on the value, so it can be applied again if another writer has put first (optimistic concurrency).
-While the node does not own the object (`Ownership`), each read asks the store whether the cached value is current.
+Changes that arrive while a put is in flight wait and share the next one. A change is a function from the old value to
+the new one, which it computes without side effects. If another writer has put first, the change is applied again to the
+newer value (optimistic concurrency). While the node does not own the object (`Ownership`), each read asks the store
+whether the cached value is current.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ T = TypeVar("T")
 
 
 class Base(Enum):
-    """How much a change needs to know about the current value if it is not in memory."""
+    """What a change needs to know of the object's current value if that value is not in memory."""
 
     NEEDED = "needed"
     """The change needs the value, so it is loaded first."""
     ABSENT = "absent"
-    """The object most likely does not exist: put as if absent, and load only if the put is refused."""
+    """The object probably does not exist: it is put as a new object, and loaded only if the store refuses the put."""
     IGNORED = "ignored"
     """The change replaces any value and never raises, so nothing is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded(Generic[V]):
-    """A new value that a change returns with its encoded bytes, so that the codec does not encode it."""
+    """A new value that a change returns together with its encoded bytes, so that the codec need not encode it."""
 
     value: V
     data: Buffer
@@ -53,7 +54,7 @@ class Encoded(Generic[V]):
 
 @dataclass(slots=True)
 class WaitingChange(Generic[V]):
-    """A change that waits for the next put; `done` receives its result. `term` is the term in which it was accepted."""
+    """A change that waits for the next put; `done` receives its result. It was accepted in ownership term `term`."""
 
     change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
     weight: int
@@ -79,20 +80,20 @@ class GroupPause:
 
     def __init__(self) -> None:
         self._requests = 0
-        """The number of requests that the last group answered or that were waiting then."""
+        """The number of requests whose changes were in the last group, or waited when it was stored."""
         self._until = 0.0
         """The end of the pause, in the event loop's time."""
         self._began = 0.0
         self._enough: asyncio.Future[None] | None = None
 
     def begin(self, changes: Iterable[WaitingChange[Any]]) -> None:
-        """Record that a group was stored; `changes` are the group's and the waiting changes."""
+        """Record that a group was stored; `changes` are its changes and those that wait for the next group."""
         self._requests = len({id(one.trace) for one in changes if one.trace is not None})
         now = asyncio.get_running_loop().time()
         self._until = now + min(now - self._began, MOST_PAUSE)
 
     def arrived(self, count: int) -> None:
-        """End the pause if `count` waiting changes are enough."""
+        """End the pause if as many changes wait (`count`) as the last group had requests."""
         if self._enough is not None and count >= self._requests and not self._enough.done():
             self._enough.set_result(None)
 
@@ -122,7 +123,7 @@ def apply_group(
     state: ObjectState[V],
     encode: Callable[[ObjectState[V], V | None], Any],
 ) -> AppliedGroup[V]:
-    """Apply the changes to a state in order. A change that raises changes nothing, and the error is its result."""
+    """Apply the changes in order. A change that raises an `HsparseError` changes nothing; the error is its result."""
     value = state.value
     data: Any = None
     results: list[Any] = []
@@ -148,10 +149,7 @@ def apply_group(
 def answer_group(
     group: list[WaitingChange[V]], results: list[Any], waiting: Iterable[WaitingChange[V]], pause: GroupPause
 ) -> None:
-    """Give each change of a stored group its result, and tell `pause` about the changes still `waiting`.
-
-    Both lists are cleared: an error references the frames that hold the lists, which would keep all put values alive.
-    """
+    """Give each change of a stored group its result; clear both lists, which an error's traceback would keep alive."""
     pause.begin([*group, *waiting])
     for change, result in zip(group, results, strict=True):
         if change.done.done():
@@ -165,7 +163,7 @@ def answer_group(
 
 
 def count_commit(group: list[WaitingChange[Any]]) -> None:
-    """Count a stored group in the trace of its first change."""
+    """Count a group that one put has stored, and its changes, in the trace of its first change."""
     trace = group[0].trace
     if trace is not None:
         trace.commits += 1
@@ -179,15 +177,15 @@ def count_conflict(group: Iterable[WaitingChange[Any]]) -> None:
             waiting.trace.conflicts += 1
 
 
-ATTEMPTS = 64
-"""How often a group is applied before it fails as `Busy`; each attempt lost to another writer's put is repeated."""
+MAX_COMMIT_ATTEMPTS = 64
+"""The most times that a group is applied. If another writer puts first each time, its changes fail as `Busy`."""
 
 
 class CachedObject(Generic[V]):
     """A stored object in memory: its stored form and its last known state. Not thread-safe: one event loop uses it.
 
-    `name` determines the owner and defaults to the key. If `memory` is given, each user increments `users` while it
-    uses the object, and calls `release` afterwards.
+    `name`, by default the key, determines which node owns the object. If `memory` is given, a caller increments `users`
+    while it uses the object, and calls `release` afterwards.
     """
 
     __slots__ = (
@@ -236,12 +234,12 @@ class CachedObject(Generic[V]):
 
     @property
     def busy(self) -> bool:
-        """Whether the object must stay in memory."""
+        """Whether the object must stay in memory, because it is being loaded or stored."""
         return self._committing is not None or self._loading is not None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that evicting it would free."""
+        """The bytes of memory that an eviction of this object frees."""
         return len(self.key) + (self._state.nbytes if self._state is not None else 0)
 
     def release(self) -> None:
@@ -250,10 +248,7 @@ class CachedObject(Generic[V]):
             self._memory.reservation.give_back()
 
     def peek(self) -> tuple[bool, V | None]:
-        """Return whether the value is in memory and known to be current, and the value.
-
-        It is not known to be current during a put if other nodes read the store: they may have read the new value.
-        """
+        """Return whether the value is in memory and current (unknown during a put to a shared store), and the value."""
         state = self._state
         if state is None or not state.decoded or not state.certain or not self._is_trusted():
             return False, None
@@ -262,12 +257,12 @@ class CachedObject(Generic[V]):
         return True, state.value
 
     def tail(self, version: Any) -> Stored | None:
-        """Return the last bytes of the object's state `version`, None if they are not remembered."""
+        """Return the last bytes of the object in the state with this version, or None if they are not remembered."""
         state = self._state
         return state.tail if state is not None and state.version == version else None
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Confirm the state with the store before its next use, unless `kept` says this node owned it throughout."""
+        """Compare the state with the store before its next use, unless this node owned it throughout (`kept`)."""
         if kept(self.name):
             return
         self._outdated += 1
@@ -296,10 +291,9 @@ class CachedObject(Generic[V]):
     ) -> T:
         """Change the value and return the change's result once the new value is durable.
 
-        `change` takes the value (None: no object) and returns the new value and a result. The new value may be None
-        (delete the object), the same object (store nothing), or `Encoded` (a value with its bytes). If `change` raises,
-        the error is raised here and nothing changes. `weight` is about how many bytes the change works on. `term` is
-        the ownership term in which the change was accepted, by default the current one.
+        `change` takes the value (None: no object) and returns the new value and a result. None deletes the object; the
+        same object stores nothing. If `change` raises, the error is raised here and nothing changes. `weight` is about
+        how many bytes it works on. `term` is the ownership term in which it was accepted, by default the current one.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         term = self._ownership.term if term is None else term
@@ -394,7 +388,7 @@ class CachedObject(Generic[V]):
     async def _commit_group(self, group: list[WaitingChange[V]]) -> list[Any]:
         """Apply a group of changes and store the new value; return a result for each change."""
         base, term = group[0].base, min([waiting.term for waiting in group])
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_COMMIT_ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(base)
             if self._memory is not None and state.value is not None and state.nbytes > SMALL_VALUE:
@@ -417,7 +411,7 @@ class CachedObject(Generic[V]):
         raise Busy(f"Other writers kept changing {self.key}; try again.")
 
     async def _known(self, base: Base) -> ObjectState[V]:
-        """Return the state to apply a group to; the store is asked only if the first change needs the value."""
+        """Return the state to apply a group to, where `base` is that of its first change; load it only if needed."""
         state = self._state
         if state is not None and (state.decoded or base is Base.IGNORED):
             count_hits()
@@ -431,10 +425,7 @@ class CachedObject(Generic[V]):
         return self._ownership.always or self._ownership.trusts(self.name)
 
     def _check(self, term: int) -> None:
-        """Raise `Unanswered` if another node may own the object by now.
-
-        The new owner may have applied this change and later ones. A put on the object's newest etag would undo these.
-        """
+        """Raise `Unanswered` if another node may own the object by now: a put could undo the new owner's changes."""
         if not (self._ownership.always or self._ownership.may_change(term)):
             raise Unanswered(f"Another node may own {self.key} by now.")
 

@@ -33,7 +33,7 @@ from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, ReadObjectB
 AT_ONCE = 16
 """How many objects of one message are read concurrently."""
 SUFFIX = ".bytes"
-"""The suffix of a chunk's key that gives the cache key of its bytes."""
+"""The bytes of a chunk are cached under the key of its object with this suffix."""
 
 
 class CachedBytes:
@@ -65,7 +65,7 @@ class CachedBytes:
 
 
 class ChunkBytes:
-    """Whole objects of chunks, by etag, over the node's store and cache.
+    """Reads whole objects of chunks from the node's cache or store, if they have the expected etags.
 
     A cached object is served until this node changes a chunk of the dataset, because replaced or erased bytes must not
     be readable by their old etag.
@@ -133,7 +133,7 @@ class ChunkFooters:
         self._cache = cache
 
     async def read(self, spec: ChunkSpec, rows: ChunkRows) -> tuple[NDArray[np.intp], ChunkRows]:
-        """Return the indices of the rows whose chunks still exist, and new rows for these chunks.
+        """Return the indices of the `rows` whose chunks still exist, and new rows that describe their footers.
 
         The footer of a chunk that is in memory with the listed etag is not read from the store.
         """
@@ -163,7 +163,7 @@ class ChunkFooters:
 
 
 async def read_tail(store: ObjectStore, key: str, length: int) -> Stored | None:
-    """Read at most `length` bytes at the end of a chunk's object, None if there is none; `Corrupt` if it is empty."""
+    """Return at most the last `length` bytes of a chunk's object, None without one; raise `Corrupt` if it is empty."""
     try:
         return await store.get_range(key, -length)
     except NotFound:

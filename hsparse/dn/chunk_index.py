@@ -3,8 +3,9 @@
 The store's listing says which chunks exist. A data node remembers a whole listing in its cache (`RememberedListing`)
 while the version of the dataset's chunks stays the same.
 
-The chunk map (`CachedChunkMap`) has the footers' contents by etag, so that only the other footers are read. It is
-loaded once and put again when many rows are new. Dense chunks have no footers.
+The chunk map (`CachedChunkMap`) is a stored object with the contents of footers, by the etags of their chunks. Only
+footers that the map lacks are read from chunks. A node loads the map once, and puts it again when many of its rows are
+new. Dense chunks have no footers.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from hsparse.storage.object_store import Buffer, Entry, ObjectStore
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 ROW_BYTES = 200
-"""The approximate memory of a listed chunk besides its columns, in bytes: its etag string."""
+"""The approximate memory of the etag of a listed chunk, in bytes, which `ChunkRows.nbytes` does not include."""
 
 State = tuple[str, tuple[int, ...]]
-"""The version of a dataset's chunks, and the extent and base with which the chunks were listed."""
+"""The version of a dataset's chunks, and the extent and base (`ChunkSpec.base`) with which the chunks were listed."""
 
 
 class RememberedListing:
@@ -66,7 +67,7 @@ class RememberedListing:
         return len(self.key) + (0 if rows is None else rows.nbytes + ROW_BYTES * len(rows))
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Do nothing: callers name a version, and invalidated chunks get new versions."""
+        """Do nothing: a listing serves only the version that a caller names, and callers name the newest one."""
 
     async def settle(self) -> None:
         """Return at once: the entry has no changes."""
@@ -80,7 +81,7 @@ class RememberedListing:
         return self._rows if state == self._state else None
 
     async def rows(self, state: State, read: Callable[[], Awaitable[ChunkRows | None]]) -> ChunkRows | None:
-        """Return the rows of a state, listed by `read`, or None if too many. Concurrent callers share a listing.
+        """Return the rows of `state`, listed by `read`; None if there are too many. Concurrent callers share a listing.
 
         The state is determined before the listing begins, so the rows may be newer than the state, but never older.
         """
@@ -116,14 +117,14 @@ def rows_after(rows: ChunkRows, after: tuple[int, ...]) -> int | None:
 log = logging.getLogger(__name__)
 
 MIN_NEW_ROWS = 64
-"""The most new rows that are not worth a put: reading so many footers costs as much as reading the map."""
+"""A map with at most this many new rows is not put: reading so many footers costs as much as reading the map."""
 ROWS_PER_NEW_ROW = 32
-"""A map is put again when at least one of this many rows is new."""
+"""A map is put again when more than one in this many of its rows is new."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapCodec:
-    """Codec of the chunk map in object `key`, of shape (rank, sections, columns); a damaged map decodes as empty."""
+    """Codec of the chunk map in object `key`; `shape` is (rank, sections, columns). A damaged map decodes as empty."""
 
     key: str
     shape: tuple[int, int, int]
@@ -241,13 +242,13 @@ class CachedChunkMap:
 def _merged(
     known: ChunkMap, new: ChunkMap, grid: tuple[tuple[int, ...], tuple[int, ...]] | None
 ) -> tuple[ChunkMap, bytes]:
-    """Return the merged map, and its encoded rows inside the grid (counts, base), empty without a grid."""
+    """Return `known` merged with `new`, and its encoded rows inside `grid` (counts, base), empty without a grid."""
     merged = known.merge(new)
     return merged, b"" if grid is None else encode_map(merged.inside(*grid))
 
 
 MAX_LISTED = 100_000
-"""The most rows of one reply."""
+"""The most rows of one reply to `ListChunks`."""
 FOUND_AT_ONCE = 1000
 """How many rows are looked up in a map between two pauses: 2 ms of work for a map of any size."""
 SORT_BATCH = 10_000
@@ -255,9 +256,9 @@ SORT_BATCH = 10_000
 MAX_REMEMBERED = 1 << 20
 """The most chunks of a remembered listing: about 250 MB, and never more than a quarter of the cache."""
 REMEMBERED = "~listing"
-"""The suffix of a dataset's prefix that gives the cache key of its listing."""
+"""The listing of a dataset is cached under the prefix of the dataset's objects with this suffix."""
 FIRST_KEY = f"{MAP_FOLDER}~"
-"""A key that sorts after a dataset's record and chunk map, which are not chunks."""
+"""The end of a key that sorts after the keys of a dataset's record and chunk map, which are not chunks."""
 
 
 class ChunkIndex:
@@ -360,7 +361,7 @@ class ChunkIndex:
     async def _remembered(
         self, message: ListChunks | CountChunks, after: tuple[int, ...]
     ) -> ChunkRows | None:
-        """Return all chunks in the version that the message names, or None if it names none or there are too many.
+        """Return the rows of all chunks of the message's version; None if it names none or there are too many.
 
         Only the first page starts a listing. If later pages did too, each of them might list all chunks anew.
         """
@@ -386,9 +387,9 @@ class ChunkIndex:
             return listing.known(state) if after else await listing.rows(state, read)
 
     async def _described(self, spec: ChunkSpec, extent: tuple[int, ...], rows: ChunkRows) -> ChunkRows:
-        """Return rows with the contents of their footers, from the map or, if the etag differs, from the chunk.
+        """Return `rows` with the contents of the footers, from the chunk map or, if it lacks the etag, the chunk.
 
-        A chunk that was deleted meanwhile has no row; the row of a chunk that was put anew is of its new state.
+        Chunks deleted since the listing are left out; the rows of chunks put since then describe the new objects.
         """
         rank, sections, columns = len(spec.dims), len(spec.filters), len(spec.statistic_columns)
         key = map_key(spec.dataset)

@@ -24,7 +24,7 @@ REDUCTIONS_AT_ONCE = 128 * 1024 * 1024
 WAVE_BYTES = 64 * 1024 * 1024
 """The most bytes of partial results of chunks that wait to be merged."""
 PLACE_BYTES = 64
-"""The most bytes of one place in partial results, including its index."""
+"""The most bytes that partial results take for one place (an element of the result), including its index."""
 
 
 class ChunkReductions:
@@ -55,7 +55,7 @@ class ChunkReductions:
             return result.compact()
 
     async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
-        """Return the partial results of one chunk, at places of the whole result, None if the chunk does not exist."""
+        """Return the partial results of one chunk at their places in the whole result, None for a missing chunk."""
         reduce = partial(_reduce_chunk, message, kind, number)
         return await self._chunks.reduce(kind, message.selections[number], self._working, reduce)
 
@@ -69,7 +69,7 @@ def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
 
 
 def _at_once(message: ReduceChunks, kind: ChunkKind[Any], wave: int) -> int:
-    """Return how many chunks to reduce concurrently: more large ones would only wait for each other's memory."""
+    """Return how many chunks to reduce concurrently; more large chunks would only wait for each other's memory."""
     largest = max((at.selection for at in message.selections), key=lambda selection: selection.size)
     loaded = kind.load_bound(largest)
     if not loaded:  # few elements of a sparse chunk are defined

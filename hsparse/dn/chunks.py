@@ -1,8 +1,8 @@
 """The elements of the chunks that a data node owns: read, found, counted and changed.
 
 A chunk's kind (`hsparse.format.kinds`) reads and changes its elements. This module loads and commits chunks, and limits
-their memory. `ChunkObjects` caches and changes chunk objects behind the fences of their datasets. `NewChunks` guesses
-whether the next written chunk is new, so that the store need not be asked for it first.
+their memory. `ChunkObjects` caches and changes chunk objects behind the fences of their datasets. `NewChunkStreaks`
+guesses whether the next written chunk is new, so that the store need not be asked for it first.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ Scaled = tuple[int, ...]
 
 MIB = 1024 * 1024
 WORK_AT_ONCE = 128 * MIB
-"""Memory, in bytes, for the work of all messages on large chunks: one value may fill many chunks."""
+"""Memory, in bytes, that all messages share for work on chunks: one value may fill many chunks."""
 SMALL_WORK = MIB
-"""Work on so few bytes needs no room in `WORK_AT_ONCE`: few chunks of a message are worked on at a time."""
+"""Work on at most this many bytes takes no room in `WORK_AT_ONCE`: a message works on few chunks at a time."""
 MAX_WORK = 2048 * MIB
 """The most bytes that work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
 SMALL_WRITE = 64 * 1024
-"""Values of so few bytes need no room in the budget for writes: few messages come at a time."""
+"""Values of at most this many bytes take no room in the budget for writes: few messages arrive at a time."""
 FIRST_WAVE = 4
 """How many chunks a query with a limit reads first; each further wave has twice as many."""
 LEAST_WRITTEN = 512
-"""Bytes of memory of a logged change itself, besides the values that it writes."""
+"""The memory, in bytes, of a change in the `RedoLog`, apart from the values that it writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,7 @@ class ChunkObjects:
         self._redo_log = redo_log
 
     async def begin(self, spec: ChunkSpec) -> None:
-        """Prepare a change of a dataset's chunks: remove HSDS's summary and learn the dataset's fence.
-
-        Usually both are already done.
-        """
+        """Prepare a change of chunks: delete HSDS's summary of the domain, and learn the dataset's generation."""
         await self._summaries.remove(spec.dataset)
         await self._fences.learn(spec.dataset)
 
@@ -149,7 +146,7 @@ class ChunkObjects:
                 cached.release()
 
     def reservation(self, spec: ChunkSpec, scaled: Scaled) -> Reservation:
-        """Return a new, empty reservation for a chunk."""
+        """Return a new reservation for the memory of a chunk; it holds no memory yet."""
         return Reservation(
             self._memory,
             f"The chunk {list(scaled)} of {spec.dataset}",
@@ -174,7 +171,7 @@ class ChunkObjects:
         accepted: Accepted | None,
         written: int = 0,
     ) -> T:
-        """Change a chunk; raises as `CachedObject.apply` and `check`. `written` is the bytes of the values to write."""
+        """Change a chunk; raises as `CachedObject.apply` and `check`. `written` is the size of the values in bytes."""
         self._fences.check(kind.spec)
         with self.use(kind, scaled) as cached:
             if accepted is None:
@@ -205,18 +202,18 @@ class ChunkObjects:
         self._cache.drop(tree_prefix(id))
 
 
-STREAK = 8
+NEW_CHUNKS_STREAK = 8
 """This many new chunks of a dataset in succession make it likely that the next chunk is new."""
 MAX_DATASETS = 1024
 KINDS_BYTES = 16 * MIB
-"""Memory of the remembered chunk kinds, in bytes."""
+"""The most bytes of memory of remembered `ChunkKind` objects."""
 
 
-class NewChunks:
+class NewChunkStreaks:
     """Counts, by dataset, how many chunks in succession were new; only the last written datasets are remembered.
 
     A dataset that is being filled has a long streak. A wrong guess costs a put that the store refuses, at most once in
-    `STREAK` chunks; a right guess saves a read.
+    `NEW_CHUNKS_STREAK` chunks; a right guess saves a read.
     """
 
     def __init__(self) -> None:
@@ -224,7 +221,7 @@ class NewChunks:
 
     def expects(self, dataset: str) -> bool:
         """Return whether the next written chunk is probably new."""
-        return self._streaks.get(dataset, 0) >= STREAK
+        return self._streaks.get(dataset, 0) >= NEW_CHUNKS_STREAK
 
     def note(self, dataset: str, is_new: bool) -> None:
         """Record whether a written chunk was new."""
@@ -234,7 +231,7 @@ class NewChunks:
 def _ask_missing(
     kind: ChunkKind[Any], at: ChunkSelection, ask: Callable[..., T], rest: tuple[Any, ...]
 ) -> T | None:
-    """Return the answer of `ask` about a chunk that is not stored, None if its values are not computed (`arange`)."""
+    """Return the answer of `ask` about a chunk that is not stored; None unless its values are computed (`arange`)."""
     chunk = kind.missing(at.scaled)
     return None if chunk is None else ask(chunk, at.selection, *rest)
 
@@ -246,7 +243,7 @@ class Chunks:
         self._objects = objects
         self._pending = pending
         self._working = MemoryBudget(WORK_AT_ONCE)
-        self._new = NewChunks()
+        self._new = NewChunkStreaks()
         self._kinds: BoundedCache[str, ChunkKind[Any]] = BoundedCache(KINDS_BYTES)
 
     async def read(self, message: ReadChunks) -> tuple[Values | int | None, ...]:
@@ -335,13 +332,13 @@ class Chunks:
             await gather_each(write, items, kind.chunks_at_once)
 
     def _is_likely_new(self, message: WriteChunks, at: ChunkSelection) -> bool:
-        """Return whether a chunk is probably new: it began outside the extent before an append, or others were new."""
+        """Return whether a chunk is probably new: an append has added it to the extent, or the last chunks were new."""
         if message.grown_from and at.begins_outside(message.grown_from, message.spec.dims):
             return True
         return self._new.expects(message.spec.dataset)
 
     async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
-        """Answer the message `FindElements`, in waves until the limit is reached if the selections are in order."""
+        """Answer `FindElements`; if the selections are in order, read them in waves until the limit is reached."""
         spec, selections, limit = message.spec, message.selections, message.limit
         kind, query = self._kind(spec), bind_query(message.query, spec.dtype)
         ordering = Ordering.parse(message.order_by, spec.dtype) if message.order_by else None
@@ -429,7 +426,7 @@ class Chunks:
     async def reduce(
         self, kind: ChunkKind[Any], at: ChunkSelection, budget: MemoryBudget, reduce: Callable[..., T]
     ) -> T | None:
-        """Return `reduce(chunk, selection)`, or None without a chunk; `budget` holds the memory of the work."""
+        """Return `reduce(chunk, selection)`, None if the chunk is missing; `budget` holds the memory for the call."""
 
         def reserved(chunk: Any) -> AbstractAsyncContextManager[None]:
             if chunk is None:  # a missing chunk's values may be computed
@@ -453,7 +450,7 @@ class Chunks:
         *rest: Any,
         reserved: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
     ) -> T | None:
-        """Return the answer of `ask` about a chunk and its selection, or None without a chunk; `work` is in bytes."""
+        """Return the answer of `ask` about a chunk, or None if it has no values; `work` returns the work in bytes."""
         chunk = await cached.read()
         answer: Callable[[], T | None] = partial(_ask_missing, kind, at, ask, rest)
         if chunk is not None:
@@ -463,7 +460,7 @@ class Chunks:
             return await compute(nbytes, answer)
 
     def _kind(self, spec: ChunkSpec) -> ChunkKind[Any]:
-        """Return the kind of a dataset's chunks, reused if the previous message came with the same `spec` object."""
+        """Return the `ChunkKind` of a dataset's chunks; reuse it if the last message had the same `spec` object."""
         known = self._kinds.get(spec.dataset)
         if known is None or known.spec is not spec:
             known = kind_of(spec)

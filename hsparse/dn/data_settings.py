@@ -10,19 +10,20 @@ from hsparse.machine_memory import machine_memory
 from hsparse.setting import MIB, setting
 
 CACHE_DIVISOR = 8
-"""Without given sizes, the caches of all data nodes of a command take the memory divided by this number.
+"""By default, the caches of all data nodes of one command take the machine's memory divided by this number.
 
-The memory for decoding and encoding chunks is limited to the same amount."""
+The memory for decoding and encoding chunks is limited to the same amount.
+"""
 SMALLEST_CACHE = 128 * MIB
 LARGEST_CACHE = 4096 * MIB
-"""The limits of a data node's cache: more memory is better used as the page cache of all programs."""
+"""The least and the most bytes of a data node's cache; more memory is better used as the system's page cache."""
 SMALLEST_CHUNK_MEMORY = 512 * MIB
 """The least memory for large chunks: a dense chunk of the largest size fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:
-    """Limits of a data node, sizes in bytes, and how often it sweeps.
+    """Limits of a data node (sizes are in bytes), and how often it looks for interrupted deletions.
 
     `cache_size` limits decoded chunks and records together, see `cache_bytes`. `chunk_memory` limits the memory of
     large chunks while they are loaded and encoded, and thereby the size of one chunk, see `chunk_bytes`. `pending_size`

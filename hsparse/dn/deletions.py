@@ -1,12 +1,14 @@
 """Deletion of a domain's objects, or of a dataset's chunks, in an order that can be resumed after a crash.
 
 A deletion stores a note first, and deletes the root group last before the note. An interrupted deletion thus leaves the
-root's id taken, and a note that says to finish it. Each object is deleted on its listed etag, after a check that the
-deletion still stands. Objects created under the same id after another node has finished the deletion therefore stay.
+root's id taken, and a note that says to finish it. Each object is deleted only if it still has its listed etag, and
+after a check that the deletion is still to be carried out. If another node has finished the deletion, objects that were
+created afterwards under the same id therefore stay.
 
 The note `db/.deleting/<id>` of a root has a state. *Intended*: the domain's record is about to be deleted. *Decided*:
-the record was deleted, and nothing keeps the objects. *Claimed*: a sweep found no domain with this root, and looks
-again. A dataset's note is always intended; the deletion is decided once the dataset's record is gone.
+the record was deleted, and nothing keeps the objects. *Claimed*: a sweep found no domain with this root, and reads all
+domains again before it decides. A dataset's note is always intended; the deletion is decided once the dataset's record
+is gone.
 
 A domain cannot get a root that has a note: a node that stores such a domain looks for the note afterwards, and removes
 the domain if there is one (`hsparse.sn.domains.domain_creation`). A sweep stores its note before it looks for domains.
@@ -42,11 +44,11 @@ from hsparse.storage.object_store import Entry, ObjectStore, current_etag
 from hsparse.wire.record_message import BeginDeletion
 
 T = TypeVar("T")
-ATTEMPTS = 64
+MAX_DELETE_ATTEMPTS = 64
 
 
 class DeletionState(StrEnum):
-    """The state of a deletion."""
+    """The state of a deletion, see the text at the beginning of the module."""
 
     INTENDED = "intended"
     CLAIMED = "claimed"
@@ -78,9 +80,9 @@ class DeletionNotes:
         self._clock = clock
 
     async def begin(self, id: str, domain: str, born: str, token: str = "") -> None:
-        """Store an intended note, or replace a claim by it; the note of another deletion stays and serves both."""
+        """Store an intended note, in place of any claimed one; the note of another deletion stays and serves both."""
         note = DeletionNote(id, DeletionState.INTENDED, domain, born, token)
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_DELETE_ATTEMPTS):
             try:
                 await self._store.put_if_absent(deletion_key(id), self._encode(note))
                 return
@@ -132,7 +134,7 @@ class DeletionNotes:
         return True
 
     async def withdraw_intended(self, id: str, token: str) -> None:
-        """Withdraw the intended note of `token`; any other note stays."""
+        """Remove the note of an id if it is intended and only the deletion with this `token` relies on it."""
         note = await self.read(id)
         if note is not None and note.state is DeletionState.INTENDED and token and note.token == token:
             await self.withdraw(note)
@@ -194,10 +196,10 @@ async def born_of(store: ObjectStore, root: str) -> str:
         return "unreadable"
 
 
-PASSES = 16
+MAX_PASSES = 16
 """How often a tree is listed before a deletion fails as `Busy`; only a changed object makes another pass needed."""
 NOTE_AGE = 600.0
-"""The age in seconds at which a note's deletion counts as interrupted; joining one that still runs does no harm."""
+"""The age of a note, in seconds, from which its deletion counts as interrupted; running a deletion twice is safe."""
 
 log = logging.getLogger(__name__)
 
@@ -210,11 +212,11 @@ class Resumed(StrEnum):
     WITHDRAWN = "withdrawn"
     """No object had been deleted yet, and the deletion was taken back."""
     UNSETTLED = "left to `hsparse sweep`"
-    """Only a search for a domain can tell whether the objects still have one: a `Sweep` does that."""
+    """Nothing was done, because only a `Sweep`, which reads all domains, can tell whether a domain has the objects."""
 
 
 class Deletions:
-    """The deletions of whole trees in a store, run by any node."""
+    """Deletes the objects of whole domains, and the chunks of datasets. Any node can run or resume a deletion."""
 
     def __init__(self, store: ObjectStore, clock: Clock, cache: Cache | None = None) -> None:
         self._store = store
@@ -334,7 +336,7 @@ class Deletions:
         prefix, last = tree_prefix(id), storage_key(id)
         beside = delta_prefix(last)
         count = 0
-        for _ in range(PASSES):
+        for _ in range(MAX_PASSES):
             if self._cache is not None:
                 self._cache.drop(prefix)
             record: list[Entry] = []

@@ -1,4 +1,8 @@
-"""Fences: refuse chunk operations with a stale plan, made before a shrink of the extent, or for a deleted dataset."""
+"""Fences: refuse chunk operations that were planned before a shrink of the extent, or whose dataset was deleted.
+
+Each shrink raises the *generation* in the dataset's record. A chunk operation carries the generation that its sender
+read (`ChunkSpec.generation`), and is refused if a newer one is known.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ class Fences:
     A deleted domain has one entry for all of its datasets, under the part that the ids of its objects share.
 
     `generation_of` reads a dataset's generation from its stored record, so a restarted node refuses what it refused
-    before. A node that does not hear of all shrinks reads the record before each change.
+    before. Unless `hears_all()`, the node may not be told of a shrink, so it reads the record before each change.
     """
 
     def __init__(
@@ -45,10 +49,7 @@ class Fences:
         """Datasets whose generation is known from a message but was not read from the record."""
 
     async def learn(self, dataset: str) -> None:
-        """Learn the dataset's generation; must be awaited before the dataset's chunks are changed.
-
-        Each call raises what `generation_of` raises, for example if the record forbids changes.
-        """
+        """Learn the dataset's generation before its chunks are changed; raise what `generation_of` raises."""
         if dataset not in self._newest or dataset in self._unread or not self._hears_all():
             generation = await self._generation_of(dataset)
             self._raise(dataset, generation)
@@ -67,12 +68,12 @@ class Fences:
             self._raise(spec.dataset, spec.generation)
 
     def forget(self) -> None:
-        """Forget all fences, because this node was no member for a while and has missed some."""
+        """Forget all datasets: this node was no member for a while and may have missed shrinks and deletions."""
         self._newest.clear()
         self._unread.clear()
 
     async def guard(self, answer: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
-        """Answer a message about chunks; raises as `check`, also if the dataset is deleted or shrunk during a read."""
+        """Return `await answer(message)`; raise as `check` if the dataset is deleted or shrunk before or meanwhile."""
         self.check(message.spec)
         reply = await answer(message)
         self.check(message.spec)

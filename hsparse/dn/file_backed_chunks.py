@@ -84,10 +84,10 @@ class BackingFiles:
         return stored.etag, self._remember(store, key, stored.etag, stored.data)
 
     async def read(self, file: BackingFile, start: int, stop: int, *, exact: bool = False) -> bytes:
-        """Return the bytes from `start` up to `stop`; `Conflict` names a file that is missing, changed or too short.
+        """Return the bytes from `start` up to `stop`; raise `Conflict` if the file is missing, changed or too short.
 
-        A missing file without a known etag raises `NotFound`; with `exact`, a file with another etag raises `Moved`. A
-        file with `NO_HEAD` that had another etag before is read only if its current etag is the expected one again.
+        Raise `NotFound` instead if it is missing and `file` has no etag. With `exact`, raise `Moved` if it has another
+        etag. If a file with `NO_HEAD` had another etag before, its etag is checked first.
         """
         store, key = self._place(file.uri)
         if file.head == NO_HEAD and self._etags.get((store.name, key), file.etag) != file.etag:
@@ -119,7 +119,7 @@ class BackingFiles:
         return stored.data
 
     async def _compare(self, file: BackingFile, store: ObjectStore, key: str, etag: str) -> None:
-        """Raise `Conflict` if the file's state `etag` has another head than when the dataset was created."""
+        """Raise `Conflict` if the file with this `etag` has another head than when the dataset was created."""
         head = self._heads.get((store.name, key, etag))
         if head is None and file.head != NO_HEAD:
             stored = await store.get_range(key, 0, HEAD_BYTES)
@@ -145,7 +145,7 @@ def _changed(key: str) -> Conflict:
 
 
 MIB = 1024 * 1024
-BATCH = 32 * MIB
+BYTES_AT_ONCE = 32 * MIB
 """How many bytes of one message's chunks are assembled at a time."""
 WORK_AT_ONCE = 128 * MIB
 """Memory, in bytes, that all messages share for chunks and for the ranges read for them."""
@@ -153,7 +153,7 @@ RANGES_AT_ONCE = 16
 DECODE_BATCH = MIB
 """Bytes of pieces that one call in a thread decodes; a small batch leaves threads for other ranges."""
 PIECE_BYTES = 64
-"""The work on one row of `ChunkPieces`, in bytes, for `compute`."""
+"""The number of bytes that `compute` is told for the work on one row of `ChunkPieces`."""
 
 Array = NDArray[Any]
 
@@ -212,7 +212,7 @@ class FileBackedChunks:
         order = np.lexsort(message.pieces.firsts(count)[::-1])
         order = order[message.pieces.counts(count)[order] > 0]
         size = math.prod(message.spec.dims) * message.spec.dtype.itemsize
-        step = max(1, BATCH // size)
+        step = max(1, BYTES_AT_ONCE // size)
         for first in range(0, len(order), step):
             batch = order[first : first + step]
             values = await self._batch(message, batch, size)
@@ -221,7 +221,7 @@ class FileBackedChunks:
         return tuple(result)
 
     async def _batch(self, message: ReadFileBacked, batch: NDArray[np.intp], size: int) -> list[Array]:
-        """Return the chunks, of `size` bytes each, of the selections with the numbers in `batch`."""
+        """Return the whole chunks, of `size` bytes each, from which the selections with the indices `batch` read."""
         keys = _keys(message, batch)
         with ExitStack() as uses:
             chunks = [uses.enter_context(self._cache.use(key, partial(FileBackedChunk, key))) for key in keys]
@@ -302,7 +302,7 @@ def _check(message: ReadFileBacked) -> None:
 
 
 def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
-    """Return the cache keys of the selections' chunks: chunk key and a digest of the chunk's files and pieces."""
+    """Return the cache keys of the selections' chunks: the key of the chunk, and a digest of its files and pieces."""
     pieces = message.pieces.of(batch)
     order = np.argsort(pieces.chunk, kind="stable")
     bounds = np.searchsorted(pieces.chunk[order], np.arange(len(batch) + 1)).tolist()

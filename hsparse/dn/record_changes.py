@@ -85,8 +85,7 @@ def change_record(
 ) -> Changed:
     """Return the record after `change` (None: deleted) and the outcome; raise the error of a refused change.
 
-    `record` is not modified. `now` is in seconds since the Unix epoch. `deleted` tells `Gone` from `NotFound`.
-    `repeated` is as in `ChangeObjects`.
+    `record` is not modified. `now` is in seconds since the Unix epoch; `repeated` is as in `ChangeObjects`.
     """
     if repeated:
         again = _again(change, record)
@@ -105,7 +104,7 @@ def change_record(
 
 
 def _again(change: RecordChange, record: Record | None) -> RecordChange | Outcome:
-    """Adapt a change that may have been applied before; return the change, or its outcome if it was applied."""
+    """Return the outcome of a change that was applied before, or else the change in a form that may be repeated."""
     match change:
         case CreateObject(_, new) if record == new:
             return Outcome(record, changed=True, created=True)
@@ -317,10 +316,7 @@ def _renew(record: Record, now: float, *, changed: bool, created: bool = False, 
 
 
 def _same(new: Record, there: Record) -> bool:
-    """Return whether two attributes are equal except for their times and the form of their types.
-
-    h5pyd 1.0.0 sends back the type of a reply, in which an enum has its names in two forms.
-    """
+    """Return whether attributes are equal except for times and the form of their types, which h5pyd changes."""
     one, other = ({**item, "created": 0, "lastModified": 0} for item in (new, there))
     if one != other and "type" in one and "type" in other:
         one["type"], other["type"] = type_json(one["type"]), type_json(other["type"])
@@ -346,8 +342,8 @@ def _without(
     return _renew(record, now, changed=True, **fields)
 
 
-SMALL = 64 * 1024
-"""A change of fewer bytes is measured only if the record's size is unknown or above half the limit."""
+UNMEASURED_BYTES = 64 * 1024
+"""A change of fewer bytes is measured only if the size of its record is unknown or above half the limit."""
 
 
 def grown_bytes(change: RecordChange) -> int:
@@ -367,7 +363,7 @@ def grown_bytes(change: RecordChange) -> int:
 def must_measure(change: RecordChange, stored: int | None, most: int) -> bool:
     """Return whether a change may make a record of `stored` bytes (None: unknown) larger than `most` bytes."""
     growth = grown_bytes(change)
-    return growth > SMALL or (growth > 0 and (stored is None or stored > most // 2))
+    return growth > UNMEASURED_BYTES or (growth > 0 and (stored is None or stored > most // 2))
 
 
 def check_size(record: Record, most: int) -> None:

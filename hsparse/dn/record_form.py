@@ -55,7 +55,7 @@ def is_record(key: str) -> bool:
 
 
 def misplaced_part(key: str, record: Record) -> str:
-    """Return a part that the record in `key` lacks, or an id that does not fit the key; empty if there is none.
+    """Return the name of a part that the record in `key` lacks, or of an id that does not fit the key; empty if none.
 
     hsparse and HSDS have always stored these parts, so a record that lacks one is damaged, even without a checksum.
     """
@@ -208,25 +208,25 @@ def _end(data: Any) -> bytes:
 
 
 DELTA = "delta"
-"""The key of a base record that holds the token of its delta; see `hsparse.dn.record_objects`."""
+"""The key in a base record whose value is the token of its delta; see `hsparse.dn.record_objects`."""
 _TOKEN = re.compile("[0-9a-f]{16}")
 _NAMED = re.compile(rb',"delta":"([0-9a-f]{16})","schema":[{][^{}]*[}],\n"crc32":"[0-9a-f]{8}"[}]$')
-"""Matches the end of a base's JSON; the group is the token of its delta."""
+"""Matches the end of the JSON of a base record; the group is the token of its delta."""
 
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 """The constants that other servers write in JSON for non-finite floats, with hsparse's names for them."""
 
-OVERHEAD = 1024
+OBJECT_BYTES = 1024
 """The memory of a cached object besides its record, in bytes."""
-SAMPLE = 16 * 1024
-"""Bytes of the sample from which the memory of JSON is estimated; counting takes as long as parsing."""
+SAMPLE_BYTES = 16 * 1024
+"""Bytes of the sample from which the memory of long JSON is estimated: counting all of it takes as long as parsing."""
 
 
 class RecordCodec:
-    """Encodes and decodes the record in the object `key`; `Unsupported` for a record that needs a newer hsparse.
+    """Encodes and decodes the record in the object `key`; raises `Unsupported` if it needs a newer hsparse.
 
     Stored records have a checksum and, if needed, a `schema` (`hsparse.model.schema`). Decoding removes both, except a
-    schema that forbids changes. `here` names features that a record may need and that this server alone has.
+    schema that forbids changes. `here` names optional features of this server that a record may need.
     """
 
     __slots__ = ("_here", "_key")
@@ -257,7 +257,7 @@ class RecordCodec:
         return record
 
     def encode(self, value: Record, token: str = "") -> bytes:
-        """Return the bytes of a record stored as one object or, given the token of its delta, of its base."""
+        """Return the bytes to store for a whole record or, given the `token` of its delta, for a base record."""
         schema = with_deltas(schema_of(value)) if token else schema_of(value)
         if schema is not None:
             schema.check_readable(f"The object {self._key}", self._here)
@@ -266,7 +266,7 @@ class RecordCodec:
         return add_checksum(data) if value and is_record(self._key) else data
 
     def take_delta(self, record: Record) -> str:
-        """Remove the token of the delta from a decoded base and return it; empty for a record that is one object."""
+        """Remove the token of the delta from a base record and return it; empty for a record that is one object."""
         if DELTA not in record:
             return ""
         token: Any = record.pop(DELTA)
@@ -275,7 +275,7 @@ class RecordCodec:
         return token
 
     def delta_of(self, data: Buffer) -> str:
-        """Return the token of a base's delta without decoding the base; empty for a record that is one object."""
+        """Return the token of the delta in the bytes of a base record; empty for a record that is one object."""
         match = _NAMED.search(data, max(0, len(data) - 4096))
         return "" if match is None else match[1].decode()
 
@@ -288,16 +288,13 @@ class RecordCodec:
             del record["schema"]
 
     def nbytes(self, value: Record, data: Buffer) -> int:
-        return OVERHEAD + memory_of_json(bytes(data))
+        return OBJECT_BYTES + memory_of_json(bytes(data))
 
 
 def memory_of_json(data: bytes) -> int:
-    """Return the approximate memory, in bytes, that JSON takes when parsed: 0.9 to 1.5 times the measured memory.
-
-    It counts dicts, lists, texts and numbers, in a sample if the JSON is long. Names in dicts are mostly shared.
-    """
-    if len(data) > SAMPLE:
-        step, part = len(data) // 16, SAMPLE // 16
+    """Return the approximate memory, in bytes, that JSON takes when parsed: 0.9 to 1.5 times the measured memory."""
+    if len(data) > SAMPLE_BYTES:
+        step, part = len(data) // 16, SAMPLE_BYTES // 16
         sample = b"".join(data[start : start + part] for start in range(0, step * 16, step))
         return memory_of_json(sample) * len(data) // len(sample)
     empty, dicts, lists = data.count(b"{}"), data.count(b"{"), data.count(b"[")

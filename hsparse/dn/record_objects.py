@@ -4,14 +4,14 @@ A *base* is the record at an earlier time, stored at the record's key. It names 
 part of the delta's key. The *delta* has the changes since then; each change puts it again, conditional on its etag.
 When these puts have cost as much as the base would, the base is stored again with all changes, and with a new delta:
 
-1. The old delta is *sealed*, conditional on its etag: nothing can be added to it any more.
-2. The new delta is stored, empty, under a token that no base has named before.
-3. The new base replaces the old one, conditional on the old one's etag. This put decides.
-4. The old delta is deleted.
+1. The old delta is *sealed*, conditional on its etag: nothing can be added to it any more. 2. The new delta is stored,
+empty, under a token that no base has named before. 3. The new base replaces the old one, conditional on the old one's
+etag. This put decides. 4. The old delta is deleted.
 
 A deletion has the same steps without a new base and delta. A base thus changes only after its delta is sealed, a change
 fails unless its base is the newest, and a stop between two steps leaves the record in its old or its new state. A node
-that finds a sealed delta reads it, and stores a new base with the next change. Leftover deltas are named by no base.
+that finds a sealed delta reads it, and stores a new base with the next change. A delta that is left over is never read,
+because no base names it.
 
 A delta is JSON:
 
@@ -73,9 +73,9 @@ class EntryChanges:
 
 @dataclass(frozen=True, slots=True)
 class RecordDelta:
-    """The changes of a record since its base, which has the token `token` and `base_size` bytes, was stored.
+    """The changes of a record since its base was stored; `token` is the delta's name in the base.
 
-    `size` is about how many bytes the delta has; `written` is how many bytes all its stored states had in total.
+    `size` is the approximate size of the delta in bytes, and `written` the total size of all its stored states.
     """
 
     token: str
@@ -87,10 +87,10 @@ class RecordDelta:
     attributes: EntryChanges = field(default_factory=EntryChanges)
 
     def then(self, before: Record, after: Record, table: str, names: Iterable[str]) -> RecordDelta | None:
-        """Return the delta with a change from `before` to `after`, which share the objects of equal parts.
+        """Return the delta with the change from `before` to `after`, which share the objects of equal parts.
 
-        `names` are the entries of `table` that may differ. The result is None if the base must be stored again: writing
-        this delta, too, would exceed the base's size in total, or a long dict other than `table` differs.
+        `names` are the entries of the dict `table` that may differ. Return None if the base must be stored again: all
+        puts of the delta together would exceed the base's size, or a long dict other than `table` differs.
         """
         names = tuple(names)
         changes = {"links": self.links, "attributes": self.attributes}
@@ -117,7 +117,7 @@ class RecordDelta:
         )
 
     def apply(self, record: Record) -> None:
-        """Change the base's record in place to the record that the delta describes."""
+        """Apply the delta in place to the record that its base has."""
         self.fields.apply(record)
         for table, changes in (("links", self.links), ("attributes", self.attributes)):
             if changes.removed or changes.put:
@@ -176,7 +176,7 @@ def _size(entries: Record, names: Iterable[str]) -> int:
 
 LARGE_RECORD = 256 * 1024
 """The most bytes of JSON of a record that is stored as one object, which HSDS can read."""
-ATTEMPTS = 16
+MAX_RECORD_ATTEMPTS = 16
 
 log = logging.getLogger(__name__)
 
@@ -197,9 +197,9 @@ class RecordValue:
 
 @dataclass(frozen=True, slots=True)
 class RecordVersion:
-    """The etags of a record's base and of its delta, whose token is `token`. Without a delta both are empty.
+    """The version of a stored record: the etags of its `base` and its `delta`, and the `token` of the delta.
 
-    `memory` is the approximate memory of the base in bytes.
+    Without a delta, `delta` and `token` are empty. `memory` is the approximate memory of the base in bytes.
     """
 
     base: str
@@ -211,9 +211,9 @@ class RecordVersion:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRecord:
-    """The data to put for a record: `data` is its delta, or a new base, which names its delta by `token` if it has one.
+    """The bytes to put for a changed record: `data` is its new delta, or a new base, whose delta is named `token`.
 
-    `seal` is the previous base's delta with the mark `sealed`, empty if there is none to seal.
+    `seal` is the previous base's delta, marked as sealed, or empty if there is no delta to seal.
     """
 
     data: bytes
@@ -221,7 +221,7 @@ class EncodedRecord:
     seal: bytes = b""
 
 
-SPEED = 16
+ENCODING_SPEEDUP = 16
 """How many times faster JSON is encoded than `compute` assumes, per byte of memory that it takes.
 
 A change reads a small part of a record, and then the whole record is encoded.
@@ -238,7 +238,7 @@ class RecordObjects:
     """
 
     __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "key")
-    speed = SPEED
+    speed = ENCODING_SPEEDUP
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class RecordObjects:
         A delta is deleted only after its base was replaced, so it must exist while its base does.
         """
         seen = None
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_RECORD_ATTEMPTS):
             try:
                 stored = await self._store.get(self.key)
             except NotFound:
@@ -403,7 +403,7 @@ class WholeRecord:
     """The codec of a record that is never split: a domain's, a summary's or a job's."""
 
     __slots__ = ("_codec",)
-    speed = SPEED
+    speed = ENCODING_SPEEDUP
 
     def __init__(self, key: str) -> None:
         self._codec = RecordCodec(key)

@@ -57,7 +57,7 @@ MAX_SUMMARIES = 100_000
 
 
 class HsdsSummaries:
-    """HSDS's summaries of the domains whose objects a data node changes."""
+    """Deletes HSDS's summary of a domain before this node first changes an object in the domain."""
 
     def __init__(self, store: ObjectStore, limit: int = MAX_SUMMARIES) -> None:
         self._store = store
@@ -184,7 +184,7 @@ class Records:
         return tuple(await gather_all([self._change(change, repeated, term) for change in message.changes]))
 
     async def generation(self, dataset: str) -> int:
-        """Return the generation in a dataset's stored record, 0 without a record.
+        """Return the generation (see `Fences`) in a dataset's stored record, or 0 without a record.
 
         `Unsupported` is raised if this server must not change the dataset's chunks. A record that another node owns is
         not cached, because the copy here would become stale.
@@ -283,7 +283,7 @@ class Records:
         return outcome
 
     async def _remove_summary(self, change: RecordChange) -> None:
-        """Remove HSDS's summary of the object's domain. It does not cover domains, jobs and hsparse's own summaries."""
+        """Delete HSDS's summary of the object's domain; domain records, jobs and hsparse's summaries are not in it."""
         id = change.id
         if not _is_of_domain(id):
             return
@@ -302,7 +302,7 @@ class Records:
         return RecordObjects(key, self._store, self._clock, self._large_size, self._memory)
 
     def _note_deletions(self, change: RecordChange, before: Record) -> None:
-        """Remember which names a change has deleted from the record `before` it, and forget those it created."""
+        """Remember the names that a change deleted from the record `before`, and forget the names that it created."""
         match change:
             case DeleteObject(id):
                 self._deleted.add(id)

@@ -7,7 +7,7 @@ owner therefore applies the retried write first, and then reapplies the changes 
 write was requested. The changes could have happened in this order without the failure.
 
 An idempotency key cannot solve this: dense chunk objects have no room for one, and the node that applied the write is
-gone. Changes are logged only for `WINDOW` seconds after a membership change, because retries arrive only then.
+gone. Changes are logged only for `LOGGED_SECONDS` seconds after a membership change, because retries arrive only then.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from hsparse.clock import Clock
 from hsparse.dn.cached_object import Encoded
 from hsparse.dn.membership.member_ownership import Accepted
 
-WINDOW = 60.0
+LOGGED_SECONDS = 60.0
 """Seconds after a membership change for which changes are logged: twice the time for which a write is retried."""
-MEMORY = 32 * 2**20
-"""The most bytes that logged changes write; the changes of the least recently changed chunks are dropped."""
+MAX_LOG_BYTES = 32 * 2**20
+"""The most bytes of all logged changes; beyond it, the changes of the least recently changed chunks are dropped."""
 
 Change = Callable[[Any], tuple[Any, Any]]
 
 
 @dataclass(slots=True, eq=False)
 class LoggedChange:
-    """A change of a chunk that can be logged; if it was retried, it is applied before later changes in the log."""
+    """A change of a chunk that can be logged; if a client has retried it, it is applied before later logged changes."""
 
     log: RedoLog
     key: str
@@ -40,9 +40,9 @@ class LoggedChange:
     nbytes: int
     accepted: Accepted
     time: float
-    """When the change was accepted or, if it was retried, requested, by this node's monotonic clock."""
+    """The time at which the change was accepted or, if it was retried, requested, on the monotonic clock."""
     lapses: int
-    """How often the log had forgotten changes when this change was accepted."""
+    """The number of calls of `RedoLog.forget` before this change was accepted."""
     later: list[LoggedChange] | None = None
     """The changes to reapply after this one, None until this one is applied."""
 
@@ -77,7 +77,7 @@ class RedoLog:
             return change
         now = self._clock.monotonic()
         if accepted.epoch > self._epoch:
-            self._epoch, self._until = accepted.epoch, now + WINDOW
+            self._epoch, self._until = accepted.epoch, now + LOGGED_SECONDS
         elif now > self._until:
             self.forget(lambda key: False)
             return change
@@ -99,7 +99,7 @@ class RedoLog:
             if change.lapses == self._lapses:  # else another node may have changed the chunk in between
                 logged.insert(at, change)
                 self._nbytes += change.nbytes
-            while self._nbytes > MEMORY:
+            while self._nbytes > MAX_LOG_BYTES:
                 _, oldest = self._changes.popitem(last=False)
                 self._nbytes -= sum(one.nbytes for one in oldest)
             return later

@@ -16,7 +16,7 @@ from hsparse.concurrency.request_trace import RequestTrace, Span, Tracer, begin_
 from hsparse.dn.metrics import NodeMetrics
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
-from hsparse.wire.codec import VERSION, check_version, decode_frame, encode_frame
+from hsparse.wire.codec import MESSAGE_VERSION, check_version, decode_frame, encode_frame
 from hsparse.wire.message import DataNode, Failure, GetInfo, message_name
 from hsparse.wire.remote_node import (
     FRAME_TYPE,
@@ -32,7 +32,7 @@ from hsparse.wire.remote_node import (
 log = logging.getLogger(__name__)
 
 MAX_FRAME = 1 << 30
-"""The most bytes of one message, far more than a service node sends, since service nodes page their requests."""
+"""The most bytes of one message; service nodes send far fewer, because they divide large requests."""
 
 
 NO_REQUEST = "-"
@@ -46,13 +46,13 @@ def create_node_app(
     ready: Callable[[], bool] = lambda: True,
     metrics: NodeMetrics | None = None,
     tracer: Tracer | None = None,
-    version: int = VERSION,
+    version: int = MESSAGE_VERSION,
 ) -> web.Application:
     """Return the application that answers messages for `node` if they have `node_token`; an empty token admits none.
 
     `/readyz` answers 503 while the node is not `ready`, because it owns nothing then. `/metrics` returns `metrics`. A
-    message that takes at least `slow` seconds is logged with its trace; 0 turns this off. `tracer` begins its span.
-    Messages of another `version` are refused.
+    message that takes at least `slow` seconds is logged with its trace; 0 turns this off. `tracer` begins a span for
+    each message. Messages of another `version` are refused.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -154,7 +154,7 @@ def _check_version(request: web.Request, own: int) -> None:
 
 
 def _take_over(request: web.Request, trace: RequestTrace) -> None:
-    """Set the user for fair queueing and the deadline from the message's headers."""
+    """Set the trace's user (for fair queueing) and deadline from the headers of a message."""
     trace.queue_user = unquote(request.headers.get(USER_HEADER, ""))
     if TIMEOUT_HEADER in request.headers:
         try:

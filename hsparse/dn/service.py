@@ -80,7 +80,7 @@ R = TypeVar("R")
 class NodeResources:
     """The memory and limits of a data node, which the services of its buckets share; `requests` counts for all of them.
 
-    `stores` are the stores of all buckets by name, so that a dataset can be linked to a file in another bucket.
+    `stores` are the stores of all buckets by name, so that a dataset can be backed by a file in another bucket.
     """
 
     cache: Cache
@@ -94,7 +94,7 @@ class NodeResources:
     store_requests: int = 64
     max_record_size: int = NO_LIMIT
     large_record_size: int = LARGE_RECORD
-    """A record of more bytes of JSON has its changes stored beside it."""
+    """The size in bytes from which the changes of a record are stored beside it; see `hsparse.dn.record_objects`."""
 
     @classmethod
     def of(
@@ -104,7 +104,7 @@ class NodeResources:
         requests: StoreRequests | None = None,
         admission: Admission | None = None,
     ) -> NodeResources:
-        """Return the resources that the settings allow; `stores` are needed if there are several."""
+        """Return the resources that the settings allow; `stores` must be given if the node has several buckets."""
         return cls(
             Cache(settings.cache_bytes()),
             MemoryBudget(settings.pending_size),
@@ -186,10 +186,7 @@ class DataService:
         return (self.bucket,)
 
     async def send(self, message: Message[R], /, accepted: Accepted | None = None) -> R:
-        """Answer a message, see `DataNode`; raise `Busy` if it cannot be answered before its deadline.
-
-        A change is stored only in the ownership term in which it was accepted, by default the current one.
-        """
+        """Answer a message, a change only in the term of `accepted`; raise `Busy` if its deadline would pass."""
         if self._admission is None or isinstance(message, GetInfo):
             return cast(R, await self._answer(message, accepted))
         # A change may belong to a request that has made other changes, so it waits instead of being refused.
@@ -301,13 +298,13 @@ class DataService:
         return {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Confirm cached objects with the store before their next use, except names that this node owned throughout."""
+        """Compare cached objects with the store before their next use, unless this node owned them throughout."""
         for entry in self._cache:
             entry.invalidate(kept)
         self._redo_log.forget(kept)
 
     def forget_fences(self) -> None:
-        """Learn all fences again and start new versions of all chunks, because this node has missed changes."""
+        """Forget all fences and give all chunks new versions, because this node may have missed changes."""
         self._fences.forget()
         self._versions.reset()
 

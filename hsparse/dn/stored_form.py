@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from hsparse.compute import compute
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.dn.cache import SMALL
+from hsparse.dn.cache import UNRESERVED_BYTES
 from hsparse.errors import Corrupt, NotFound, TooLarge
 from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag
 
@@ -42,7 +42,7 @@ class Codec(Protocol[V]):
 
 @dataclass(slots=True)
 class ObjectState(Generic[V]):
-    """The last known state of a stored object. `value` is unset if only the version is known (`decoded` is False).
+    """The last known state of a stored object. `value` is None if only the version is known (`decoded` is False).
 
     `version` identifies the stored state, for example an etag; it is None if there is no object. A state is `certain`
     if the node owned the object when it read the state; such a state stays valid while the node owns the object.
@@ -66,7 +66,7 @@ SMALL_VALUE = 4096
 """The largest size, in bytes, of a value that is changed without a reservation, so its bound is not computed.
 
 Decoding a sparse chunk takes at most 1,000 bytes per element; the chunk keeps five. Encoding any other value of this
-size takes less than `SMALL`.
+size takes less than `UNRESERVED_BYTES`.
 """
 
 
@@ -96,7 +96,7 @@ class Reservation:
 
     async def take(self, nbytes: int) -> None:
         """Reserve at least `nbytes` in total; raises as `check` and `MemoryBudget.hold`."""
-        if nbytes <= max(SMALL, self.held):
+        if nbytes <= max(UNRESERVED_BYTES, self.held):
             return
         self.check(nbytes)
         if self._taking is None:
@@ -127,7 +127,7 @@ class ObjectMemory(Generic[V]):
 
 
 class StoredForm(Protocol[V]):
-    """How the store keeps one value, in one or more objects. A single put or delete decides every change.
+    """How the store keeps one value, in one or more objects. Every change takes effect by a single put or delete.
 
     `put` and `delete` raise `PreconditionFailed` and change nothing if the store no longer holds `state`.
     """
@@ -135,7 +135,7 @@ class StoredForm(Protocol[V]):
     key: str
 
     async def fetch(self) -> Sequence[Stored]:
-        """Read the value's objects, none if the value is not stored, and reserve the memory for decoding them."""
+        """Return the value's objects, none if it is not stored; reserve the memory for decoding them."""
         ...
 
     def decode(self, found: Sequence[Stored]) -> ObjectState[V]:
@@ -152,7 +152,7 @@ class StoredForm(Protocol[V]):
         ...
 
     async def glimpse(self) -> ObjectState[V]:
-        """Return the version in the store, without the value: all that is needed to replace any value."""
+        """Return the state in the store; the value may be left out, since the version is enough to replace it."""
         ...
 
     async def is_current(self, state: ObjectState[V]) -> bool:

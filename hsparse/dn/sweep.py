@@ -2,10 +2,10 @@
 
 A sweep is safe beside servers and other sweeps. Objects younger than `min_age` stay, because they may belong to a
 domain or dataset that is being created or deleted. A record is looked for after the objects below it were listed, and
-these objects are deleted on their listed etags, so objects written since then stay.
+an object is deleted only if it still has its listed etag, so objects written since then stay.
 
 The objects of a root group that no domain names are deleted only after a note claims them and all domains were read
-again (`hsparse.dn.deletions`). They stay while a damaged record may be that of their domain.
+again (`hsparse.dn.deletions`). The objects stay if a damaged domain record may name their root group.
 
 `DomainScan` reads all domains in a store to find the root groups that they name.
 """
@@ -204,7 +204,7 @@ class Sweep:
                     self._find(Waste.KEPT, name, objects, nbytes)
 
     async def _resume_deletions(self) -> dict[str, DeletionNote]:
-        """Finish interrupted deletions; return, by root, the notes whose deletions may have been given up."""
+        """Finish interrupted deletions; return, by root, the notes that only a scan of all domains can settle."""
         unsettled: dict[str, DeletionNote] = {}
         async for note in self._deletions.notes.older_than(min(NOTE_AGE, self._min_age)):
             if self._dry_run:
@@ -329,7 +329,7 @@ class Sweep:
         self._find(Waste.DOMAIN, root, tree.objects, tree.nbytes)
 
     async def _mark_dangling(self, domain: StoredDomain) -> None:
-        """Mark a domain whose root group was deleted through another name; the domain is then answered as gone."""
+        """Mark a domain as deleted if its root group was deleted through another name; requests then get `Gone`."""
         if domain.root in self._trees or domain.is_final or not self._is_old(domain.modified):
             return
         if await self._deletions.exists(domain.root):

@@ -2,7 +2,7 @@
 
 Admission control limits the concurrent requests, so that they do not pile up at a slow store; users take turns.
 
-`ChunkVersions` numbers the versions of datasets' chunks, so a client can keep the map of an unchanged dataset.
+`ChunkVersions` numbers the versions of a dataset's chunks, so that clients can tell whether their copies are current.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ StoreRequests: TypeAlias = Counter[tuple[str, str]]
 
 
 class TracedStore:
-    """An `ObjectStore` that counts the requests to another store in `requests`, also those without a client's request.
+    """An `ObjectStore` that passes requests to another store and counts them in `requests`.
 
-    Each request takes one of the `places`. Changes are noted in `versions`, also those that failed, because the store
-    may have applied them.
+    Requests without a client's request are counted, too. Each request takes one of the `places`. Each change gives the
+    chunks a new version in `versions`, even if it failed, because the store may have applied it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class TracedStore:
     async def _delete(
         self, keys: tuple[str, ...], delete: Callable[[Unpack[A]], Awaitable[R]], *args: *A
     ) -> R:
-        """Delete objects, and forget which keys of their datasets were put, because deletions are not listed there."""
+        """Delete objects, and forget which keys were put: `ChunkVersions.changed` cannot report deleted ones."""
         try:
             return await self._change("delete", keys, delete, *args)
         finally:
@@ -107,7 +107,7 @@ class TracedStore:
     async def _change(
         self, kind: str, keys: tuple[str, ...], change: Callable[[Unpack[A]], Awaitable[R]], *args: *A
     ) -> R:
-        """Send a change to the store and note new versions; a change without an answer also invalidates versions."""
+        """Send a change to the store and note the datasets' new versions; without an answer, they become invalid."""
         if self._versions is None:
             return await self._ask(Work.WRITES, kind, keys[0], change, *args)
         try:
@@ -128,7 +128,7 @@ class TracedStore:
         request: Callable[[Unpack[A]], Awaitable[R]],
         *args: *A,
     ) -> R:
-        """Send a request to the store after waiting for its turn, without a deadline; count and time it."""
+        """Wait for a place (without a deadline), then send a request to the store; count and time it."""
         trace, clock = current_trace(), asyncio.get_running_loop().time
         place = None if self._places is None else await self._places.enter(queue_user(), patient=True)
         result, began = "failed", clock()
@@ -162,7 +162,7 @@ MAX_DATASETS = 100_000
 MAX_WATCHED, MAX_CHANGED = 64, 4096
 """The most datasets whose put keys are noted, and the most keys of one dataset."""
 
-DOUBT = 600.0
+DOUBT_SECONDS = 600.0
 """Seconds after which the store no longer applies a change that it did not answer."""
 
 
@@ -182,7 +182,7 @@ class ChunkVersions:
         """The newest change of all forgotten datasets; it stands for each of them, so that no change is missed."""
         self._last: BoundedCache[str, int] = BoundedCache.of_entries(limit, self._forget)
         self._watched: BoundedCache[str, tuple[int, dict[str, int]]] = BoundedCache.of_entries(MAX_WATCHED)
-        """By dataset: the change since which its keys are noted, and the last change of each key."""
+        """By dataset: the number of the change since which put keys are noted, and the last change of each key."""
         self._doubted: dict[str, float] = {}
         """By dataset: the time until which the store may apply a change that it did not answer."""
 
@@ -236,7 +236,7 @@ class ChunkVersions:
     def invalidate(self, keys: Iterable[str]) -> None:
         """Note that changes of these keys may still be applied: until then, no version of their datasets is valid."""
         for key in keys:
-            self._doubted[chunk_prefix_of_key(key)] = self._clock.now() + DOUBT
+            self._doubted[chunk_prefix_of_key(key)] = self._clock.now() + DOUBT_SECONDS
 
     def reset(self) -> None:
         """Give all chunks new versions, because other nodes may have changed any of them."""

@@ -26,7 +26,7 @@ from hsparse.sn.domains.folder_handlers import usable_rights
 from hsparse.sn.http.challenge import is_known
 from hsparse.sn.http.request import named_types
 from hsparse.sn.http.response import respond_computed
-from hsparse.sn.policies.access import Access
+from hsparse.sn.policies.access import AccessPolicy
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
@@ -136,7 +136,8 @@ async def get_explorer_file(request: Request) -> web.StreamResponse:
 async def get_rights(request: Request) -> web.StreamResponse:
     """Answer with the caller's rights in a domain or folder, so that a page offers only permitted actions.
 
-    Nobody can change read-only data: any domain of a read-only server, and served files.
+    Rights to change data are left out where nobody can change it: on a read-only server, in HDF5 files that are served
+    in place, and in snapshots.
     """
     return respond({"rights": usable_rights(request, request.domain)})
 
@@ -181,4 +182,4 @@ ROUTES = (
 
 def parts(settings: Settings, clock: Clock) -> Parts:
     """Return the routes and the policy of the explorer."""
-    return Parts(ROUTES, ((Access, ExplorerPolicy()),))
+    return Parts(ROUTES, ((AccessPolicy, ExplorerPolicy()),))

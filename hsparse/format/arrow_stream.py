@@ -23,17 +23,17 @@ SCHEMA, RECORD_BATCH = 1, 3
 """The members of `MessageHeader` (Message.fbs) that occur in a stream without dictionaries."""
 INT, FLOAT, FIXED_SIZE_BINARY = 2, 3, 15
 BYTES_OFFSETS = {4: "<i4", 5: "<i4", 19: "<i8", 20: "<i8"}
-"""The dtype of offsets of the types Binary, Utf8, LargeBinary and LargeUtf8, by their member of `Type` (Schema.fbs)."""
+"""The dtype of offsets of Binary, Utf8, LargeBinary and LargeUtf8, by their number in the union `Type` (Schema.fbs)."""
 LIST_OFFSETS = {12: "<i4", 21: "<i8"}
-"""The dtype of offsets of the types List and LargeList, by their member of `Type` (Schema.fbs)."""
+"""The dtype of offsets of the types List and LargeList, by their number in the union `Type`."""
 BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 15: 2, 18: 2, 19: 3, 20: 3} | {
     12: 2,
     21: 2,
 }
-"""The number of buffers of a column that can be read or skipped, by its `Type`; a list's child is not counted."""
+"""The number of buffers of a column of each supported or skipped `Type`; those of a list's child are not counted."""
 MAX_FIELDS = 1024
 KEPT_SCHEMA = 4096
-"""The most bytes of a schema message that is cached: a client that appends sends the same one with each request."""
+"""The most bytes of a schema message that is cached: a client that appends sends the same schema with each request."""
 FLOATS = ("<f2", "<f4", "<f8")
 
 
@@ -231,7 +231,7 @@ def _batch(header: Table, fields: Sequence[_Field], body: memoryview) -> tuple[i
 def _receive_in_place(
     header: Table, fields: Sequence[_Field], nbytes: int, take: Take, room: ColumnRoom
 ) -> Batch | None:
-    """Receive the columns of a batch into the arrays of `room`; return None without receiving if these do not fit."""
+    """Receive a batch into the arrays of `room`; if the columns do not fit them, receive nothing and return None."""
     length = header.number(0, "<q", 0)
     arrays = room.columns(length) if length > 0 else None
     nodes, buffers = header.pairs(1), header.pairs(2)

@@ -1,4 +1,4 @@
-"""Contiguous bytes of any type: functions accept every `Buffer`, so that callers need not copy to convert it."""
+"""The types of contiguous bytes: functions accept any `Buffer`, so that callers need not copy one type to another."""
 
 from __future__ import annotations
 

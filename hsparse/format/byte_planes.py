@@ -1,8 +1,9 @@
 """Byte planes, the output of HDF5's shuffle filter: columns of numbers are read from them without unshuffling.
 
-Unshuffling and then copying columns out of records would move each byte twice, with slow strided accesses. Plane j has
-byte j of every filter element. If a filter element spans several records, byte j of the records is in several planes;
-if a record spans several filter elements, its byte j is in one plane at a stride.
+The unshuffled data is a table of records, for example of points with one coordinate per dimension. Unshuffling it and
+then copying columns out of the records would move each byte twice, with slow strided accesses. Plane j has byte j of
+every filter element (the unit of the shuffle). If a filter element spans several records, byte j of the records is in
+several planes; if a record spans several filter elements, its byte j is in one plane at a stride.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class BytePlanes:
         return number
 
     def _bounds(self, start: int, stride: int, width: int) -> int:
-        """Return how many numbers lie completely in planes; the first is at `start`, then one per `stride` elements."""
+        """Return how many numbers lie completely in planes; they begin at `start` and are `stride` elements apart."""
         firsts = (place // self.element for place in range(start, start + width))
         return min(-((first - self._length) // stride) for first in firsts)
 
@@ -106,13 +107,13 @@ class BytePlanes:
         return bytes_of.reshape(-1).view(f"<u{narrow}")
 
     def _plane(self, place: int, count: int, stride: int) -> NDArray[np.uint8]:
-        """Return `count` bytes: the unshuffled byte at `place` and, from there, one byte per `stride` elements."""
+        """Return `count` of the unshuffled bytes, from the byte at index `place`, `stride` elements apart."""
         begin = place % self.element * self._length + place // self.element
         return self._bytes[begin : begin + count * stride : stride]
 
 
 def has_bits(plane: NDArray[np.uint8]) -> bool:
-    """Say whether a byte is not zero; counting bytes is five times as fast as comparing wider numbers."""
+    """Return whether any byte is not zero; counting bytes is five times as fast as comparing wider numbers."""
     return bool(np.count_nonzero(plane))
 
 

@@ -1,6 +1,7 @@
 """The chunk map of a dataset: one object that caches the footers of the dataset's structured chunks.
 
-A row is valid while its chunk's object has the etag that it had when the footer was read. Little-endian encoding:
+A row has the footer of one chunk. It is valid while the chunk's object has the etag that it had when the footer was
+read. The encoding is little-endian:
 
 | bytes | content |
 | --- | --- |
@@ -72,7 +73,7 @@ HEAD = struct.Struct("<8sIIII")
 COLUMNS = struct.Struct("<I")
 PIPELINE = (Filter(2, (8,), optional=False), Filter(32015, (3,), optional=False))
 MAX_ROWS = 1 << 20
-"""The most rows of a map, which are the first chunks in row-major order; other chunks' footers are always read."""
+"""The most rows of a map. It has the first chunks in row-major order; readers read the footers of the others."""
 MAX_RANK = 32
 MAX_SECTIONS = 3
 
@@ -113,9 +114,9 @@ class ChunkMap:
         return sum(column.nbytes for column in columns)
 
     def find(self, scaled: Column, digest: Column, names: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """Return the row of each chunk at `scaled: (m, rank)`, (m,), or -1 if there is none with its `digest: (m,)`.
+        """Return the number of each chunk's row, (m,), or -1 if there is no row or the row has another digest.
 
-        `names` are the `row_names` of this map.
+        `scaled: (m, rank)` and `digest: (m,)` are those of the chunks; `names` are the `row_names` of this map.
         """
         if not len(self):
             return np.full(len(scaled), -1, np.intp)

@@ -116,7 +116,7 @@ def extremes_of(words: Statistics, dtype: np.dtype[Any]) -> tuple[NDArray[Any], 
 def partials_of(
     words: Statistics, defined: NDArray[np.uint64], dtype: np.dtype[Any], columns: Sequence[str]
 ) -> Partials:
-    """Return the partial reductions of n chunks, one place each, given the words (n, 5) of one column.
+    """Return the partial results of n chunks, one place per chunk, given the words (n, 5) of one column.
 
     As in numpy, sum, minimum and maximum of a chunk with a NaN are NaN.
     """
@@ -158,10 +158,7 @@ RECORD_BYTES = 10
 
 
 def chunk_key(dataset: str, scaled: Sequence[int], stripes: Stripes | None = None) -> str:
-    """Return the key of a chunk, `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; the only chunk of a scalar dataset is `0`.
-
-    In a striped dataset the key is `db/<uuid1>/d/<uuid2>/.stripe/<file number>/<i>_<j>_<k>`; see `Stripes.folder`.
-    """
+    """Return a chunk's key, `db/<uuid1>/d/<uuid2>/[.stripe/<file number>/]<i>_<j>_<k>`; a scalar's ends in `0`."""
     if stripes is None:
         return chunk_prefix(dataset) + chunk_name(scaled)
     return f"{chunk_prefix(dataset)}{stripes.folder(scaled)}{chunk_name(scaled)}"
@@ -174,13 +171,13 @@ def chunk_name(scaled: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class ChunkSpec:
-    """The specification of a dataset's chunks. Service nodes derive it from the record and send it in chunk messages.
+    """The specification of a dataset's chunks, which service nodes derive from its record and send to data nodes.
 
     `type` is the HDF5/JSON type item. `dims` are the dimensions of a chunk in elements. `fill` has the bytes of the
     fill value, length-prefixed for a variable-length type (empty: all zero). `filters` has one pipeline per section:
     one for a dense chunk, two for a sparse chunk (selection, fixed-size values), three for a structured chunk, sparse
     or dense, of a variable-length type (with the heap). `generation` increases when a shrink of the extent begins and
-    when it ends. `arange` gives unwritten elements other values than the fill value (`hsparse.model.initial_values`).
+    when it ends. `arange` is the initializer of unwritten elements, or empty (`hsparse.model.initial_values`).
     `stripes` is None without striping. With `statistics`, chunks are stored with statistics; chunks stored earlier may
     lack them. `base` is empty unless the dataset is signed: scaled coordinates count from the chunk of its first
     element, and adding `base` gives the coordinates in the key. A message planned before the lower bound moved still
@@ -225,7 +222,7 @@ class ChunkSpec:
 
     @property
     def structured(self) -> bool:
-        """Say whether chunks are structured chunks: sparse chunks always are, dense chunks may be."""
+        """Whether chunks are structured chunks: sparse chunks always are, dense chunks may be."""
         return self.sparse or len(self.filters) > 1
 
     @cached_property
@@ -251,7 +248,7 @@ class ChunkSpec:
 
     @property
     def nbytes(self) -> int:
-        """Estimated bytes of memory that the type and the fill value take; the latter is counted as bytes and array."""
+        """Estimated bytes of memory of the type and the fill value, which exists both as bytes and as an array."""
         return 2 * max(len(self.fill), self.datatype.element.min_size) + element_bytes(self.datatype.element)
 
     @property

@@ -26,7 +26,7 @@ from hsparse.format.buffer import Buffer
 MASK = 0xFFFFFFFF
 SEED = 0xDEADBEEF
 """The initial state of lookup3."""
-LONG = 64 * 1024
+SLOW_CHECKSUM_BYTES = 64 * 1024
 """Bytes of data above which a checksum in Python is slow enough to warn about."""
 ROTATIONS = ((0, 1, 14), (2, 0, 11), (1, 2, 25), (0, 1, 16), (2, 0, 4), (1, 2, 14), (0, 1, 24))
 """The final steps of lookup3 over the words (c, b, a): index of the changed word, index of the other word, rotation."""
@@ -39,7 +39,7 @@ class StandardCodecs:
         return zlib.compress(data, min(level, 9))
 
     def deflate_decode(self, data: Buffer, out: int) -> bytes:
-        """Return at most `out` bytes; raise `RuntimeError` if there are more, or `data` is no complete zlib stream."""
+        """Return the decoded bytes; raise `RuntimeError` beyond `out` bytes or for an incomplete zlib stream."""
         stream = zlib.decompressobj()
         try:
             found = stream.decompress(data, out + 1)
@@ -53,7 +53,7 @@ class StandardCodecs:
         return zlib.crc32(data)
 
     def h5checksum_metadata(self, data: Buffer) -> int:
-        if len(data) > LONG:
+        if len(data) > SLOW_CHECKSUM_BYTES:
             warnings.warn(
                 "Checksums of chunks are computed in Python here, which makes writing 3 to 5 times as slow: "
                 'pip install "hsparse[files]"',
@@ -194,7 +194,7 @@ def bitshuffle_decode(data: Buffer, itemsize: int, block: int) -> bytes:
     return cast(bytes, codecs.bitshuffle_decode(data, itemsize=itemsize, blocksize=block))
 
 
-SMALL = 4096
+ZLIB_CRC_BYTES = 4096
 """Bytes below which zlib's CRC-32 is faster, as measured: a call of imagecodecs costs about 2 us."""
 
 
@@ -218,6 +218,6 @@ def fletcher32_swapped(value: int) -> int:
 
 def crc32(data: Buffer) -> int:
     """Return the CRC-32 of zlib and Ethernet (polynomial 0x04C11DB7, reflected)."""
-    if len(data) < SMALL:
+    if len(data) < ZLIB_CRC_BYTES:
         return zlib.crc32(data)
     return int(codecs.deflate_crc32(data))

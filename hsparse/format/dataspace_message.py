@@ -71,7 +71,7 @@ def encode_dataspace(
     """Return a dataspace message with lengths of `width` bytes; `dims` is None for a null dataspace.
 
     `max_dims` defaults to `dims`; the largest number of `width` bytes means unlimited. Raises `BadRequest` for a null
-    dataspace in version 1, which has none.
+    dataspace in version 1, which cannot represent it.
     """
     rank = len(dims or ())
     flags = MAX_DIMS_FLAG if rank else 0

@@ -66,7 +66,7 @@ NULL_TERMINATED, SPACE_PADDED = "H5T_STR_NULLTERM", "H5T_STR_SPACEPAD"
 
 
 def ended_texts(rows: NDArray[np.uint8], padding: str) -> NDArray[np.uint8]:
-    """Return fixed-size strings, each one's bytes along the last axis, with their padding replaced by zeros."""
+    """Return fixed-size strings with their padding replaced by zeros; the last axis of `rows` has a string's bytes."""
     if padding == SPACE_PADDED:
         is_behind = np.logical_and.accumulate(rows[..., ::-1] == ord(" "), axis=-1)[..., ::-1]
     else:
@@ -75,7 +75,7 @@ def ended_texts(rows: NDArray[np.uint8], padding: str) -> NDArray[np.uint8]:
 
 
 def has_text_ends(item: Any) -> bool:
-    """Say whether a type item contains, at any depth, fixed-size strings whose padding in a file may not be zeros."""
+    """Return whether a type item has, at any depth, fixed-size strings whose padding in a file may not be zeros."""
     if not isinstance(item, dict):
         return False
     if item["class"] == "H5T_STRING":

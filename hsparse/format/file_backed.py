@@ -128,7 +128,7 @@ def mask_of(filters: Pipeline, described: Pipeline, mask: int, nbytes: int, size
     """Return the filter mask of a piece that has `nbytes` bytes in the file and `size` bytes of elements.
 
     `mask` is the mask for the filters `described`; `filters` are the same, possibly with an added checksum. If the mask
-    is 0 but the piece is not shorter than its elements, filters that decline to lengthen data were skipped.
+    is 0 but the piece is not shorter than its elements, the result marks the filters that HDF5 skips in that case.
     """
     if len(filters) > len(described):
         place = next(place for place, filter in enumerate(filters) if filter in LEFT_OUT_BY_CLIENTS)

@@ -61,5 +61,5 @@ class Ordering:
         return np.concatenate((there[order], np.flatnonzero(missing)))[:limit]
 
     def is_after(self, bound: Any, key: Any) -> bool:
-        """Say whether all elements of a group with best possible key `bound` come after one with `key`."""
+        """Return whether all elements of a group come after `key`; `bound` is the first key that they may have."""
         return bool(bound < key) if self.descending else bool(bound > key)

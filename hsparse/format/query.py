@@ -72,7 +72,7 @@ class Query:
         return _outlook(self._term, self.dtype, ranges, count)[0]
 
     def takes(self, value: NDArray[Any]) -> bool:
-        """Say whether one element, such as the fill value, matches the query."""
+        """Return whether one element, such as the fill value, matches the query."""
         return bool(self._test(value.reshape(1))[0])
 
 
@@ -133,7 +133,7 @@ def _bind(term: Term, dtype: np.dtype[Any]) -> Predicate:
 
 
 def _outlook(term: Term, dtype: np.dtype[Any], ranges: Mapping[str, Ranges], count: int) -> tuple[Mask, Mask]:
-    """Return two masks: the groups in which an element may match a term, and the groups in which all elements do.
+    """Return masks of the groups in which some element may match a term, and of those in which all elements match it.
 
     For a group without elements both masks may have either value.
     """
@@ -159,7 +159,7 @@ def _outlook(term: Term, dtype: np.dtype[Any], ranges: Mapping[str, Ranges], cou
 
 
 def _compared(known: Ranges, op: str, test: Callable[[str], Predicate]) -> tuple[Mask, Mask]:
-    """Return the masks of `_outlook` for one comparison; `test(op)` compares numbers by the operator `op`."""
+    """Return the masks of `_outlook` for one comparison; `test(op)` is the predicate with the operator `op`."""
     if op in ("==", "!="):
         some = test("<=")(known.least) & test(">=")(known.greatest)
         all_equal = test("==")(known.least) & test("==")(known.greatest) & ~known.has_nan

@@ -31,9 +31,9 @@ MAX_TESTS = 256
 """The most comparisons in a query, because each one is applied to every selected element."""
 MAX_DIGITS = 40
 CACHE_BYTES = 8 * 1024 * 1024
-"""Bytes of memory for cached terms."""
+"""Bytes of memory for cached parsed queries."""
 TERM_BYTES = 20
-"""Estimated bytes of memory of a term per character of its text, as for a long list of numbers."""
+"""Estimated bytes of memory of a parsed query per character of its text; a long list of numbers takes as much."""
 WORDS = frozenset({"true", "false", "and", "or", "not", "in"})
 """Reserved words. In `field(...)` or in quotes they are names."""
 
@@ -86,6 +86,7 @@ class Or:
 
 
 Term: TypeAlias = Compare | Member | Null | Not | And | Or
+"""A parsed query, or a part of it."""
 
 _TOKEN = re.compile(
     r"""(?P<bytes>[bB](?:'[^']*'|"[^"]*"))|(?P<text>'[^']*'|"[^"]*")
@@ -99,7 +100,7 @@ Token = tuple[str, str]
 
 
 def parse_query(text: str) -> Term:
-    """Return the term of a query; raise `BadRequest` if it is malformed. Fields and their types are not checked."""
+    """Return the parsed query; raise `BadRequest` if it is malformed. Fields and their types are not checked."""
     return _parse(text)
 
 
@@ -245,7 +246,7 @@ class _Parser:
         return text[1:-1] if kind == "text" else text if word not in WORDS else word == "true"
 
     def _at_where(self) -> bool:
-        """Say whether the clause `where field in` begins here; `where` may also be the name of a field."""
+        """Return whether the clause `where field in` begins here; `where` may also be the name of a field."""
         kind, text = self._peek()
         return (
             kind == "name"

@@ -31,7 +31,7 @@ from hsparse.model.vlen_array import VlenArray, VlenFields, join_elements, split
 
 
 def numbers_from_json(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Convert JSON to numbers in `shape`, or one for all, (1,); raise `BadRequest` if the value does not fit."""
+    """Convert JSON to numbers in `shape`, or to one for all elements, (1,); raise `BadRequest` if it does not fit."""
     size = prod(shape)
     array = _plain_numbers(value, dtype)
     if array is None:  # names of floats, nulls, or values that do not fit
@@ -78,7 +78,7 @@ def number_json(values: NDArray[Any]) -> Any:
 
 
 def is_finite(values: NDArray[Any]) -> bool:
-    """Say whether all floats in `values`, including those in fields, are finite."""
+    """Return whether all floats in `values`, including those in fields, are finite."""
     if values.dtype.names is not None:
         return all(is_finite(values[name]) for name in values.dtype.names)
     return values.dtype.kind not in "fc" or bool(np.isfinite(values).all())
@@ -123,7 +123,7 @@ class ValueArrays(Protocol):
     # --- assembling and cutting ------------------------------------------------------------
 
     def received(self, values: Values) -> Values:
-        """Return values that a data node sent with their own dtype, because nodes send compounds as opaque bytes."""
+        """Return a data node's values with the dataset's dtype, because nodes send compounds as opaque bytes."""
         ...
 
     def stored(self, values: Values, shape: tuple[int, ...]) -> Values:
@@ -141,7 +141,7 @@ class ValueArrays(Protocol):
         ...
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Values) -> list[Values]:
-        """Return the part of `values` for each planned chunk; `values` have the selection's shape, or one element."""
+        """Return the part of `values` for each planned chunk; `values` have its shape, or are one for all."""
         ...
 
     def squeeze(self, values: Values) -> Values:
@@ -157,7 +157,7 @@ class ValueArrays(Protocol):
     def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
         """Convert JSON to values in `shape`, or to one value for all; raise `BadRequest` if it does not fit.
 
-        The values of a single field may come without the compound's list.
+        If only one field is picked, its values may come without the compound's list.
         """
         ...
 
@@ -193,7 +193,7 @@ def array_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -> Values:
-    """Return values of the last dimensions of `shape`, repeated over the first ones; one for all stays one element.
+    """Return `values`, which have the last dimensions of `shape`, repeated over its first; a single element stays one.
 
     Raises `TooLarge` if the repeated values take more than `MAX_REPEATED` bytes.
     """
@@ -215,7 +215,7 @@ def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -
 def elements_from_json(
     arrays: ValueArrays, value: Any, shape: tuple[int, ...], forms: Sequence[Element]
 ) -> Values:
-    """Convert JSON, by the first of `forms` that its elements have, to values in `shape` or one for all, (1,)."""
+    """Convert JSON to values in `shape` or (1,), by the first of `forms` that fits; raise `BadRequest` if none."""
     reason = ""
     for form in forms:
         for dims in (shape, (1,)):

@@ -1,7 +1,8 @@
 """`hsparse cp`: copy domains and folders.
 
-A domain is copied through its HDF5 file, which the server generates, in the layout with structured chunks. A copy keeps
-the same data as an export and an import, in one state of the domain. The client sends stored chunks unchanged.
+A domain is copied through its HDF5 file, which the server generates, in the layout with structured chunks. A copy has
+the data that an export and an import would keep, all from one state of the domain. The client sends stored chunks
+unchanged.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from functools import partial
 from posixpath import dirname
 
 from hsparse.cli import progress
-from hsparse.cli.bounded_pool import MEMORY, BoundedPool
+from hsparse.cli.bounded_pool import MAX_BYTES_IN_FLIGHT, BoundedPool
 from hsparse.cli.progress import Advance, ProgressDisplay, ProgressForm, print_message, reports_failure
 from hsparse.cli.tree.mkdir import make_folder
-from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
+from hsparse.cli.tree.server_tree import Kind, ServerTree, TreeEntry
 from hsparse.cli.tree.tree_command import (
     PATTERN_HELP,
     Output,
@@ -39,7 +40,7 @@ from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.hdf5.importer.virtual_links import VirtualLinks
 from hsparse.model.ids import new_root_id
 
-REQUESTS = 8
+MAX_REQUESTS = 8
 """The number of concurrent requests."""
 ABOUT = f"""\
 Copy domains and, with -r, folders with their content.
@@ -72,14 +73,14 @@ def copy_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> No
         copy_all(tree, output, entry, path, bar)
 
 
-def copy_all(tree: ServerTree, output: Output, entry: Entry, path: str, bar: ProgressForm) -> None:
+def copy_all(tree: ServerTree, output: Output, entry: TreeEntry, path: str, bar: ProgressForm) -> None:
     """Copy a domain, or a folder with its content; raises `Conflict` if `path` exists."""
     copies = Copies(tree, output, bar)
     try:
         if entry.kind is Kind.DOMAIN:
             require_free(tree, path)
             copies.report(
-                copies.copy((entry.path, path), partial(progress.show_progress, bar, path), REQUESTS)
+                copies.copy((entry.path, path), partial(progress.show_progress, bar, path), MAX_REQUESTS)
             )
         else:
             with progress.show_progress(bar, path) as display:
@@ -103,10 +104,10 @@ class Copies:
         for client in tuple(self._sending):
             client.stop()
 
-    def copy_folder(self, entry: Entry, path: str, display: ProgressDisplay) -> None:
+    def copy_folder(self, entry: TreeEntry, path: str, display: ProgressDisplay) -> None:
         """Copy a folder with its content; raises `Conflict` if `path` exists."""
         require_free(self._tree, path)
-        members = list(self._tree.members(entry))  # listed before the copy is created, which may be inside
+        members = list(self._tree.members(entry))  # listed first: the copy may be inside of the folder
         make_folder(self._tree, self._output, path)
         pairs = [(one.path, f"{path}/{one.name}") for one in members if one.kind is Kind.DOMAIN]
         for copied in self._tree.each(pairs, lambda pair: self.copy(pair, lambda _: nullcontext(display), 1)):
@@ -164,7 +165,9 @@ class Copies:
         links = VirtualLinks(sending, target, folder, all=True)
         try:
             domain.create(root, None, ordered=objects.is_ordered)
-            with BoundedPool(requests, MEMORY * requests // REQUESTS, sending.stop) as uploads:
+            with BoundedPool(
+                requests, MAX_BYTES_IN_FLIGHT * requests // MAX_REQUESTS, sending.stop
+            ) as uploads:
                 Hdf5Import(sending, uploads, objects, advance, resumed=False, links=links).run()
         except BaseException:
             domain.delete(root)

@@ -1,6 +1,6 @@
 """Download a domain as an HDF5 file; an interrupted download can be continued.
 
-`PartFile` is a file on a disk that has another name until it is complete, with one writer at a time.
+`PartFile` is a local file that has another name until it is complete. It has one writer at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STATE = r"\d+-[\w-]+-[0-9a-f]{32}"
 
 
 class PartFile:
-    """The incomplete file of `target` in the state `mark`. Inside the context, `file` is open for reading and writing.
+    """The incomplete file of `target`; `mark` is its etag. In the context, `file` is open for reading and writing.
 
     Entering raises `Conflict` if there is another writer. Disk errors are raised as `StoreFailed`.
     """
@@ -107,10 +107,10 @@ def _locked(file: BinaryIO) -> bool:
     return True
 
 
-PART = 1 << 20
+PART_BYTES = 1 << 20
 DOMAIN_HEADER = "X-Hdf-Domain"
 """The response header with the percent-encoded path of a file's domain."""
-ATTEMPTS = 5
+MAX_BROKEN_CONNECTIONS = 5
 """The maximum number of consecutive connections that break before a byte is received."""
 ETAG = re.compile(r'"([\w-]{1,100})"')
 ReportProgress = Callable[[int, int], None]
@@ -154,7 +154,7 @@ class DomainFile:
                 except Unreachable as error:
                     broken = error
                 failures = 0 if have > before else failures + 1
-                if failures == ATTEMPTS:  # a broken connection may look complete
+                if failures == MAX_BROKEN_CONNECTIONS:  # a broken connection may look complete
                     raise broken or Unreachable(
                         f"{self._connection.url} does not send the rest of the file: try again later."
                     )
@@ -164,7 +164,7 @@ class DomainFile:
     def state(self) -> tuple[int, str]:
         """Return the size in bytes of the file of the domain's current state, and its etag without quotes.
 
-        Raises `NotFound` if the server returns the file of another domain, whose path has no `.h5`.
+        Raises `NotFound` if the server returns the file of another domain: the one whose path lacks the `.h5`.
         """
         return self._connection.repeated(self._state)
 
@@ -212,7 +212,7 @@ class DomainFile:
                         f"{self._connection.url} answers a range request with {response.status}; make sure that no "
                         "proxy answers in its place."
                     )
-                while data := response.read(PART):
+                while data := response.read(PART_BYTES):
                     yield data
         except PreconditionFailed as error:
             raise PreconditionFailed(

@@ -1,4 +1,4 @@
-"""Access control lists: the rights in a domain, the principals that request them, and the rule that decides.
+"""Access control lists: the rights in a domain, the principals that request them, and the rule that grants them.
 
 A domain's ACLs are stored in its record as `{name: {right: bool}}`. `name` is a user's name, `default`, or `g:`
 followed by a group's name. A right that is missing, or whose value is not true, is denied. An entry may also have the
@@ -52,7 +52,7 @@ ANONYMOUS = Principal(ANONYMOUS_NAME)
 
 
 def is_granted(acls: Mapping[str, Any], principal: Principal, right: Right) -> bool:
-    """Say whether a domain's `acls` give `right` to `principal`; callers check `principal.admin` themselves.
+    """Return whether a domain's `acls` give `right` to `principal`; callers check `principal.admin` themselves.
 
     The user's own entry decides if it exists. Otherwise the right is granted if an entry of one of the user's groups or
     the entry `default` grants it. The anonymous principal has the rights of `default`; an entry `anonymous` decides
@@ -83,7 +83,7 @@ def full_rights() -> dict[str, bool]:
 
 
 def grants_any(entry: Mapping[str, Any]) -> bool:
-    """Say whether an entry grants at least one right."""
+    """Return whether an entry grants at least one right."""
     return any(_grants(entry, right) for right in Right)
 
 
@@ -112,7 +112,7 @@ def folder_acls(owner: str) -> dict[str, dict[str, bool]]:
 
 
 def place_acls() -> dict[str, dict[str, bool]]:
-    """Return the ACLs of a new place with served files: authenticated users may read, anonymous ones may not."""
+    """Return the ACLs of a new folder of served HDF5 files: authenticated users may read, anonymous ones may not."""
     return {**readable(), ANONYMOUS_NAME: {right.value: False for right in Right}}
 
 

@@ -28,8 +28,8 @@ from hsparse.model.vlen_array import VlenArray, split_elements
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
 MAX_NAME = 65_534
 """The most bytes of UTF-8 in a name: HDF5 stores the length, including a terminating zero, in 16 bits."""
-SMALL = 4096
-"""Bytes of a scalar whose JSON lists need not be counted: it has at most one list per byte and dimension."""
+UNCOUNTED_BYTES = 4096
+"""The most bytes of a scalar whose JSON lists are not counted: it has at most one list per byte and dimension."""
 BASE64_ELEMENT = 2
 """Approximate minimum of base64 characters per element."""
 DIMENSION_NAMES = frozenset(
@@ -60,10 +60,7 @@ def check_name(name: Any) -> str:
 
 
 def parse_attribute(body: Json, datatype: Datatype) -> Json:
-    """Return the stored form of the attribute in a request body; `datatype` is its parsed type.
-
-    `body["value"]` is a JSON value that fits type and dataspace, the elements' bytes, or these as base64 text.
-    """
+    """Return the stored form of a request's attribute, whose value is JSON, the elements' bytes, or base64 text."""
     shape = parse_shape({key: value for key, value in body.items() if key != "maxdims"})
     shape.pop("maxdims", None)
     stored: Json = {"type": datatype.item, "shape": shape, "value": None}
@@ -162,7 +159,11 @@ def _items(stored: Json) -> int:
 def check_size(shape: Json, datatype: Datatype) -> None:
     """Raise `TooLarge` if the elements and the lists of their JSON would take more than `MAX_ATTRIBUTE_BYTES`."""
     element = datatype.element
-    if shape["class"] == "H5S_SCALAR" and isinstance(element, Fixed) and element.dtype.itemsize <= SMALL:
+    if (
+        shape["class"] == "H5S_SCALAR"
+        and isinstance(element, Fixed)
+        and element.dtype.itemsize <= UNCOUNTED_BYTES
+    ):
         return
     lists = json_size(dims_of(shape) or (), datatype.element).lists
     size = num_elements(shape) * datatype.guessed_size + lists * LIST_MEMORY

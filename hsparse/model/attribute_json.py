@@ -21,7 +21,7 @@ WITHOUT_PARTS = WITHOUT_FLOATS | {"H5T_FLOAT"}
 
 
 def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
-    """Return the stored value with non-finite floats restored from their names, or None instead if `ignore_nan`."""
+    """Return the stored value with non-finite floats restored from their names, or as None if `ignore_nan`."""
     value, item = stored.get("value"), stored["type"]
     if not isinstance(value, str | list) or "encoding" in stored:
         return value
@@ -34,7 +34,7 @@ def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
 
 
 def restore_non_finite(value: Any, element: Element, rank: int, *, ignore_nan: bool = False) -> Any:
-    """Return a stored value, `rank` lists deep, with non-finite floats restored from names, or None if `ignore_nan`."""
+    """Return a stored value, `rank` lists deep, with non-finite floats restored, or as None if `ignore_nan`."""
     if isinstance(element, Fixed) and element.dtype.names is None:
         if element.dtype.base.kind != "f":
             return value
@@ -70,7 +70,7 @@ def _parts(element: Element) -> Element | tuple[Element, ...] | None:
 
 
 def has_floats(element: Element) -> bool:
-    """Say whether an element is or contains a float."""
+    """Return whether an element is or contains a float."""
     if isinstance(element, Fixed) and element.dtype.names is None:
         base = element.dtype
         while base.subdtype is not None:

@@ -73,7 +73,7 @@ DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
 
 
 def is_trimmed(record: Record) -> bool:
-    """Say whether elements outside the extent must be erased before the dataset can grow."""
+    """Return whether elements outside the extent must be erased before the dataset can grow."""
     return "trim" in record
 
 
@@ -108,7 +108,7 @@ def part_starts(record: Record) -> dict[str, int]:
 
 
 def part_with_key(record: Record, key: str) -> Record | None:
-    """Return the part's `token` and any `side`, and the key's `count`, if `key` is being appended; else None."""
+    """Return `token`, `count`, any `side` of the elements that are being appended with `key`, or None if none are."""
     for part in appended_parts(record):
         for found, _, count in part.get("keys", ()):
             if found == key:
@@ -328,7 +328,7 @@ def end_append(record: Record, token: str, now: float) -> Record:
 
 
 def abandon_appends(record: Record, now: float, token: str = "", *, expired: bool = False) -> Record:
-    """Drop all parts if one has `token`; without a token always, or with `expired` only if a part has expired."""
+    """Drop all parts if one has `token`. Without a token drop all, or with `expired` all if a part has expired."""
     parts = appended_parts(record)
     if token:
         found = any(part["token"] == token for part in parts)

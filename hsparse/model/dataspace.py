@@ -118,7 +118,7 @@ def parse_minlower(value: Any, most: Sequence[int]) -> tuple[int | str, ...]:
 
 
 def is_extensible(shape: Shape) -> bool:
-    """Say whether the dataspace was created with maxdims."""
+    """Return whether the dataspace was created with maxdims."""
     return shape["class"] == "H5S_SIMPLE" and "maxdims" in shape
 
 

@@ -31,7 +31,7 @@ ITEM_BYTES = 10
 """Estimated bytes of memory that a type item takes per character of its JSON."""
 FEW_PARTS = 64
 SHORT_TEXT = 1024
-"""The most JSON items and characters of a requested type whose checked form is cached by its JSON text."""
+"""Requested types with at most `FEW_PARTS` JSON items and `SHORT_TEXT` characters are cached by their JSON text."""
 VLEN_GUESSED_SIZE = 128
 """The assumed bytes of a variable-length element wherever a size must be estimated, as in HSDS."""
 
@@ -59,7 +59,7 @@ class Datatype:
 
     @property
     def is_vlen(self) -> bool:
-        """Say whether an element, or a part of it, is of variable length or a region reference."""
+        """Whether an element, or a part of it, is of variable length or a region reference."""
         return not isinstance(self.element, Fixed)
 
     @property
@@ -217,9 +217,9 @@ def _check_compound(item: dict[str, Any], depth: int, parts: list[int]) -> None:
 
 
 def has_gaps(item: dict[str, Any]) -> bool:
-    """Say whether a compound's item has a `size` and an `offset` for each field, as files have them.
+    """Return whether a compound's item has a `size` and an `offset` for each field, as files have them.
 
-    Only the item records such gaps between fields: elements are transferred and stored without gaps.
+    The fields may then have gaps between them in the file. Elements are transferred and stored without the gaps.
     """
     return "size" in item and all("offset" in field for field in item["fields"])
 

@@ -141,7 +141,7 @@ def element_bytes(element: Element) -> int:
 
 
 def is_object_reference(dtype: Dtype) -> bool:
-    """Say whether a dtype of fixed-size strings is that of object references."""
+    """Return whether a dtype of fixed-size strings is that of object references."""
     return "reference" in (dtype.metadata or {})
 
 

@@ -34,7 +34,7 @@ SCHEMES = ("s3://", "file://")
 MAX_DOMAIN_PATH = 900
 """The most bytes of a domain's path: followed by `/.domain.json` it must fit an S3 key of 1024 bytes."""
 OBJECTS_FOLDER = "db"
-"""The store's prefix of domains' objects; no dataset may be linked to a file there, whoever asks."""
+"""The first component of the keys of domains' objects; no user may link a dataset to a file there."""
 MAX_URI = 2048
 Json = dict[str, Any]
 Dims = tuple[int, ...]
@@ -52,7 +52,8 @@ def file_backed_layout(record: Json) -> Json | None:
 SERVED = "served"
 """The creation property of datasets in served files: their chunks have no objects and are built when they are read.
 
-The same key in the record of a served file's domain, or of a folder above it, says that nobody can change it.
+The same key in the record of a served file's domain, or of a folder above it, says that the domain or folder cannot be
+changed.
 """
 
 
@@ -63,12 +64,12 @@ PLACE = "place"
 
 
 def has_no_objects(record: dict[str, Any]) -> bool:
-    """Say whether a dataset is in a served file, so that its chunks have no objects that others could read."""
+    """Return whether a dataset is in a served file, so that its chunks have no objects that others could read."""
     return bool((record.get("creationProperties") or {}).get(SERVED))
 
 
 def is_file_backed(record: Json) -> bool:
-    """Say whether the dataset's data stays in files; such a dataset is read-only."""
+    """Return whether the dataset's data stays in files; such a dataset is read-only."""
     return file_backed_layout(record) is not None
 
 
@@ -127,7 +128,7 @@ class BackingFile:
     unseen: bool = False
 
     def unchanged(self) -> BackingFile:
-        """Return this backing file restricted to the state with its etag, if the etag is known."""
+        """Return this backing file with `NO_HEAD`, so that no other etag is accepted; unchanged if `etag` is empty."""
         return replace(self, head=NO_HEAD) if self.etag else self
 
 

@@ -113,7 +113,7 @@ def moved_id(id: str, root: str, to: str) -> str:
 
 
 def heads_of(record: dict[str, str | list[str]]) -> list[str]:
-    """Return the roots of the domains that a clone or snapshot was copied from; stored references still use them."""
+    """Return the root ids of the domains that a clone or snapshot was copied from; stored references still use them."""
     return [head for head in (record.get("head"), *record.get("before", ())) if isinstance(head, str)]
 
 
@@ -171,14 +171,15 @@ def map_key(dataset: str) -> str:
 
 
 def is_map_key(key: str) -> bool:
-    """Say whether a key below a domain's prefix is the key of a chunk map."""
+    """Return whether a key below a domain's prefix is the key of a chunk map."""
     return f"/{MAP_FOLDER}" in key
 
 
 def delta_prefix(key: str) -> str:
     """Return the prefix of the keys of the deltas of the record at `key`; they sort after the record.
 
-    The keys of deltas have seven components, for the same reason as `map_key`.
+    A delta has the latest changes of a large record, see `hsparse.dn.record_objects`. Keys of deltas have seven
+    components, for the same reason as `map_key`.
     """
     folder = key.rpartition("/")[0]
     levels = "v1" if folder.count("/") > 1 else "v1/top/group"
@@ -191,7 +192,7 @@ def delta_key(key: str, token: str) -> str:
 
 
 def is_delta_key(key: str) -> bool:
-    """Say whether a key below a domain's prefix, with or without that prefix, is the key of a record's delta."""
+    """Return whether a key below a domain's prefix, with or without that prefix, is the key of a record's delta."""
     return f"/{DELTA_FOLDER}" in f"/{key}"
 
 
@@ -213,7 +214,7 @@ def id_of_deletion_key(key: str) -> str | None:
 
 
 def tree_of_key(key: str) -> tuple[str, str | None] | None:
-    """Return the root and the dataset (None if not below one) whose prefix `key` has, or None for any other key."""
+    """Return the ids of the root and dataset (or None) whose prefixes `key` has, or None if it is in no domain."""
     match = _TREE_KEY.match(key)
     if match is None:
         return None
@@ -223,7 +224,7 @@ def tree_of_key(key: str) -> tuple[str, str | None] | None:
 
 
 def id_of_key(key: str) -> str | None:
-    """Return the id of the object whose record is at `key`, or None if there can be none."""
+    """Return the id of the object whose record is at `key`, or None if `key` is not the key of a record."""
     match = _RECORD_KEY.fullmatch(key)
     if match is None:
         return None
@@ -241,7 +242,7 @@ def new_job_id(owner: str, clock: Clock) -> str:
 
 
 def is_job_id(id: str) -> bool:
-    """Say whether `id` has the prefix of job ids."""
+    """Return whether `id` has the prefix of job ids."""
     return id.startswith(JOB_PREFIX)
 
 
@@ -263,7 +264,7 @@ def job_id_of_key(key: str) -> str:
 
 
 def job_key_prefix(owner: str) -> str:
-    """Return the prefix of the keys of a user's jobs. It has a 48-bit hash of the name: users may collide."""
+    """Return the prefix of the keys of a user's jobs; it has a 48-bit hash of the name, so users may share it."""
     return f"{JOB_FOLDER}{_owner_digits(owner)}-"
 
 

@@ -64,7 +64,7 @@ AS_TEXT = "fillValueAsText"
 
 
 def is_named_float(value: Any) -> bool:
-    """Say whether a fill value in a request is `"nan"`, `"inf"` or `"-inf"`."""
+    """Return whether a fill value in a request is `"nan"`, `"inf"` or `"-inf"`."""
     return isinstance(value, str) and value in NAMES
 
 
@@ -78,10 +78,7 @@ def fill_value_json(record: dict[str, Any]) -> Any:
 
 
 def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
-    """Return the fill value as one element's bytes; empty if they are all zero or no fill value was given.
-
-    A variable-length element has the length-prefixed form (`hsparse.model.vlen_array`), also in base64.
-    """
+    """Return the fill value as one element's bytes, length-prefixed if vlen; empty if all zero or not given."""
     value = properties.get("fillValue")
     if value is None or (datatype.is_vlen and value in ("", 0)):
         return b""
@@ -208,24 +205,25 @@ def check_initial_size(shape: Shape, datatype: Datatype) -> None:
 
 
 IN_CHUNK = 1 << 15
-"""Target for the average elements of a chunk: half of 2^16, so that most larger chunks also fit 2-byte coordinates."""
+"""The target for a chunk's average number of elements: half of 2^16, so that most chunks have 2-byte coordinates."""
 BAND, LOW_BAND = 16384, 4096
-"""The most rows in a chunk of a matrix: if the writer sends whole chunks, and if it does not."""
+"""The most rows in a chunk of a matrix: `BAND` if the writer sends whole chunks, otherwise `LOW_BAND`."""
 LARGEST_BATCH = 1 << 21
-"""The most elements in a row of chunks for other writers: one batch has the row, so that no chunk is encoded twice."""
+"""The most elements in a row of chunks, if the writer does not send whole chunks: they fit into one batch, so that no
+chunk is encoded twice."""
 LARGEST_BAND = 1 << 24
-"""The most elements in a row of chunks if the writer sends whole chunks: it reads the row to send some of them."""
+"""The most elements in a row of chunks, if the writer sends whole chunks: it may read the row to send one chunk."""
 
 
 def chunk_of(
     shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = (), *, by_chunks: bool = True
 ) -> tuple[int, ...]:
-    """Return chunk dimensions such that a chunk of a sparse array of `count` elements has `IN_CHUNK` on average.
+    """Return chunk dimensions with which the chunks of a sparse array of `count` elements have `IN_CHUNK` on average.
 
     A chunk of a matrix is tall, because readers take many rows but few columns at a time. Its number of rows is a power
     of two, so that aligned blocks of rows fall into one row of chunks. Other ranks have equal chunk dimensions. A given
-    `chunk` is only clipped to the shape; raises `Unsupported` if its rank differs. `by_chunks` says that the writer
-    sends whole chunks, so that a row of chunks may have more elements than one request.
+    `chunk` is only clipped to the shape. `by_chunks` says that the writer sends whole chunks, so that a row of
+    chunks may have more elements than one request. Raises `Unsupported` if `chunk` has another rank.
     """
     shape = tuple(max(1, length) for length in shape)
     if chunk:

@@ -37,7 +37,7 @@ from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import Buffer, VlenArray
 
 Values = NDArray[Any] | VlenArray
-BLOCK = 1 << 16
+ELEMENTS_AT_ONCE = 1 << 16
 """The number of elements that are converted at a time."""
 FAILURES = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, UnicodeError)
 
@@ -48,8 +48,7 @@ FAILURES = (ValueError, TypeError, KeyError, IndexError, AttributeError, Arithme
 def from_json(value: Any, dims: tuple[int, ...], element: Element) -> Values:
     """Convert a JSON value to an array of shape `dims`; raise `BadRequest` if it does not fit.
 
-    The value is nested as `dims`, or without the dimensions of length 1, or it is a flat list of all elements. A single
-    element may also come without any list.
+    The value is nested as `dims`, with or without the dimensions of length 1, or a flat list of all elements.
     """
     reason = ""
     for shape in _nestings(dims):
@@ -95,9 +94,9 @@ def _pack(leaves: list[Any], element: Element, dims: tuple[int, ...]) -> Values:
 def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert a list of n JSON values to an array (n,) of a fixed-size type; an array type appends its dimensions.
 
-    The values are converted in blocks of `BLOCK` so that other threads can run in between.
+    The values are converted in blocks of `ELEMENTS_AT_ONCE` so that other threads can run in between.
     """
-    if len(values) > BLOCK:
+    if len(values) > ELEMENTS_AT_ONCE:
         return _in_blocks(values, dtype)
     if dtype.subdtype is not None or dtype.names is not None:
         return _of_parts(values, dtype)
@@ -109,11 +108,11 @@ def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _in_blocks(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    first = fixed_array(values[:BLOCK], dtype)
+    first = fixed_array(values[:ELEMENTS_AT_ONCE], dtype)
     whole = np.empty((len(values), *first.shape[1:]), first.dtype)
-    whole[:BLOCK] = first
-    for start in range(BLOCK, len(values), BLOCK):
-        whole[start : start + BLOCK] = fixed_array(values[start : start + BLOCK], dtype)
+    whole[:ELEMENTS_AT_ONCE] = first
+    for start in range(ELEMENTS_AT_ONCE, len(values), ELEMENTS_AT_ONCE):
+        whole[start : start + ELEMENTS_AT_ONCE] = fixed_array(values[start : start + ELEMENTS_AT_ONCE], dtype)
     return whole
 
 
@@ -163,7 +162,7 @@ def _whole(value: Any) -> Any:
 
 
 def _text(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """Return text as bytes, truncated at a character to the type's size as in HDF5; an object reference must fit."""
+    """Return text as bytes, truncated between characters to the type's size; an object reference must fit."""
     data, size = _bytes(value), dtype.itemsize
     if len(data) <= size:
         return data
@@ -301,7 +300,7 @@ def _empty(dims: tuple[int, ...]) -> Any:
 
 
 ElementReader = Callable[[Buffer, int], tuple[Any, int]]
-"""`read(data, at)` returns the part at `at` as JSON, and where it ends. `data` was validated by a split before."""
+"""`read(data, at)` returns the part at `at` as JSON, and its end. `split_elements` must have validated `data`."""
 
 
 def _reader(element: Element) -> ElementReader:

@@ -1,9 +1,9 @@
 """Dataset layouts: the requested layout, the stored layout, and the chunk grid derived from a record.
 
-Datasets of every layout are stored in a grid of chunks. The grid may differ from the requested layout, which clients
-are shown, for instance for a large contiguous dataset or for very small chunks. `record["layout"]` always has the grid.
-HSDS 1.0 looks for it in `creationProperties.layout`, which has the requested layout only if the grid follows from that.
-Otherwise it has the grid, and `record["askedLayout"]` has the requested layout.
+Datasets of every layout are stored in a grid of chunks. The grid may differ from the requested layout, for instance for
+a large contiguous dataset or for very small chunks; responses have the requested layout. `record["layout"]` always has
+the grid. HSDS 1.0 looks for the grid in `creationProperties.layout`. That key has the requested layout only if the grid
+can be derived from it. Otherwise it has the grid, and `record["askedLayout"]` has the requested layout.
 
 The grid of a striped dataset is nested in a layout of class `STRIPED` that has no dims itself. HSDS, which would not
 find the chunks, rejects such a dataset instead of reading it as unwritten. The grids of signed and virtual datasets are
@@ -214,23 +214,23 @@ def class_elsewhere(record: Json) -> str:
 
 
 def is_signed(record: Json) -> bool:
-    """Say whether a record is that of a signed dataset, which has a lower bound."""
+    """Return whether a record is that of a signed dataset, which has a lower bound."""
     return bool(lower_of(record.get("shape") or {}))
 
 
 def has_statistics(record: Json) -> bool:
-    """Say whether the dataset's chunks are stored with statistics, see `hsparse.format.chunk_spec`."""
+    """Return whether the dataset's chunks are stored with statistics, see `hsparse.format.chunk_spec`."""
     return record.get(STATISTICS) is True
 
 
 def is_sparse(record: Json) -> bool:
-    """Say whether the dataset's chunks are sparse structured chunks."""
+    """Return whether the dataset's chunks are sparse structured chunks."""
     layout = stored_layout(record)
     return is_structured(record) and SPARSE_DATA in layout.get("flags", ())
 
 
 def is_structured(record: Json) -> bool:
-    """Say whether the dataset's chunks are structured chunks, sparse or dense."""
+    """Return whether the dataset's chunks are structured chunks, sparse or dense."""
     layout = stored_layout(record)
     return bool(layout.get("class") == STRUCTURED)
 

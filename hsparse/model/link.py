@@ -107,7 +107,7 @@ def external_domain(file: str, linking: str, bucket: str = "") -> str:
 
 
 def same_link(one: Json, other: Json) -> bool:
-    """Say whether two stored links have the same class and target, regardless of creation time and HSDS version."""
+    """Return whether two stored links have the same class and target, regardless of creation time and HSDS version."""
     return _essence(one) == _essence(other)
 
 

@@ -55,7 +55,7 @@ class Schema:
     write_features: tuple[str, ...] = ()
 
     def check_readable(self, name: str, here: Collection[str] = ()) -> None:
-        """Raise `Unsupported` if this server cannot read the record or store `name`; `here` has its bucket features."""
+        """Raise `Unsupported` if a server with the bucket features `here` cannot read the record or store `name`."""
         if self.version > SCHEMA_VERSION:
             raise Unsupported(
                 f"{name} has version {self.version} of the store's schema, and this hsparse knows version "

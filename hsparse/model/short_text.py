@@ -6,19 +6,19 @@ import reprlib
 from itertools import islice
 from typing import Any
 
-LENGTH = 80
+MAX_LENGTH = 80
 """The most characters of a shortened text."""
-ITEMS = 12
-"""The most items of each list or dict that are formatted; with `LEVELS` of nesting at most `ITEMS ** LEVELS`."""
-LEVELS = 3
+MAX_ITEMS = 12
+"""The most items of each list or dict that are formatted: at most `MAX_ITEMS ** MAX_LEVELS` altogether."""
+MAX_LEVELS = 3
 
 
 class _Beginning(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
-        self.maxlevel = LEVELS
-        self.maxlist = self.maxtuple = self.maxdict = ITEMS
-        self.maxstring = self.maxother = 2 * LENGTH
+        self.maxlevel = MAX_LEVELS
+        self.maxlist = self.maxtuple = self.maxdict = MAX_ITEMS
+        self.maxstring = self.maxother = 2 * MAX_LENGTH
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
         """Return the `repr` of the first items in insertion order; `reprlib` would sort all items."""
@@ -35,13 +35,13 @@ class _Beginning(reprlib.Repr):
 _BEGINNING = _Beginning()
 
 
-def shorten(text: str, length: int = LENGTH) -> str:
+def shorten(text: str, length: int = MAX_LENGTH) -> str:
     """Return `text`, truncated to `length` characters including three dots if it is longer."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def short_repr(value: Any) -> str:
-    """Return the `repr` of a value, truncated to `LENGTH` characters; large values take no longer than small ones."""
+    """Return the `repr` of a value, truncated to `MAX_LENGTH` characters; large values take no more time."""
     if isinstance(value, str):
-        return shorten(repr(value[: 2 * LENGTH]))
+        return shorten(repr(value[: 2 * MAX_LENGTH]))
     return shorten(_BEGINNING.repr(value))

@@ -9,8 +9,7 @@ contains its place, so that stores need no other state:
 
     db/<uuid1>/d/<uuid2>/.stripe/<file number>/<place>/<i>_<j>_<k>
 
-`hsparse.stripes` stores the chunk in that place under `placed_key`, which names the dataset's own bucket, its
-*home*.
+`hsparse.stripes` stores the chunk in that place under `placed_key`, which names the dataset's own bucket, its *home*.
 """
 
 from __future__ import annotations
@@ -141,5 +140,5 @@ def unplaced_key(bucket: str, key: str) -> str:
 
 
 def is_placed(key: str) -> bool:
-    """Say whether a key of a bucket is that of a chunk in a place there."""
+    """Return whether a key in some bucket is that of a chunk stored in a place, see `placed_key`."""
     return key.startswith(PLACED) or f"/{PLACED}" in key

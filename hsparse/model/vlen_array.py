@@ -130,7 +130,7 @@ def take_elements(arrays: Sequence[VlenArray], index: Index) -> VlenArray:
 
 
 def runs_mask(begins: NDArray[np.int64], sizes: NDArray[np.int64], total: int) -> NDArray[np.bool_]:
-    """Return a mask, (total,), of the bytes in the runs at `begins` of `sizes`, which ascend without overlap."""
+    """Return a mask, (total,), of the bytes in runs of `sizes` bytes at `begins`; runs ascend and do not overlap."""
     lengths = np.empty(2 * len(begins) + 1, np.int64)
     stops = begins + sizes
     lengths[1:-1:2] = sizes
@@ -163,7 +163,7 @@ def _pieces(array: VlenArray, flat: Index) -> Iterator[bytes | memoryview]:
 
 
 def _runs(flat: Index) -> tuple[Index, Index, NDArray[np.bool_]]:
-    """Return first and end positions of runs whose values ascend by one or repeat, and a mask of the repeating runs."""
+    """Return starts and ends of runs of adjacent or equal indices in `flat`, and a mask of the runs of equal ones."""
     steps = np.diff(flat)
     kind = np.where(steps == 1, 1, np.where(steps == 0, 0, 2))
     new = np.zeros(len(flat), np.bool_)
@@ -280,13 +280,13 @@ def _split(data: Buffer, element: Element, offsets: np.ndarray[Any, np.dtype[np.
 
 
 def _padded(data: Buffer, end: int, element: Element) -> bool:
-    """Say whether the bytes after `end` are the padding that h5json adds: 4 zeros per array of vlen parts."""
+    """Return whether the bytes after `end` are the padding that h5json adds: 4 zeros per array of vlen parts."""
     rest = memoryview(data)[end:]
     return has_arrays(element) and not len(rest) % PREFIX_SIZE and len(rest) <= end and not any(rest)
 
 
 def has_arrays(element: Element) -> bool:
-    """Say whether an element contains a compound with an array of variable-length parts."""
+    """Return whether an element contains a compound with an array of variable-length parts."""
     if isinstance(element, Compound):
         return any(isinstance(part, ArrayOfVlen) or has_arrays(part) for part in element.parts)
     return isinstance(element, VlenSequence | ArrayOfVlen) and has_arrays(element.base)

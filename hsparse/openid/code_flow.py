@@ -1,7 +1,7 @@
 """Sign-in at an OpenID Connect issuer: exchange of an authorization code for tokens.
 
 The page at `/` sends people to the issuer and receives the code (RFC 6749, section 4.1). The page keeps the code's
-verifier (PKCE, RFC 7636). The page may talk to this server only, so the server makes the exchange. The server is a
+verifier (PKCE, RFC 7636). The page may talk to this server only, so the server exchanges the code. The server is a
 public client of the issuer: it has no client secret, and keeps no state between requests.
 """
 

@@ -24,7 +24,8 @@ class TokenRules:
 
     One of `audiences` must be an audience of the token. `user_claim` has the user's name. `group_claim` has a list of
     groups, or a string of them with spaces between; with `group_claim` None, tokens name no groups. Both claims are
-    names, or paths of names joined by dots. `leeway` and `remember_time` are in seconds.
+    names, or paths of names joined by dots. `leeway` is the tolerated difference between the clocks and
+    `remember_time` the longest time for which a verified token is cached, both in seconds.
     """
 
     audiences: tuple[str, ...]
@@ -70,9 +71,9 @@ class TokenAuthenticator:
         return ()
 
     async def principal(self, token: str, user: str | None = None) -> Principal:
-        """Return the principal of a token; an `Unauthenticated` error does not contain the token.
+        """Return the principal of a token; raise `Unauthenticated` if the token is not valid.
 
-        Raises `Busy` while the issuer's keys are not known.
+        The error's message does not contain the token. Raises `Busy` while the issuer's keys are not known.
         """
         self._forget_withdrawn()
         key = blake2b(token.encode("utf-8", "replace"), key=self._secret, digest_size=32).digest()

@@ -32,7 +32,7 @@ LISTINGS_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A domain or folder with its record and the bytes it counts; `unreadable` says why the record is missing."""
+    """A domain or folder: its record and the record's bytes; `unreadable` says why the record cannot be read."""
 
     path: str
     nbytes: int
@@ -104,16 +104,16 @@ async def tree_bytes(owners: Owners, root: str) -> int:
 
 log = logging.getLogger(__name__)
 
-WAIT = 1.0
+COUNT_WAIT_SECONDS = 1.0
 """Seconds that a request waits for a new count when the last count leaves no room."""
-REST = 4.0
+PAUSE_RATIO = 4.0
 """Pause between counts, as a multiple of the duration of the last count."""
-FRESH = 60.0
+COUNT_SECONDS = 60.0
 """Seconds after which the next write starts a new count, even if the folder is far below its quota."""
 
 
 class FolderUsage:
-    """The usage of one folder. At most one count of the folder runs at a time; it holds one of `places`."""
+    """The usage of one folder. At most one count of a folder runs at a time; `places` limits counts of all folders."""
 
     def __init__(self, folder: str, owners: Owners, clock: Clock, places: asyncio.Semaphore) -> None:
         self.folder = folder
@@ -152,7 +152,7 @@ class FolderUsage:
     async def check(self, nbytes: int, limit: int) -> None:
         """Check that `nbytes` more bytes fit into `limit`, without reserving room for them.
 
-        Raises `OverQuota` if they do not fit by a count, `Busy` if they may fit and no new count ends in time.
+        Raises `OverQuota` if they do not fit by a count, and `Busy` if they may fit but no new count ends in time.
         """
         if not self._fits(nbytes, limit):
             await self.renew()
@@ -162,7 +162,7 @@ class FolderUsage:
             self._begin_count()
 
     def add(self, nbytes: int) -> None:
-        """Count admitted bytes."""
+        """Add admitted bytes to the usage until a count includes them."""
         self._since += nbytes
         self._during += nbytes
         self._under_way += nbytes
@@ -174,13 +174,13 @@ class FolderUsage:
         self._under_way -= nbytes
 
     def end(self, nbytes: int) -> None:
-        """Note that the request with these admitted bytes has ended."""
+        """Note that the request for which these bytes were admitted has ended; later counts include its objects."""
         self._under_way -= nbytes
 
     async def renew(self) -> None:
-        """Wait up to `WAIT` seconds for a count that begins now; none begins before the pause `REST` is over."""
+        """Wait up to `COUNT_WAIT_SECONDS` for a count that begins now, unless the pause after the last is not over."""
         try:
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(COUNT_WAIT_SECONDS):
                 if self._count is not None:
                     await asyncio.wait({self._count})  # not enough: it may have counted objects deleted since
                 count = self._begin_count()
@@ -222,7 +222,7 @@ class FolderUsage:
     def _ended(self, count: asyncio.Task[None]) -> None:
         self._count = None
         if not count.cancelled() and (error := count.exception()) is not None:
-            self._rests_until = self._clock.monotonic() + WAIT
+            self._rests_until = self._clock.monotonic() + COUNT_WAIT_SECONDS
             log.warning("The folder %s could not be counted: %s", self.folder, error)
 
     async def _run(self) -> None:
@@ -232,13 +232,13 @@ class FolderUsage:
             used = await count_folder(self._owners, self.folder, self._tell)
             self.used, self.counted, self._since = used, started, self._during
             ended = self._clock.monotonic()
-            self._rests_until = ended + REST * (ended - began)
-            self._fresh_until = max(self._rests_until, ended + FRESH)
+            self._rests_until = ended + PAUSE_RATIO * (ended - began)
+            self._fresh_until = max(self._rests_until, ended + COUNT_SECONDS)
         if used != self._kept:
             await self._keep(used, started)
 
     def _tell(self, name: Name) -> None:
-        """Log once per name that its objects do not count."""
+        """Log, once per name, that the objects of a domain do not count because its record cannot be read."""
         if name.path not in self._told:
             self._told.add(name.path)
             log.warning("The objects of %s do not count for %s: %s", name.path, self.folder, name.unreadable)

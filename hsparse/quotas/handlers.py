@@ -15,7 +15,7 @@ from hsparse.quotas.quotas import UNLIMITED, Quotas, is_home
 from hsparse.sn.app import Parts
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs
-from hsparse.sn.policies.access import Access
+from hsparse.sn.policies.access import AccessPolicy
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.records.second_names import DomainNames, FolderLimits, names_of
 from hsparse.sn.request import OBJECT_BYTES, Request, respond
@@ -28,7 +28,7 @@ DEFAULT = "default"
 
 
 async def get_quota(request: Request) -> web.StreamResponse:
-    """Return the folder's own quota, the bytes used of it, and the time of their count."""
+    """Return the quota of the folder itself, the bytes used of it, and the time of their count."""
     folder = _folder(request)
     limit, usage = await request.service.component(Quotas).of_folder(folder)
     used, counted = (None, None) if usage is None else (usage.used, usage.counted)
@@ -37,7 +37,7 @@ async def get_quota(request: Request) -> web.StreamResponse:
 
 
 async def put_quota(request: Request) -> web.StreamResponse:
-    """Set the folder's quota; with null, remove it, for a home folder also that of the setting. Admins only."""
+    """Set the folder's quota; null means no quota, for a home folder not even that of the setting. Admins only."""
     folder = _folder(request)
     if not request.principal.admin:
         raise Forbidden("Only an admin can set a quota.")
@@ -71,7 +71,7 @@ def _folder(request: Request) -> str:
 
 
 class QuotaPolicy:
-    """Gives requests that change a domain a `Growth`, which checks the quotas of its folders."""
+    """Sets `Request.room` of requests that change a domain to a `Growth`, which checks the quotas above the domain."""
 
     def applies(self, route: Route) -> bool:
         return route.authenticated and not route.reads and route.method != "DELETE"
@@ -101,5 +101,5 @@ def parts(settings: Settings, clock: Clock) -> Parts:
     """Return the quotas' parts of a service node, none for a read-only store; quotas may be set at any time."""
     if settings.store.read_only:
         return Parts()
-    policies = ((Access, QuotaPolicy()),)
+    policies = ((AccessPolicy, QuotaPolicy()),)
     return Parts(ROUTES, policies, components=(Quotas,), provides={FolderLimits: Quotas})

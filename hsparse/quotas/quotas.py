@@ -1,7 +1,7 @@
 """Quotas: limits on the bytes that all domains below a folder take in the store.
 
-A folder's quota is stored in its record. Home folders without a quota have that of the setting `home_quota`. The quotas
-of all folders above a domain apply to it. Requests that make a domain larger take the bytes from a `Growth`.
+A folder's quota is stored in its record. Home folders without a quota have the quota of the setting `home_quota`. The
+quotas of all folders above a domain apply to it. A request that makes a domain larger reserves the bytes by a `Growth`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Quotas:
         self._known: BoundedCache[str, tuple[float, int | None]] = BoundedCache.of_entries(MAX_KNOWN)
         """(expiry on the monotonic clock, quota in bytes or None) by folder."""
         self.free: BoundedCache[str, tuple[Record | None, float]] = BoundedCache.of_entries(MAX_KNOWN)
-        """Paths without a quota above them: the domain's record when it was checked, and the expiry of the result."""
+        """By path without a quota above it: the domain's record when checked, and the result's monotonic expiry."""
         self._usages: dict[str, FolderUsage] = {}
         self._places = asyncio.Semaphore(COUNTS_AT_ONCE)
 
@@ -54,7 +54,7 @@ class Quotas:
         return cls(service.owners, service.clock, service.settings.home_quota)
 
     def free_until(self, names: DomainNames) -> float:
-        """Return the monotonic time until which no folder above a domain has a quota; 0 if one has or is unknown."""
+        """Return the monotonic time until which no folder above a domain has a quota; 0 if one has or may have."""
         if names.others:
             return 0.0
         known = [self._known.get(folder, (0.0, None)) for folder in folders_above(names.path)]
@@ -77,7 +77,7 @@ class Quotas:
                 await growth.take(await tree_bytes(self._owners, root))
 
     async def of_folder(self, folder: str) -> tuple[int | None, FolderUsage | None]:
-        """Return a folder's quota and its usage, (None, None) without a quota; wait up to `WAIT` s for a new count."""
+        """Return a folder's quota and its usage, (None, None) without a quota; wait up to a second for a new count."""
         self.forget(folder)
         limit = (await self._limits((folder,)))[0]
         if limit is None:
@@ -199,7 +199,7 @@ class Growth:
             await self._ask(usage.folder, usage.check(nbytes, limit))
 
     async def take(self, nbytes: int) -> None:
-        """Raise the total that the request may add to `nbytes` bytes; raises the errors of `check`."""
+        """Increase the bytes that are reserved for the request to `nbytes` in total; raise the errors of `check`."""
         more = nbytes - self._taken
         if more <= 0:
             return
@@ -215,7 +215,7 @@ class Growth:
         self._taken = nbytes
 
     async def limits(self) -> list[tuple[FolderUsage, int]]:
-        """Return (usage, quota) of each folder that the request may add bytes to."""
+        """Return (usage, quota) of each folder with a quota to which the request may add bytes."""
         if self._limited is None:
             limited = await self._quotas.limited(*await self._quotas.current(self._names))
             self._limited = [one for one in limited if one[0].folder not in self._besides]

@@ -13,7 +13,7 @@ import yaml
 from aiohttp import hdrs, web
 
 from hsparse import __version__
-from hsparse.compute import LONG
+from hsparse.compute import LONG_WORK_BYTES
 from hsparse.errors import Busy, Forbidden
 from hsparse.format.filters.pipeline import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
@@ -54,7 +54,7 @@ async def get_about(request: Request) -> web.StreamResponse:
 
 
 async def get_users(request: Request) -> web.StreamResponse:
-    """Answer admins with the users that the server knows without a sign-in; `Forbidden` for others."""
+    """Answer with the users that `Authenticator.users` returns; `Forbidden` for principals who are not admins."""
     if not request.principal.admin:
         raise Forbidden("Only an admin may list the users.")
     users = request.service.authenticator.users()
@@ -103,7 +103,7 @@ async def get_metrics(request: Request) -> web.StreamResponse:
 
 
 def server_facts(settings: ServiceSettings) -> dict[str, Any]:
-    """Return the keys about the server that are part of answers about a domain: limits, compressors and version."""
+    """Return the keys about the server in answers about a domain: limits, compressors and version."""
     return {
         "limits": {
             "min_chunk_size": settings.min_chunk_size,
@@ -132,4 +132,6 @@ def _json() -> bytes:
 
 async def get_openapi(request: Request) -> web.StreamResponse:
     """Answer with the OpenAPI document."""
-    return await respond_computed(LONG, lambda: web.Response(body=_json(), content_type="application/json"))
+    return await respond_computed(
+        LONG_WORK_BYTES, lambda: web.Response(body=_json(), content_type="application/json")
+    )

@@ -27,7 +27,7 @@ from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
 
 COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, DomainDeletions)
-"""Components made at the start, so that a wrong setting prevents it."""
+"""Components that are made when the node starts, so that it does not start with a wrong setting."""
 BRACES = re.compile(r"{(\w+)(:[^}]*)?}")
 """A placeholder in a path template: it matches one component, or with `:.+` all components that follow."""
 
@@ -41,7 +41,7 @@ class _Place:
     any: _Place | None = None
     rest: _Place | None = None
     answers: dict[str, tuple[Route, Next, dict[str, int]]] = field(default_factory=dict)
-    """By method: the route, its handler behind the policies, and the index in the path of each of its parameters."""
+    """By method: the route, its handler wrapped by the policies, and the index of each placeholder's path component."""
 
     def below(self, part: str) -> _Place:
         """Return the child for the template's next component, making it if it is new."""
@@ -56,7 +56,7 @@ class _Place:
         return self.rest
 
     def found(self, parts: Sequence[str], first: int) -> Iterator[_Place]:
-        """Yield the places that match `parts[first:]`, literal matches before placeholders."""
+        """Yield the nodes below this one that the path components `parts[first:]` lead to, literal matches first."""
         if first == len(parts):
             yield self
             return
@@ -80,9 +80,9 @@ class Parts:
     policies: tuple[tuple[type[Any], Policy], ...] = ()
     """Pairs of a policy class of the core and the policy that runs directly after it, nearer to the handler."""
     components: tuple[type[Component], ...] = ()
-    """Components made at the start, so that a wrong setting prevents it. `close()`, if defined, runs at the end."""
+    """Components that are made when the node starts. If they define `close()`, it runs when the node stops."""
     provides: Mapping[Any, type[Component]] = field(default_factory=dict)
-    """Components by the protocol of the core that they implement: `service.provided(TheProtocol)`."""
+    """Components by the protocol of the core that they implement; `service.provided(protocol)` returns them."""
     schemes: tuple[Scheme, ...] = ()
     """Authentication schemes in addition to passwords."""
     about: Mapping[str, Any] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Application:
     """Answers HTTP requests for `service`. GET routes also answer HEAD, without a body.
 
     A request that changes something is completed even if its client disconnects, because the client could not tell
-    how much of the change was applied. A request that only reads is cancelled by the server.
+    how much of the change was applied. A request that only reads is then cancelled, see `HttpServer`.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Application:
         return response
 
     def _routed(self, http: web.BaseRequest) -> tuple[Request, Next]:
-        """Return the request, and the handler behind the policies that answers it."""
+        """Return the request, and the function that answers it: the route's handler, wrapped by the policies."""
         # `path_safe` is decoded except for %2F and %25, so that an escaped slash does not separate components.
         parts = [
             part.replace("%2F", "/").replace("%25", "%") for part in http.rel_url.path_safe.split("/")[1:]
@@ -194,7 +194,7 @@ def create_app(
 
 
 def _no_route(http: web.BaseRequest, path: str, allowed: set[str]) -> Route:
-    """Return a route that refuses an unrouted request: 405 if the path answers the methods `allowed`, else 404."""
+    """Return a route that refuses an unrouted request: 405 if the path has methods (`allowed`), else 404."""
     handler = _no_resource
     if allowed:
         allowed |= {hdrs.METH_OPTIONS} | ({hdrs.METH_HEAD} if hdrs.METH_GET in allowed else set())

@@ -1,7 +1,8 @@
-"""Memory budgets for request bodies, taken as the bytes arrive: announced bytes that never arrive take none.
+"""Memory budgets for request bodies. Memory is taken as bytes arrive, so that announced bytes alone take none.
 
 Bodies that grow concurrently could use up one budget so that none of them can finish. Bodies therefore grow in one half
-of the memory. A body that finds no room there waits for all that it still needs in the other half, and can then finish.
+of the memory. A body that finds no room there waits until the other half has room for its whole rest. It can then
+finish.
 
 The values parsed from JSON have a third budget, of half the size, which is taken at once when the body is complete.
 """
@@ -12,7 +13,7 @@ from contextlib import AsyncExitStack
 
 from hsparse.concurrency.memory_budget import MemoryBudget
 
-FIRST = 16 * 1024
+FIRST_STEP_BYTES = 16 * 1024
 """Bytes that a body takes when its first bytes arrive. Each further step doubles this."""
 
 
@@ -46,7 +47,7 @@ class BodyMemory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes taken: the bytes that have arrived, or up to twice as many, at least `FIRST`."""
+        """Bytes taken: the bytes that have arrived, or up to twice as many, at least `FIRST_STEP_BYTES`."""
         return self._nbytes
 
     def has_room(self, nbytes: int) -> bool:
@@ -54,7 +55,7 @@ class BodyMemory:
         return nbytes <= self._nbytes or self._budget.growing.has_room(self._step(nbytes, nbytes))
 
     async def grow(self, nbytes: int, most: int) -> None:
-        """Take memory for the first `nbytes` of a body of at most `most` bytes; raise `Busy` if it waits too long."""
+        """Take memory for the first `nbytes` of a body of at most `most` bytes; raise `Busy` after too long a wait."""
         if nbytes <= self._nbytes:
             return
         step, budget = self._step(nbytes, most), self._budget.growing
@@ -76,4 +77,4 @@ class BodyMemory:
         await self._value.aclose()
 
     def _step(self, nbytes: int, most: int) -> int:
-        return min(max(nbytes, 2 * self._nbytes, FIRST), max(nbytes, most)) - self._nbytes
+        return min(max(nbytes, 2 * self._nbytes, FIRST_STEP_BYTES), max(nbytes, most)) - self._nbytes

@@ -11,10 +11,10 @@ import imagecodecs
 
 from hsparse.compute import compute
 
-SPEED = 4
-"""Bytes that are compressed per unit of work of `compute`: 64 KiB take about 0.1 ms."""
+BYTES_PER_WORK = 4
+"""Bytes whose compression takes as long as one unit of the work passed to `compute`: 64 KiB take about 0.1 ms."""
 LEVEL = 1
-PART = 1 << 20
+PART_BYTES = 1 << 20
 
 
 class Coding(StrEnum):
@@ -49,8 +49,8 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
     try:
         async for piece in pieces:
             view = memoryview(piece)
-            for first in range(0, len(view), PART):
-                part = view[first : first + PART]
+            for first in range(0, len(view), PART_BYTES):
+                part = view[first : first + PART_BYTES]
                 data = await encoded(part, coder.compress)
                 if data:
                     yield data
@@ -61,7 +61,7 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
 
 async def encoded(data: Any, encode: Callable[[Any], bytes]) -> bytes:
     """Return `encode(data)`, computed in a worker thread if `data` is large."""
-    return await compute(len(data) // SPEED, encode, data)
+    return await compute(len(data) // BYTES_PER_WORK, encode, data)
 
 
 def compress(body: bytes | bytearray, coding: Coding) -> bytes:

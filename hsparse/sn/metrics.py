@@ -11,7 +11,7 @@ from hsparse.concurrency.admission import Admission, Rejection, Watcher
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
 
 Series: TypeAlias = tuple[Counter, Histogram, Counter, Counter]
-"""The children of one set of labels: requests, latency, bytes in, bytes out."""
+"""The metrics of requests with one set of labels: requests, latency, bytes in, bytes out."""
 
 OTHER = "other"
 
@@ -102,7 +102,7 @@ class Metrics:
         return metrics_text(self._registry)
 
     def series(self, route: str, method: str, status: str) -> Series:
-        """Return the children for these labels. Callers keep them, because a lookup costs as much as counting."""
+        """Return the metrics with these labels. Callers keep them, because a lookup costs as much as counting."""
         return (
             self._requests.labels(route, method, status),
             self._latency.labels(route, method),

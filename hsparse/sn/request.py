@@ -25,7 +25,7 @@ from hsparse.model.acl import ANONYMOUS, Principal, Right, is_granted
 from hsparse.model.file_backed import SERVED
 from hsparse.model.ids import ID_DOMAIN, check_id, heads_of, moved_id
 from hsparse.model.schema import VIRTUAL_DATA
-from hsparse.sn.body_memory import FIRST, BodyMemory
+from hsparse.sn.body_memory import FIRST_STEP_BYTES, BodyMemory
 from hsparse.sn.coding import Coding
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.route import Route
@@ -38,7 +38,7 @@ SERVER_NAME = f"hsparse/{__version__}"
 """The header `Server` of every answer (RFC 9110, section 10.2.4)."""
 BODY_PATIENCE = 30.0
 BODY_RATE = 64 * 1024
-"""A body must arrive at `BODY_RATE` bytes a second after `BODY_PATIENCE` seconds, and must never pause that long."""
+"""A body may lag `BODY_PATIENCE` seconds behind a rate of `BODY_RATE` bytes a second, and must not pause that long."""
 MAX_WAIT = 60
 """The most seconds of the `wait` parameter: how long a request may wait for an object or event."""
 MAX_DIGITS = 19
@@ -46,10 +46,11 @@ MAX_DIGITS = 19
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 OBJECT_BYTES = 4096
-"""The fewest bytes that an object counts in a quota: file systems allocate whole blocks even for small objects."""
+"""The fewest bytes that an object takes of a quota: file systems allocate whole blocks even for small objects."""
 UNKEPT = "private, no-store"
+"""Cache-Control of answers without an etag to requests with credentials."""
 ASK_AGAIN = "private, no-cache"
-"""Cache-Control of answers with an etag: a private cache may store them and must revalidate them (RFC 9111)."""
+"""The same for answers with an etag: a private cache may store the answer and must revalidate it (RFC 9111)."""
 FIXED_HEADERS = {
     "Server": SERVER_NAME,
     "X-XSS-Protection": "1; mode=block",
@@ -87,7 +88,7 @@ class Domain:
         return self.root
 
     def member(self, id: str, collection: str | None = None) -> str:
-        """Return an id, checked to be in `collection` and in this domain; ids of a copied domain are translated."""
+        """Return `id`, translated if the domain is a copy; raise `BadRequest` or `Conflict` if it is not in it."""
         check_id(id, collection)
         if id[ID_DOMAIN] != self.root_group[ID_DOMAIN]:
             return self._own_id(id)
@@ -104,7 +105,7 @@ class Domain:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The creation time and root, which tell this domain from earlier and later domains at its path."""
+        """The creation time and root id, which distinguish this domain from earlier and later domains at its path."""
         return {name: self.record.get(name) for name in ("created", "root")}
 
     def allows(self, principal: Principal, right: Right) -> bool:
@@ -140,16 +141,16 @@ class FileRights(Protocol):
 
     @property
     def beside(self) -> str:
-        """The path of the domain that the request names."""
+        """The path of the domain that the request names, to which relative names of external domains refer."""
         ...
 
     @property
     def owners(self) -> Owners:
-        """The owners of the objects of the request's bucket."""
+        """The `Owners` of the objects in the request's bucket."""
         ...
 
     def owners_of(self, uri: str) -> tuple[Owners, str, str]:
-        """Return the owners, the bucket and the key of a file; raise `Forbidden` if its bucket is not served."""
+        """Return the `Owners` for a file's bucket, the bucket and the key; `Forbidden` if the bucket is not served."""
         ...
 
     async def require(self, *uris: str) -> None:
@@ -159,12 +160,12 @@ class FileRights(Protocol):
     async def domain(self, name: str, beside: str) -> tuple[Service, Domain]:
         """Resolve `name` relative to the domain at `beside` (see `external_domain`); return its service and domain.
 
-        Raises `Forbidden` if the principal may not read it, `NotFound` or `Gone` if there is no such domain.
+        Raises `Forbidden` if the principal may not read the domain, `NotFound` or `Gone` if it does not exist.
         """
         ...
 
 
-class Access(Protocol):
+class AccessControl(Protocol):
     """Access control: what a principal may do in domains and with files."""
 
     async def find(
@@ -172,8 +173,8 @@ class Access(Protocol):
     ) -> Domain:
         """Return the domain or folder at `path`; raise `NotFound`, `Gone`, or `Forbidden` without `right`.
 
-        If `path` is a second name, its first name must exist and grant the right too, unless `dangling` is set
-        because the request is about the name itself.
+        If `path` is a second name of another domain's objects, the first name must exist and grant the right too. The
+        first name is not checked with `dangling`, for requests about the second name itself.
         """
         ...
 
@@ -191,10 +192,10 @@ class Extents(Component, Protocol):
 
 
 class Room(Protocol):
-    """The room in the quotas of a request's domain."""
+    """The bytes that a request may add to its domain by the quotas that apply there."""
 
     async def take(self, nbytes: int) -> None:
-        """Reserve room for `nbytes` in total for the request; raise `OverQuota` or `Busy` if there is none."""
+        """Reserve `nbytes`, the total of the request so far; raise `OverQuota` or `Busy` if a quota has no room."""
         ...
 
 
@@ -207,31 +208,32 @@ class Request:
     """The values of the placeholders in the route's path, by name."""
     principal: Principal
     """The authenticated principal; anonymous before authentication, unless the server has a single user."""
-    access: Access
+    access: AccessControl
     """The access control; set on authenticated routes."""
     domain_path: str | None = None
     """The normalised path of the domain that the request names, if any."""
     found: Domain | None = None
-    """The domain, or None on routes without a right. It is loaded again after a late body was received."""
+    """The domain, or None on routes without a right. It is loaded again after the request has waited for its body."""
     limit: int
     """The most bytes that the body may have."""
     memory: BodyMemory | None = None
     """The memory taken for the body, released at the end of the request, or None if none was taken."""
     small: bytearray | None = None
-    """A small body, received before the request waited for its place."""
+    """A small body, received before the request waits for admission; None if there is none."""
     room: Room | None = None
     """The room that the request may use in the domain's quotas, or None if no quota applies."""
     checks: list[Callable[[Request], Awaitable[None]]]
-    """Checks repeated after a late body was received; each raises if the request may no longer proceed."""
+    """Checks to repeat after the request has waited for its body; each raises if the request may no longer proceed."""
     place: Place | None = None
+    """The request's place among those that admission control lets work at a time; None before admission."""
     read_limit: asyncio.Timeout | None = None
-    """The timeout that cancels a request that only reads, unless its answer has begun."""
+    """The timeout that cancels a request that only reads if its answer does not begin in time."""
     headers: dict[str, str]
     """Headers to add to the answer, also if it is an error."""
     choose_coding: Callable[[Request, str, web.StreamResponse], Coding | None] | None = None
     """The function, if any, that chooses a streamed answer's coding by media type and sets its headers."""
     shared_memory: tuple[MemoryBudget, ...]
-    """The budgets whose memory a request may hold until its answer is sent."""
+    """The budgets whose memory this request may hold until its answer is sent."""
     begun = False
     """Whether the answer has begun; see `begin`."""
     sent = 0
@@ -247,7 +249,7 @@ class Request:
 
     @property
     def domain(self) -> Domain:
-        """The domain, on a route with a right."""
+        """The request's domain; only for routes with a right."""
         assert self.found is not None
         return self.found
 
@@ -256,29 +258,29 @@ class Request:
         """The collection in the request's path: `groups`, `datasets` or `datatypes`."""
         return self.http.path.split("/", 2)[1]
 
-    # --- what it names ---------------------------------------------------------------------------------
+    # --- named objects ---------------------------------------------------------------------------------
 
     def object_id(self, collection: str | None = None) -> str:
-        """Return the id in the path, checked to be in this domain and in `collection`, by default the path's."""
+        """Return the id in the path, checked by `Domain.member`; `collection` is by default that of the path."""
         return self.domain.member(self.params["id"], collection or self.collection)
 
     async def record(self, collection: str | None = None) -> Record:
-        """Return the record of the object whose id is in the path, for virtual datasets with the current extent."""
+        """Return the record of the object whose id is in the path; a virtual dataset's has the current extent."""
         id = self.domain.member(self.params["id"], collection or self.collection)
         record = await self.service.owners.record(id)
         return record if VIRTUAL_DATA not in record else await self.current(record)
 
     async def current(self, record: Record) -> Record:
-        """Return a record with its current extent; the extent of a virtual dataset follows from its sources."""
+        """Return an object's record; that of a virtual dataset gets the extent that follows from its sources."""
         extents = self.service.provided(Extents) if VIRTUAL_DATA in record else None
         return record if extents is None else await extents.current(self, record)
 
-    # --- what it may do --------------------------------------------------------------------------------
+    # --- rights ----------------------------------------------------------------------------------------
 
     async def find(
         self, path: str, right: Right, *, dangling: bool = False, service: Service | None = None
     ) -> Domain:
-        """Return the domain or folder at `path` in the bucket, checked for the principal's `right`; see `Access`."""
+        """Return the domain or folder at `path` if the principal has `right`; see `AccessControl`."""
         return await self.access.find(service or self.service, path, self.principal, right, dangling=dangling)
 
     async def named_domain(self, right: Right, *, dangling: bool = False) -> Domain:
@@ -314,7 +316,7 @@ class Request:
         raise BadRequest(f"{name} must be 0 or 1, not {text!r}.")
 
     def number(self, name: str) -> int | None:
-        """Return a query parameter as a non-negative integer, None if it is missing; else `BadRequest`."""
+        """Return a query parameter as an integer, None if it is missing; `BadRequest` unless it is non-negative."""
         text = self.http.query.get(name)
         if text is None:
             return None
@@ -330,7 +332,7 @@ class Request:
             if self.http.query.get(name):
                 raise Unsupported(f"The parameter {name} is not supported here yet; leave it out.")
 
-    # --- the turn -------------------------------------------------------------------------------------
+    # --- admission and the answer -----------------------------------------------------------------------
 
     @property
     def is_gone(self) -> bool:
@@ -370,7 +372,7 @@ class Request:
     # --- the body -------------------------------------------------------------------------------------
 
     async def make_room(self, nbytes: int) -> None:
-        """Reserve room for `nbytes` in total in the domain's quotas; raise `OverQuota` or `Busy` if there is none."""
+        """Reserve `nbytes`, the request's total so far, in the domain's quotas; `OverQuota` or `Busy` without room."""
         if self.room is not None:
             await self.room.take(nbytes)
 
@@ -381,9 +383,9 @@ class Request:
             raise TooLarge(f"The body has {length} bytes; the limit is {self.limit} (max_request_size).")
 
     async def receive_small(self) -> None:
-        """Receive a body of at most `FIRST` bytes, before the request waits for a place and is processed."""
+        """Receive a body of at most `FIRST_STEP_BYTES` before the request waits for admission; leave larger ones."""
         length = self.http.content_length
-        if length and length <= min(FIRST, self.limit) and hdrs.EXPECT not in self.http.headers:
+        if length and length <= min(FIRST_STEP_BYTES, self.limit) and hdrs.EXPECT not in self.http.headers:
             with _receiving("nothing was applied"):
                 async with asyncio.timeout(BODY_PATIENCE):
                     self.small = bytearray(await self.http.content.read())
@@ -391,7 +393,7 @@ class Request:
     async def body(self) -> bytearray:
         """Return the whole body; raise `TooLarge` beyond the limit, `BadRequest` if it was cut short.
 
-        On routes that grow the domain (`Route.grows`), room for the body is taken from the quotas.
+        On routes that grow the domain (`Route.grows`), the body's size is reserved in the quotas.
         """
         length, data = self.http.content_length, self.small
         if data is None:
@@ -414,7 +416,7 @@ class Request:
     async def part(self, nbytes: int) -> bytearray:
         """Return the next `nbytes` of a body that is read in parts; `BadRequest` if it was cut short.
 
-        Memory is taken for the largest part only: the caller must be done with the previous part.
+        Memory is taken for one part, the largest: the caller must have dropped the previous part.
         """
         data = await self._late(nbytes)
         if len(data) != nbytes:
@@ -422,7 +424,7 @@ class Request:
         return data
 
     async def _late(self, part: int | None) -> bytearray:
-        """Receive the body, or its next `part` bytes, without a place; then repeat the request's checks."""
+        """Receive the body, or its next `part` bytes, without a place in admission control; then repeat `checks`."""
         async with self.without_place():
             if self.http.headers.get(hdrs.EXPECT) and not self.is_gone:
                 assert self.http.transport is not None
@@ -458,7 +460,7 @@ class Request:
 
 @contextmanager
 def _receiving(applied: str) -> Iterator[None]:
-    """Turn errors while a body is received into `BadRequest`, whose message ends with the text `applied`."""
+    """Turn timeouts and connection errors into `BadRequest`, whose message ends with the text `applied`."""
     try:
         yield
     except TimeoutError as error:

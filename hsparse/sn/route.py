@@ -33,11 +33,11 @@ class Route:
     reads_only: bool = False
     """Whether the route changes nothing although its method and right suggest that it does."""
     adds: bool = True
-    """Whether its body counts towards the domain's quotas; if False, the handler calls `Request.make_room` itself."""
+    """Whether the body's size counts towards quotas; if False, the handler calls `Request.make_room` itself."""
     authenticated: bool = True
     """Whether requests are authenticated; only requests for unknown paths and methods are not."""
     allowed: tuple[str, ...] = ()
-    """The methods that the path answers, on a route that refuses the request's method."""
+    """For a route that refuses a method: the methods that its path answers."""
 
     reads: bool = field(init=False)
     """Whether the route changes nothing, so that its requests can be cancelled at any time."""

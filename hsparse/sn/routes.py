@@ -57,7 +57,7 @@ from hsparse.sn.values.handlers import (
 )
 
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
-"""An object of any collection."""
+"""The path template of an object of any collection, which `spelled_out` replaces."""
 
 
 DOMAIN_ROUTES = (
@@ -151,7 +151,7 @@ ROUTES: tuple[Route, ...] = (
 
 
 def spelled_out(path: str) -> tuple[str, ...]:
-    """Return a route's path for each of its collections."""
+    """Return the path with `ANY` replaced by the path of each collection, or the path alone if it has no `ANY`."""
     return (
         tuple(path.replace(ANY, f"/{name}/{{id}}") for name in COLLECTIONS.values())
         if ANY in path

@@ -24,20 +24,20 @@ Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 MAX_HEADER = 32 * 1024
 """The most bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
 MAX_HEADERS = 128
-"""The most headers of a request: aiohttp's limit."""
+"""The most headers of a request, a limit of aiohttp."""
 CREDENTIALS = (b"Bearer ", b"Basic ")
 TOLD = ("Too many headers", "Missing 'Host'", "Duplicate '")
-"""Beginnings of aiohttp's messages that quote at most a header's name, so that clients may see them."""
+"""Beginnings of aiohttp's error messages that can be shown to clients, because they quote no header's value."""
 MAX_LINE = 16 * 1024
 """The most bytes of a request line: selections may be long."""
-IDLE = 300.0
-"""Seconds that an idle connection stays open: longer than proxies keep theirs, so that the proxy closes first."""
-STOP = 5.0
+IDLE_SECONDS = 300.0
+"""Seconds that an idle connection stays open: longer than in proxies, so that a proxy closes the connection first."""
+STOP_SECONDS = 5.0
 """Seconds that requests in flight have when the server stops."""
 
 
 class _Connection(web.RequestHandler):
-    """A connection. Invalid HTTP is answered with an error in JSON and never logged, because it may hold secrets."""
+    """A connection, which answers invalid HTTP with an error in JSON and never logs it, because it may have secrets."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ class HttpServer(web.Server):
     A connection without a request for `idle_timeout` seconds is closed.
     """
 
-    def __init__(self, answer: Handler, idle_timeout: float = IDLE) -> None:
+    def __init__(self, answer: Handler, idle_timeout: float = IDLE_SECONDS) -> None:
         options: dict[str, Any] = {
             "access_log": None,
             "keepalive_timeout": idle_timeout,
@@ -85,7 +85,9 @@ class HttpServer(web.Server):
 class AppRunner(web.ServerRunner):
     """Runs a server of `app`. When it stops, requests in flight have `stop_timeout` seconds to finish."""
 
-    def __init__(self, app: Application, stop_timeout: float = STOP, idle_timeout: float = IDLE) -> None:
+    def __init__(
+        self, app: Application, stop_timeout: float = STOP_SECONDS, idle_timeout: float = IDLE_SECONDS
+    ) -> None:
         super().__init__(HttpServer(app, idle_timeout), shutdown_timeout=stop_timeout)
         self.app = app
         self._stop_timeout = stop_timeout

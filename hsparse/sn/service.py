@@ -19,11 +19,11 @@ from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
 
 SELECTION_MEMORY = 4 * MAX_PAIRED_BYTES
-"""Bytes for the points of paired lists, which even a short request can make large: at least four requests fit."""
+"""Bytes for the points of selections by paired lists: four of the largest. A short request can name many points."""
 
 
 class Component(Protocol):
-    """State that outlives a request, such as a cache or a queue; each service (node and bucket) has one instance.
+    """State that outlives a request, such as a cache or a queue; each `Service` (node and bucket) has one instance.
 
     This module must not import the packages of the components, so each component class has its own factory.
     """
@@ -85,13 +85,13 @@ class Service:
         self.named_bucket: str | None = None
         """The bucket's name if requests must name it, or None for the first bucket."""
         self.component = _components(self)
-        """Returns this service's component of a class; the first call makes it."""
+        """A function that returns this service's component of a class, and makes it at the first call."""
         self.provides: dict[Any, type[Component]] = {}
         """The component classes of extensions, by the protocol of the core that they implement."""
         self.about: dict[str, Any] = {}
         """The keys that extensions add to `/about`."""
         self.ready = True
-        """Whether load balancers should send requests here. False once the node is about to stop, though it answers."""
+        """Whether load balancers should send requests to this node. A node about to stop is not ready, but answers."""
         self._first: Service = self
         self._others: dict[str, Service] = {}
 

@@ -29,7 +29,7 @@ class ServiceSettings:
     user; each job has `job_memory` bytes and `job_time` seconds.
 
     At most `requests_at_once` requests are worked on. An answer must begin within `request_timeout` (0: any time)
-    unless the client names a deadline; reads are cancelled after `max_read_time`. All paths of one request may
+    unless the client names a deadline, and a read's answer within `max_read_time`. All paths of one request may
     follow `max_path_steps` links in total. A query may scan `max_query_chunks` chunks that are not stored: computed
     chunks or, in a query with an order, chunks of the fill value. One write may change `max_write_size` bytes. The
     domains below a folder `/home/NAME` may take `home_quota` bytes in the store, unless an admin sets another quota.

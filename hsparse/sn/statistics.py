@@ -1,7 +1,7 @@
 """Statistics of domains and datasets: numbers and bytes of objects in the store, from listings of keys.
 
-A request starts a count and waits for it at most `WAIT` seconds; the result is stored in `.info.json`. The number of
-concurrent counts is limited for each user and in total.
+A request starts a count and waits for it at most `COUNT_WAIT_SECONDS` seconds; the result is stored in `.info.json`.
+The number of concurrent counts is limited for each user and in total.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutRecord
 
 MAX_LISTED = 10_000
-"""The most datasets of a domain whose own counts are stored; the sums include all datasets."""
+"""The most datasets of a domain whose counts are stored one by one; the sums include all datasets."""
 SUMMARY = ".info.json"
 SUMMED = ("num_chunks", "allocated_bytes", "logical_bytes", "linked_bytes", "num_linked_chunks")
 log = logging.getLogger(__name__)
-WAIT = 1.0
-"""Seconds that an answer waits for a count; after that it contains the last stored result."""
-REST = 4.0
-"""The result of a count that took longer than `WAIT` is reused for this many times its duration."""
+COUNT_WAIT_SECONDS = 1.0
+"""Seconds that an answer waits for a count; after that, the answer has the result of the last count."""
+REUSE_RATIO = 4.0
+"""The result of a count that took longer than `COUNT_WAIT_SECONDS` is reused for this many times its duration."""
 SCANS_AT_ONCE = 8
 SCANS_OF_USER = 3
 """The most concurrent counts of one user: fewer than `SCANS_AT_ONCE`, so that other users' counts can run."""
@@ -56,7 +56,7 @@ TIMES = ("scan_start", "scan_complete")
 
 @dataclass(slots=True)
 class _DatasetCount:
-    """Counts of one dataset's keys; times in Unix seconds, `size` in bytes, `recorded` if it has a record."""
+    """Counts of one dataset's keys; times in Unix seconds, `size` in bytes, `recorded` if its record is listed."""
 
     id: str
     modified: float = 0.0
@@ -103,7 +103,7 @@ class _Tally:
             stored.size += size
 
     def finished(self, *, all: bool = False) -> list[_DatasetCount]:
-        """Remove and return the complete datasets: all but the last, or all at the end."""
+        """Remove the complete datasets, all but the last or, at the end, `all`; return those with a record."""
         count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
         done, self.datasets = self.datasets[:count], self.datasets[count:]
         # Chunks without a record are left over from a deleted dataset.
@@ -159,7 +159,7 @@ async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, dataset
 
 
 def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
-    """Return the counts of a dataset. The logical size of a vlen type is unknown: it is given as the stored bytes."""
+    """Return the counts of a dataset. The logical size of vlen elements is unknown, so the stored bytes are used."""
     datatype = parse_type(record["type"])
     logical = num_elements(record["shape"]) * datatype.guessed_size
     return {
@@ -190,7 +190,7 @@ def dataset_of_key(key: str) -> str:
 
 @dataclass(slots=True)
 class _Scan:
-    """A count under way, with the number of requests that wait for it; a `lasting` count continues without any."""
+    """A count under way, and the number of requests that wait for it. A `lasting` count continues when none waits."""
 
     task: asyncio.Task[Record]
     waiters: int = 0
@@ -216,7 +216,7 @@ class Statistics:
         return cls(service.owners, service.clock, settings.bucket, keeps=not settings.read_only)
 
     async def of_domain(self, root: str, *, lasting: bool = True) -> Record | None:
-        """Return the current summary of a domain or, if counting takes longer than `WAIT`, the last stored one, if any.
+        """Return a domain's current summary or, after `COUNT_WAIT_SECONDS` of counting, the last stored one, if any.
 
         A count that takes longer continues if it is `lasting` or if there is no last summary.
         """
@@ -224,15 +224,15 @@ class Statistics:
         if kept is not None and self._is_recent(kept):
             return kept
         try:
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(COUNT_WAIT_SECONDS):
                 return await self.rescan(root, lasting=lasting or kept is None)
         except TimeoutError:
             return kept
 
     async def of_dataset(self, root: str, id: str) -> tuple[int, int] | None:
-        """Return a dataset's number of stored chunks and their bytes: counted now or, after `WAIT`, as last stored."""
+        """Return a dataset's number of stored chunks and their bytes; after `COUNT_WAIT_SECONDS`, as last stored."""
         try:
-            async with asyncio.timeout(WAIT):
+            async with asyncio.timeout(COUNT_WAIT_SECONDS):
                 return await scan_dataset(self._owners, id)
         except TimeoutError:
             counts = ((await self._kept(root)) or {}).get("datasets", {}).get(id)
@@ -281,7 +281,7 @@ class Statistics:
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
-        """Wait for one of the user's places, then for one of the node's."""
+        """Wait until the user, and then the node, has fewer counts under way than the limits allow."""
         own = self._places_of_users.setdefault(queue_user(), asyncio.Semaphore(SCANS_OF_USER))
         async with own, self._places:
             yield
@@ -294,7 +294,7 @@ class Statistics:
             return
         outcome = (await self._owners.change(PutRecord(summary_id(root), summary)))[0]
         if outcome.failure is not None and outcome.failure.kind != ErrorKind.FORBIDDEN:  # a read-only file
-            # Without a stored summary only the next answer is slower.
+            # This is no error: without a stored summary, only the next answer is slower.
             log.warning("The summary of %s could not be stored: %s", root, outcome.failure.message)
 
     async def _kept(self, root: str) -> Record | None:
@@ -305,7 +305,7 @@ class Statistics:
 
     def _is_recent(self, kept: Record) -> bool:
         took = _time(kept, "scan_complete") - _time(kept, "scan_start")
-        return _slow(kept) and self._clock.now() < _time(kept, "scan_complete") + REST * took
+        return _slow(kept) and self._clock.now() < _time(kept, "scan_complete") + REUSE_RATIO * took
 
 
 async def statistics_json(request: Request, domain: Domain, root: str, *, lasting: bool = True) -> Record:
@@ -343,7 +343,7 @@ def _counts(summary: Record) -> Record:
 
 
 def _slow(summary: Record) -> bool:
-    return _time(summary, "scan_complete") - _time(summary, "scan_start") > WAIT
+    return _time(summary, "scan_complete") - _time(summary, "scan_start") > COUNT_WAIT_SECONDS
 
 
 def _time(summary: Record, key: str) -> float:

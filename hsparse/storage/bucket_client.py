@@ -19,25 +19,25 @@ from hsparse.clock import Clock, SystemClock, jitter
 from hsparse.errors import HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 
 PAGE_SIZE = 1000
-DEADLINE = 30.0
+REQUEST_SECONDS = 30.0
 START_SECONDS = 5.0
 """Deadline in seconds for the first request to a bucket; short, so that a wrong endpoint is reported early."""
 CONNECTIONS = 64
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 RENEWAL_SECONDS = 1.0
-"""Least seconds between two readings of credentials that the service refuses."""
+"""Minimum number of seconds between two attempts to reload credentials that the service refuses."""
 
 R = TypeVar("R")
 
 
-class Retry(Enum):
+class RetryReason(Enum):
     """The reason for sending a request again."""
 
     REFUSED = auto()
     """The server reports that it did nothing."""
     UNCERTAIN = auto()
-    """The request may have been applied: its reply is lost, or does not say."""
+    """The request may have been applied: its reply was lost, or does not tell."""
 
 
 class AccessRefused(Misconfigured):
@@ -58,7 +58,7 @@ class BucketClient(ABC):
         self,
         bucket: str,
         *,
-        deadline: float = DEADLINE,
+        deadline: float = REQUEST_SECONDS,
         connections: int = CONNECTIONS,
         page_size: int = PAGE_SIZE,
         clock: Clock | None = None,
@@ -110,8 +110,8 @@ class BucketClient(ABC):
     ) -> R:
         """Wait for a free connection, then call `send` until the service answers; return its result.
 
-        If the answer is `PreconditionFailed` or `NotFound`, `settle` is called with two arguments: the error, and
-        whether an earlier reply was lost. `settle` returns what `send` would have returned, or raises the error.
+        After `PreconditionFailed` or `NotFound`, `settle` is called with the error and with whether an earlier reply
+        was lost. It returns the result of the earlier attempt, or raises the error.
         """
         assert self._client is not None, "open the store before its first use, and do not use it when closed"
         async with self._slots:
@@ -135,7 +135,7 @@ class BucketClient(ABC):
         started = self._clock.monotonic()
         uncertain = renewed = False
         failed_condition: HsparseError | None = None
-        verdict: HsparseError | Retry | None = None
+        verdict: HsparseError | RetryReason | None = None
         cause: Exception = TimeoutError()
         try:
             for attempt in itertools.count():
@@ -159,7 +159,7 @@ class BucketClient(ABC):
                         continue
                 if isinstance(verdict, HsparseError):
                     raise verdict from cause
-                uncertain = uncertain or (failed_condition is None and verdict is Retry.UNCERTAIN)
+                uncertain = uncertain or (failed_condition is None and verdict is RetryReason.UNCERTAIN)
                 pause = self._pause(attempt)
                 if self._clock.monotonic() - started + pause >= self._deadline:
                     break
@@ -174,7 +174,7 @@ class BucketClient(ABC):
             del cause
 
     async def _renewed(self, renewals: int) -> bool:
-        """Tell whether credentials changed after renewal number `renewals`; at times, read them again to find out."""
+        """Tell whether there was a renewal after number `renewals`; if not, reload once per `RENEWAL_SECONDS`."""
         if self._renewals == renewals and self._clock.monotonic() >= self._next_renewal:
             self._next_renewal = self._clock.monotonic() + RENEWAL_SECONDS
             if await self._read_credentials():
@@ -195,5 +195,5 @@ class BucketClient(ABC):
         return type(cause).__name__
 
     @abstractmethod
-    def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
-        """Return the error or the retry for an exception, without its text, which may hold secrets."""
+    def _verdict(self, error: Exception, key: str) -> HsparseError | RetryReason:
+        """Return the error to raise, without the exception's text, which may hold secrets, or the reason to retry."""

@@ -1,7 +1,7 @@
 """The start-up probe of conditional puts and of listings.
 
 A store that ignores the conditions of puts is refused, because every update depends on them. A store that lists keys
-out of order is refused.
+out of order is refused too, because pages of listings would miss keys.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from hsparse.storage.object_store import (
     current_etag,
 )
 
-PROBES = 10
-PAUSE = 0.5
+MAX_PROBES = 10
+PROBE_SECONDS = 0.5
 """Seconds between two probes."""
 STALE_ETAG = "0123456789abcdef0123456789abcdef"
 
@@ -39,10 +39,10 @@ async def with_conditional_delete(
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ObjectStore:
-    """Return `store` if it honours the condition of a delete, otherwise a `LookBeforeDelete` over it.
+    """Return `store` if a probe shows that it honours the condition of a delete, else a `LookBeforeDelete` over it.
 
-    A probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure. A probe that loses a reply
-    is repeated; after `PROBES` such probes, `OutcomeUnknown` is raised.
+    A probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure. A probe is
+    repeated if a reply is lost. After `MAX_PROBES` such probes, `OutcomeUnknown` is raised.
     """
     probes = 0
     while True:
@@ -50,12 +50,12 @@ async def with_conditional_delete(
             return store if await _honours(store, clock or SystemClock()) else LookBeforeDelete(store)
         except OutcomeUnknown as error:
             probes += 1
-            if probes == PROBES:
+            if probes == MAX_PROBES:
                 raise OutcomeUnknown(
-                    f"The store {store.name!r} lost a reply in each of {PROBES} probes of conditional deletes; "
+                    f"The store {store.name!r} lost a reply in each of {MAX_PROBES} probes of conditional deletes; "
                     "check the network to the bucket, then start again."
                 ) from error
-        await sleep(PAUSE)
+        await sleep(PROBE_SECONDS)
 
 
 async def _honours(store: ObjectStore, clock: Clock) -> bool:

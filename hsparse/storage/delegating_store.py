@@ -63,7 +63,7 @@ class DelegatingStore:
         await self._store.close()
 
     async def answer(self, question: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Pass a question of an extension's service on; raise `Unsupported` if no wrapped store answers."""
+        """Forward a question to the wrapped store; raise `Unsupported` if that is no `AnsweringStore`."""
         if not isinstance(self._store, AnsweringStore):
             raise Unsupported(f"The store {self.name!r} does not support the question {question}.")
         return await self._store.answer(question, arguments)
@@ -75,8 +75,8 @@ DELETES_AT_ONCE = 32
 async def delete_each(store: ObjectStore, entries: Sequence[Entry]) -> list[bool]:
     """Implement `delete_all` by a `delete_if_match` for each entry, `DELETES_AT_ONCE` at a time.
 
-    After a failure no further delete is started; once the running ones end, the error of the first failed entry in
-    the order of `entries` is raised.
+    After a failure, no further delete starts. When the running deletes have ended, the error of the failed entry that
+    comes first in `entries` is raised.
     """
     deleted = [False] * len(entries)
     failed: dict[int, BaseException] = {}

@@ -34,7 +34,7 @@ class Stored:
     decoded: Any = None
 
     def damaged(self, error: Corrupt) -> Corrupt:
-        """Return the error to raise when decoding `data` failed with `error`; a subclass may return another one."""
+        """Return the error to raise when decoding `data` failed with `error`; a subclass may return another error."""
         return error
 
 
@@ -107,16 +107,16 @@ class ObjectStore(Protocol):
     async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
         """Remove each object that still has its listed etag; all removals are durable on return.
 
-        Returns one flag per entry: True if the object is gone, whoever removed it, False if it has another etag.
-        The order is unspecified: when the call fails or its process ends, any subset may have been removed.
+        Returns one flag per entry: True if the object no longer exists, False if it has another etag. The order of the
+        removals is unspecified: if the call fails or its process ends, any subset of the objects may have been removed.
         """
         ...
 
     def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
         """List keys that begin with `prefix` and sort after `start_after`, page by page, in key order.
 
-        With `delimiter`, all keys that share the part up to the first `/` after `prefix` are listed once, as that
-        common prefix, with its `/`.
+        With `delimiter`, keys that have a `/` after `prefix` are not listed themselves. As in S3, each distinct
+        beginning of such keys, up to and including that `/`, is listed once as a common prefix.
         """
         ...
 
@@ -134,10 +134,10 @@ class ObjectStore(Protocol):
 
 @runtime_checkable
 class AnsweringStore(Protocol):
-    """An extension's store that answers requests of the extension's service."""
+    """A store, provided by an extension, that also answers questions of the extension's part of a service node."""
 
     async def answer(self, question: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question of the service; raise `Unsupported` for an unknown question."""
+        """Return the answer to the named question as JSON; raise `Unsupported` for an unknown question."""
         ...
 
 
@@ -223,7 +223,7 @@ def check_range(key: str, start: int, length: int | None) -> None:
 def resolve_range(key: str, start: int, length: int | None, size: int) -> tuple[int, int]:
     """Return the first byte and the number of bytes of a range in an object of `size` bytes.
 
-    Raises `BadRequest` when the range holds no byte of the object, where an object store answers 416.
+    Raises `BadRequest` when the range holds no byte of the object; S3 answers 416 to such a range.
     """
     check_range(key, start, length)
     first = max(size + start, 0) if start < 0 else start

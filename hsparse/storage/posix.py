@@ -11,19 +11,19 @@ wait for it. Temporary files of killed processes are swept when a listing finds 
 by a hash of the key. A lock file is opened for each operation, so that `flock` excludes threads and
 processes alike. Only compare and rename are under the lock, never a write or an fsync of data.
 
-*Versioned.* An etag consists of a file's modification time in nanoseconds, size and inode. Under the lock, a
-put sets a modification time strictly greater than that of the file it replaces. A delete stores the time of
-the removed file in the lock file, as a high-water mark that the next put must exceed. Two states of a key
-therefore never share a time. The size and the inode detect changes by other programs, such as HSDS, that write
-a file in place.
+*Versioned.* An etag consists of a file's modification time in nanoseconds, size and inode. Under the lock, a put sets a
+modification time strictly greater than that of the file it replaces. A delete stores the time of the removed file in
+the lock file, as a high-water mark that the next put must exceed. Two states of a key therefore never share a time. The
+size and the inode detect changes by other programs, such as HSDS, that write a file in place.
 
 *Durable.* A put returns after fsync of the file, then of its directory. New directories and all directories above
 them are made durable first (`hsparse.storage.filesystem.root_directory`). When a store is opened, write-ahead
 logs of dead processes are recovered.
 
-*Free space.* Puts leave `reserve` bytes free on the file system, so that objects can still be changed and deleted:
-a deletion writes markers, notes and smaller records. Other programs may use up the reserve. Once the file system is
-nearly full, a file therefore occupies some blocks. It is truncated when a deletion needs room, and refilled later.
+*Free space.* Puts leave `reserve` bytes free on the file system, because deletions must write too: deletion markers for
+the logs, notes of unfinished deletions, and smaller records. Other programs may use up the reserve. Once the file
+system is nearly full, a reserve file therefore occupies some blocks. The file is truncated when a deletion needs room,
+and refilled later.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from hsparse.storage.filesystem.object_file import (
     translate_os_error,
     walk,
 )
-from hsparse.storage.filesystem.rename_put import ATTEMPTS, put_by_rename
+from hsparse.storage.filesystem.rename_put import MAX_RENAME_ATTEMPTS, put_by_rename
 from hsparse.storage.filesystem.root_directory import (
     RootDirectory,
     unusable_directory,
@@ -83,24 +83,24 @@ PAGE_SIZE = 1000
 R = TypeVar("R")
 
 
-SMALL = 64 * 1024
+SMALL_OBJECT_BYTES = 64 * 1024
 """Objects of fewer bytes, such as records, may use three quarters of the reserve."""
-PART = 20
+RESERVE_FRACTION = 20
 """The reserve is at most 1/20 of the file system."""
-SECONDS = 1.0
-"""Seconds for which a measurement of the free space is used, less the puts since."""
+MEASURED_SECONDS = 1.0
+"""Seconds for which a measurement of the free space is used; later puts are subtracted from it."""
 MIB = 1024 * 1024
 RESERVE_FILE = "reserve"
 """Name of the file that occupies reserved blocks, in the store's internal directory."""
 MOST_KEPT = 8 * MIB
 NEARLY_FULL = 8
 """The reserve file is created when less than this many times the reserve is free."""
-ROOM = 256 * 1024
-"""Bytes that must be free for a deletion; otherwise the reserve file is truncated by this much."""
+DELETION_BYTES = 256 * 1024
+"""Bytes that must be free for a deletion; otherwise the reserve file is truncated by as many."""
 NOTES = "db/.deleting/"
-"""Prefix of the keys of deletion notes."""
-GROWTH = 256
-"""Bytes by which the state of a deletion may enlarge a record."""
+"""Prefix of the keys of deletion notes, the objects that record unfinished deletions of domains."""
+RECORD_GROWTH_BYTES = 256
+"""Bytes by which a record may grow when a deletion is noted in it."""
 
 
 class FreeSpace:
@@ -119,12 +119,12 @@ class FreeSpace:
 
     def is_outdated(self, now: float) -> bool:
         """Tell whether `look` must be called before `take`; `now` is in seconds."""
-        return bool(self._wanted) and not 0 <= now - self._seen_at < SECONDS
+        return bool(self._wanted) and not 0 <= now - self._seen_at < MEASURED_SECONDS
 
     def look(self, now: float) -> None:
         """Measure the free space, and fill the reserve file if the file system is nearly full; blocks the thread."""
         status = os.statvfs(self._path)
-        self._reserve = min(self._wanted, status.f_blocks * status.f_frsize // PART)
+        self._reserve = min(self._wanted, status.f_blocks * status.f_frsize // RESERVE_FRACTION)
         self._free, self._block = status.f_bavail * status.f_frsize, status.f_frsize
         if self._free < NEARLY_FULL * self._reserve:
             self._hold()
@@ -133,7 +133,7 @@ class FreeSpace:
     def take(self, nbytes: int) -> bool:
         """Count a put of `nbytes` bytes; return False if it would leave less than the reserve."""
         taken = -(-nbytes // self._block) * self._block
-        if self._wanted and self._free - taken < self._reserve // (1 if nbytes >= SMALL else 4):
+        if self._wanted and self._free - taken < self._reserve // (1 if nbytes >= SMALL_OBJECT_BYTES else 4):
             return False
         self._free -= taken
         return True
@@ -148,21 +148,21 @@ class FreeSpace:
     def may_use_reserve(self, key: str, nbytes: int, before: int | None) -> bool:
         """Tell whether a put may use the blocks of the reserve file, because it is part of a deletion.
 
-        Deletion notes may use all blocks. A replacement that is at most `GROWTH` larger than the object's `before`
-        bytes may use half of them; `before` is None for a new object.
+        Deletion notes may use all blocks. A put that replaces an object of `before` bytes may use half of the blocks,
+        if it is at most `RECORD_GROWTH_BYTES` bytes larger. `before` is None for a new object, which may use none.
         """
         if key.startswith(NOTES):
             return True
         half = self._held() >= self._target // 2 > 0
-        return before is not None and nbytes <= before + GROWTH and half
+        return before is not None and nbytes <= before + RECORD_GROWTH_BYTES and half
 
     def make_room(self) -> None:
-        """Truncate the reserve file by `ROOM` if less than `ROOM` is free; blocks the thread."""
+        """Truncate the reserve file by `DELETION_BYTES` if less than `DELETION_BYTES` is free; blocks the thread."""
         if not self._wanted or not (held := self._held()):
             return
         status = os.statvfs(self._path)
-        if status.f_bavail * status.f_frsize < ROOM:
-            os.truncate(self._file, max(held - ROOM, 0))
+        if status.f_bavail * status.f_frsize < DELETION_BYTES:
+            os.truncate(self._file, max(held - DELETION_BYTES, 0))
 
     @property
     def _target(self) -> int:
@@ -338,7 +338,7 @@ class PosixStore:
 
     def _read(self, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored:
         """Read the range (first byte, count) that `resolve` returns for the file's size."""
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_RENAME_ATTEMPTS):
             try:
                 file = open_file(f"{self._root.path}/{key}")
             except (FileNotFoundError, NotADirectoryError) as error:
@@ -366,7 +366,7 @@ class PosixStore:
         self._space.make_room()
 
     def _check_there(self) -> None:
-        """Raise `StoreFailed` if the root is gone, for example not mounted; its objects are then not `NotFound`."""
+        """Raise `StoreFailed` if the root is gone, for example not mounted; its objects must not seem to be missing."""
         if not os.path.isdir(self._root.path if self._read_only else self._root.internal):  # noqa: PTH112 (costs less)
             raise StoreFailed(
                 f"The directory {self._root.path!r} of the store {self.name!r} is gone or not mounted; bring it back."

@@ -1,7 +1,7 @@
 """The store of a bucket whose datasets may have their chunks in other buckets.
 
-The key of such a chunk names its bucket (`hsparse.model.stripes`). Each object thus has a single place, where
-conditional puts and durability are as for any object, and is never searched for.
+The key of such a chunk names its *place*, a bucket or a prefix in a bucket (`hsparse.model.stripes`). Each chunk is
+thus stored in a single place and is never searched for. Conditional puts and durability are as for any object.
 
 A *marker* in the dataset's own bucket names a place that has chunks of the dataset:
 
@@ -50,7 +50,7 @@ PART_OF_TIME = 0.9
 
 
 class StripedStore(DelegatingStore):
-    """An `ObjectStore` over a bucket's store, with the chunks of its datasets in `buckets`, by name.
+    """An `ObjectStore` over the store of one bucket, whose datasets may have chunks in `buckets` (stores by name).
 
     `features` has the features of records that need these buckets. A listing with a delimiter covers only the bucket
     itself.
@@ -129,7 +129,7 @@ class StripedStore(DelegatingStore):
         inside = prefix.startswith(STRIPE, AT)
         if delimiter or not inside:
             pages = self._store.list(prefix, delimiter=delimiter, start_after=start_after)
-        else:  # the keys of markers begin differently
+        else:  # `prefix` may exclude markers, so list all stripes
             pages = self._store.list(prefix[:AT] + STRIPE, start_after=start_after)
         async for page in self._with_places(pages, start_after):
             if not inside or delimiter:
@@ -138,7 +138,7 @@ class StripedStore(DelegatingStore):
                 yield Page(some)
 
     async def _with_places(self, pages: AsyncIterator[Page], start_after: str) -> AsyncIterator[Page]:
-        """Yield the pages of the bucket, with the chunks of the markers' places before the markers."""
+        """Yield the pages of a listing, with the chunks in the places that its markers name before these markers."""
         folder, markers = "", list[Entry]()
         async for page in pages:
             if page.prefixes:
@@ -178,7 +178,7 @@ class StripedStore(DelegatingStore):
             yield _renamed(page, root, folder[:AT], place, start_after)
 
     async def _everything(self, start_after: str) -> AsyncIterator[Page]:
-        """Yield all objects of the bucket and all chunks in its places, including chunks without a marker."""
+        """Yield all objects of the bucket, and all chunks of its datasets in other places, even without a marker."""
         places = [
             entry.key.removeprefix(PLACES).removesuffix(f"/{END}")
             async for page in self._store.list(PLACES)
@@ -197,13 +197,13 @@ class StripedStore(DelegatingStore):
             yield _renamed(page, root, "", place, start_after)
 
     def _place(self, key: str) -> tuple[ObjectStore, str]:
-        """Return the store and the key of an object there; raise `Misconfigured` if its bucket is not served."""
+        """Return the store that has an object, and its key there; raise `Misconfigured` if its bucket is not served."""
         if not key.startswith(STRIPE, AT):
             return self._store, key
         if key.startswith(MARKER, AT):
             self._bucket(
                 bucket_of(_marked(key)), key
-            )  # a place in a bucket that is not served must not be lost track of
+            )  # else a place in a bucket that is not served would be lost track of
             return self._store, key
         bucket, at = placed_key(self.name, key)
         return (self._store if at == key else self._bucket(bucket, key)), at
@@ -272,7 +272,7 @@ async def _together(streams: Sequence[AsyncGenerator[Page, None]]) -> AsyncItera
 
 
 def _by_turns(entries: Sequence[Entry]) -> Iterator[dict[str, builtins.list[int]]]:
-    """Yield the indices of the entries by bucket (empty: this bucket), markers in a second batch."""
+    """Yield the indices of the entries by bucket (empty: this bucket): all but markers first, then the markers."""
     for markers in (False, True):
         turn: dict[str, builtins.list[int]] = {}
         for number, entry in enumerate(entries):

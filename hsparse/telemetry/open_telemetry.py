@@ -111,7 +111,7 @@ class OpenTelemetryTracer:
 
 
 def make_tracer(service: str) -> OpenTelemetryTracer:
-    """Return a tracer that exports by OTLP over HTTP, as `OTEL_...` variables say; `service` is the default name.
+    """Return a tracer that exports by OTLP over HTTP as `OTEL_...` variables say; `service` is its default name.
 
     Raises `Misconfigured` if the extra is not installed.
     """

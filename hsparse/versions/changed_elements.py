@@ -1,4 +1,4 @@
-"""Which chunks of a dataset differ between two of its states, and in how many elements."""
+"""Find the chunks of a dataset that differ between two of its states, and count the elements that differ."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_DECODED = 4 * 1024 * 1024 * 1024
 """The most bytes of decoded dense chunks whose elements are counted; small stored chunks may decode to large ones."""
 NO_LIMIT = 2**62
 AT_ONCE = 4
-BLOCK = 1 << 20
+ELEMENTS_AT_ONCE = 1 << 20
 """The number of elements that are compared at a time."""
 DENSE_COPIES = 3
 """Memory for comparing two dense chunks, in multiples of a chunk's bytes; the chunk being decoded counts twice."""
@@ -44,8 +44,8 @@ async def changed_chunks(
 ) -> tuple[Sequence[str], int | None]:
     """Return the chunks that differ, and how many elements differ in value or are defined in one state only.
 
-    `before` and `after` map chunks to the objects they are read from. If these have too many bytes in total, the result
-    is all `chunks` and None. The number is also None for variable-length values, and for chunks too large for `memory`.
+    `before` and `after` map chunks to the objects they are read from. If these have too many bytes in total, return all
+    `chunks` and None. The number is also None for variable-length values, and for chunks too large for `memory`.
     """
     stored = [one[rest] for one in (before, after) for rest in chunks if rest in one]
     if record["shape"]["class"] == "H5S_NULL" or sum(entry.size for entry in stored) > MOST_BYTES:
@@ -91,10 +91,10 @@ def _different_dense(spec: ChunkSpec, old: bytes | None, new: bytes | None) -> i
     """Return in how many elements two dense chunks differ (None: a missing chunk)."""
     one, other = [_dense(spec, data) for data in (old, new)]
     count = prod(spec.dims)
-    fill = np.full(min(count, BLOCK), spec.fill_value, spec.dtype)
+    fill = np.full(min(count, ELEMENTS_AT_ONCE), spec.fill_value, spec.dtype)
     changed = 0
-    for first in range(0, count, BLOCK):
-        size = min(BLOCK, count - first)
+    for first in range(0, count, ELEMENTS_AT_ONCE):
+        size = min(ELEMENTS_AT_ONCE, count - first)
         parts = [fill[:size] if data is None else data[first : first + size] for data in (one, other)]
         left, right = (np.ascontiguousarray(part).view(np.uint8).reshape(size, -1) for part in parts)
         changed += int(np.count_nonzero((left != right).any(axis=1)))

@@ -3,8 +3,9 @@
     db/<u1>/.group.json                        the clone's description; it needs a feature that no other server has
     db/<u1>/.clone/v1/own/objects/<rest>       the clone's own objects; an empty object stands for a deleted one
 
-An object of a snapshot never changes, so its etag in the clone is always the same. A change of it puts the clone's own
-object if there is none yet, so a single put decides, as in any other domain.
+An object of a snapshot never changes, so its etag in the clone is always the same: the id of the clone's root group.
+The first change of a shared object puts the clone's own object, on condition that there is none yet. A single put thus
+decides every change, as in any other domain.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hsparse.model.ids import domain_prefix, root_id, storage_key
 from hsparse.model.schema import Schema
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, no_urls
-from hsparse.versions.snapshot_trees import Base
+from hsparse.versions.snapshot_trees import TreeBase
 from hsparse.versions.version_keys import (
     ABSENT,
     CLONE_MARK,
@@ -46,15 +47,15 @@ CLONES = "clones"
 """The read feature that the root group of a clone requires."""
 MOST_KNOWN = 10_000
 AT_ONCE = 32
-PAGE = 1000
+PAGE_KEYS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A clone: its root group, and the base that it shares, None once it has its own copies of all objects."""
+    """A clone: its root group, and the snapshot (`base`) whose objects it shares, None once it has copied them."""
 
     root: str
-    base: Base | None
+    base: TreeBase | None
     source: str = ""
     """The path of the cloned domain."""
 
@@ -79,23 +80,23 @@ class Clone:
 
 
 class Snapshots(Protocol):
-    """Reads the objects that clones share."""
+    """Reads the objects of snapshots that clones share."""
 
-    async def get(self, base: Base, key: str) -> Stored: ...
+    async def get(self, base: TreeBase, key: str) -> Stored: ...
 
-    async def get_range(self, base: Base, key: str, start: int, length: int | None) -> Stored: ...
+    async def get_range(self, base: TreeBase, key: str, start: int, length: int | None) -> Stored: ...
 
-    async def entries(self, base: Base, prefix: str) -> builtins.list[Entry]: ...
+    async def entries(self, base: TreeBase, prefix: str) -> builtins.list[Entry]: ...
 
 
 class CloneStore(DelegatingStore):
-    """An `ObjectStore` over another one in which a clone has the keys of an ordinary domain."""
+    """An `ObjectStore` over another store, in which a clone looks like an ordinary domain with objects of its own."""
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         super().__init__(store)
         self.plain = store
         self.snapshots: Snapshots
-        """The reader of snapshots over this store, which sets itself here."""
+        """The reader of snapshots, which the store above this one (`PreservingStore`) sets."""
         self._known: BoundedCache[str, Clone | None] = BoundedCache.of_entries(MOST_KNOWN)
         self._forgotten = 0
         self._notes = DeletionNotes(store, clock)
@@ -103,7 +104,7 @@ class CloneStore(DelegatingStore):
         """Called after a clone's objects are deleted."""
 
     async def clone_of(self, key: str) -> Clone | None:
-        """Return the clone that an object belongs to, or None in other domains and for keys of the store below."""
+        """Return the clone that an object belongs to; None in other domains and for keys of the store below."""
         if not key.startswith(TREE) or not is_object_key(key):
             return None
         if rest_of(key).startswith((HISTORY, NOTE, ".clone/")):
@@ -125,20 +126,20 @@ class CloneStore(DelegatingStore):
         base = found.get("base")
         if "base" not in found:
             return None
-        of = base and Base(base["root"], base["token"], base["snapshot"], root)
+        of = base and TreeBase(base["root"], base["token"], base["snapshot"], root)
         return Clone(root, of, found.get("source", ""))
 
     def learn(self, half: str, clone: Clone | None) -> None:
-        """Remember which clone, or None, has the ids with this half."""
+        """Remember the clone (None: no clone) whose ids contain `half`, the part that all ids of a domain share."""
         self._known.keep(half, clone)
 
     def forget(self, root: str) -> None:
-        """Ask the store again whether a root group belongs to a clone."""
+        """Forget whether a root group belongs to a clone, so that the store is asked again."""
         self._forgotten += 1
         self._known.forget(root[2:19])
 
     def forget_all(self) -> None:
-        """Ask the store again about all root groups."""
+        """Forget all clones, so that the store is asked again about each root group."""
         self._forgotten += 1
         self._known.clear()
 
@@ -186,8 +187,8 @@ class CloneStore(DelegatingStore):
                 key = head + entry.key.removeprefix(own)
                 found[key] = Entry(key, entry.size, entry.etag, entry.modified)
         there = [found[key] for key in sorted(found) if found[key].size]
-        for first in range(0, len(there), PAGE):
-            yield Page(tuple(there[first : first + PAGE]))
+        for first in range(0, len(there), PAGE_KEYS):
+            yield Page(tuple(there[first : first + PAGE_KEYS]))
 
     async def presigned(self, key: str, seconds: int) -> str:
         if await self.clone_of(key) is not None:
@@ -195,14 +196,14 @@ class CloneStore(DelegatingStore):
         return await self._store.presigned(key, seconds)
 
     async def _own(self, clone: Clone, rest: str) -> Stored | None:
-        """Return the clone's own object, or None without one; an empty object means that it was deleted."""
+        """Return the clone's own object, or None if it has none; an empty object marks a deletion."""
         try:
             return await self._store.get(clone.own_key(rest))
         except NotFound:
             return None
 
     async def _is_shared(self, clone: Clone, key: str) -> bool:
-        """Return whether the snapshot has an object."""
+        """Return whether the snapshot that a clone shares has the object `key`."""
         if not _shares(clone, key):
             return False
         assert clone.base is not None
@@ -273,7 +274,7 @@ class CloneStore(DelegatingStore):
         kept = {root for root in by_clone if root not in gone}
         if not kept:
             deleted = await self._store.delete_all(entries)
-            for root in gone:  # the root group is the last object
+            for root in gone:  # `clone_of` finds only the root group here, which is deleted last
                 await self.ended(by_clone[root])
                 self.forget(root)
             return deleted

@@ -19,7 +19,7 @@ from hsparse.wire.record_message import AskStore
 
 
 class Clones:
-    """The clones of the domains of a bucket; see `Dependents`."""
+    """The clones of the domains of a bucket; implements `Dependents` for the deletion of domains."""
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
@@ -50,7 +50,7 @@ class Clones:
                 await materialize(self._owners, pin["root"])
 
     async def allowed(self, pins: list[Record], principal: Principal, right: Right) -> list[Record]:
-        """Return the clones in which the principal has a right."""
+        """Return the clones, as the items of `pins`, in whose domains the principal has a right."""
         if not pins:
             return []
         outcomes = zip(pins, await self._owners.read(*(pin["domain"] for pin in pins)), strict=True)

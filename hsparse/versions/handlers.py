@@ -24,7 +24,7 @@ from hsparse.versions.snapshot_requests import ask, find_snapshot, remove_snapsh
 from hsparse.wire.message import Record
 
 MAX_CHANGES = 10_000
-LOOK = 1.0
+SNAPSHOT_CHECK_SECONDS = 1.0
 """Seconds between two checks for a new snapshot."""
 MAX_MESSAGE = 4096
 """The most characters of a snapshot's message."""
@@ -104,7 +104,7 @@ async def get_diff(request: Request) -> web.StreamResponse:
 async def get_changes(request: Request) -> web.StreamResponse:
     """List the changes between the snapshot `since` (0: the beginning) and the newest one, in pages.
 
-    `marker` is that of the previous page. With `wait`, a reply without changes waits that many seconds for a snapshot.
+    `marker` is that of the previous page. With `wait`, wait up to that many seconds for a snapshot after `since`.
     """
     root, since, until = _head(request), request.number("since"), 0
     if since is None:
@@ -141,11 +141,11 @@ async def _newest(request: Request, root: str, since: int, wait: int) -> int:
         if newest > since or left <= 0:
             return newest
         async with request.without_place():
-            await asyncio.sleep(min(left, LOOK))
+            await asyncio.sleep(min(left, SNAPSHOT_CHECK_SECONDS))
 
 
 async def _paths(request: Request, root: str, head: str) -> dict[str, str]:
-    """Return the first path to each object of a tree, by the objects' ids in the domain of `head`."""
+    """Return a shortest path to each object below the group `root`, by the id of the object in the domain of `head`."""
     owners = request.service.owners
     found, groups = {moved_id(root, root, head): "/"}, {root: ""}
     while groups:

@@ -1,7 +1,8 @@
-"""Translation of the ids in an object's JSON to another tree: of the object, its links, types and references.
+"""Translation of the ids in an object's JSON when it is read in another tree: of a snapshot, a clone or a domain.
 
-Ids are the plain values of the keys `id`, `root`, `type` and `chunk_table`. Quotes within texts are escaped in stored
-JSON, so keys are found without parsing. Attribute values are parsed only if a type has references.
+Ids are the plain values of the keys `id`, `root`, `type` and `chunk_table`, and the targets of references. Quotes
+within texts are escaped in stored JSON, so keys are found without parsing. Attribute values are parsed only if a type
+has references.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _COLLECTION = re.compile("(?:groups/|datasets/|datatypes/)?")
 
 
 def moved(data: bytes, root: str, to: str) -> bytes:
-    """Return an object's JSON with the ids of another tree; `root` is the root group's id in this tree, `to` there."""
+    """Return an object's JSON with its ids translated from the tree of the root group `root` to the tree of `to`."""
     if has_checksum(data):
         return add_checksum(_moved(data[:-CHECKSUM_LENGTH] + b"}", root, to))
     return _moved(bytes(data), root, to)
@@ -55,7 +56,7 @@ def _move_references(record: Json, root: str, to: str) -> None:
 
 
 def _moved_value(kind: Json, value: Json, root: str, to: str) -> Json:
-    """Return a value, or nested lists of values, of a type with its references translated."""
+    """Return a value of the type `kind`, or nested lists of such values, with its references translated."""
     if not isinstance(kind, dict):
         return value
     match kind.get("class"):
@@ -76,7 +77,7 @@ def _moved_value(kind: Json, value: Json, root: str, to: str) -> Json:
 def _is_element(value: list[Json], fields: list[Json]) -> bool:
     """Return whether a list is one element of a compound type rather than a list of elements.
 
-    A field whose type is not nested decides.
+    If a field has a type that is not nested, its value decides: in an element, this value is not a list.
     """
     if len(value) != len(fields):
         return False

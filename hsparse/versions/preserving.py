@@ -16,7 +16,7 @@ from hsparse.bounded_cache import BoundedCache
 from hsparse.errors import Gone, NotFound, PreconditionFailed
 from hsparse.model.ids import domain_prefix
 from hsparse.storage.object_store import ObjectStore
-from hsparse.versions.snapshot_trees import Base, SnapshotTrees
+from hsparse.versions.snapshot_trees import SnapshotTrees, TreeBase
 from hsparse.versions.version_keys import ABSENT, chunk_of, copy_key, history_prefix, is_kept
 from hsparse.versions.version_note import VersionNote
 
@@ -24,23 +24,25 @@ Expected = Callable[[str | None], bool]
 MOST_KNOWN = 100_000
 """The most objects of a domain that are remembered as preserved; a forgotten object is preserved once more."""
 MOST_EXTENTS = 32
-"""With more snapshots, each new chunk gets a mark, without a check whether a snapshot's extent has the chunk."""
+"""With more snapshots, a new chunk is marked as `ABSENT` in them without a check that an extent includes it."""
 
 
 class Preserved:
-    """The preserved objects of a domain, in the epoch of its note; without snapshots no object is preserved."""
+    """Preserves the objects of a domain in the epoch of its note; without snapshots nothing is preserved."""
 
     def __init__(
         self, note: VersionNote | None, store: ObjectStore, below: ObjectStore, trees: SnapshotTrees
     ) -> None:
-        """Read from `store`, in which objects may come from a base, and store copies in `below`."""
+        """Read objects from `store`, which includes objects that a clone shares, and store copies in `below`."""
         self.note = note
         self._store, self._below, self._trees = store, below, trees
         self._done: BoundedCache[str, None] = BoundedCache.of_entries(MOST_KNOWN)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._bases: tuple[Base, ...] = ()
+        self._bases: tuple[TreeBase, ...] = ()
         if note is not None:
-            self._bases = tuple(Base(note.root, note.token, one.number, one.root) for one in note.snapshots)
+            self._bases = tuple(
+                TreeBase(note.root, note.token, one.number, one.root) for one in note.snapshots
+            )
 
     async def keep(
         self, rest: str, is_expected: Expected = lambda etag: True, *, remote: bool = False
@@ -123,7 +125,7 @@ class DomainVersions:
         self._known.keep(root, known)
 
     async def renew(self, root: str) -> Preserved:
-        """Read the note of a domain again; reads of notes that have already begun are not used."""
+        """Read the note of a domain again; the results of reads that have already begun are not used."""
         self.forget(root)
         return await self.of(root)
 

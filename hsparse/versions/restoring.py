@@ -1,9 +1,9 @@
-"""Restore of a domain to a snapshot, object by object: by ordinary changes, which may be resumed.
+"""Restore of a domain to a snapshot, object by object, by ordinary changes; it can be resumed after an interruption.
 
 Chunks are put first, then the records that show them. Then objects that did not exist are deleted, records before
-chunks. Readers thus never see elements that are not there yet, or not any more. All nodes confirm their cached objects
-after each step. A restore keeps objects that were created after it began. It does replace or delete chunks that changed
-after it began, because other elements of such a chunk are older.
+chunks. Readers thus never see elements that are not there yet, or not any more. After each step, all nodes compare
+their cached objects with the store. A restore keeps objects that were created after it began. It does replace or delete
+chunks that changed after it began, because other elements of such a chunk are older.
 
 A dataset's record gets a newer generation, so that operations planned for the previous extent are refused. Elements
 outside the restored extent are erased before it grows, because a chunk may be newer than the record.
@@ -19,8 +19,7 @@ import orjson
 
 from hsparse.concurrency.gathering import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.dn.cached_object import Base as Needed
-from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.record_form import is_record
 from hsparse.dn.record_objects import RecordObjects, RecordValue
 from hsparse.dn.stored_form import load_state
@@ -30,13 +29,13 @@ from hsparse.model.ids import domain_prefix, is_delta_key
 from hsparse.sn.request import OBJECT_BYTES
 from hsparse.storage.object_store import Entry
 from hsparse.versions.moved_ids import moved
-from hsparse.versions.snapshot_trees import Base
+from hsparse.versions.snapshot_trees import TreeBase
 from hsparse.versions.store import PreservingStore
 from hsparse.versions.version_keys import chunk_of
 from hsparse.wire.message import Record
 
 AT_ONCE = 32
-ATTEMPTS = 16
+MAX_RESTORE_ATTEMPTS = 16
 
 
 class Step(StrEnum):
@@ -51,7 +50,7 @@ class Step(StrEnum):
 class Restoring:
     """Restores a domain to the snapshot `base`; `kept` is the snapshot taken before the restore."""
 
-    def __init__(self, store: PreservingStore, base: Base, kept: Base, memory: MemoryBudget) -> None:
+    def __init__(self, store: PreservingStore, base: TreeBase, kept: TreeBase, memory: MemoryBudget) -> None:
         self._store, self._base, self._kept = store, base, kept
         self._memory = memory
         self.changed = 0
@@ -84,7 +83,7 @@ class Restoring:
         other = [rest for rest, entry in before.items() if not _same(entry, now.get(rest))]
         records = {record_of(rest) for rest in other} - {""}
         chunks = {
-            rest: before[rest].size + 2 * (now[rest].size if rest in now else 0)  # it is preserved
+            rest: before[rest].size + 2 * (now[rest].size if rest in now else 0)  # kept as a copy
             for rest in other
             if not record_of(rest) and await trees.had(self._base, rest)
         }
@@ -114,7 +113,7 @@ class Restoring:
 
     async def _put_bytes(self, rest: str, data: bytes) -> None:
         store, key = self._store, domain_prefix(self._base.root) + rest
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_RESTORE_ATTEMPTS):
             try:
                 try:
                     now = await store.get(key)
@@ -151,11 +150,11 @@ class Restoring:
         store, key = self._store, domain_prefix(self._base.root) + rest
         if is_record(key):
             await CachedObject(RecordObjects(key, store, store.clock)).apply(
-                lambda now: (None, None), base=Needed.NEEDED
+                lambda now: (None, None), base=Base.NEEDED
             )
             self.changed += 1
             return
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_RESTORE_ATTEMPTS):
             try:
                 now = await store.get(key)
                 await store.delete_if_match(key, now.etag)

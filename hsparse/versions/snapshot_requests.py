@@ -32,7 +32,9 @@ async def take_snapshot(request: Request, root: str, message: str) -> Record:
 async def remove_snapshot(request: Request, root: str, number: int) -> None:
     """Delete a snapshot of the domain of `root`, and the copies that only this snapshot needs."""
     gone = await ask(request, "remove", root, number=number)
-    await tell(request, root)  # until all nodes know, each preserves what others may read of the snapshot
+    await tell(
+        request, root
+    )  # until all nodes know of it, each preserves the objects that others may read in the snapshot
     await request.service.owners.ask_all(Forget(gone["root"]))
     await ask(request, "abandon", root, tree=gone["root"])
     await tell(request, root)
@@ -65,7 +67,7 @@ async def ask(request: Request, what: str, root: str, **arguments: Any) -> Recor
 async def tell(request: Request, root: str, *, renews: bool = False) -> None:
     """Make every data node read the snapshots of a domain again, after the domain's earlier changes have ended.
 
-    With `renews` the nodes confirm their cached objects of the domain, because the store itself has changed them.
+    With `renews`, the nodes check their cached objects of the domain, because the store itself has changed them.
     """
     told = AskStore("versions.tell", {"root": root}, settles=root, renews=renews)
     await request.service.owners.ask_all(told)

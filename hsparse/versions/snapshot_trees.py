@@ -1,11 +1,11 @@
-"""The trees in which snapshots are read: objects of a domain as they were, under other ids.
+"""The trees in which snapshots are read. A tree shows the objects of a domain as they were, under ids of its own.
 
 An object at snapshot n is the copy with the smallest epoch >= n or, without such a copy, the present object. The
 present object is read first, and the copies are listed afterwards: a change stores its copy before it is made, so if no
 copy is listed, the object had not changed when it was read.
 
-A chunk outside the extent that its dataset had is not part of the snapshot, even if it is stored. New chunks there
-therefore get no mark, so appends cost nothing extra.
+A chunk outside the extent that its dataset had is not part of the snapshot, even if it is stored. A new chunk there
+therefore needs no copy that marks it as absent, so appends cost nothing extra.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_LISTED = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class TreeBase:
     """The content of a tree: the domain of `root` at the snapshot `number` of the series `token`.
 
     `tree` is the root group's id in the tree.
@@ -66,7 +66,7 @@ class Base:
         return history_prefix(self.root, self.token)
 
     def head_key(self, rest: str) -> str:
-        """Return the key of the present object."""
+        """Return the key of a present object of the domain, given its key `rest` without the domain's prefix."""
         return domain_prefix(self.root) + rest
 
     def encode(self) -> bytes:
@@ -93,7 +93,7 @@ class Extent:
         return cls(lower, tuple(map(int.__add__, lower, dims)), chunk_dims(record))
 
     def has(self, scaled: Sequence[int]) -> bool:
-        """Return whether the extent has a chunk."""
+        """Return whether the extent has the chunk with these scaled coordinates."""
         places = zip(scaled, self.dims, self.lower, self.upper, strict=False)
         return all(at * size < upper and (at + 1) * size > lower for at, size, lower, upper in places)
 
@@ -102,11 +102,11 @@ class SnapshotTrees:
     """Reads the trees of a store's snapshots; `store` contains both the domains and these trees."""
 
     def __init__(self, store: ObjectStore, clock: Clock, confirms: Callable[[], bool]) -> None:
-        """Check after each read that the base still exists if `confirms()`: this node is not told of deletions then."""
+        """If `confirms()`, check after each read that the snapshot exists: this node may not be told of deletions."""
         self._store = store
         self._clock = clock
         self._confirms = confirms
-        self._bases: BoundedCache[str, Base | None] = BoundedCache.of_entries(MOST_KNOWN)
+        self._bases: BoundedCache[str, TreeBase | None] = BoundedCache.of_entries(MOST_KNOWN)
         self._extents: BoundedCache[tuple[str, str], Extent | None] = BoundedCache.of_entries(MOST_KNOWN)
         self._listed: BoundedCache[tuple[str, str], list[Entry]] = BoundedCache(
             MOST_LISTED, sys.maxsize, entry_size=0
@@ -116,8 +116,8 @@ class SnapshotTrees:
         self._reading: dict[str, int] = {}
         self._idle = asyncio.Event()
 
-    async def base_of(self, key: str) -> Base | None:
-        """Return the base of the tree that a key belongs to, or None for a domain's own tree."""
+    async def base_of(self, key: str) -> TreeBase | None:
+        """Return the `TreeBase` of the tree that a key belongs to, or None if it belongs to an ordinary domain."""
         half = key[HALF]
         if half not in self._bases:
             base = await self._stored_base(half)
@@ -126,13 +126,13 @@ class SnapshotTrees:
             self._bases.keep(half, base)
         return self._bases[half]
 
-    async def _stored_base(self, half: str) -> Base | None:
+    async def _stored_base(self, half: str) -> TreeBase | None:
         tree = root_id(bytes.fromhex(half.replace("-", "")))
         try:
             found = orjson.loads((await self._store.get(base_key(tree))).data)
         except NotFound:
             return None
-        return Base(found["root"], found["token"], found["snapshot"], tree)
+        return TreeBase(found["root"], found["token"], found["snapshot"], tree)
 
     async def forget(self, root: str, trees: Sequence[str], ending: Sequence[str]) -> None:
         """Forget a domain's trees, except the trees of the root groups `trees`, and wait until no task reads them.
@@ -158,14 +158,14 @@ class SnapshotTrees:
             await self._idle.wait()
 
     def forget_bases(self) -> None:
-        """Ask the store again which trees exist."""
+        """Forget which trees exist, so that the store is asked again."""
         self._bases.clear()
 
-    async def get(self, base: Base, key: str) -> Stored:
+    async def get(self, base: TreeBase, key: str) -> Stored:
         """Return an object as it was at the snapshot; raise `NotFound` if it did not exist."""
         return await self._read(base, key, self._store.get)
 
-    async def get_range(self, base: Base, key: str, start: int, length: int | None) -> Stored:
+    async def get_range(self, base: TreeBase, key: str, start: int, length: int | None) -> Stored:
         """Return a part of an object as it was at the snapshot."""
         if key.endswith(".json"):
             whole = await self.get(base, key)
@@ -173,7 +173,7 @@ class SnapshotTrees:
             return Stored(whole.data[first : first + count], whole.etag, whole.size)
         return await self._read(base, key, lambda at: self._store.get_range(at, start, length))
 
-    async def _read(self, base: Base, key: str, read: Callable[[str], Awaitable[Stored]]) -> Stored:
+    async def _read(self, base: TreeBase, key: str, read: Callable[[str], Awaitable[Stored]]) -> Stored:
         half = base.tree[2:19]
         if half in self._gone:
             raise was_deleted(key)
@@ -194,7 +194,7 @@ class SnapshotTrees:
         data = moved(found.data if _is_own(base) else to_trim(found.data, rest_of(key)), base.root, base.tree)
         return Stored(data, base.tree, len(data))
 
-    async def _check_kept(self, base: Base, key: str) -> None:
+    async def _check_kept(self, base: TreeBase, key: str) -> None:
         """Raise `Gone` if a snapshot was deleted, alone or with its domain, which may happen once no clone needs it.
 
         Its tree would otherwise read as if objects were absent or had their present state.
@@ -203,7 +203,9 @@ class SnapshotTrees:
         if await self._stored_base(own.tree[2:19]) != own:
             raise was_deleted(key)
 
-    async def _found(self, base: Base, rest: str, read: Callable[[str], Awaitable[Stored]]) -> Stored | None:
+    async def _found(
+        self, base: TreeBase, rest: str, read: Callable[[str], Awaitable[Stored]]
+    ) -> Stored | None:
         if not is_kept(rest) or not await self.had(base, rest):
             return None
         try:
@@ -212,7 +214,7 @@ class SnapshotTrees:
             found = None
         copy = await self.copy_of(base, rest)
         if copy is None:
-            if found is not None and not self._confirms():  # otherwise it is checked afterwards
+            if found is not None and not self._confirms():  # otherwise `_read` checks it
                 await self._check_kept(base, base.head_key(rest))
             return found
         if not copy.size:
@@ -224,7 +226,7 @@ class SnapshotTrees:
         except BadRequest:
             raise NotFound(f"There is no object {rest}.") from None
 
-    async def copy_of(self, base: Base, rest: str) -> Entry | None:
+    async def copy_of(self, base: TreeBase, rest: str) -> Entry | None:
         """Return the copy of an object that a snapshot shows, or None if the object has not changed since."""
         prefix = base.copies
         after = copy_key(prefix, rest, base.number - 1)
@@ -234,7 +236,7 @@ class SnapshotTrees:
                     return entry
         return None
 
-    async def had(self, base: Base, rest: str) -> bool:
+    async def had(self, base: TreeBase, rest: str) -> bool:
         """Return whether a chunk was in the extent of its dataset; True for objects that are not chunks."""
         chunk = chunk_of(rest)
         if chunk is None:
@@ -242,11 +244,11 @@ class SnapshotTrees:
         extent = await self.extent(base, chunk[0])
         return extent is not None and extent.has(chunk[1])
 
-    async def extent(self, base: Base, rest: str) -> Extent | None:
-        """Return the extent of a dataset in its record, or None if it did not exist or had no chunks."""
+    async def extent(self, base: TreeBase, rest: str) -> Extent | None:
+        """Return the extent of a dataset at the snapshot, or None if the dataset did not exist or had no chunks."""
         if base.tree != (
             own := tree_root(base.root, base.token, base.number)
-        ):  # a clone's tree, which may differ
+        ):  # a clone's tree, whose dataset may have another extent
             base = replace(base, tree=own)
             self.learn(base)
         known = base.tree[2:19], rest
@@ -257,7 +259,7 @@ class SnapshotTrees:
             self._extents.keep(known, extent)
         return self._extents[known]
 
-    async def entries(self, base: Base, prefix: str) -> list[Entry]:
+    async def entries(self, base: TreeBase, prefix: str) -> list[Entry]:
         """Return the objects of the tree whose keys begin with a prefix, in key order."""
         known = base.tree[2:19], prefix
         if known not in self._listed:
@@ -266,7 +268,7 @@ class SnapshotTrees:
             return found
         return self._listed[known]
 
-    async def _list(self, base: Base, start: str) -> list[Entry]:
+    async def _list(self, base: TreeBase, start: str) -> list[Entry]:
         tree, found = domain_prefix(base.tree), await self.sources(base, start)
         entries = [
             Entry(tree + rest, entry.size, base.tree, entry.modified)
@@ -285,8 +287,8 @@ class SnapshotTrees:
             if is_kept(rest := rest_of(entry.key))
         }
 
-    async def sources(self, base: Base, start: str = "") -> dict[str, Entry]:
-        """Map the objects of a snapshot, and chunks created later outside an extent, to the objects that are read."""
+    async def sources(self, base: TreeBase, start: str = "") -> dict[str, Entry]:
+        """Map a snapshot's objects, and chunks created later outside an extent (`had`), to the objects to read."""
         there = await self.head_sources(base.root, start)
         first: dict[str, Entry] = {}
         async for page in self._store.list(base.copies + start):
@@ -297,19 +299,19 @@ class SnapshotTrees:
         gone = {rest for rest, entry in first.items() if not entry.size}
         return {rest: entry for rest, entry in (there | first).items() if rest not in gone}
 
-    async def page_after(self, base: Base, prefix: str, start_after: str) -> Sequence[Entry]:
+    async def page_after(self, base: TreeBase, prefix: str, start_after: str) -> Sequence[Entry]:
         """Return the objects whose keys begin with `prefix` and sort after `start_after`."""
         found = await self.entries(base, prefix)
         return found[bisect_right(found, start_after, key=lambda entry: entry.key) :]
 
-    def learn(self, base: Base) -> None:
-        """Remember the base of a tree, which is then not read from the store."""
+    def learn(self, base: TreeBase) -> None:
+        """Remember the `TreeBase` of a tree, so that it is not read from the store."""
         if base.tree[2:19] not in self._gone:
             self._bases.keep(base.tree[2:19], base)
 
 
-def _is_own(base: Base) -> bool:
-    """Return whether a base belongs to a snapshot's own tree, and not to a clone."""
+def _is_own(base: TreeBase) -> bool:
+    """Return whether a `TreeBase` belongs to a snapshot's own tree, and not to a clone."""
     return base.tree == tree_root(base.root, base.token, base.number)
 
 

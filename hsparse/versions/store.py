@@ -1,7 +1,7 @@
 """A store with snapshots of its domains: changes preserve the previous state, and snapshots are read like domains.
 
-Until a store has its first snapshot, this costs one read of the store's schema, at the first change. In a process that
-owns its store alone, the methods of this store are then replaced by the methods of the store below.
+Until a store has its first snapshot, this costs one read of the store's schema, at the first change. If a process owns
+the store alone and finds no snapshots, it replaces the methods of this store by those of the store below.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Store
 from hsparse.versions.clone_store import CloneStore
 from hsparse.versions.preserving import DomainVersions, Preserved
 from hsparse.versions.snapshot_path import snapshot_path
-from hsparse.versions.snapshot_trees import Base, SnapshotTrees, was_deleted
+from hsparse.versions.snapshot_trees import SnapshotTrees, TreeBase, was_deleted
 from hsparse.versions.version_keys import (
     HISTORY,
     NOTE,
@@ -46,11 +46,11 @@ from hsparse.versions.version_keys import (
 from hsparse.versions.version_note import read_note
 
 R = TypeVar("R")
-LOOK = 0.05
+LEASE_CHECK_SECONDS = 0.05
 """Seconds between two checks of the lease while the store has not answered a change."""
 AT_ONCE = 32
 """How many objects are preserved concurrently."""
-PAGE = 1000
+PAGE_KEYS = 1000
 METHODS = ("get", "get_range", "put", "put_if_absent", "put_if_match", "delete", "delete_if_match")
 ROOT_GROUP = ".group.json"
 
@@ -95,7 +95,7 @@ class PreservingStore(DelegatingStore):
         return bool(self.used)
 
     def _notice_era(self) -> None:
-        """Forget all snapshots and clones in a new era, because this node may have missed some."""
+        """Forget all snapshots and clones in a new `Ownership.era`: this node may have missed messages about them."""
         if (era := self.ownership.era) != self._era:
             self._era, self._confirmed = era, False
             self.versions.forget()
@@ -149,19 +149,19 @@ class PreservingStore(DelegatingStore):
         if delimiter:
             yield _with_prefixes(found, prefix, start_after)
             return
-        for first in range(0, len(found), PAGE):
-            yield Page(tuple(found[first : first + PAGE]))
+        for first in range(0, len(found), PAGE_KEYS):
+            yield Page(tuple(found[first : first + PAGE_KEYS]))
 
     async def presigned(self, key: str, seconds: int) -> str:
         if await self._base(key) is not None:
             raise no_urls(self.name)
         return await self.below.presigned(key, seconds)
 
-    async def _base(self, key: str) -> Base | None:
-        """Return the base of the tree that a key belongs to, or None for a key of the store below."""
+    async def _base(self, key: str) -> TreeBase | None:
+        """Return the `TreeBase` of the tree that a key belongs to, or None for a key of the store below."""
         return await self.trees.base_of(key) if key.startswith(TREE) and is_object_key(key) else None
 
-    async def _base_read(self, key: str) -> Base | None:
+    async def _base_read(self, key: str) -> TreeBase | None:
         """Return `_base(key)`; raise `Gone` for objects of a deleted snapshot, which would read as never written."""
         base = await self._base(key)
         if base is None and key.startswith(TREE) and is_object_key(key):
@@ -171,9 +171,9 @@ class PreservingStore(DelegatingStore):
         return base
 
     async def _snapshot_domain(self, key: str) -> Stored | None:
-        """Return the record of the domain as which a snapshot is read, with the present rights of the original domain.
+        """Return the record of `<path>@<number>`, the domain as which a snapshot is read; None for any other key.
 
-        The result is None for any other key, including a domain whose path looks like a snapshot's.
+        Its rights are the present rights of the domain `<path>`. An ordinary domain may have a path of this form.
         """
         named = snapshot_of_key(key)
         if named is None or await current_etag(self.below, key) is not None:
@@ -186,7 +186,7 @@ class PreservingStore(DelegatingStore):
         if note is None:
             raise NotFound(f"/{path} has no snapshots.")
         snapshot = note.find(number)
-        self.trees.learn(Base(note.root, note.token, number, snapshot.root))
+        self.trees.learn(TreeBase(note.root, note.token, number, snapshot.root))
         record |= {"before": heads_of(record), "root": snapshot.root, "head": root}
         record |= {"lastModified": snapshot.time, "snapshot": number}
         record.pop("secondNames", None)
@@ -241,7 +241,7 @@ class PreservingStore(DelegatingStore):
         return [entry.key not in kept and next(left) for entry in entries]
 
     async def _before_deletion(self, root: str, entries: builtins.list[Entry]) -> set[str]:
-        """Preserve listed objects of a domain; return the keys of those that have changed.
+        """Preserve listed objects of a domain; return the keys of those that have changed since they were listed.
 
         If the domain is deleted, its objects are not preserved, because its snapshots are deleted as well. The note is
         read again, because another node may have been told of a snapshot before this one.
@@ -280,16 +280,13 @@ class PreservingStore(DelegatingStore):
         return await (change() if self.ownership.always else self._in_term(term, key, change()))
 
     async def _in_term(self, term: int, key: str, change: Awaitable[R]) -> R:
-        """Await a change while this node has its lease; without a lease, the node is told of no snapshot.
-
-        The store below may retry the change or wait for a connection. `Unanswered` is raised if the change is given up.
-        """
+        """Await a change while this node has its lease, needed to hear of snapshots; raise `Unanswered` if it ends."""
         task = asyncio.ensure_future(change)
         try:
             while not task.done():
                 if not self.ownership.may_change(term):
                     raise Unanswered(f"Another node may own {key} by now.")
-                await asyncio.wait([task], timeout=LOOK)
+                await asyncio.wait([task], timeout=LEASE_CHECK_SECONDS)
             return task.result()
         finally:
             task.cancel()

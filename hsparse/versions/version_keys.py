@@ -21,7 +21,7 @@ from hsparse.versions.moved_ids import CHECKSUM_LENGTH
 from hsparse.versions.snapshot_path import parsed_snapshot
 
 ABSENT = b""
-"""The bytes of the mark that an object did not exist."""
+"""The content of a copy that marks an object as not existing."""
 MARK = bytes.fromhex("b45e")
 """The first bytes of the ids of a snapshot's tree; few other domains have them."""
 CLONE_MARK = bytes.fromhex("c10e")
@@ -54,18 +54,18 @@ def is_kept(rest: str) -> bool:
 
 
 def chunk_of(rest: str) -> tuple[str, tuple[int, ...]] | None:
-    """Return the key of a chunk's dataset record, without the domain's prefix, and the scaled coordinates, or None."""
+    """Return the dataset record's key, without the domain's prefix, and a chunk's scaled coordinates, or None."""
     scaled = chunk_of_key(rest) if rest.startswith("d/") else None
     return None if scaled is None else (f"{'/'.join(rest.split('/', 2)[:2])}/.dataset.json", scaled)
 
 
 def note_key(root: str) -> str:
-    """Return the key of the note of a root group's domain."""
+    """Return the key of the note that lists the snapshots of a root group's domain."""
     return domain_prefix(root) + NOTE
 
 
 def history_prefix(root: str, token: str) -> str:
-    """Return the prefix of the copies of one series of snapshots."""
+    """Return the prefix of the copies of a domain's objects for one series of snapshots, which `token` names."""
     return f"{domain_prefix(root)}{HISTORY}v1/{token}/"
 
 
@@ -75,7 +75,7 @@ def copy_key(prefix: str, rest: str, epoch: int) -> str:
 
 
 def parsed_copy(prefix: str, key: str) -> tuple[str, int]:
-    """Return the object's key without the domain's prefix, and the epoch, of the copy at `key`."""
+    """Return the key of the copied object, without the domain's prefix, and the epoch of the copy at `key`."""
     rest, _, epoch = key.removeprefix(prefix).rpartition("/")
     return rest, int(epoch[1:])
 
@@ -91,7 +91,7 @@ def base_key(tree: str) -> str:
 
 
 def snapshot_of_key(key: str) -> tuple[str, int] | None:
-    """Return `parsed_snapshot` for the key of a domain's record; the path has no leading slash."""
+    """Return the path, without its leading slash, and the number if a key is that of a snapshot's domain record."""
     if "@" not in key or not key.endswith(_RECORD):
         return None
     return parsed_snapshot(key.removesuffix(_RECORD))

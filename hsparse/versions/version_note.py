@@ -11,12 +11,12 @@ from hsparse.errors import Conflict, Corrupt, NotFound, PreconditionFailed
 from hsparse.storage.object_store import ObjectStore
 from hsparse.versions.version_keys import note_key, tree_root
 
-UNSEALED = 600.0
+UNSEALED_SECONDS = 600.0
 """Seconds after which an unsealed snapshot counts as given up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SnapshotNote:
     """A snapshot; `root` is the root group's id in its tree. It can be read once it is `sealed`, until it is `ending`.
 
     The objects that an ending snapshot shows are kept until no node reads it any more.
@@ -56,11 +56,11 @@ class VersionNote:
     root: str
     token: str
     epoch: int = 0
-    snapshots: tuple[Snapshot, ...] = ()
+    snapshots: tuple[SnapshotNote, ...] = ()
     pins: tuple[Pin, ...] = ()
     etag: str = ""
 
-    def find(self, number: int) -> Snapshot:
+    def find(self, number: int) -> SnapshotNote:
         """Return a snapshot that can be read; raise `NotFound` if there is none with this number."""
         for one in self.snapshots:
             if one.number == number and one.sealed:
@@ -71,8 +71,8 @@ class VersionNote:
     def begun(self, time: float, author: str, message: str) -> VersionNote:
         """Return the note with a new, unsealed snapshot and without the snapshots that were given up."""
         number = self.epoch + 1
-        new = Snapshot(number, tree_root(self.root, self.token, number), time, author, message)
-        kept = tuple(one for one in self.snapshots if one.sealed or time - one.time < UNSEALED)
+        new = SnapshotNote(number, tree_root(self.root, self.token, number), time, author, message)
+        kept = tuple(one for one in self.snapshots if one.sealed or time - one.time < UNSEALED_SECONDS)
         return replace(self, epoch=number, snapshots=(*kept, new))
 
     def sealed(self, tree: str, time: float) -> VersionNote:
@@ -87,7 +87,7 @@ class VersionNote:
         return replace(self, snapshots=tuple(changed))
 
     def abandoned(self, tree: str) -> VersionNote:
-        """Return the note without the snapshot of the root `tree`, unless that is sealed."""
+        """Return the note without the snapshot of root `tree`; a sealed snapshot stays."""
         kept = tuple(one for one in self.snapshots if one.root != tree or one.sealed)
         return replace(self, snapshots=kept)
 
@@ -101,7 +101,7 @@ class VersionNote:
         return replace(self, snapshots=tuple(ending if one is gone else one for one in self.snapshots))
 
     def pinned(self, pin: Pin) -> VersionNote:
-        """Return the note with a clone of a snapshot added; raise `NotFound` if there is no such snapshot."""
+        """Return the note with the clone `pin` added; raise `NotFound` if the snapshot that it needs does not exist."""
         self.find(pin.snapshot)
         return self if pin in self.pins else replace(self, pins=(*self.pins, pin))
 
@@ -144,7 +144,7 @@ async def read_note(store: ObjectStore, root: str) -> VersionNote | None:
             found["root"],
             found["token"],
             found["epoch"],
-            tuple(Snapshot(**one) for one in found["snapshots"]),
+            tuple(SnapshotNote(**one) for one in found["snapshots"]),
             tuple(Pin(**one) for one in found["pins"]),
             stored.etag,
         )
@@ -155,7 +155,7 @@ async def read_note(store: ObjectStore, root: str) -> VersionNote | None:
 
 
 async def put_note(store: ObjectStore, note: VersionNote) -> VersionNote | None:
-    """Store a changed note in place of the note it was derived from; return None if that is not stored any more."""
+    """Store a changed note and return it with its etag, or None if the note from which it was derived has changed."""
     key = note_key(note.root)
     try:
         if note.etag:

@@ -2,7 +2,8 @@
 
 A snapshot is begun in the note of its domain, by a conditional put. Every data node is told, and answers once its
 earlier changes have ended; all later changes preserve the objects. Then the snapshot is sealed and can be read. After a
-change of members, sealing waits a few seconds for late changes of evicted members, which were not told.
+change of the cluster's members, sealing waits a few seconds for late changes of evicted members, which were not told of
+the snapshot.
 
 A snapshot is removed from the note first. Every data node is told, and then the copies that no other snapshot needs are
 deleted. A node that was paused meanwhile deletes nothing, because the note must be the one that it read.
@@ -38,7 +39,7 @@ from hsparse.versions.changed_elements import changed_chunks
 from hsparse.versions.clone_store import Clone
 from hsparse.versions.differences import by_object, differences
 from hsparse.versions.restoring import Restoring, Step, record_of
-from hsparse.versions.snapshot_trees import Base
+from hsparse.versions.snapshot_trees import TreeBase
 from hsparse.versions.store import AT_ONCE, PreservingStore, root_of
 from hsparse.versions.version_keys import (
     BASES,
@@ -53,8 +54,8 @@ from hsparse.versions.version_keys import (
 from hsparse.versions.version_note import Pin, VersionNote, put_note, read_note
 
 Json: TypeAlias = dict[str, Any]
-ATTEMPTS = 16
-LATE = 3.0
+MAX_NOTE_ATTEMPTS = 16
+LATE_SECONDS = 3.0
 """Seconds within which a change that its sender has given up reaches the store, or never does."""
 TOKEN_BYTES = 8
 COPY_MEMORY = 512 * 1024 * 1024
@@ -128,25 +129,23 @@ class VersionedStore(PreservingStore):
                 "cluster of data nodes."
             )
         await self._declare()
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_NOTE_ATTEMPTS):
             note = await read_note(self.below, root)
             note = note or VersionNote(root, self.clock.token(TOKEN_BYTES).hex())
             begun = note.begun(self.clock.now(), author, message)
             new = begun.snapshots[-1]
-            base = Base(root, note.token, new.number, new.root)
+            base = TreeBase(root, note.token, new.number, new.root)
             await self.below.put(base_key(new.root), base.encode())
             if await put_note(self.below, begun) is not None:
                 for gone in set(note.snapshots) - set(begun.snapshots):
                     await self.below.delete(base_key(gone.root))
                 return new.to_json()
-            if (
-                not note.etag
-            ):  # the new series was not stored; in a stored one, the number is another snapshot's
+            if not note.etag:  # the token was never stored, so no other snapshot has this tree
                 await self.below.delete(base_key(new.root))
         raise Busy("Other requests keep changing the snapshots of this domain; try again.")
 
     async def _declare(self) -> None:
-        """Add the feature to the store's schema, so that no older version of hsparse changes a domain."""
+        """Add the feature `VERSIONS` to the store's schema, so that no older version of hsparse changes a domain."""
         while not await self.is_used():
             try:
                 stored = await self.below.get(SCHEMA_KEY)
@@ -187,17 +186,17 @@ class VersionedStore(PreservingStore):
         if not self.ownership.always:
             async for page in self.below.list(MEMBERS):
                 for entry in page.entries:
-                    await asyncio.sleep(min(LATE, LATE - (self.clock.now() - entry.modified)))
+                    await asyncio.sleep(min(LATE_SECONDS, LATE_SECONDS - (self.clock.now() - entry.modified)))
 
     async def _abandon(self, root: str, tree: str) -> Json:
-        """Give up a snapshot that is not sealed or is ending; a sealed one stays, even if no node was told of it."""
+        """Remove a snapshot that is not sealed, or is ending, from the note; a sealed snapshot stays."""
         note = await self._change(root, lambda note: note.abandoned(tree))
         if all(one.root != tree for one in note.snapshots):
             await self.below.delete(base_key(tree))
         return {}
 
     async def _remove(self, root: str, number: int) -> Json:
-        """Mark a snapshot as ending. Once all nodes know, the caller gives it up and collects its copies."""
+        """Mark a snapshot as ending. Once all nodes know, the caller abandons it and collects its copies."""
         time = self.clock.now()
         note = await self._change(root, lambda note: note.ended(number, time))
         gone = next(one for one in note.snapshots if one.number == number)
@@ -223,7 +222,7 @@ class VersionedStore(PreservingStore):
         return {"deleted": count}
 
     async def _needless(self, note: VersionNote) -> AsyncIterator[list[Entry]]:
-        """Yield pages of copies that no snapshot shows: no snapshot is between such a copy and the one before it."""
+        """Yield pages of copies that no snapshot needs: none lies between the copy and the one before it."""
         live = [one.number for one in note.snapshots]
         if not live:
             async for page in self.below.list(domain_prefix(note.root) + HISTORY):
@@ -249,7 +248,7 @@ class VersionedStore(PreservingStore):
             root, number, source = shared.base.root, shared.base.number, shared.source
         pin = Pin(domain, clone, number)
         note = await self._change(root, lambda note: note.pinned(pin))
-        base = Base(root, note.token, number, clone)
+        base = TreeBase(root, note.token, number, clone)
         if await self.notes.read(root) is not None:
             await self._change(root, lambda note: note.unpinned(clone))
             raise Conflict(f"{source} is being deleted: it cannot be cloned.")
@@ -276,7 +275,7 @@ class VersionedStore(PreservingStore):
         return False
 
     async def _unpin(self, clone: Clone) -> None:
-        """Release the snapshot that a clone needed."""
+        """Release the snapshot that a deleted clone needed."""
         if clone.base is not None:
             await self._release(clone.base.root, clone.root)
 
@@ -343,7 +342,7 @@ class VersionedStore(PreservingStore):
         try:
             await restoring.run(Step(step))
         except HsparseError:
-            await asyncio.sleep(LATE)  # the error makes all nodes confirm; late changes must be stored before
+            await asyncio.sleep(LATE_SECONDS)  # late changes must be stored before nodes compare their caches
             raise
         if (await self._base_at(root, number), await self._base_at(root, kept)) != (base, before):
             raise NotFound(f"The snapshot {number} was deleted meanwhile.")
@@ -412,7 +411,7 @@ class VersionedStore(PreservingStore):
         return differences(root, before, after)
 
     async def _sources(self, root: str, number: int | None) -> dict[str, Entry]:
-        """Return the object that is read for each object at a snapshot (None: now, 0: the empty domain)."""
+        """Map the objects of a snapshot (None: now, 0: the empty domain) to the stored objects they are read from."""
         if number is None:
             return await self.trees.head_sources(root)
         return await self._shown(await self._base_at(root, number)) if number else {}
@@ -425,15 +424,15 @@ class VersionedStore(PreservingStore):
             return (await self.get(old.key)).data == (await self.get(new.key)).data
         return False
 
-    async def _shown(self, base: Base) -> dict[str, Entry]:
+    async def _shown(self, base: TreeBase) -> dict[str, Entry]:
         found = await self.trees.sources(base)
         return {rest: entry for rest, entry in found.items() if await self.trees.had(base, rest)}
 
-    async def _base_at(self, root: str, number: int) -> Base:
+    async def _base_at(self, root: str, number: int) -> TreeBase:
         note = await read_note(self.below, root)
         if note is None:
             raise NotFound(f"There is no snapshot {number}; there are none.")
-        base = Base(root, note.token, number, note.find(number).root)
+        base = TreeBase(root, note.token, number, note.find(number).root)
         self.trees.learn(base)
         return base
 
@@ -488,7 +487,7 @@ class VersionedStore(PreservingStore):
 
     async def _change(self, root: str, change: Callable[[VersionNote], VersionNote]) -> VersionNote:
         """Change the note of a domain and return the new note; raise `NotFound` if there is none."""
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_NOTE_ATTEMPTS):
             note = await read_note(self.below, root)
             if note is None:
                 raise NotFound("The domain has no snapshots.")

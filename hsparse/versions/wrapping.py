@@ -13,7 +13,7 @@ from hsparse.versions.versioned_store import COPY_MEMORY, VersionedStore
 
 
 class SoleVersions(SoleOwnership):
-    """The ownership of a process that owns its store alone: `always` until the store has snapshots."""
+    """The ownership of a process that owns its store alone; its `always` is True until the store has snapshots."""
 
     def trusts(self, name: str) -> bool:
         return is_no_snapshot(name)

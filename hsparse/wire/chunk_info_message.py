@@ -34,8 +34,8 @@ class ListChunks(ReadMessage[ChunkPage]):
 
     The order is that of the keys or, with `by_coords`, the row-major order of coordinates. A page begins after the
     chunk `after` (empty: at the first chunk), leaves out `skip` rows, and has at most `limit` rows. Any data node
-    answers; the owner of the dataset's chunk map has the map in its cache. `version` is that of the chunks at all data
-    nodes before the message; given one, a node may remember the listing and answer from it again.
+    answers; the owner of the dataset's chunk map has the map in its cache. With `version`, read before by
+    `GetChunkVersion`, a node may remember the listing and answer later messages of this version from it.
     """
 
     spec: ChunkSpec
@@ -63,7 +63,7 @@ class CountChunks(ReadMessage[int]):
 
 @dataclass(frozen=True, slots=True)
 class FindChunk(ReadMessage[ChunkRows]):
-    """Return the row of one chunk, or no row if the chunk is not stored."""
+    """Return the `ChunkRows` of one chunk: one row, or none if the chunk is not stored."""
 
     spec: ChunkSpec
     scaled: tuple[int, ...]
@@ -112,7 +112,7 @@ class SignKeys(ReadMessage[tuple[str, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class DirectChunk:
-    """The encoded bytes of a chunk without its footer, `data: (n,) uint8`, and the chunk's row."""
+    """The encoded bytes of a chunk without its footer, `data: (n,) uint8`, and the chunk as one row of `ChunkRows`."""
 
     data: NDArray[np.uint8]
     row: ChunkRows
@@ -128,10 +128,10 @@ class ReadDirect(ReadMessage[DirectChunk | None]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadObjectBytes(ReadMessage[tuple[NDArray[np.uint8] | None, ...]]):
-    """Read the whole objects of chunks: for each its bytes, `(n,) uint8`, or None unless the object has the etag.
+    """Read the whole objects of chunks: the bytes of each, `(n,) uint8`, or None if an object lacks its expected etag.
 
-    `scaled: (n, rank) uint64` are the chunks. `sizes: (n,) uint64` limits the bytes of each object without its footer;
-    a larger object is not read. The caller limits the sum of the sizes.
+    `scaled: (n, rank) uint64` are the chunks and `etags` the expected etags. `sizes: (n,) uint64` limits the bytes of
+    each object without its footer; a larger object is not read. The caller limits the sum of the sizes.
     """
 
     spec: ChunkSpec
@@ -176,7 +176,7 @@ class ReadFileBacked(ReadMessage[tuple[NDArray[Any] | None, ...]]):
 class ReadPiece(ReadMessage[NDArray[np.uint8]]):
     """Read `size` bytes of a file from `offset`, unchanged, as `(size,) uint8`; raises as `ReadFileBacked`.
 
-    With `exact` the file must still have its etag: `Moved` is raised if only its head is the same.
+    With `exact`, `Moved` is raised if the file has another etag, even if its head (its first bytes) is the same.
     """
 
     file: BackingFile
@@ -187,6 +187,6 @@ class ReadPiece(ReadMessage[NDArray[np.uint8]]):
 
 @dataclass(frozen=True, slots=True)
 class InspectFile(ReadMessage[BackingFile]):
-    """Return the state of a file that is to back a dataset; `NotFound` if it is missing. Any data node answers."""
+    """Return the etag and head checksum of a file for a dataset; `NotFound` if it is missing. Any data node answers."""
 
     uri: str

@@ -59,11 +59,11 @@ class CountDefined(ReadMessage[tuple[int, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ReduceChunks(ReadMessage[Partials]):
-    """Reduce the selected elements of chunks (of sparse chunks the defined ones); each chunk is read in one state.
+    """Reduce the selected elements of chunks, in sparse chunks only the defined ones; each chunk is read atomically.
 
-    Chunk selections are orthogonal and have each index once. `origins: (k, rank) int64` is the position of each in the
-    whole selection. `codes` has the groups of the positions along the grouped axis from `first_code` on. The reply has
-    the places of the whole selection's result. A dense chunk that was never written has no elements.
+    Chunk selections are orthogonal and have each index once. `origins: (k, rank) int64` are the positions of their
+    first elements in the whole selection. `codes` are the groups along the grouped axis from the position `first_code`
+    on. The reply has places in the whole result. A dense chunk that was never written has no elements.
     """
 
     spec: ChunkSpec
@@ -96,11 +96,11 @@ class WriteChunks(Message[None]):
 class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
     """Find the elements that match a query (`format.query`); the reply for a chunk that was never written is None.
 
-    The selections have each element once, in row-major order. `limit` is the most matches of a chunk selection, the
-    first ones. With `in_order`, the selections' elements follow one another; once `limit` matches are found, later
-    selections may be answered as having none. With `order_by`, see `Ordering`, the first matches are the first in that
-    order; the reply is still in row-major order. `fields` is as in `ReadChunks`; with `places_only` the values are
-    empty.
+    The selections have each element once, in row-major order. The reply has at most the first `limit` matches of each
+    chunk selection (0: all). With `in_order`, the elements of each selection follow those of the previous one. Once
+    `limit` matches are found, later selections may be answered as having no matches. With `order_by` (see `Ordering`),
+    the first matches are those that come first in that order; the reply is still in row-major order. `fields` is as in
+    `ReadChunks`; with `places_only` the values are empty.
     """
 
     spec: ChunkSpec

@@ -27,7 +27,7 @@ from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Reduction
-from hsparse.format.selections.points import Boxes, Orthogonal, Points, Span
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, StridedSpan
 from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire import chunk_info_message, chunk_message, message, record_message
@@ -35,7 +35,7 @@ from hsparse.wire import chunk_info_message as file_backed_message
 from hsparse.wire import message as membership_message
 from hsparse.wire.message import Record
 
-VERSION = 1
+MESSAGE_VERSION = 1
 """The version of the messages, raised when a released message or field changes, or when one is added."""
 
 MODULES = (
@@ -49,7 +49,7 @@ MODULES = (
 PARTS = (
     Filter,
     ChunkSpec,
-    Span,
+    StridedSpan,
     Orthogonal,
     Boxes,
     Points,
@@ -64,7 +64,7 @@ PARTS = (
 """The dataclasses in messages that are defined outside the messages' own modules."""
 
 
-def check_version(version: int, own: int = VERSION) -> None:
+def check_version(version: int, own: int = MESSAGE_VERSION) -> None:
     """Raise `Outdated` if a sender speaks another version than this node's `own`."""
     if version != own:
         raise Outdated(

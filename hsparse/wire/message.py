@@ -3,7 +3,8 @@
 A message is a frozen dataclass whose generic parameter is the type of its reply. `DataNode` has two equivalent
 implementations: the data node's own service, called directly, and a client of the service over HTTP.
 
-The messages between members of a cluster are an envelope that names the membership, and messages that adopt one.
+In a cluster, the envelope `Routed` names the membership for which a message was planned. Members send each other
+messages to adopt a membership (`AdoptMembership`) and to check a member (`CheckMember`).
 """
 
 from __future__ import annotations
@@ -114,12 +115,12 @@ class Routed(Message[R]):
     """A message to the member `to`, which owns the message's objects in the membership of `epoch`.
 
     `Misdirected` is raised in a later epoch, or by another member, since addresses are used again. With `instead_of`,
-    the message is for that member, which does not answer the sender. The receiver answers a read from the store. It
-    passes on a change if the member answers it; otherwise it evicts the member and raises `Misdirected`.
+    the owner is that member, which does not answer the sender. The receiver answers a read from the store. It passes a
+    change on if the owner answers it; otherwise it evicts the owner and raises `Misdirected`.
 
-    `key` is the idempotency key of a change in its epoch, `attempt` how often it was sent before. A node that has
-    carried out the change replies as before, also in a later epoch. An attempt that arrives after a later one is
-    `Misdirected`, because its sender may have an answer already.
+    `key` is the idempotency key of a change in its epoch, and `attempt` is how often the change was sent before. A node
+    that has carried out the change replies as before, also in a later epoch. An attempt that arrives after a later one
+    is `Misdirected`, because its sender may have an answer already.
 
     `first_epoch` is the epoch in which the change was first sent, if it may have been carried out since. `seconds` is a
     lower bound of the time since the sender's client requested it.
@@ -139,8 +140,8 @@ class Routed(Message[R]):
 class AdoptMembership(Message[int]):
     """Have the member `to` adopt the membership of `epoch`, or a later one, from the store; the reply is its epoch.
 
-    The reply is 0 while changes that the member accepted in earlier epochs are running. `Unanswered` is raised by
-    another member, and by a member without a lease.
+    The reply is 0 while changes that the member accepted in earlier epochs are running. `Unanswered` is raised if
+    another member receives the message, or if the member has no lease.
     """
 
     to: str

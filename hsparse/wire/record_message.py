@@ -63,7 +63,7 @@ class PutRecord:
 class DeleteObject:
     """Remove a record; raise `NotFound` or `Gone` if there is none.
 
-    `expect` has fields and their values, None for a missing field; a record that differs counts as missing.
+    `expect` has the expected values of fields, None for a missing field. A record with other values counts as missing.
     """
 
     id: str
@@ -127,8 +127,8 @@ class PutAcl:
     """Set rights in a domain's ACL: `rights` is merged into the user's entry, or removes it if None.
 
     `origin`, the bucket and path of the domain, is kept in the entry as `domain`, also if another domain inherits it.
-    `expect` (fields of the record) and `expect_acls` (entries of its ACL) were read when the change was allowed (None:
-    missing). `Conflict` is raised if the record differs from them.
+    `expect` (fields of the record) and `expect_acls` (entries of its ACL) are the values from which the user's right to
+    make this change was determined (None: missing). `Conflict` is raised if the record differs from them.
     """
 
     id: str
@@ -176,9 +176,9 @@ class ForgetSecondName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFirstName:
-    """Make this domain independent of the domain at `path`, created at `created`, if it is that domain's second name.
+    """Remove a domain's `firstName` if it names the domain at `path` that was created at `created`.
 
-    With `release` it becomes independent once the other domain is gone; until then its `firstName` has `released`.
+    With `release`, mark it as `released` instead, which takes effect once that domain is gone.
     """
 
     id: str
@@ -251,9 +251,9 @@ class BeginAppend:
 
 @dataclass(frozen=True, slots=True)
 class EndAppend:
-    """Record that a part is written. It is visible once its token is no longer in the record's `appends`.
+    """Record that the part that `BeginAppend` reserved under `token` is written; raise `Moved` if it was dropped.
 
-    The change may be repeated. `Moved` is raised if the part was dropped.
+    The part is visible once its token is no longer in the record's `appends`. The change may be repeated.
     """
 
     id: str
@@ -369,7 +369,7 @@ class BeginDeletion(Message[str]):
 class WithdrawDeletion(Message[None]):
     """Withdraw the note that `BeginDeletion` stored with this `token`, because the domain's record was not deleted.
 
-    A note that another deletion relies on, and a decided one, stay. Any data node answers.
+    A decided note, and a note that another deletion relies on, stay. Any data node answers.
     """
 
     id: str
@@ -416,10 +416,10 @@ class SettleChanges(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class AskStore(Message[Record]):
-    """Send a question of an extension to the same extension's store; any data node answers.
+    """Ask the store of an extension a question of this extension; any data node answers.
 
     With `settles`, a root group's id, the reply waits until earlier changes of the domain's objects have ended. With
-    `renews` this node confirms its cached objects of the domain, because the store itself changes them.
+    `renews`, the node checks its cached objects of the domain, because the store itself changes them.
     """
 
     question: str

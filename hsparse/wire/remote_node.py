@@ -16,7 +16,7 @@ import aiohttp
 
 from hsparse.concurrency.request_trace import Work, current_trace, seconds_left
 from hsparse.errors import ErrorKind, HsparseError, Misdirected, Unanswered
-from hsparse.wire.codec import VERSION, decode_frame, encode_frame
+from hsparse.wire.codec import MESSAGE_VERSION, decode_frame, encode_frame
 from hsparse.wire.message import DataNode, Failure, Message, message_name
 
 PATH = "/messages"
@@ -63,16 +63,16 @@ STATUS: dict[ErrorKind, int] = {
 
 R = TypeVar("R")
 
-DEADLINE = 120.0
+MESSAGE_SECONDS = 120.0
 """The most seconds that a message may take."""
-CONNECT = 1.0
+CONNECT_SECONDS = 1.0
 """Seconds within which a running data node accepts a connection."""
 
 
 class RemoteNode:
     """The data node at `url`, over pooled connections. `token` is the nodes' secret, `version` that of the messages."""
 
-    def __init__(self, url: str, token: str, version: int = VERSION) -> None:
+    def __init__(self, url: str, token: str, version: int = MESSAGE_VERSION) -> None:
         self.url = url.rstrip("/")
         self._session = aiohttp.ClientSession(
             headers={VERSION_HEADER: str(version), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
@@ -105,9 +105,9 @@ class RemoteNode:
         """Post a message, counted in the current trace; return the status and the reply."""
         trace = current_trace()
         if trace is None:
-            return await self._post(pieces, headers, DEADLINE)
+            return await self._post(pieces, headers, MESSAGE_SECONDS)
         headers |= {REQUEST_HEADER: trace.id, USER_HEADER: quote(trace.queue_user)}
-        seconds = DEADLINE
+        seconds = MESSAGE_SECONDS
         if (left := seconds_left()) is not None:
             headers[TIMEOUT_HEADER] = f"{left:.3f}"
             seconds = min(seconds, left)
@@ -117,7 +117,7 @@ class RemoteNode:
     async def _post(
         self, pieces: list[bytes | memoryview], headers: dict[str, str], seconds: float
     ) -> tuple[int, Any]:
-        timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT)
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)
         async with self._session.post(
             self.url + PATH,
             data=_each(pieces),
@@ -155,7 +155,7 @@ class MemberConnections:
         self._nodes: dict[str, DataNode] = {}
 
     async def follow(self, urls: Mapping[str, str]) -> None:
-        """Set the members to those with `urls`, by id, and close the connections to others."""
+        """Set the `urls` of the members by id, and close the connections to former members."""
         self._urls = urls
         gone = [self._nodes.pop(id) for id in self._nodes.keys() - urls.keys()]
         for node in gone:  # closing takes a moment, in which others may call this

@@ -93,7 +93,7 @@ def test_the_end_of_the_pipe_interrupts_also_where_ctrl_c_is_ignored(at_once: bo
 
 def test_what_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[int] = []
-    monkeypatch.setattr(connection_flags, "GRACE", 0.0)
+    monkeypatch.setattr(connection_flags, "UNDO_SECONDS", 0.0)
     monkeypatch.setattr(connection_flags.os, "read", lambda fd, size: b"")
     monkeypatch.setattr(connection_flags.os, "_exit", ends.append)
     sent: list[int] = []

@@ -14,9 +14,9 @@ from hsparse.config import Settings, load_settings
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.service import DataService
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.remote_node import RemoteNode
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
 
 TOKEN = "secret"
 

@@ -97,7 +97,7 @@ def test_references_to_a_copy_of_the_file(url: str, tmp_path: Path) -> None:
         check(file, "g/dense", "g/sparse")
 
 
-@pytest.mark.parametrize("form", ["kerchunk", "kerchunk-parquet", "dmrpp"])
+@pytest.mark.parametrize("form", ["kerchunk", "kerchunk-parquet"])
 @pytest.mark.parametrize("made", ["by default", "of another state", "over HTTP"])
 def test_a_copy_that_is_another_file_is_refused(
     url: str, tmp_path: Path, form: str, made: str, capsys: pytest.CaptureFixture[str]
@@ -124,14 +124,6 @@ def test_a_copy_that_cannot_be_read_is_named(
     where = ["--addresses", "file", "--base", base]
     assert make(url, tmp_path / "out", "--format", "kerchunk", *where) == 0
     assert f"{base} is not checked" in capsys.readouterr().err
-
-
-def test_dmrpp(url: str, tmp_path: Path) -> None:
-    out = tmp_path / "map.h5.dmrpp"
-    assert make(url, out, "--format", "dmrpp", "--addresses", "file", "--layout", "structured") == 0
-    document = out.read_text()
-    assert '<Int32 name="dense">' in document
-    assert "sparse: " in document
 
 
 def make_netcdf(path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from hsparse.api_keys.api_key import KeyFile, Role, is_api_key
 from hsparse.cli.main import parse_arguments
-from hsparse.clock import ManualClock
 from hsparse.sn.auth.password_file import PasswordFile, User
+from tests.testing.manual_clock import ManualClock
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"
 

@@ -22,10 +22,10 @@ from hsparse.model.acl import Principal
 from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.policies.log import RequestLog
 from hsparse.storage.object_store import Stored
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.remote_node import RemoteNode
 from tests.support.rest_client import RestClient
 from tests.support.server_process import server_process
+from tests.testing.memory_store import MemoryStore
 
 
 def logged(form: LogFormat, id: str | None) -> str:

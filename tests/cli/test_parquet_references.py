@@ -25,7 +25,7 @@ def array(shape: list[int], chunks: list[int]) -> str:
 
 
 def test_the_reader_finds_every_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_references, "RECORD", 7)
+    monkeypatch.setattr(parquet_references, "RECORD_ROWS", 7)
     members: list[tuple[str, Any]] = [
         (".zgroup", '{"zarr_format":2}'),
         ("g/.zgroup", '{"zarr_format":2}'),

@@ -20,8 +20,8 @@ from hsparse.cli.progress import (
     reports_failure,
     show_progress,
 )
-from hsparse.clock import ManualClock
 from hsparse.errors import Conflict
+from tests.testing.manual_clock import ManualClock
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

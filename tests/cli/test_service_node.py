@@ -21,11 +21,11 @@ from hsparse.hdf5.jobs.handlers import loopback
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import ReadObjects
 from hsparse.wire.remote_node import RemoteNode
 from tests.cli.test_serve import ask
 from tests.support.server_process import start_command
+from tests.testing.memory_store import MemoryStore
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_the_environment_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_server_waits_for_members_of_another_token_that_were_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serve, "LOOK", 0.01)
-    monkeypatch.setattr(serve, "STARTING", 0.05)
+    monkeypatch.setattr(serve, "MEMBERSHIP_READ_SECONDS", 0.01)
+    monkeypatch.setattr(serve, "START_SECONDS", 0.05)
     other = Misconfigured("Another token.")
     found: list[Misconfigured | None] = [other, other, None, other]
     owners, stop = Owners(FixedNodes({}, lambda: found.pop(0))), asyncio.Event()
@@ -77,7 +77,7 @@ async def test_a_server_waits_for_members_of_another_token_that_were_killed(
 
 async def test_without_data_nodes_it_is_not_ready_and_says_so_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first requests wait for a data node that starts; once there has been none for a while none waits."""
-    monkeypatch.setattr(cluster_nodes, "NOBODY", 0.0)
+    monkeypatch.setattr(cluster_nodes, "NO_NODE_SECONDS", 0.0)
     clock = SystemClock()
     stored = MembershipObject(MemoryStore(), "token")
     nodes = cluster_nodes.ClusterNodes(stored, clock, lambda url: RemoteNode(url, "token"))
@@ -88,7 +88,7 @@ async def test_without_data_nodes_it_is_not_ready_and_says_so_soon(monkeypatch: 
     with pytest.raises(Unanswered, match="There is no data node"):
         await owners.ask_owner("g-1", ReadObjects(("g-1",)))
     await stored.join("dn-a", "http://127.0.0.1:1")
-    monkeypatch.setattr(cluster_nodes, "LOOK", 0.0)
+    monkeypatch.setattr(cluster_nodes, "MEMBERSHIP_READ_SECONDS", 0.0)
     nodes._next_look = 0.0
     assert await owners.readiness_error() is None
     await nodes.close()

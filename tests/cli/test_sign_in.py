@@ -8,11 +8,11 @@ import pytest
 from hsparse.api_keys.api_key import KeyFile, Role, new_key
 from hsparse.cli.service_node import service_parts
 from hsparse.cli.sign_in import make_authenticator
-from hsparse.clock import ManualClock
 from hsparse.config import Settings, load_settings
 from hsparse.errors import Misconfigured
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator
+from tests.testing.manual_clock import ManualClock
 
 TRUSTED = {"oidc_issuer": "https://login.example.org", "oidc_audience": "hsparse"}
 

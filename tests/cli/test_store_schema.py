@@ -18,9 +18,9 @@ from hsparse.errors import Misconfigured, Unsupported
 from hsparse.model.schema import FIRST_SCHEMA, SCHEMA_KEY, Schema
 from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
-from hsparse.testing.memory_store import MemoryStore
 from tests.cli.test_serve import COMMAND, ask, store_numbers
 from tests.support.server_process import server_process, start_command
+from tests.testing.memory_store import MemoryStore
 
 FIRST = {"version": 1, "readFeatures": [], "writeFeatures": []}
 

@@ -11,7 +11,7 @@ from hsparse.optional_module import OptionalModule
 from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.storage.store_settings import StoreSettings
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.memory_store import MemoryStore
 
 
 class ComparesHeader(MemoryStore):

@@ -17,7 +17,7 @@ from hsparse.client.block_reduction import Block, BlockReduction
 from hsparse.client.errors import InvalidValue
 from hsparse.client.file import File
 from hsparse.errors import HsparseError
-from hsparse.format.selections.orthogonal import Span, indices
+from hsparse.format.selections.orthogonal import StridedSpan, indices
 from tests.client.dataset_access import Model
 
 OPERATIONS = ("count", "nnz", "sum", "mean", "var", "min", "max")
@@ -224,7 +224,9 @@ def test_blocks_are_small(file: File, monkeypatch: pytest.MonkeyPatch, density: 
 )
 def test_blocks_divide_a_selection(dims: list[tuple[int, int, int, bool]], most: int) -> None:
     axes: list[Any] = [
-        np.arange(start, start + 2 * length, 2, np.uint64) if listed else Span.range(start, start + length)
+        np.arange(start, start + 2 * length, 2, np.uint64)
+        if listed
+        else StridedSpan.range(start, start + length)
         for length, _, start, listed in dims
     ]
     whole = Block(tuple(axes), (0,) * len(axes))

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 import hsparse
 from hsparse.client.connection import Connection
-from hsparse.client.tree_text import MOST
+from hsparse.client.tree_text import MAX_OBJECTS
 from hsparse.errors import NotFound
 
 NUMBERS = count()
@@ -146,14 +146,14 @@ def test_hostile_names_are_text(embedded_url: str) -> None:
 
 def test_a_large_tree_is_cut(file: hsparse.File, requests: list[str]) -> None:
     with file.batch():
-        for number in range(MOST + 50):
+        for number in range(MAX_OBJECTS + 50):
             file.create_group(f"many/{number:04}{'x' * 300}")
     requests.clear()
     text = file._repr_html_()
     shown = Reader(text)
     assert len(requests) == 2
-    assert shown.lines[-1] == f"... only {MOST} are shown"
-    assert len(shown.lines) == MOST + 2
+    assert shown.lines[-1] == f"... only {MAX_OBJECTS} are shown"
+    assert len(shown.lines) == MAX_OBJECTS + 2
     assert text is not None
     assert len(text) < 100_000
 

@@ -172,7 +172,7 @@ def test_what_is_not_shown_costs_nothing(http_access: DatasetAccess, monkeypatch
         monkeypatch.setattr(sys, "stderr", stream)
         for progress in (None, False):
             dataset.to_numpy(progress=progress)
-    monkeypatch.setattr(progress_module, "LONG", 100)
+    monkeypatch.setattr(progress_module, "MIN_BAR_BYTES", 100)
     with pytest.raises(TypeError, match="not callable"):
         dataset.to_numpy()
 

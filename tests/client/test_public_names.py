@@ -14,7 +14,7 @@ from hsparse.client.attributes import Attributes
 from hsparse.client.group import NamedType
 from hsparse.client.indexing.labels import AxisLabels
 from hsparse.client.integrations.anndata.anndata_part import AnnDataPart
-from hsparse.client.integrations.anndata.query import Query
+from hsparse.client.integrations.anndata.query import AnnDataQuery
 from hsparse.client.integrations.batches.batches import Batch
 from hsparse.client.integrations.fsspec_filesystem import HsparseFileSystem, VirtualFile
 from hsparse.client.integrations.xarray.xarray_backend import HsparseBackendEntrypoint
@@ -36,7 +36,7 @@ RETURNED = [
     HsparseFileSystem,
     NamedType,
     OrthogonalIndex,
-    Query,
+    AnnDataQuery,
     Snapshot,
     VirtualFile,
 ]
@@ -56,7 +56,7 @@ WITH_ANY = {
     "SparseDataset.take",
     "OrthogonalIndex.__getitem__",
     "SparseReads.to_scipy",
-    "Query.to_scipy",
+    "AnnDataQuery.to_scipy",
     "Dataset.fillvalue",
     "Dataset.compression_opts",
     "Group.get",

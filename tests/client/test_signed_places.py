@@ -249,7 +249,7 @@ def test_what_others_prepend_and_drop_shifts_nothing(
     other.prepend(np.full((3, 5), 50))
     model.values |= {(row, column): 50 for row in range(-8, -5) for column in range(-1, 4)}
     model.lower[0] = -8
-    monkeypatch.setattr(http_elements, "SMALL", 4)  # by Arrow, too
+    monkeypatch.setattr(http_elements, "MAX_CHUNK_ELEMENTS", 4)  # by Arrow, too
     for key, start, stop in (
         (np.s_[...], (-5, -1), (6, 4)),
         (np.s_[-5:-3], (-5, -1), (-3, 4)),

@@ -257,7 +257,7 @@ def check_append(access: DatasetAccess, form: str, axis: int) -> None:
 
 
 def test_a_large_assignment_is_sent_in_parts(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.client.sources.upload.PIECE", 100)
+    monkeypatch.setattr("hsparse.client.sources.upload.REQUEST_BYTES", 100)
     dataset = DatasetAccess("http", connection).create((9, 9), "i4", (4, 4))
     values = sp.csr_array(np.arange(81, dtype=np.int32).reshape(9, 9))
     dataset[...] = values

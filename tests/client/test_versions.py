@@ -190,7 +190,7 @@ def test_chunks_of_a_snapshot_are_read_from_the_server(address: str) -> None:
 def test_references_to_objects_of_a_snapshot_are_refused(address: str) -> None:
     """Readers would take its objects for absent, and show fill values."""
     with opened(address, snapshot=1) as file:
-        for format in ("json", "kerchunk", "dmrpp"):
+        for format in ("json", "kerchunk"):
             with pytest.raises(hsparse.Unsupported, match="export it, or map it with addresses=file"):
                 file.connection.json("GET", "/map", format=format)
         with pytest.raises(hsparse.Unsupported, match="no keys of their own"):

@@ -1,4 +1,4 @@
-"""VirtualiZarr opens maps: kerchunk references in JSON and in Parquet, and DMR++."""
+"""VirtualiZarr opens kerchunk references in JSON and in Parquet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytest.importorskip("virtualizarr", reason="VirtualiZarr is not installed")
 
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import LocalStore
-from virtualizarr.parsers import DMRPPParser, KerchunkJSONParser, KerchunkParquetParser
+from virtualizarr.parsers import KerchunkJSONParser, KerchunkParquetParser
 
 # VirtualiZarr reads Parquet as fsspec does by default, and writes with codecs that are no part of zarr 3's format.
 pytestmark = [
@@ -109,13 +109,3 @@ async def test_references_in_json_and_parquet(client: RestClient, tmp_path: Path
     check(KerchunkJSONParser(), tmp_path / "refs.json", sparse=file)
     write_parquet(tmp_path / "refs.parquet", found["refs"].items())
     check(KerchunkParquetParser(), tmp_path / "refs.parquet", sparse=file)
-
-
-async def test_dmrpp(client: RestClient, tmp_path: Path) -> None:
-    """It takes the file beside the document for all chunks, whatever the document says."""
-    await fill(client)
-    options = await copied(client, tmp_path / "copy.h5")
-    reply = await client("GET", "/map", format="dmrpp", **options)
-    assert reply.status == 200, reply.body
-    (tmp_path / "copy.h5.dmrpp").write_bytes(reply.body)
-    check(DMRPPParser(), tmp_path / "copy.h5.dmrpp", sparse=True)

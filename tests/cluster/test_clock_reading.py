@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.cluster.lease_object import ClockReading
+from tests.testing.manual_clock import ManualClock
 
 
 @dataclass(slots=True)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.cluster.lease_object import EVICTED, HELD, MOST, REVOKED, Lease, LeaseObjects, lease_key
+from hsparse.cluster.lease_object import (
+    EVICTED,
+    HELD,
+    MAX_LEASE_SECONDS,
+    REVOKED,
+    Lease,
+    LeaseObjects,
+    lease_key,
+)
 from hsparse.errors import PreconditionFailed
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.memory_store import MemoryStore
 
 
 async def test_a_lease_is_renewed_by_its_last_etag() -> None:
@@ -83,4 +91,4 @@ async def test_a_damaged_lease_does_not_hold_and_is_waited_for(data: bytes) -> N
     await store.put(lease_key("a"), data)
     lease = await LeaseObjects(store).read("a")
     assert lease is not None
-    assert (lease.state, lease.seconds) == (REVOKED, MOST)
+    assert (lease.state, lease.seconds) == (REVOKED, MAX_LEASE_SECONDS)

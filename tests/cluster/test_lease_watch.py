@@ -6,7 +6,7 @@ import asyncio
 
 from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import EVICTED, RECALLED, LeaseObjects, LeaseWatch
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.memory_store import MemoryStore
 
 SHORT = 0.04
 

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from hsparse.cluster.membership import Membership
-from hsparse.cluster.membership_object import KEY, VERSION, MembershipObject
+from hsparse.cluster.membership_object import KEY, OBJECT_VERSION, MembershipObject
 from hsparse.errors import Corrupt, Misconfigured, PreconditionFailed
 from hsparse.model.schema import FIRST_SCHEMA, Schema
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.memory_store import MemoryStore
 
 
 async def test_each_change_of_owners_raises_the_epoch() -> None:
@@ -94,7 +94,7 @@ async def test_an_object_of_a_newer_hsparse_is_refused() -> None:
     store = MemoryStore()
     await MembershipObject(store, "secret").join("a", "http://a")
     form = json.loads((await store.get(KEY)).data)
-    await store.put(KEY, json.dumps({**form, "version": VERSION + 1}).encode())
+    await store.put(KEY, json.dumps({**form, "version": OBJECT_VERSION + 1}).encode())
     with pytest.raises(Misconfigured, match="newer"):
         await MembershipObject(store, "secret").read()
 

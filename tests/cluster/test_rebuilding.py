@@ -10,8 +10,8 @@ from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import KEY, MembershipObject, rebuild_membership
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
 
 SHORT = 0.02
 

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.concurrency.admission import BURST, FEWEST, QUEUE, Admission, Rejection, Watcher
+from hsparse.concurrency.admission import (
+    BURST_SECONDS,
+    MAX_QUEUE_SECONDS,
+    MIN_PLACES,
+    Admission,
+    Rejection,
+    Watcher,
+)
 from hsparse.errors import Busy
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -67,7 +74,7 @@ def test_twice_the_load_is_served_as_fast_as_it_can_be() -> None:
         load = Load(Admission(PLACES))
         await load.offer("a", 2 * RATE, 20)
         assert len(load.seconds["a"]) >= 0.95 * 20 * RATE
-        assert load.p99("a") < BURST + QUEUE + 2 * SERVICE
+        assert load.p99("a") < BURST_SECONDS + MAX_QUEUE_SECONDS + 2 * SERVICE
         assert load.refused["a"] > 0.9 * 20 * RATE
         assert min(load.retry_after) >= 1
 
@@ -241,7 +248,7 @@ def test_users_have_as_many_places_each_while_the_loop_is_short_of_time() -> Non
             place.leave()
         await asyncio.sleep(0)
         assert all(task.done() for task in modest)
-        assert admission.running == 3 + FEWEST
+        assert admission.running == 3 + MIN_PLACES
         await admission.enter("d")
         admission._limit.value = admission._limit.each = 64
         admission._fill()

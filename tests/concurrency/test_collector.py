@@ -9,13 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from hsparse.clock import Clock, ManualClock
+from hsparse.clock import Clock
 from hsparse.concurrency.collector import (
     SERVER_THRESHOLDS,
     WHOLE_EVERY,
     collect_seldom,
     paused_collector,
 )
+from tests.testing.manual_clock import ManualClock
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from hsparse.concurrency import admission as paced_limit
 from hsparse.concurrency import memory_budget as fair_queue
-from hsparse.concurrency.admission import FEW, LAG, RECENT, TICK, PacedLimit, RecentUsers
+from hsparse.concurrency.admission import (
+    INTERVAL_SECONDS,
+    LAG_CHECK_SECONDS,
+    MAX_MEAN_LAG_SECONDS,
+    MIN_LIMIT,
+    PacedLimit,
+    RecentUsers,
+)
 from hsparse.concurrency.gathering import YIELD_EVERY, gather_each, with_pauses
 from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import FairQueue
@@ -116,7 +123,7 @@ def test_what_was_taken_back_is_not_counted() -> None:
 
 
 def test_users_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair_queue, "REMEMBERED", 10)
+    monkeypatch.setattr(fair_queue, "MAX_IDLE_USERS", 10)
     queue: FairQueue[int] = FairQueue()
     queue.push("stays", -1)
     for number in range(1000):
@@ -141,13 +148,13 @@ def test_users_are_counted_for_a_moment() -> None:
     users = RecentUsers()
     assert len(users) == 0
     for number in range(10):
-        users.add(str(number % 5), number * RECENT / 10)
+        users.add(str(number % 5), number * INTERVAL_SECONDS / 10)
     assert len(users) == 5
-    users.add("a", RECENT)
+    users.add("a", INTERVAL_SECONDS)
     assert len(users) == 5
-    users.add("a", 2 * RECENT)
+    users.add("a", 2 * INTERVAL_SECONDS)
     assert len(users) == 1
-    users.add("b", 10 * RECENT)
+    users.add("b", 10 * INTERVAL_SECONDS)
     assert len(users) == 1
 
 
@@ -406,7 +413,7 @@ class Lagging:
         """Look so many times, each so late, after using a part of the CPU; return the limit then."""
         for _ in range(ticks):
             now = asyncio.get_running_loop().time()
-            self.limit._last = now - TICK, paced_limit.thread_time() - cpu * TICK
+            self.limit._last = now - LAG_CHECK_SECONDS, paced_limit.thread_time() - cpu * LAG_CHECK_SECONDS
             self.limit._look(now - late)
         return self.limit.value
 
@@ -415,7 +422,7 @@ def test_the_limit_falls_while_the_loop_lags_and_rises_when_it_does_not() -> Non
     async def main() -> None:
         one = Lagging()
         assert one.limit.value == MOST
-        assert await one.run(100, 2 * LAG) == FEW
+        assert await one.run(100, 2 * MAX_MEAN_LAG_SECONDS) == MIN_LIMIT
         assert one.raised == 0
         assert await one.run(100, 0) == MOST
         assert one.raised > 0
@@ -439,7 +446,7 @@ def test_the_limit_of_each_user_falls_while_the_loop_computes() -> None:
 
 def test_a_loop_that_waits_for_the_cpu_keeps_its_limit() -> None:
     async def main() -> None:
-        assert await Lagging().run(100, 2 * LAG, cpu=0.2) == MOST
+        assert await Lagging().run(100, 2 * MAX_MEAN_LAG_SECONDS, cpu=0.2) == MOST
 
     on_virtual_time(main())
 
@@ -448,7 +455,7 @@ def test_a_moment_s_lag_changes_nothing() -> None:
     async def main() -> None:
         one = Lagging()
         for _ in range(20):
-            assert await one.run(1, 1000 * LAG) == MOST
+            assert await one.run(1, 1000 * MAX_MEAN_LAG_SECONDS) == MOST
             assert await one.run(5, 0) == MOST
 
     on_virtual_time(main())
@@ -457,7 +464,7 @@ def test_a_moment_s_lag_changes_nothing() -> None:
 def test_a_low_setting_is_kept() -> None:
     async def main() -> None:
         one = Lagging(2)
-        assert await one.run(100, 2 * LAG) == 2
+        assert await one.run(100, 2 * MAX_MEAN_LAG_SECONDS) == 2
         assert await one.run(100, 0) == 2
         assert one.limit.few == 2
 
@@ -471,10 +478,10 @@ def test_it_looks_only_while_there_is_enough_to_do() -> None:
         one.limit._is_busy = lambda: bool(looks.append(1)) or len(looks) < 5
         one.limit.watch()
         one.limit.watch()
-        await asyncio.sleep(20 * TICK)
+        await asyncio.sleep(20 * LAG_CHECK_SECONDS)
         assert len(looks) == 5
         one.limit.watch()
-        await asyncio.sleep(20 * TICK)
+        await asyncio.sleep(20 * LAG_CHECK_SECONDS)
         assert len(looks) == 6
 
     on_virtual_time(main())

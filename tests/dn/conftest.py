@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.support.error_cycles import no_cycles_of_errors
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ import pytest
 from hsparse.dn.file_backed_chunks import HEAD_BYTES, BackingFiles
 from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.model.file_backed import BackingFile
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 DATA = bytes(range(256)) * 40
 KEY = "data/a.h5"

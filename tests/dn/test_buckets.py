@@ -11,9 +11,9 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.errors import NotFound
 from hsparse.model.ids import new_root_id
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import GetInfo, InBucket
 from hsparse.wire.record_message import ChangeObjects, CreateObject, Forget, ReadObjects
+from tests.testing.memory_store import MemoryStore
 
 CLOCK = SystemClock()
 

@@ -6,13 +6,13 @@ import asyncio
 
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.record_form import OVERHEAD, memory_of_json
+from hsparse.dn.record_form import OBJECT_BYTES, memory_of_json
 from hsparse.dn.record_objects import RecordValue, WholeRecord
 from hsparse.dn.stored_form import SingleObject
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
 
-RECORD_BYTES = OVERHEAD + memory_of_json(b'{"key":"a"}')
+RECORD_BYTES = OBJECT_BYTES + memory_of_json(b'{"key":"a"}')
 
 
 def make(key: str, store: MemoryStore | FaultyStore) -> CachedObject[RecordValue]:
@@ -87,4 +87,4 @@ async def test_drop_forgets_a_prefix() -> None:
         await fill(cache, store, key)
     cache.drop("db/1/")
     assert [owned.key for owned in cache] == ["db/2/a"]
-    assert cache.nbytes == OVERHEAD + memory_of_json(b'{"key":"db/2/a"}') + len("db/2/a")
+    assert cache.nbytes == OBJECT_BYTES + memory_of_json(b'{"key":"db/2/a"}') + len("db/2/a")

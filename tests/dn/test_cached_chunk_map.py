@@ -10,8 +10,8 @@ import pytest
 from hsparse.dn.chunk_index import MIN_NEW_ROWS, CachedChunkMap
 from hsparse.errors import Gone, StoreFailed
 from hsparse.format.chunk_map import ChunkMap, decode_map
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.store_wrapper import CountingStore
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.store_wrapper import CountingStore
 
 KEY = "db/map"
 

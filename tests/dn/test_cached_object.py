@@ -12,9 +12,9 @@ from hsparse.dn.membership.ownership import NoOwnership
 from hsparse.dn.stored_form import SingleObject
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.object_store import Buffer
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 KEY = "db/object"
 

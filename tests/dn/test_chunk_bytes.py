@@ -17,10 +17,10 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadObjectBytes
 from hsparse.wire.chunk_message import FenceDeleted, WriteChunks
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 DIMS = (6,)

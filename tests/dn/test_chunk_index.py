@@ -23,13 +23,13 @@ from hsparse.format.selections.points import Orthogonal
 from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import map_key
 from hsparse.storage.object_store import Entry, Page
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore, StoreWrapper
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks
 from hsparse.wire.chunk_message import FenceDeleted, WriteChunks
 from hsparse.wire.record_message import DeleteTree
 from tests.conftest import MakeStore
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore, StoreWrapper
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 DIMS = (4,)

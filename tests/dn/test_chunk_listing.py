@@ -16,7 +16,7 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import chunk_prefix, map_key, storage_key
 from hsparse.model.stripes import Stripes
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.memory_store import MemoryStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 PREFIX = chunk_prefix(DATASET)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.cache import SMALL
+from hsparse.dn.cache import UNRESERVED_BYTES
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.dn.stored_form import SMALL_VALUE
@@ -23,11 +23,11 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.reduction import Reduction
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.model.vlen_array import VlenArray
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect
 from hsparse.wire.chunk_message import CountDefined, ReadChunks, ReadDefined, ReduceChunks, WriteChunks
 from hsparse.wire.message import Message
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.store_wrapper import CountingStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 MIB = 1 << 20
@@ -187,8 +187,8 @@ def test_a_small_sparse_chunk_takes_less_than_is_reserved(name: str, dims: tuple
         at = ChunkSelection((0,) * len(dims), Points(dims, coords), False)
         chunk, _ = kind.write(at, values, (), False)(None)
         if kind.nbytes(chunk) <= SMALL_VALUE:
-            assert kind.decode_bound(kind.encode(chunk)) < SMALL
-            assert kind.encode_bound(chunk) < SMALL
+            assert kind.decode_bound(kind.encode(chunk)) < UNRESERVED_BYTES
+            assert kind.encode_bound(chunk) < UNRESERVED_BYTES
 
 
 async def test_a_small_chunk_that_could_not_be_loaded_is_refused(store: CountingStore) -> None:

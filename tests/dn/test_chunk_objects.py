@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base
@@ -18,7 +17,8 @@ from hsparse.dn.redo_log import RedoLog
 from hsparse.errors import Gone, Moved
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.registry import kind_of
-from hsparse.testing.store_wrapper import CountingStore
+from tests.testing.manual_clock import ManualClock
+from tests.testing.store_wrapper import CountingStore
 
 ITEM = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
 SPEC = ChunkSpec("d-3c448a8a-6c0b2447-9594-1269a1-049963", ITEM, (10,), False, b"", ((),))

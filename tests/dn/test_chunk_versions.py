@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock, SystemClock
-from hsparse.dn.traced_store import DOUBT, MAX_CHANGED, ChunkVersions, TracedStore
+from hsparse.clock import SystemClock
+from hsparse.dn.traced_store import DOUBT_SECONDS, MAX_CHANGED, ChunkVersions, TracedStore
 from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.stripes import Stripes
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 ONE, OTHER, THIRD = (f"d-0123456{i}-89abcdef-0123-456789-abcdef" for i in range(3))
 
@@ -88,7 +89,7 @@ async def test_no_version_stands_while_a_change_may_still_be_carried_out() -> No
         await store.put(chunk_key(ONE, (0,)), b"1")
     assert len({versions.of(ONE) for _ in range(5)}) == 5
     assert versions.of(OTHER) == other
-    clock.time += DOUBT + 1
+    clock.time += DOUBT_SECONDS + 1
     assert versions.of(ONE) == versions.of(ONE)
 
 
@@ -135,7 +136,7 @@ async def test_keys_are_unknown_while_a_change_may_still_be_carried_out() -> Non
     with pytest.raises(StoreFailed):
         await store.put(KEYS[0], b"1")
     assert versions.changed(ONE, [seen]) is None
-    clock.time += DOUBT + 1
+    clock.time += DOUBT_SECONDS + 1
     seen = versions.of(ONE)
     await store.put(KEYS[1], b"1")
     assert versions.changed(ONE, [seen]) == (KEYS[1],)

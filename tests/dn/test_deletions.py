@@ -17,11 +17,11 @@ from hsparse.model.stripes import Stripes
 from hsparse.storage.object_store import Entry, Page
 from hsparse.stripes.joining import joined
 from hsparse.stripes.merge import merged
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree, WithdrawDeletion
 from tests.support.deletion_world import CHUNKS, Node, World, crash_everywhere
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 A, B, M = "/a.h5", "/b.h5", "/m.h5"
 

@@ -15,10 +15,10 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect
 from hsparse.wire.chunk_message import FenceDeleted, ReadChunks, WriteChunks
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.store_wrapper import CountingStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 DIMS, EXTENT = (6,), (600,)

@@ -21,11 +21,11 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.file_backed import BackingFile
 from hsparse.storage.object_store import Buffer
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import InspectFile, ReadFileBacked
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.codec import decode_frame, encode_frame
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 R = TypeVar("R")
 DATASET = "d-00000000-00000001-0000-000000-000001"

@@ -7,10 +7,10 @@ import asyncio
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.stored_form import SingleObject
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore, SlowStore
 from tests.dn.test_cached_object import KEY, TextCodec, add
 from tests.simulation.virtual_loop import VirtualLoop
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore, SlowStore
 
 PUT, THOUGHT = 0.02, 0.001
 """Seconds that a put takes, and those that a client takes to come back."""

@@ -13,8 +13,6 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import domain_prefix, new_id, new_root_id, summary_id
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import WriteChunks
 from hsparse.wire.record_message import (
     ChangeObjects,
@@ -24,6 +22,8 @@ from hsparse.wire.record_message import (
     PutRecord,
     RecordChange,
 )
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 CLOCK = SystemClock()
 ROOT = new_root_id(CLOCK)

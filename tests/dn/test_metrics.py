@@ -15,10 +15,10 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.dn.traced_store import StoreRequests
 from hsparse.model.ids import new_root_id
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import InBucket, Routed, message_name
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ReadObjects
 from hsparse.wire.remote_node import RemoteNode
+from tests.testing.memory_store import MemoryStore
 
 STATE = NodeState({"cached_objects": 3, "cached_bytes": 400}, 0.5, 2)
 

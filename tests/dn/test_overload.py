@@ -18,10 +18,10 @@ from hsparse.dn.service import DataService, NodeResources
 from hsparse.dn.traced_store import TracedStore
 from hsparse.errors import Busy
 from hsparse.storage.object_store import Stored
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import GetInfo, Message
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ReadObjects
 from hsparse.wire.remote_node import RemoteNode
+from tests.testing.memory_store import MemoryStore
 
 READ = ReadObjects(("g-1",))
 

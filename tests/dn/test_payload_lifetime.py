@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.compute import INLINE, compute
+from hsparse.compute import MAX_INLINE_BYTES, compute
 from hsparse.dn import chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
@@ -30,10 +30,10 @@ from hsparse.storage.conditional_put import SingleWriter
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.chunk_message import EraseChunks, ReadChunks, WriteChunks
 from hsparse.wire.message import Message
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 DIMS = (512,)
@@ -179,7 +179,9 @@ async def test_nothing_outlives_its_request(
                     ReadChunks(spec, (ChunkSelection((8,), WHOLE),))
                 )  # the cache looks what is left
                 await node.close()
-                await compute(INLINE + 1, int)  # the thread for small work has let go of its last work
+                await compute(
+                    MAX_INLINE_BYTES + 1, int
+                )  # the thread for small work has let go of its last work
                 if payloads.alive:
                     left.append((method, fault, payloads.alive))
                     payloads.forget()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn import records as recent_changes
 from hsparse.dn.records import RecentChanges
 from hsparse.model.ids import new_id, new_root_id
+from tests.testing.manual_clock import ManualClock
 
 CLOCK = ManualClock()
 

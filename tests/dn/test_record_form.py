@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.record_form import wrong_part
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.testing.memory_store import MemoryStore
 from tests.sn.test_co_tenant import OWNER, PRIVATE, paths_of, private_domain
 from tests.support.endurance import repeats
 from tests.support.rest_client import ROUTES, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 JUNK = (None, 0, -1, 1.5, True, "", "x", [], [1], [[]], {}, {"a": 1}, {"class": "X"})
 STATES = ("/metrics", "/openapi.json", "/docs", "/sign-in", "/explorer/{file}")

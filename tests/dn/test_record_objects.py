@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock, SystemClock
+from hsparse.clock import SystemClock
 from hsparse.dn import record_objects
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.record_objects import LARGE_RECORD, RecordDelta
@@ -19,12 +19,6 @@ from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, ErrorKind
 from hsparse.model.ids import delta_key, is_delta_key, storage_key
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.crashing_store import CrashingStore, CrashPoint
-from hsparse.testing.extent_conformance import *  # noqa: F403
-from hsparse.testing.faulty_store import CHANGES, FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.record_conformance import *  # noqa: F403
-from hsparse.testing.store_wrapper import METHODS, CountingStore
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import (
     ChangeObjects,
@@ -38,6 +32,13 @@ from hsparse.wire.record_message import (
     RecordChange,
 )
 from tests.support.stored_attribute import remove_checksum, stored_attribute
+from tests.testing.crashing_store import CrashingStore, CrashPoint
+from tests.testing.extent_conformance import *  # noqa: F403
+from tests.testing.faulty_store import CHANGES, FaultyStore
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
+from tests.testing.record_conformance import *  # noqa: F403
+from tests.testing.store_wrapper import METHODS, CountingStore
 
 ROOT = "g-00000001-00000002-8888-888988-88888a"
 GROUP = "g-00000001-00000002-0000-000000-000003"

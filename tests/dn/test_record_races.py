@@ -14,14 +14,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SoleOwnership
 from hsparse.dn.service import DataService
 from hsparse.errors import ErrorKind, StoreFailed
 from hsparse.storage.object_store import Buffer, ObjectStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import StoreWrapper
 from hsparse.wire.record_message import (
     ChangeObjects,
     CreateObject,
@@ -34,6 +31,9 @@ from hsparse.wire.record_message import (
 )
 from tests.support.endurance import repeats
 from tests.support.stored_attribute import stored_attribute
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")
 ID = "g-00000001-00000002-8000-000080-000082"

@@ -15,10 +15,10 @@ from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.model.acl import Principal
 from hsparse.model.ids import storage_key
-from hsparse.testing.memory_store import MemoryStore
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import RestClient
 from tests.support.stored_attribute import remove_checksum
+from tests.testing.memory_store import MemoryStore
 
 CODEC = RecordCodec("db/1/.group.json")
 INT = "H5T_STD_I32LE"

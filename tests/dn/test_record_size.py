@@ -9,14 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.dn import record_changes as record_size
 from hsparse.dn import record_objects, records
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import ErrorKind
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import (
     ChangeObjects,
     CreateObject,
@@ -28,6 +26,8 @@ from hsparse.wire.record_message import (
     ReadObjects,
     RecordChange,
 )
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 LIMIT = 64 * 1024
 ID = "g-00000000-00000000-0001-000000-000000"
@@ -35,7 +35,7 @@ ID = "g-00000000-00000000-0001-000000-000000"
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_size, "SMALL", 1024)
+    monkeypatch.setattr(record_size, "UNMEASURED_BYTES", 1024)
 
 
 def service() -> DataService:

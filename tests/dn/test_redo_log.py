@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock
 from hsparse.dn import redo_log
 from hsparse.dn.cached_object import Encoded
 from hsparse.dn.membership.member_ownership import Accepted, MemberOwnership, Resent
-from hsparse.dn.redo_log import WINDOW, Change, RedoLog
+from hsparse.dn.redo_log import LOGGED_SECONDS, Change, RedoLog
+from tests.testing.manual_clock import ManualClock
 
 Chunk = dict[int, int]
 
@@ -103,7 +103,7 @@ def test_a_change_that_was_refused_is_no_change() -> None:
 
 
 def test_changes_are_remembered_for_a_time_and_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redo_log, "MEMORY", 25)
+    monkeypatch.setattr(redo_log, "MAX_LOG_BYTES", 25)
     node = Node()
     node.clock.time += 10
     for key in ("a", "b", "c"):
@@ -111,7 +111,7 @@ def test_changes_are_remembered_for_a_time_and_within_a_limit(monkeypatch: pytes
     for key in ("a", "c"):
         node.write({0: 2}, (4, 9), key)
     assert (node.chunks["a"], node.chunks["c"]) == ({0: 2}, {0: 1})
-    node.clock.time += WINDOW + 1
+    node.clock.time += LOGGED_SECONDS + 1
     change = setting({0: 1})
     assert node.accept(change) is change
 

@@ -16,12 +16,12 @@ from hsparse.dn.service import DataService
 from hsparse.errors import StoreFailed
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import CountChunks, GetChunkVersion, ListChunks
 from hsparse.wire.chunk_message import EraseChunks
 from tests.dn.test_chunk_index import COUNT, DATASET, DIMS, EXTENT, SPARSE, write
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 LISTING = {"list": 4}
 """Three pages, and the empty one that ends the listing."""

@@ -14,10 +14,10 @@ from hsparse.clock import SystemClock
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.errors import Outdated, Unanswered, Unauthenticated
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.wire.codec import VERSION, decode_frame, encode_frame
+from hsparse.wire.codec import MESSAGE_VERSION, decode_frame, encode_frame
 from hsparse.wire.message import GetInfo
 from hsparse.wire.remote_node import PATH, TOKEN_HEADER, VERSION_HEADER, RemoteNode
+from tests.testing.memory_store import MemoryStore
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ async def test_only_those_with_the_token(token: str, status: int) -> None:
     node = DataService(MemoryStore(), SystemClock())
     frame = b"".join(bytes(piece) for piece in encode_frame(GetInfo()))
     async with TestClient(TestServer(create_node_app(node, "secret"))) as client:
-        headers = {TOKEN_HEADER: token, VERSION_HEADER: str(VERSION)}
+        headers = {TOKEN_HEADER: token, VERSION_HEADER: str(MESSAGE_VERSION)}
         async with client.post(PATH, data=frame, headers=headers) as response:
             assert response.status == status
     await node.close()
@@ -35,7 +35,14 @@ async def test_only_those_with_the_token(token: str, status: int) -> None:
 
 @pytest.mark.parametrize(
     ("version", "status"),
-    [(str(VERSION), 200), (str(VERSION + 1), 501), ("0", 501), ("", 400), ("x", 400), ("\u0661", 400)],
+    [
+        (str(MESSAGE_VERSION), 200),
+        (str(MESSAGE_VERSION + 1), 501),
+        ("0", 501),
+        ("", 400),
+        ("x", 400),
+        ("\u0661", 400),
+    ],
 )
 async def test_only_versions_that_are_understood(version: str, status: int) -> None:
     node = DataService(MemoryStore(), SystemClock())
@@ -46,7 +53,7 @@ async def test_only_versions_that_are_understood(version: str, status: int) -> N
             assert response.status == status
             if status == 501:
                 failure = decode_frame(await response.read())
-                assert f"version {version} of the messages, this node {VERSION}:" in failure.message
+                assert f"version {version} of the messages, this node {MESSAGE_VERSION}:" in failure.message
     await node.close()
 
 
@@ -62,9 +69,11 @@ async def test_a_node_without_a_token_answers_nobody() -> None:
 
 async def test_a_node_of_another_version_carries_out_nothing() -> None:
     node = DataService(MemoryStore(), SystemClock())
-    async with TestServer(create_node_app(node, "secret", version=VERSION + 1)) as server:
+    async with TestServer(create_node_app(node, "secret", version=MESSAGE_VERSION + 1)) as server:
         remote = RemoteNode(str(server.make_url("/")), "secret")
-        with pytest.raises(Outdated, match=f"version {VERSION} of the messages, this node {VERSION + 1}"):
+        with pytest.raises(
+            Outdated, match=f"version {MESSAGE_VERSION} of the messages, this node {MESSAGE_VERSION + 1}"
+        ):
             await remote.send(GetInfo())
         await remote.close()
     await node.close()
@@ -110,7 +119,7 @@ async def test_a_sender_that_hangs_up_is_no_defect(sent: str, caplog: pytest.Log
     frame = b"".join(bytes(piece) for piece in encode_frame(GetInfo()))
     head = (
         f"POST {PATH} HTTP/1.1\r\nHost: node\r\nContent-Length: {len(frame)}\r\nExpect: 100-continue\r\n"
-        f"{TOKEN_HEADER}: secret\r\n{VERSION_HEADER}: {VERSION}\r\n\r\n"
+        f"{TOKEN_HEADER}: secret\r\n{VERSION_HEADER}: {MESSAGE_VERSION}\r\n\r\n"
     )
     ended: asyncio.Future[web.StreamResponse] = asyncio.get_running_loop().create_future()
 

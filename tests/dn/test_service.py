@@ -22,19 +22,19 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import new_id, new_root_id, storage_key
 from hsparse.storage.object_store import Buffer
-from hsparse.testing.chunk_conformance import *  # noqa: F403
-from hsparse.testing.chunk_query_conformance import *  # noqa: F403
-from hsparse.testing.element_query_conformance import *  # noqa: F403
-from hsparse.testing.extent_conformance import *  # noqa: F403
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.record_conformance import *  # noqa: F403
-from hsparse.testing.reduction_conformance import *  # noqa: F403
-from hsparse.testing.vlen_conformance import *  # noqa: F403
 from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo, InBucket, Message
 from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteTree, ListKeys
 from hsparse.wire.remote_node import RemoteNode
+from tests.testing.chunk_conformance import *  # noqa: F403
+from tests.testing.chunk_query_conformance import *  # noqa: F403
+from tests.testing.element_query_conformance import *  # noqa: F403
+from tests.testing.extent_conformance import *  # noqa: F403
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.record_conformance import *  # noqa: F403
+from tests.testing.reduction_conformance import *  # noqa: F403
+from tests.testing.vlen_conformance import *  # noqa: F403
 
 R = TypeVar("R")
 

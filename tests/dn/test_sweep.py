@@ -14,11 +14,11 @@ from hsparse.dn.sweep import Finding, Waste
 from hsparse.errors import Gone
 from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.ids import deletion_key, storage_key, summary_id
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginDeletion, DeleteObject
 from tests.conftest import MakeStore
 from tests.support.deletion_world import CHUNKS, Node, World, crash_everywhere
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.store_wrapper import CountingStore
 
 A, B, M = "/a.h5", "/b.h5", "/m.h5"
 

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from hsparse.dn import sweep
 from hsparse.errors import MISSING_KINDS, HsparseError
 from hsparse.storage.object_store import Buffer, ObjectStore
-from hsparse.testing.store_wrapper import StoreWrapper
 from tests.support.deletion_world import Node, World
 from tests.support.endurance import repeats
+from tests.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")
 A, B, C = "/a.h5", "/m.h5", "/z.h5"

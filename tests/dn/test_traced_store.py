@@ -14,9 +14,9 @@ from hsparse.dn.service import DataService
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import NotFound, PreconditionFailed, StoreFailed, Unsupported
 from hsparse.storage.object_store import Buffer, Entry, Stored
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import SlowStore
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ListKeys, PutAcl, ReadObjects
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import SlowStore
 
 FOLDER = {"owner": "ann", "acls": {}, "created": 0.0, "lastModified": 0.0}
 

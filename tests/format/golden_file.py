@@ -14,7 +14,7 @@ from hsparse.format.structured.container import Section
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
 from hsparse.hdf5.format.file_fields import run_reads
-from hsparse.hdf5.format.messages.object_messages import (
+from hsparse.hdf5.format.messages.filter_pipeline_message import (
     decode_section_pipelines,
     is_section_pipelines,
 )

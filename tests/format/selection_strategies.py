@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 
 
@@ -26,14 +26,14 @@ def extents(min_rank: int = 1, max_rank: int = 3, least: int = 1) -> st.SearchSt
 
 @cache
 @st.composite
-def spans(draw: st.DrawFn, length: int) -> Span:
+def spans(draw: st.DrawFn, length: int) -> StridedSpan:
     if length == 0 or draw(st.integers(0, 9)) == 0:
-        return Span(0, 1, 0, 1)
+        return StridedSpan(0, 1, 0, 1)
     start = draw(st.integers(0, length - 1))
     block = draw(st.integers(1, min(4, length - start)))
     stride = draw(st.integers(block, block + 4))
     count = draw(st.integers(1, 1 + (length - start - block) // stride))
-    return Span(start, stride, count, block)
+    return StridedSpan(start, stride, count, block)
 
 
 @cache
@@ -47,7 +47,7 @@ def index_lists(draw: st.DrawFn, length: int, unique: bool = False) -> NDArray[n
 
 @cache
 def axes(length: int, unique: bool = False) -> st.SearchStrategy[Axis]:
-    return st.one_of(spans(length), index_lists(length, unique), st.just(Span.range(0, length)))
+    return st.one_of(spans(length), index_lists(length, unique), st.just(StridedSpan.range(0, length)))
 
 
 @cache
@@ -134,6 +134,6 @@ def iterate(selection: Selection) -> list[tuple[int, ...]]:
 
 
 def list_axis(axis: Axis) -> list[int]:
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         return [axis.start + i * axis.stride + j for i in range(axis.count) for j in range(axis.block)]
     return [int(index) for index in axis]

@@ -18,7 +18,7 @@ from nanoarrow import ipc
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.arrow_stream import MAX_FIELDS, read_batches, stream_batches
 from hsparse.format.flat_buffer import MAX_NAME
-from hsparse.sn.values.media.arrow import PART, ArrowWriter, batch_parts, read_arrow
+from hsparse.sn.values.media.arrow import JOINED_BATCH_BYTES, ArrowWriter, batch_parts, read_arrow
 
 I4 = np.dtype("<i4")
 NASTY = [struct.pack("<q", number) for number in (-1, 0, 1, 2**28, 2**31 - 1, 2**33, 2**62, -(2**63))]
@@ -157,7 +157,7 @@ def test_other_elements_of_a_fixed_size(dtype: Any) -> None:
 
 
 def test_long_columns_are_not_copied() -> None:
-    columns = [np.arange(PART, dtype="u4"), np.arange(PART, dtype="u1")]
+    columns = [np.arange(JOINED_BATCH_BYTES, dtype="u4"), np.arange(JOINED_BATCH_BYTES, dtype="u1")]
     head, *parts = batch_parts(columns)
     assert len(head) % 8 == 0
     assert all(

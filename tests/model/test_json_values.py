@@ -17,7 +17,7 @@ from hsparse.model import json_values
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed
 from hsparse.model.json_values import JsonSize, from_json, item_count, json_size, list_count, to_json
-from hsparse.model.short_text import LENGTH, short_repr
+from hsparse.model.short_text import MAX_LENGTH, short_repr
 from tests.model.type_strategies import BOOLEAN, ITEMS, nested, text, values_of
 from tests.support.characters import CHARACTERS
 
@@ -50,7 +50,7 @@ def test_blocks_of_values_are_those_of_the_whole(kind: Any, monkeypatch: pytest.
     one: dict[str, Any] = {"H5T_STRING": "ab", "H5T_COMPOUND": [7, True], "H5T_ARRAY": [1, 2]}
     values = [one[kind["class"]] if isinstance(kind, dict) else 3 for _ in range(10)]
     whole = from_json(values, (10,), element)
-    monkeypatch.setattr(json_values, "BLOCK", 3)
+    monkeypatch.setattr(json_values, "ELEMENTS_AT_ONCE", 3)
     parts = from_json(values, (10,), element)
     assert isinstance(whole, np.ndarray)
     assert isinstance(parts, np.ndarray)
@@ -221,8 +221,8 @@ JSON = st.recursive(
 @given(JSON)
 def test_a_short_value_is_whole_and_a_long_one_begins_alike(value: Any) -> None:
     found = short_repr(value)
-    assert len(found) <= LENGTH
-    if len(repr(value)) <= LENGTH // 2 and repr(value).count("[") + repr(value).count("{") <= 3:
+    assert len(found) <= MAX_LENGTH
+    if len(repr(value)) <= MAX_LENGTH // 2 and repr(value).count("[") + repr(value).count("{") <= 3:
         assert found == repr(value)
 
 
@@ -249,7 +249,7 @@ class Watched(list[Any]):
     ids=["text", "bytes", "list", "dict", "nested"],
 )
 def test_of_a_long_value_the_beginning(value: Any) -> None:
-    assert len(short_repr(value)) <= LENGTH
+    assert len(short_repr(value)) <= MAX_LENGTH
     assert short_repr(value).endswith("...") or "..." in short_repr(value)
 
 

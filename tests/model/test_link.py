@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from h5json.objid import isS3ObjKey
 
-from hsparse.clock import ManualClock, SystemClock
+from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.ids import (
@@ -45,6 +45,7 @@ from hsparse.model.schema import (
     parse_schema,
     schema_of,
 )
+from tests.testing.manual_clock import ManualClock
 
 ID = "g-00000000-00000001-0000-000000-000001"
 

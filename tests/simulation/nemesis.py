@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hsparse.cluster.lease_object import MARGIN
+from hsparse.cluster.lease_object import CLOCK_MARGIN
 from hsparse.cluster.membership_object import KEY
 from tests.simulation.simulated_cluster import CALM, Machine, SimulatedCluster
 from tests.simulation.simulated_network import FaultRates
@@ -195,7 +195,7 @@ async def drift(nemesis: Nemesis) -> None:
     """Let a machine's monotonic clock drift: any two of them keep within what leases allow for."""
     cluster, generator = nemesis.cluster, nemesis.generator
     machine = generator.choice([*cluster.data_nodes.values(), *cluster.service_nodes.values()])
-    rate = MARGIN ** generator.uniform(-0.5, 0.5)
+    rate = CLOCK_MARGIN ** generator.uniform(-0.5, 0.5)
     nemesis.tell(f"let the clock of {machine.process.name} drift: {rate:.3f} s a second")
     machine.clock.drift(rate)
 

@@ -17,7 +17,7 @@ from hsparse.model.dataset_state import extents_of_change, is_trimmed
 from hsparse.model.dataspace import lower_of
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
+from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, StoredDataset, change_extent, finish_trim
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
@@ -44,7 +44,7 @@ class ServiceOperations:
     async def write(self, id: str, places: Sequence[int], value: int) -> None:
         """Write `value` to elements."""
 
-        async def write(dataset: Dataset) -> None:
+        async def write(dataset: StoredDataset) -> None:
             values = np.full(len(places), value, DTYPE)
             await ChunkFanout(self.owners, dataset).write(points(dataset, places), values)
 
@@ -53,7 +53,7 @@ class ServiceOperations:
     async def erase(self, id: str, places: Sequence[int]) -> None:
         """Erase elements."""
 
-        async def erase(dataset: Dataset) -> None:
+        async def erase(dataset: StoredDataset) -> None:
             await ChunkFanout(self.owners, dataset).erase(points(dataset, places))
 
         await self._until_current(id, erase)
@@ -61,7 +61,7 @@ class ServiceOperations:
     async def read(self, id: str, places: Sequence[int]) -> list[int]:
         """Return elements."""
 
-        async def read(dataset: Dataset) -> list[int]:
+        async def read(dataset: StoredDataset) -> list[int]:
             return list(map(int, await ChunkFanout(self.owners, dataset).read(points(dataset, places))))
 
         return await self._until_current(id, read)
@@ -73,7 +73,7 @@ class ServiceOperations:
     async def read_bounded(self, id: str) -> tuple[int, list[int]]:
         """Return the lower bound, and all elements from there."""
 
-        async def read(dataset: Dataset) -> tuple[int, list[int]]:
+        async def read(dataset: StoredDataset) -> tuple[int, list[int]]:
             (lower,) = lower_of(dataset.record["shape"]) or (0,)
             found = await ChunkFanout(self.owners, dataset).read(parse_select(None, dataset.extent))
             return lower, list(map(int, found))
@@ -83,14 +83,14 @@ class ServiceOperations:
     async def append(self, id: str, count: int, value: int, key: str = "", *, below: bool = False) -> int:
         """Append `count` elements of this value, once for a key, and return where they are."""
 
-        async def load() -> Dataset:
+        async def load() -> StoredDataset:
             return await self._load(id)
 
         @asynccontextmanager
-        async def prepare(slab: Dataset) -> AsyncIterator[tuple[Selection, Values]]:
+        async def prepare(slab: StoredDataset) -> AsyncIterator[tuple[Selection, Values]]:
             yield Orthogonal.all(slab.extent), np.full(count, value, DTYPE)
 
-        async def write(dataset: Dataset, selection: Selection, values: Values) -> None:
+        async def write(dataset: StoredDataset, selection: Selection, values: Values) -> None:
             await ChunkFanout(self.owners, dataset).write(selection, values)
 
         select = await self._groups.apply(Append(count, 0, below), load, prepare, write, key)
@@ -107,7 +107,7 @@ class ServiceOperations:
     async def move(self, id: str, low: int, high: int) -> None:
         """Set both bounds of a signed dataset, and erase what falls outside; `Conflict` if others shrink it."""
         change = SetExtent(id, (high - low,), token=self._clock.token(8).hex(), lower=(low,))
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_STALE_ATTEMPTS):
             record = await self.owners.record(id)
             if is_trimmed(record):
                 await finish_trim(self.owners, record)
@@ -140,16 +140,16 @@ class ServiceOperations:
         attribute = {"type": "H5T_STD_I64LE", "shape": {"class": "H5S_SCALAR"}, "value": value}
         await self.owners.apply(PutAttributes(id, {name: attribute}, replace=True))
 
-    async def _until_current(self, id: str, work: Callable[[Dataset], Awaitable[T]]) -> T:
-        for _ in range(ATTEMPTS):
+    async def _until_current(self, id: str, work: Callable[[StoredDataset], Awaitable[T]]) -> T:
+        for _ in range(MAX_STALE_ATTEMPTS):
             with suppress(Moved):
                 return await work(await self._load(id))
         return await work(await self._load(id))
 
-    async def _load(self, id: str) -> Dataset:
-        return Dataset.of(await self.owners.record(id)).seen_by("signed")
+    async def _load(self, id: str) -> StoredDataset:
+        return StoredDataset.of(await self.owners.record(id)).seen_by("signed")
 
 
-def points(dataset: Dataset, places: Sequence[int]) -> Points:
+def points(dataset: StoredDataset, places: Sequence[int]) -> Points:
     """Return elements as a selection."""
     return points_of(dataset.extent, np.array(places, np.int64).reshape(-1, 1))

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from hsparse.storage.object_store import Buffer, ObjectStore
-from hsparse.testing.store_wrapper import StoreWrapper
 from tests.simulation.simulated_network import FaultRates, SimulatedNetwork
 from tests.simulation.virtual_loop import Process
+from tests.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")
 

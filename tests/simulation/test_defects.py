@@ -19,11 +19,10 @@ from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.member_ownership import MemberOwnership
 from hsparse.model import dataset_state
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values import append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.object_store import Buffer
-from hsparse.testing.store_wrapper import StoreWrapper
 from hsparse.versions import snapshot_requests
 from hsparse.versions.preserving import Preserved
 from hsparse.wire.record_message import SetExtent
@@ -45,6 +44,7 @@ from tests.simulation.nemesis import (
 )
 from tests.simulation.service_operations import DTYPE, ServiceOperations, points
 from tests.simulation.simulation import run_seed
+from tests.testing.store_wrapper import StoreWrapper
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +149,7 @@ def test_an_append_that_is_sent_again_without_a_token(monkeypatch: pytest.Monkey
         node: ServiceOperations, id: str, count: int, value: int, key: str = "", *, below: bool = False
     ) -> int:
         """Grow first, then write there: what no handler does."""
-        dataset = Dataset.of((await node.owners.apply(SetExtent(id, (count,), extend_dim=0))).unwrap())
+        dataset = StoredDataset.of((await node.owners.apply(SetExtent(id, (count,), extend_dim=0))).unwrap())
         start = dataset.extent[0] - count
         places = points(dataset, range(start, start + count))
         await ChunkFanout(node.owners, dataset).write(places, np.full(count, value, DTYPE))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop
+from tests.testing.store_wrapper import CountingStore
 
 PERIODS = 100
 

@@ -9,10 +9,10 @@ import pytest
 
 from hsparse.dn.membership.ownership import SoleOwnership
 from hsparse.dn.service import DataService
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.simulation.simulated_cluster import SETTINGS, SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 REQUESTS_A_PERIOD = 1
 """The most requests to the store that a data node sends in a lease period."""

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from hsparse.errors import NotFound, PreconditionFailed, StoreFailed
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import GetInfo, NodeInfo
 from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
 from tests.simulation.simulated_store import STORE, SimulatedStore
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Process, VirtualLoop
+from tests.testing.memory_store import MemoryStore
 
 CALM = FaultRates(slow=0.0)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hsparse.compute import INLINE, compute
+from hsparse.compute import MAX_INLINE_BYTES, compute
 from tests.simulation.virtual_loop import Process, Stuck, VirtualLoop, current_process
 
 
@@ -165,8 +165,8 @@ def test_offloaded_work_runs_inline(loop: VirtualLoop) -> None:
 
     async def main() -> tuple[int, int]:
         with pytest.raises(ZeroDivisionError):
-            await compute(INLINE, lambda: 1 // 0)
-        return await compute(INLINE, lambda: 7), await asyncio.to_thread(lambda: 8)
+            await compute(MAX_INLINE_BYTES, lambda: 1 // 0)
+        return await compute(MAX_INLINE_BYTES, lambda: 7), await asyncio.to_thread(lambda: 8)
 
     assert loop.run(main()) == (7, 8)
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.model.acl import Principal
 from hsparse.sn import statistics
 from hsparse.wire.message import DataNode
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
 
 USERS = (
     Principal("test_user1"),
@@ -64,4 +64,4 @@ async def root(rest: RestClient) -> str:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Statistics are waited for as long as they take; tests of the waiting set their own."""
-    monkeypatch.setattr(statistics, "WAIT", 60.0)
+    monkeypatch.setattr(statistics, "COUNT_WAIT_SECONDS", 60.0)

@@ -11,12 +11,12 @@ import pytest
 
 from hsparse.dn.service import DataService
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.sn.behaviours import attributes, datasets, domains, groups, hrefs, values
 from tests.sn.behaviours.behaviour import PATH, Ask, Row
 from tests.sn.conftest import USERS, TickingClock
 from tests.sn.recording import Comparison
 from tests.support.rest_client import Reply, RestClient
+from tests.testing.memory_store import MemoryStore
 
 SECTIONS = {
     module.__name__.rpartition(".")[2]: module.ROWS

@@ -14,8 +14,8 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 PATH = "/home/ann/f.h5"
 USERS = (Principal("ann"), Principal("ben"), Principal("admin", admin=True))

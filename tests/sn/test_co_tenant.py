@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.record_form import RecordCodec
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal, Right
 from hsparse.model.ids import COLLECTIONS, storage_key
 from hsparse.sn.route import Route
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import BINARY, ROUTES, Reply, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 OWNER, TENANT = "ann", "bob"
 FOLDER = "/home/ann/lab"

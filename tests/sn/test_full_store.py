@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SOLE
 from hsparse.dn.service import DataService, NodeResources
@@ -15,8 +14,6 @@ from hsparse.errors import StoreFull
 from hsparse.model.acl import Principal
 from hsparse.sn.route import Route
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.versions.wrapping import with_versions
 from tests.sn.test_co_tenant import (
     FOLDER,
@@ -30,6 +27,9 @@ from tests.sn.test_co_tenant import (
     private_domain,
 )
 from tests.support.rest_client import ROUTES, RestClient
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 FULL = StoreFull("The store 'lab' has 0 MiB free; free space on its file system.")
 CHANGING = [route for route in ROUTES if not route.reads]

@@ -10,16 +10,16 @@ from aiohttp import ClientConnectionError, ClientPayloadError, web
 from aiohttp.test_utils import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from hsparse.clock import ManualClock
 from hsparse.errors import NotFound
 from hsparse.sn.about import get_metrics
 from hsparse.sn.app import create_app
-from hsparse.sn.http.stream import SMALL, respond_stream
+from hsparse.sn.http.stream import MAX_WHOLE_BYTES, respond_stream
 from hsparse.sn.metrics import METRICS
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import AppServer, named_service
+from tests.testing.manual_clock import ManualClock
 
 Client = TestClient[Any, Any]
 
@@ -56,13 +56,13 @@ class Rig:
     async def stream(self, request: Request) -> web.StreamResponse:
         async def pieces() -> AsyncGenerator[bytes, None]:
             for _ in range(3):
-                yield b"x" * SMALL
+                yield b"x" * MAX_WHOLE_BYTES
 
         return await respond_stream(request, "text/plain", pieces())
 
     async def broken(self, request: Request) -> web.StreamResponse:
         async def pieces() -> AsyncGenerator[bytes, None]:
-            yield b"x" * (SMALL + 1)
+            yield b"x" * (MAX_WHOLE_BYTES + 1)
             raise NotFound("There is no more.")
 
         return await respond_stream(request, "text/plain", pieces())
@@ -108,8 +108,8 @@ async def test_a_request_is_counted_by_template_method_and_status() -> None:
 async def test_a_streamed_answer_counts_what_was_sent() -> None:
     rig = Rig()
     async with client_of(rig) as client, client.get("/stream") as response:
-        assert len(await response.read()) == 3 * SMALL
-    assert value(rig, "hsparse_response_bytes_total", route="/stream", method="GET") == 3 * SMALL
+        assert len(await response.read()) == 3 * MAX_WHOLE_BYTES
+    assert value(rig, "hsparse_response_bytes_total", route="/stream", method="GET") == 3 * MAX_WHOLE_BYTES
 
 
 async def test_a_head_request_has_no_body_out() -> None:
@@ -158,7 +158,7 @@ async def test_a_broken_connection_is_counted_as_aborted() -> None:
             async with client.get("/break") as response:
                 await response.read()
     assert value(rig, "hsparse_requests_total", route="/break", method="GET", status="aborted") == 1
-    assert value(rig, "hsparse_response_bytes_total", route="/break", method="GET") == SMALL + 1
+    assert value(rig, "hsparse_response_bytes_total", route="/break", method="GET") == MAX_WHOLE_BYTES + 1
     assert value(rig, "hsparse_requests_in_flight") == 0
 
 

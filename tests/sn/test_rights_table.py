@@ -16,7 +16,6 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SOLE, PartlyTrusted
 from hsparse.dn.service import DataService, NodeResources
@@ -24,10 +23,11 @@ from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.store import ServedFiles
 from hsparse.model.acl import Principal, Right
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.versions.wrapping import with_versions
 from tests.sn.test_co_tenant import FOLDER, OWNER, PRIVATE, Ids, bodies, key_of, paths_of, private_domain
 from tests.support.rest_client import ROUTES, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 GIVEN = {"reader": "read", "creator": "create", "updater": "update", "deleter": "delete"}
 NAMES = {"N": None, "R": "reader", "C": "creator", "U": "updater", "D": "deleter", "O": OWNER, "A": "admin"}

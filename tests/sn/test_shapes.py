@@ -12,10 +12,10 @@ import pytest
 
 from hsparse.dn.service import DataService
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.sn.conftest import USERS, TickingClock
 from tests.sn.recording import Comparison, Deviation, play, recorded
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 OLD, NEW = "0.9.4", "1.0.2"
 BOTH = (OLD, NEW)

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.dn.service import DataService
 from hsparse.format.chunk_spec import chunk_key
@@ -17,12 +16,13 @@ from hsparse.sn import statistics
 from hsparse.sn.data_nodes import owners as key_pages
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.statistics import dataset_of_key
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, ListKeys, Outcome, PutRecord, ReadObjects
 from tests.sn.conftest import DOMAIN, USERS
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 
 async def test_verbose_counts(rest: RestClient, root: str) -> None:
@@ -164,7 +164,7 @@ async def test_what_is_counted_is_kept_as_hsds_keeps_it(rest: RestClient, root: 
 async def test_an_answer_does_not_wait_for_a_count(
     rest: RestClient, root: str, node: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "WAIT", 0.0)
+    monkeypatch.setattr(statistics, "COUNT_WAIT_SECONDS", 0.0)
     node.gate.clear()
     never = await rest("GET", "/", verbose=1)
     assert (never.status, never["num_groups"]) == (200, 0)
@@ -196,7 +196,7 @@ async def test_a_count_for_a_listing_ends_when_nobody_waits(
     listing = {"domain": "/home/test_user1/", "verbose": 1}
     counts = rest.service.component(statistics.Statistics)
     node.gate.clear()
-    monkeypatch.setattr(statistics, "WAIT", 0.0)
+    monkeypatch.setattr(statistics, "COUNT_WAIT_SECONDS", 0.0)
     assert "scan_info" not in (await rest("GET", "/domains", **listing))["domains"][0]
     node.gate.set()
     await node.kept.wait()  # the first count goes on
@@ -240,7 +240,9 @@ async def test_each_user_has_places_to_count_in(node: Gated) -> None:
 async def test_a_slow_count_is_good_for_a_while(
     rest: RestClient, root: str, node: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "WAIT", 1.0)  # less than that count took; none is waited for
+    monkeypatch.setattr(
+        statistics, "COUNT_WAIT_SECONDS", 1.0
+    )  # less than that count took; none is waited for
     now = ManualClock().now()
     slow = {"num_groups": 77, "scan_start": now - 10.0, "scan_complete": now}
     await node.send(summary_change(root, slow))
@@ -266,7 +268,7 @@ async def test_a_dataset_has_the_last_count_of_its_domain(
 ) -> None:
     body = {"type": "H5T_STD_I8LE", "shape": [4], "value": [1, 2, 3, 4]}
     id = (await rest("POST", "/datasets", body))["id"]
-    monkeypatch.setattr(statistics, "WAIT", 0.0)
+    monkeypatch.setattr(statistics, "COUNT_WAIT_SECONDS", 0.0)
     node.gate.clear()
     assert "num_chunks" not in (await rest("GET", f"/datasets/{id}", verbose=1)).body
     node.gate.set()

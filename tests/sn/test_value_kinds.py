@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.testing.memory_store import MemoryStore
 from tests.model.type_strategies import text
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 F4 = "H5T_IEEE_F32LE"
 PAIR = {"class": "H5T_ARRAY", "dims": [2], "base": F4}

@@ -13,8 +13,8 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 SETTINGS = ServiceSettings(page_size=4096, max_request_size=200_000, min_chunk_size=1024, max_chunk_size=4096)
 ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.store_conformance import PAGE_SIZE
 from tests.support.error_cycles import no_cycles_of_errors
 from tests.support.s3_servers import rclone_server
+from tests.testing.store_conformance import PAGE_SIZE
 
 NUMBERS = itertools.count()
 

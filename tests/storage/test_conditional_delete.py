@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import PreconditionFailed, StoreFailed, Unsupported
-from hsparse.storage.conditional_put import PAUSE, PROBES, LookBeforeDelete, with_conditional_delete
+from hsparse.storage.conditional_put import (
+    MAX_PROBES,
+    PROBE_SECONDS,
+    LookBeforeDelete,
+    with_conditional_delete,
+)
 from hsparse.storage.object_store import ObjectStore, OutcomeUnknown
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.conftest import MakeStore
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 
 class IgnoresCondition(MemoryStore):
@@ -88,7 +93,7 @@ async def test_removes_its_key_when_the_store_fails() -> None:
     assert await keys(memory) == []
 
 
-@pytest.mark.parametrize("lost", [1, PROBES - 1, PROBES])
+@pytest.mark.parametrize("lost", [1, MAX_PROBES - 1, MAX_PROBES])
 async def test_a_lost_reply_tells_nothing(lost: int) -> None:
     memory = MemoryStore()
     store = FaultyStore(memory)
@@ -98,10 +103,10 @@ async def test_a_lost_reply_tells_nothing(lost: int) -> None:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    if lost < PROBES:
+    if lost < MAX_PROBES:
         assert await with_conditional_delete(store, sleep=sleep) is store
     else:
         with pytest.raises(OutcomeUnknown, match="check the network to the bucket, then start again"):
             await with_conditional_delete(store, sleep=sleep)
-    assert pauses == [PAUSE] * min(lost, PROBES - 1)
+    assert pauses == [PROBE_SECONDS] * min(lost, MAX_PROBES - 1)
     assert await keys(memory) == []

@@ -12,9 +12,9 @@ from hsparse.storage.condition_probe import probe
 from hsparse.storage.conditional_put import SingleWriter
 from hsparse.storage.object_store import Buffer, ObjectStore, Page
 from hsparse.storage.s3.s3_store import S3Store
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_conformance import *  # noqa: F403
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_conformance import *  # noqa: F403
 
 
 class IgnoresAbsent(MemoryStore):

@@ -7,9 +7,9 @@ import pytest
 from hsparse.errors import StoreFailed
 from hsparse.storage.delegating_store import DELETES_AT_ONCE, delete_each
 from hsparse.storage.object_store import Entry
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 
 async def entries(store: MemoryStore, count: int) -> list[Entry]:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from hsparse.clock import ManualClock
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_model import Move, check_moves, moves
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_model import Move, check_moves, moves
 
 
 @given(moves())

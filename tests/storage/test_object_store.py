@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest
 from hsparse.storage.conditional_put import LookBeforeDelete, SingleWriter, with_conditional_delete
 from hsparse.storage.object_store import ObjectStore, check_key, check_range, is_key, resolve_range
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.store_conformance import *  # noqa: F403
-from hsparse.testing.store_conformance import BAD_KEYS, GOOD_KEYS, PAGE_SIZE
-from hsparse.testing.store_wrapper import CountingStore, SlowStore
 from tests.conftest import MakeStore
 from tests.support.azurite import PROGRAMS
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.store_conformance import *  # noqa: F403
+from tests.testing.store_conformance import BAD_KEYS, GOOD_KEYS, PAGE_SIZE
+from tests.testing.store_wrapper import CountingStore, SlowStore
 
 WRAPPERS = {
     "counting": CountingStore,

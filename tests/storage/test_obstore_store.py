@@ -17,8 +17,6 @@ from hsparse.errors import BadRequest, HsparseError, Misconfigured, Precondition
 from hsparse.storage.clouds.obstore_store import ObstoreStore
 from hsparse.storage.condition_probe import probe
 from hsparse.storage.conditional_put import LookBeforeDelete, with_conditional_delete
-from hsparse.testing import store_conformance
-from hsparse.testing.store_model import Move, check_moves, moves
 from tests.storage.s3.test_s3_store import (
     IN_PLACE,
     LOSSES,
@@ -32,6 +30,8 @@ from tests.storage.s3.test_s3_store import (
 from tests.support.azurite import KEY, PROGRAMS, azure_config, make_container
 from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply
 from tests.support.google_storage import GoogleServer, google_config
+from tests.testing import store_conformance
+from tests.testing.store_model import Move, check_moves, moves
 
 NUMBERS = itertools.count()
 AZURE = pytest.param("az", marks=pytest.mark.needs(*PROGRAMS))

@@ -33,7 +33,7 @@ from hsparse.storage.filesystem.served_root import serving_root
 from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal.file_deletion import prune
-from hsparse.testing.store_model import Move, check_moves, moves
+from tests.testing.store_model import Move, check_moves, moves
 
 Events = list[tuple[str, str]]
 

@@ -16,9 +16,9 @@ from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal import unrecovered
 from hsparse.storage.wal.wal_writer import WalWriter
 from hsparse.storage.wal.write_ahead_log import log_paths
-from hsparse.testing.memory_store import MemoryStore
 from tests.storage.wal.test_wal_writer import die, leave_half_written, put, put_and_be_killed
 from tests.support.directory_state import directory_state
+from tests.testing.memory_store import MemoryStore
 
 
 async def test_it_reads_and_refuses_every_change() -> None:
@@ -120,7 +120,7 @@ def test_what_only_a_log_has_is_not_passed_over(
     path = Path(root.path)
     cut_off(WalWriter(root, "store"), path / "a")
     before = directory_state(path)
-    monkeypatch.setattr(unrecovered, "PAUSE", 0.0)
+    monkeypatch.setattr(unrecovered, "CHECK_SECONDS", 0.0)
     with pytest.raises(Misconfigured, match="'a', are only in its write-ahead log"):
         PosixStore(path, read_only=True)
     assert directory_state(path) == before

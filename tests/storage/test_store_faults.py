@@ -122,7 +122,6 @@ async def upload(store: S3Store, key: str, etag: str) -> bytes:
     """Upload an object of one part; an upload that was begun twice is no other object."""
     begun = await S3Upload.begin(store, f"{key}/file", "mark")
     parts = {1: await begun.put(1, DATA)}
-    assert [part.size for part in (await begun.parts()).values()] == [len(DATA)]
     await begun.complete(parts, "mark", replace=False)
     return await get_bytes(store, f"{key}/file")
 

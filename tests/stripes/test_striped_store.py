@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.dn.sweep import Sweep, Waste
 from hsparse.errors import Misconfigured, NotFound, PreconditionFailed, StoreFailed
@@ -18,10 +17,11 @@ from hsparse.model.stripes import Stripes, placed_key, unplaced_key
 from hsparse.storage.object_store import Entry, ObjectStore
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.stripes.joining import joined
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_conformance import *  # noqa: F403
-from hsparse.testing.store_conformance import PAGE_SIZE, listed_keys
-from hsparse.testing.store_wrapper import CountingStore, SlowStore
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_conformance import *  # noqa: F403
+from tests.testing.store_conformance import PAGE_SIZE, listed_keys
+from tests.testing.store_wrapper import CountingStore, SlowStore
 
 DATASET = "db/0123abcd-0123abcd/d/0123-abcdef-abcdef/"
 OTHER = "db/0123abcd-0123abcd/d/1123-abcdef-abcdef/"

@@ -18,10 +18,10 @@ from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.crashing_store import CrashingStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.wire.codec import VERSION, check_version
+from hsparse.wire.codec import MESSAGE_VERSION, check_version
 from hsparse.wire.message import Message
+from tests.testing.crashing_store import CrashingStore
+from tests.testing.memory_store import MemoryStore
 
 R = TypeVar("R")
 
@@ -85,7 +85,7 @@ class Cluster:
 
     def version(self, node: str) -> int:
         """Return the version of the messages that a node speaks."""
-        return self.versions.get(node, VERSION)
+        return self.versions.get(node, MESSAGE_VERSION)
 
     def make(
         self,
@@ -95,7 +95,7 @@ class Cluster:
         server: bool = False,
         buckets: Sequence[str] = (),
         schema: Callable[[], Awaitable[Schema]] | None = None,
-        version: int = VERSION,
+        version: int = MESSAGE_VERSION,
     ) -> MemberNode:
         """Return a data node that has not joined."""
         self.versions[url] = version
@@ -169,7 +169,7 @@ class Cluster:
         *,
         token: str = TOKEN,
         buckets: Sequence[str] = (),
-        version: int = VERSION,
+        version: int = MESSAGE_VERSION,
     ) -> Owners:
         """Return the owners as a service node has them."""
         self.versions[sender] = version

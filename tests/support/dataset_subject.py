@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import PREFIX_SIZE, ArrayOfVlen, Compound, Element, Fixed, VlenSequence
 from hsparse.model.vlen_array import VlenArray, split_elements
-from hsparse.testing.sparse_model import Bounds, Coord, SparseModel, element_bytes
 from tests.support.driver import DatasetSpec, Driver, ElementValues, Place, Slab
+from tests.testing.sparse_model import Bounds, Coord, SparseModel, element_bytes
 
 COMPOUND = {
     "class": "H5T_COMPOUND",

@@ -16,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 from aiohttp import web
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.dn.sweep import Finding, Sweep
 from hsparse.format.chunk_spec import ChunkSpec, chunk_key
@@ -28,17 +27,18 @@ from hsparse.model.stripes import Stripes
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.objects.create import remove
-from hsparse.sn.policies.access import Access
+from hsparse.sn.policies.access import AccessPolicy
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.route import Route
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.crashing_store import CrashingStore, CrashPoint
-from hsparse.testing.faulty_store import CHANGES
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import METHODS
 from hsparse.wire.chunk_message import WriteChunks
 from hsparse.wire.record_message import CreateObject
 from tests.support.rest_client import named_service
+from tests.testing.crashing_store import CrashingStore, CrashPoint
+from tests.testing.faulty_store import CHANGES
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import METHODS
 
 ADMIN = Principal("admin", admin=True)
 DAY = 86400.0
@@ -70,7 +70,7 @@ class Node:
     async def create(self, path: str, **body: Any) -> str:
         """Create a domain, or a folder; return its root, empty for a folder."""
         request = Request(cast(web.BaseRequest, None), self._service, cast(Route, None), {})
-        request.principal, request.domain_path, request.access = ADMIN, path, Access()
+        request.principal, request.domain_path, request.access = ADMIN, path, AccessPolicy()
         record = await create_domain(request, body)
         return str(record.get("root", ""))
 

@@ -19,14 +19,14 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.layout import parse_layout
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
+from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, StoredDataset, change_extent, finish_trim
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.defined_read import count_defined, read_whole
-from hsparse.testing.sparse_model import Bounds, Coord
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, CreateObject, SetExtent
 from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, Slab, found_elements
+from tests.testing.sparse_model import Bounds, Coord
 
 T = TypeVar("T")
 LIMIT = 2**30
@@ -45,7 +45,7 @@ class DirectDriver:
         return str(record["id"])
 
     async def write(self, id: str, place: Place, values: ElementValues, drop_fill: bool) -> None:
-        async def write(dataset: Dataset) -> None:
+        async def write(dataset: StoredDataset) -> None:
             selection = _selection(place, dataset.extent)
             shaped = values.reshape(selection.shape)
             await ChunkFanout(self._owners, dataset).write(selection, shaped, drop_fill=drop_fill)
@@ -59,7 +59,7 @@ class DirectDriver:
         )
 
     async def resize(self, id: str, bounds: Bounds) -> None:
-        async def resize(dataset: Dataset) -> None:
+        async def resize(dataset: StoredDataset) -> None:
             lower = tuple(low for low, _ in bounds) if lower_of(dataset.record["shape"]) else ()
             lengths = tuple(high - low for low, high in bounds)
             await self._set_extent(dataset, SetExtent(id, lengths, lower=lower))
@@ -71,7 +71,7 @@ class DirectDriver:
         change = SetExtent(id, (slab.count,), slab.dim, token=token, below=slab.below)
         await self._do(id, lambda dataset: self._set_extent(dataset, change))
 
-    async def _set_extent(self, dataset: Dataset, change: SetExtent) -> None:
+    async def _set_extent(self, dataset: StoredDataset, change: SetExtent) -> None:
         await change_extent(self._owners, AbandonAppends(dataset.id))
         if "trim" in dataset.record:
             await finish_trim(self._owners, dataset.record)
@@ -79,24 +79,24 @@ class DirectDriver:
 
     async def append(self, id: str, slab: Slab, place: Place, values: ElementValues, drop_fill: bool) -> None:
         @asynccontextmanager
-        async def prepare(dataset: Dataset) -> AsyncIterator[tuple[Selection, ElementValues]]:
+        async def prepare(dataset: StoredDataset) -> AsyncIterator[tuple[Selection, ElementValues]]:
             selection = _selection(place, dataset.extent)
             yield selection, values.reshape(selection.shape)
 
-        async def write(dataset: Dataset, selection: Selection, shaped: ElementValues) -> None:
+        async def write(dataset: StoredDataset, selection: Selection, shaped: ElementValues) -> None:
             await ChunkFanout(self._owners, dataset).write(selection, shaped, drop_fill=drop_fill)
 
-        async def append(dataset: Dataset) -> None:
+        async def append(dataset: StoredDataset) -> None:
             groups = AppendGroups(self._owners, SystemClock())
             await groups.apply(Append(slab.count, slab.dim, slab.below), load, prepare, write)
 
-        async def load() -> Dataset:
+        async def load() -> StoredDataset:
             return await self._load(id)
 
         await self._do(id, append)
 
     async def bounds(self, id: str) -> Bounds:
-        async def bounds(dataset: Dataset) -> Bounds:
+        async def bounds(dataset: StoredDataset) -> Bounds:
             shape = dataset.record["shape"]
             lower = lower_of(shape) or (0,) * len(shape["dims"])
             return tuple((low, low + n) for low, n in zip(lower, shape["dims"], strict=True))
@@ -117,7 +117,7 @@ class DirectDriver:
         return found_elements(*await self._whole(id, place, places_only=False))
 
     async def read_dense(self, id: str, place: Place | None = None) -> bytes:
-        async def read(dataset: Dataset) -> bytes:
+        async def read(dataset: StoredDataset) -> bytes:
             selection = _selection(place, dataset.extent)
             pages = ChunkFanout(self._owners, dataset).pages(selection, (), self._page_size)
             return b"".join([bytes(dataset.arrays.to_bytes(values)) async for values in pages])
@@ -128,7 +128,7 @@ class DirectDriver:
         """Hold nothing."""
 
     async def _whole(self, id: str, place: Place | None, *, places_only: bool) -> tuple[Any, ElementValues]:
-        async def read(dataset: Dataset) -> tuple[Any, ElementValues]:
+        async def read(dataset: StoredDataset) -> tuple[Any, ElementValues]:
             chosen = _selection(place, dataset.extent)
             chunks = ChunkFanout(self._owners, dataset)
             read = DefinedRead(chunks, self._page_size, places_only=places_only)
@@ -138,12 +138,12 @@ class DirectDriver:
 
         return await self._do(id, read)
 
-    async def _load(self, id: str) -> Dataset:
-        return Dataset.of(await self._owners.record(id)).seen_by("signed")
+    async def _load(self, id: str) -> StoredDataset:
+        return StoredDataset.of(await self._owners.record(id)).seen_by("signed")
 
-    async def _do(self, id: str, work: Callable[[Dataset], Awaitable[T]]) -> T:
+    async def _do(self, id: str, work: Callable[[StoredDataset], Awaitable[T]]) -> T:
         try:
-            for _ in range(ATTEMPTS):
+            for _ in range(MAX_STALE_ATTEMPTS):
                 with suppress(Moved):
                     return await work(await self._load(id))
             return await work(await self._load(id))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hsparse.model.dataspace import UNLIMITED
 from hsparse.model.vlen_array import VlenArray
-from hsparse.testing.sparse_model import Bounds, Coord, element_bytes
+from tests.testing.sparse_model import Bounds, Coord, element_bytes
 
 ElementValues: TypeAlias = NDArray[Any] | VlenArray
 Found: TypeAlias = dict[Coord, bytes]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from hsparse.clock import Clock, ManualClock
+from hsparse.clock import Clock
 from hsparse.dn.service import DataService
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import Message, Record
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ReadObjects
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 R = TypeVar("R")
 

@@ -20,9 +20,9 @@ from hsparse.format.structured.region import (
 )
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
-from hsparse.testing.sparse_model import Bounds, Coord
 from tests.support.driver import DatasetSpec, ElementValues, Found, NotDone, Place, Slab, found_elements
 from tests.support.rest_client import BINARY, Reply
+from tests.testing.sparse_model import Bounds, Coord
 
 JSON = {"Content-Type": "application/json"}
 

@@ -11,8 +11,8 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SOLE, Ownership, SoleOwnership
 from hsparse.dn.service import DataService
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.crashing_store import CrashingStore, CrashPoint
 from tests.support.driver import Driver, NotDone
+from tests.testing.crashing_store import CrashingStore, CrashPoint
 
 OpenDriver = Callable[..., Awaitable[Driver]]
 Wrap = Callable[[ObjectStore, Ownership], tuple[ObjectStore, Ownership]]

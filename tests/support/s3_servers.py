@@ -17,11 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
-from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import MotoRequestHandler
-from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer, create_backend_app
 
 Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
@@ -74,27 +71,8 @@ class _OneAtATime:
     def __call__(self, environ: dict[str, Any]) -> Answer:
         started: list[Any] = []
         with self._lock:
-            if (refused := _refused_source(environ)) is not None:
-                status, code = refused
-                body = f"<Error><Code>{code}</Code><Message>copy source</Message></Error>".encode()
-                return status, [("Content-Type", "application/xml")], body
             body = b"".join(self._app(environ, lambda *start: started.extend(start)))
         return started[0], started[1], body
-
-
-def _refused_source(environ: dict[str, Any]) -> tuple[str, str] | None:
-    """Return status and code of S3's answer to a copy of what is not there or has another etag, None for others."""
-    wanted = environ.get("HTTP_X_AMZ_COPY_SOURCE_IF_MATCH")
-    if wanted is None:
-        return None
-    bucket, _, key = unquote(environ["HTTP_X_AMZ_COPY_SOURCE"]).lstrip("/").partition("/")
-    found = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets.get(bucket)
-    if found is None:
-        return None  # moto refuses that itself
-    source = found.keys.get(key)
-    if source is None:  # moto's answer has no code
-        return "404 Not Found", "NoSuchKey"
-    return None if source.etag == wanted else ("412 Precondition Failed", "PreconditionFailed")
 
 
 @contextmanager

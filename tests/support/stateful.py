@@ -21,9 +21,6 @@ from hsparse.model.datatype import parse_type
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.crashing_store import CrashPoint
-from hsparse.testing.faulty_store import CHANGES
-from hsparse.testing.sparse_model import SparseModel
 from tests.support.dataset_subject import (
     KINDS,
     Change,
@@ -41,6 +38,9 @@ from tests.support.driver import DatasetSpec, Driver
 from tests.support.rest_client import RestClient
 from tests.support.rest_driver import RestDriver
 from tests.support.restartable_node import Doubtful, RestartableNode
+from tests.testing.crashing_store import CrashPoint
+from tests.testing.faulty_store import CHANGES
+from tests.testing.sparse_model import SparseModel
 
 T = TypeVar("T")
 

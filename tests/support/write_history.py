@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hsparse.testing.sparse_model import Coord
+from tests.testing.sparse_model import Coord
 
 
 @dataclass(slots=True, eq=False)

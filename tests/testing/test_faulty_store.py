@@ -1,4 +1,4 @@
-"""Scripted faults, and stores of processes that die or fail at a chosen call, before or after it is applied."""
+"""Tests of `FaultyStore` and `CrashingStore`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from hsparse.errors import Busy, NotFound, StoreFailed
-from hsparse.testing.crashing_store import CrashingStore, CrashPoint
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.crashing_store import CrashingStore, CrashPoint
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""The model of a dataset, by examples: the other side of every machine."""
+"""Tests of `SparseModel`, the reference model with which stateful tests compare a dataset."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from hsparse.testing.sparse_model import SparseModel
+from tests.testing.sparse_model import SparseModel
 
 
 @pytest.fixture

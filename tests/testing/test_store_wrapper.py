@@ -1,4 +1,4 @@
-""" """
+"""Tests of `CountingStore` and `SlowStore`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from hsparse.errors import NotFound
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore, SlowStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore, SlowStore
 
 
 async def test_counts_calls_keys_and_bytes() -> None:

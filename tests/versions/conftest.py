@@ -14,11 +14,11 @@ from hsparse.dn.membership.ownership import SOLE
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.versions.wrapping import with_versions
 from tests.support.rest_client import BINARY, Reply, RestClient
 from tests.support.restartable_node import Doubtful
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 DENSE = {"class": "H5D_CHUNKED", "dims": [10]}
 SPARSE = {"class": "H5D_STRUCT_CHUNK", "dims": [10], "flags": ["H5D_SPARSE_DATA"]}

@@ -10,9 +10,9 @@ import pytest
 
 from hsparse.errors import Forbidden
 from hsparse.model.ids import storage_key
-from hsparse.testing.store_wrapper import SlowStore
 from hsparse.versions import clone_handlers
 from tests.support.rest_client import BINARY
+from tests.testing.store_wrapper import SlowStore
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 CLONE = "/home/admin/clone"

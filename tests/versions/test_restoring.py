@@ -248,7 +248,7 @@ async def test_changes_are_followed_in_pages(past: Versioned) -> None:
 
 
 async def test_changes_are_waited_for(past: Versioned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handlers, "LOOK", 0.01)
+    monkeypatch.setattr(handlers, "SNAPSHOT_CHECK_SECONDS", 0.01)
     id = await past.create("kept", 10, DENSE)
     await past.snapshot()
     waiting = asyncio.create_task(past.done("GET", "/changes", since=1, wait=30))

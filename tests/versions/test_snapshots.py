@@ -10,8 +10,8 @@ import pytest
 
 from hsparse.model.ids import domain_prefix
 from hsparse.stripes.store import StripedStore
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import BeginAppend
+from tests.testing.memory_store import MemoryStore
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": 2}

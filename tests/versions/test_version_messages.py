@@ -246,7 +246,7 @@ async def test_a_node_knows_of_snapshots_that_were_taken_before_it_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It serves files, too, and finished a deletion before, when there were none."""
-    monkeypatch.setattr(versioned_store, "LATE", 0.0)
+    monkeypatch.setattr(versioned_store, "LATE_SECONDS", 0.0)
     settings = load_settings(files=(str(tmp_path),), files_cache=tmp_path)
     stores: list[ObjectStore] = []
 

@@ -15,7 +15,6 @@ from hsparse.cluster.membership_object import KEY
 from hsparse.errors import StoreFailed
 from hsparse.model.ids import chunk_of_key, new_id, new_root_id
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.store_wrapper import StoreWrapper
 from hsparse.versions.wrapping import with_versions
 from tests.simulation.clients import dataset_record, group_record
 from tests.simulation.simulated_cluster import CALM, SimulatedCluster
@@ -25,6 +24,7 @@ from tests.simulation.version_operations import PATH
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Process, VirtualLoop
 from tests.support.endurance import repeats
+from tests.testing.store_wrapper import StoreWrapper
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
 
 WRITERS, WRITES, SNAPSHOTS = 6, 25, 4

@@ -16,7 +16,7 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.points import Boxes, Orthogonal, Points, Span
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, StridedSpan
 from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire.chunk_message import EraseChunks, FindElements, ReadDefined, TrimChunks, WriteChunks
@@ -71,7 +71,7 @@ def test_messages_come_back_as_they_were(message: object) -> None:
 @pytest.mark.parametrize(
     "selection",
     [
-        Orthogonal((4, 5), (Span(0, 2, 2, 1), np.array([4, 0], np.uint64))),
+        Orthogonal((4, 5), (StridedSpan(0, 2, 2, 1), np.array([4, 0], np.uint64))),
         Points((4, 5), np.array([[1, 2], [3, 4]], np.uint64), (2, 1)),
         Boxes((4, 5), np.zeros((1, 2), np.uint64), np.ones((1, 2), np.uint64)),
     ],

@@ -1,4 +1,4 @@
-"""Readers by AnnData that leave the matrix in the file: HDF5 by `backed="r"`, Zarr by `sparse_dataset`, `read_lazy`."""
+"""Readers with AnnData; the matrix stays in the file: HDF5 by `backed="r"`, Zarr by `sparse_dataset`, `read_lazy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader by hsparse's client: over HTTP, directly from the server's directory, or embedded, as the options choose."""
+"""Reader that uses hsparse's client: over HTTP, directly from the server's directory, or embedded."""
 
 from __future__ import annotations
 

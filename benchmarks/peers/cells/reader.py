@@ -26,11 +26,11 @@ class CellReader(Protocol):
         ...
 
     def batches(self, size: int, seed: int) -> Iterator[tuple[Rows, Any]]:
-        """Yield random batches that contain each row once, as the numbers of the rows and a CSR matrix."""
+        """Yield random batches, each as the numbers of its rows and a CSR matrix; each row is in one batch."""
         ...
 
     def genes(self, genes: Sequence[int]) -> Any:
-        """Return whole columns."""
+        """Return the whole columns of some genes, given by their numbers."""
         ...
 
     def everything(self) -> Any:

@@ -1,4 +1,4 @@
-"""Reader by scDataset over a backed AnnData file, for random batches only."""
+"""Reader that uses scDataset over a backed AnnData file, for random batches only."""
 
 from __future__ import annotations
 

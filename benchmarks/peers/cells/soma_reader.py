@@ -1,4 +1,4 @@
-"""Reader by TileDB-SOMA: an experiment and its axis queries; random batches by tiledbsoma_ml."""
+"""Reader that uses TileDB-SOMA: an experiment and its axis queries, and tiledbsoma_ml for random batches."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def entropy(rows: NDArray[Any], count: int) -> float:
 
 
 def shuffle_quality(batches: list[NDArray[Any]], count: int) -> float:
-    """Return the mean entropy of batches, relative to the entropy of batches drawn at random."""
+    """Return the total entropy of batches, relative to that of batches of the same sizes drawn at random."""
     rng = np.random.default_rng(0)
     drawn = [entropy(rng.choice(count, len(rows), replace=False), count) for rows in batches]
     return sum(entropy(rows, count) for rows in batches) / sum(drawn)
@@ -101,7 +101,7 @@ def timed(read: Callable[[], Any]) -> Json:
 
 
 def turn(job: Json) -> Json:
-    """Return all figures that the reader supports."""
+    """Run a job: convert a file, or take all measurements that the reader supports and return them."""
     module, name = READERS[job["reader"]]
     kind = getattr(importlib.import_module(f"benchmarks.peers.cells.{module}"), name)
     if "prepare" in job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hsparse.cli.tree.server_tree import Entry, ServerTree
+from hsparse.cli.tree.server_tree import ServerTree, TreeEntry
 from hsparse.cli.tree.tree_command import Output, add_tree_arguments
 from hsparse.client.acls import RIGHTS, Acls
 from hsparse.client.errors import MissingKey
@@ -55,7 +55,7 @@ def show_acl(args: argparse.Namespace, tree: ServerTree, output: Output) -> None
         return
     domains, folders = tree.below([place])
 
-    def attempt(entry: Entry) -> tuple[Entry, dict[str, frozenset[str]] | Forbidden]:
+    def attempt(entry: TreeEntry) -> tuple[TreeEntry, dict[str, frozenset[str]] | Forbidden]:
         try:
             return entry, _entries(args, rights, tree, entry)
         except MissingKey:
@@ -71,7 +71,7 @@ def show_acl(args: argparse.Namespace, tree: ServerTree, output: Output) -> None
 
 
 def _entries(
-    args: argparse.Namespace, rights: list[str] | None, tree: ServerTree, place: Entry
+    args: argparse.Namespace, rights: list[str] | None, tree: ServerTree, place: TreeEntry
 ) -> dict[str, frozenset[str]]:
     """Set or remove an entry of a place, as the arguments say, and return the entries to show."""
     with tree.patient(place.path) as connection:

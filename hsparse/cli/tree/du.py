@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree, require_place, size_text
+from hsparse.cli.tree.server_tree import Kind, ServerTree, TreeEntry, require_place, size_text
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 
 ABOUT = """\
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 def print_usage(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
     """Print a line for each path and for everything below it."""
 
-    def usage(entry: Entry, depth: int) -> int:
+    def usage(entry: TreeEntry, depth: int) -> int:
         if entry.kind is Kind.FOLDER:
             members = tree.members(entry, verbose=True, size_only=True)
             nbytes = sum(usage(member, depth + 1) for member in members)
@@ -45,5 +45,5 @@ def print_usage(args: argparse.Namespace, tree: ServerTree, output: Output) -> N
         for entry in map(require_place, tree.expand(text)):
             if entry.kind is Kind.DOMAIN:
                 record = tree.json("GET", "/", entry.path, verbose=1, size_only=1)
-                entry = Entry(entry.path, entry.kind, record, entry.domain)
+                entry = TreeEntry(entry.path, entry.kind, record, entry.domain)
             usage(entry, 0)

@@ -1,4 +1,4 @@
-"""`hsparse info`: describes a server, a folder, a domain or an object."""
+"""`hsparse info`: describes a server, a folder, a domain or an object by facts, which are JSON values with names."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 from typing import Any
 
 from hsparse.cli.tree.server_tree import (
-    Entry,
     Kind,
     ServerTree,
+    TreeEntry,
     filters_text,
     shape_text,
     size_text,
@@ -64,7 +64,7 @@ def server_facts(tree: ServerTree) -> Json:
     }
 
 
-def _facts(tree: ServerTree, entry: Entry) -> Json:
+def _facts(tree: ServerTree, entry: TreeEntry) -> Json:
     facts: Json = {"path": entry.path, "class": entry.kind.value}
     if entry.kind is Kind.FOLDER:
         return facts | _dated(entry.record)
@@ -112,7 +112,7 @@ def dataset_facts(record: Json, defined: int | None) -> Json:
     return facts | {"chunks": record.get("num_chunks"), "bytes": record.get("allocated_size")}
 
 
-def _defined(tree: ServerTree, entry: Entry, record: Json) -> int | None:
+def _defined(tree: ServerTree, entry: TreeEntry, record: Json) -> int | None:
     """Return the number of defined elements of a sparse dataset, or None for a dense one."""
     if SPARSE not in ((record.get("layout") or {}).get("flags") or ()):
         return None

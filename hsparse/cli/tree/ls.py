@@ -8,9 +8,9 @@ from typing import Any
 
 from hsparse.cli.tree.server_tree import (
     PATTERN,
-    Entry,
     Kind,
     ServerTree,
+    TreeEntry,
     shape_text,
     size_text,
     time_text,
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 def list_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
     """Write a line for each entry."""
-    walk = Walk(tree, output, recursive=args.recursive, verbose=args.long, size_only=not args.json)
+    walk = TreeWalk(tree, output, recursive=args.recursive, verbose=args.long, size_only=not args.json)
     for path in args.paths:
         for entry in walk.listed(path):
             shown = _with_record(tree, output, entry) if args.long and entry.id is not None else entry
@@ -63,7 +63,7 @@ def list_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> No
             output.write(text, entry_json(shown, long=args.long))
 
 
-class Walk:
+class TreeWalk:
     """A walk that yields each entry before its members; `verbose` and `size_only` are as in `ServerTree.members`."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Walk:
         self._verbose, self._size_only = verbose, size_only
         self._visited: set[str | None] = set()
 
-    def listed(self, path: str) -> Iterator[Entry]:
+    def listed(self, path: str) -> Iterator[TreeEntry]:
         """Yield the members at a path, or the matches of a pattern, and with `recursive` everything below."""
         has_pattern = PATTERN.search(path) is not None
         for found in self._tree.expand(path):
@@ -88,13 +88,13 @@ class Walk:
             else:
                 yield from self._members(found)
 
-    def _members(self, entry: Entry) -> Iterator[Entry]:
+    def _members(self, entry: TreeEntry) -> Iterator[TreeEntry]:
         for member in self._tree.members(entry, verbose=self._verbose, size_only=self._size_only):
             yield member
             if self._recursive:
                 yield from self._below(member)
 
-    def _below(self, entry: Entry, *, inside: bool = False) -> Iterator[Entry]:
+    def _below(self, entry: TreeEntry, *, inside: bool = False) -> Iterator[TreeEntry]:
         """Yield the entries below a folder or group, each group once; enter a domain only if `inside`."""
         if entry.kind is Kind.DOMAIN and not inside:
             return
@@ -107,15 +107,15 @@ class Walk:
         except UNLISTED as error:
             self._output.warn(f"{entry.display_path}: {error.message}")
 
-    def _with_statistics(self, entry: Entry) -> Entry:
+    def _with_statistics(self, entry: TreeEntry) -> TreeEntry:
         if entry.kind is not Kind.DOMAIN or not self._verbose:
             return entry
         size_only = self._size_only or None
         record = self._tree.json("GET", "/", entry.path, verbose=True, size_only=size_only)
-        return Entry(entry.path, entry.kind, record, entry.domain)
+        return TreeEntry(entry.path, entry.kind, record, entry.domain)
 
 
-def _with_record(tree: ServerTree, output: Output, entry: Entry) -> Entry:
+def _with_record(tree: ServerTree, output: Output, entry: TreeEntry) -> TreeEntry:
     """Return an object's entry with the object's JSON in place of its link's."""
     try:
         record = tree.record(entry)
@@ -124,10 +124,10 @@ def _with_record(tree: ServerTree, output: Output, entry: Entry) -> Entry:
     except UNLISTED as error:
         output.warn(f"{entry.display_path}: {error.message}")
         record = UNREADABLE_OBJECT
-    return Entry(entry.path, entry.kind, record, entry.domain, entry.id)
+    return TreeEntry(entry.path, entry.kind, record, entry.domain, entry.id)
 
 
-def entry_json(entry: Entry, *, long: bool) -> Json:
+def entry_json(entry: TreeEntry, *, long: bool) -> Json:
     """Return an entry as JSON for programs; `long` adds the keys of `-l`."""
     item: Json = {"path": entry.path, "class": entry.kind.value}
     if entry.id is not None:
@@ -140,7 +140,7 @@ def entry_json(entry: Entry, *, long: bool) -> Json:
     return item
 
 
-def _long_text(entry: Entry, *, human: bool) -> str:
+def _long_text(entry: TreeEntry, *, human: bool) -> str:
     record = entry.record
     if entry.kind in (Kind.FOLDER, Kind.DOMAIN):
         size = size_text(record["total_size"], human=human) if "total_size" in record else "-"
@@ -149,7 +149,7 @@ def _long_text(entry: Entry, *, human: bool) -> str:
     return f"{entry.kind.value:13} {_details(entry):30} {entry.path}"
 
 
-def _details(entry: Entry) -> str:
+def _details(entry: TreeEntry) -> str:
     record = entry.record
     if record is MISSING_OBJECT:
         return "deleted"

@@ -1,6 +1,7 @@
 """`hsparse mv`: moves domains and folders.
 
-A domain moves without copying: its objects get a second name, then lose the first, so they always have a name.
+A domain moves without copying: a domain with the same root group is created at the new path, then the old domain is
+deleted without its objects. The objects therefore always belong to a domain.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 
 from hsparse.cli.tree.mkdir import make_folder
 from hsparse.cli.tree.rm import remove
-from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
+from hsparse.cli.tree.server_tree import Kind, ServerTree, TreeEntry
 from hsparse.cli.tree.tree_command import (
     PATTERN_HELP,
     Output,
@@ -51,7 +52,7 @@ class Mover:
         self._output = output
         self._is_admin = bool(tree.json("GET", "/about").get("isadmin"))
 
-    def move(self, pairs: list[tuple[Entry, str]]) -> None:
+    def move(self, pairs: list[tuple[TreeEntry, str]]) -> None:
         """Move domains, and folders with everything in them, to new paths; raise `Conflict` if a path exists."""
         domains = [pair for pair in pairs if pair[0].kind is not Kind.FOLDER]
         for source, path in self._tree.each(domains, self._move_domain):
@@ -60,7 +61,7 @@ class Mover:
             if entry.kind is Kind.FOLDER:
                 self._move_folder(entry, path)
 
-    def _move_folder(self, entry: Entry, path: str) -> None:
+    def _move_folder(self, entry: TreeEntry, path: str) -> None:
         require_free(self._tree, path)
         make_folder(self._tree, self._output, path, self._owner(entry))
         try:
@@ -73,7 +74,7 @@ class Mover:
         remove(self._tree, entry)
         self._output.report("removed", entry.display_path)
 
-    def _move_domain(self, pair: tuple[Entry, str]) -> tuple[str, str]:
+    def _move_domain(self, pair: tuple[TreeEntry, str]) -> tuple[str, str]:
         """Move one domain; return its old path and its new one."""
         entry, path = pair
         root = entry.record["root"]
@@ -97,7 +98,7 @@ class Mover:
             ) from error
         return entry.path, path
 
-    def _owner(self, entry: Entry) -> str | None:
+    def _owner(self, entry: TreeEntry) -> str | None:
         """Return the owner to name in the request, or None for the caller: only an admin can name another user."""
         return entry.record.get("owner") if self._is_admin else None
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import groupby
 
-from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree, require_place
+from hsparse.cli.tree.server_tree import Kind, ServerTree, TreeEntry, require_place
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 from hsparse.errors import Conflict, NotFound
 
@@ -24,7 +24,7 @@ In a path, {PATTERN_HELP}.
 """
 
 LONGEST_WAIT = 5
-"""The time, in seconds, that a delete waits for its objects to be deleted."""
+"""The maximum time, in seconds, that a request to delete a domain waits until the domain's objects are deleted."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -46,8 +46,8 @@ def remove_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> 
         _report(output, entry)
 
 
-def remove_all(tree: ServerTree, output: Output, entries: list[Entry]) -> None:
-    """Delete domains, then folders, deepest first; domains with clones among the entries follow their clones."""
+def remove_all(tree: ServerTree, output: Output, entries: list[TreeEntry]) -> None:
+    """Delete domains, then folders, deepest first; a domain with clones is deleted after its clones."""
     domains, folders = tree.below(entries)
     while domains:
         refused = list(_refused(tree, output, domains))
@@ -59,10 +59,10 @@ def remove_all(tree: ServerTree, output: Output, entries: list[Entry]) -> None:
             _report(output, entry)
 
 
-def _refused(tree: ServerTree, output: Output, domains: list[Entry]) -> Iterator[Entry]:
-    """Delete domains, and yield those that other domains depend on."""
+def _refused(tree: ServerTree, output: Output, domains: list[TreeEntry]) -> Iterator[TreeEntry]:
+    """Delete domains; yield the domains that the server refuses to delete because clones depend on them."""
 
-    def attempt(entry: Entry) -> tuple[Entry, bool]:
+    def attempt(entry: TreeEntry) -> tuple[TreeEntry, bool]:
         try:
             remove(tree, entry, wait=LONGEST_WAIT)
         except Conflict:
@@ -76,7 +76,7 @@ def _refused(tree: ServerTree, output: Output, domains: list[Entry]) -> Iterator
             yield entry
 
 
-def remove(tree: ServerTree, entry: Entry, wait: int = 0) -> Entry:
+def remove(tree: ServerTree, entry: TreeEntry, wait: int = 0) -> TreeEntry:
     """Delete a domain or an empty folder, if it still exists, and return it; raise `Conflict` if it is not empty.
 
     The server waits up to `wait` seconds until a clone's objects are deleted, after which its source can be deleted.
@@ -93,5 +93,5 @@ def remove(tree: ServerTree, entry: Entry, wait: int = 0) -> Entry:
     return entry
 
 
-def _report(output: Output, entry: Entry) -> None:
+def _report(output: Output, entry: TreeEntry) -> None:
     output.report("removed", entry.display_path)

@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 from hsparse.client.connection import Connection, Json
 from hsparse.client.http.address import check_domain
 from hsparse.client.http.retry import Retry
-from hsparse.client.http.retrying_client import PATIENCE, TRIES, RetryingClient
+from hsparse.client.http.retrying_client import BUSY_SECONDS, MAX_TRIES, RetryingClient
 from hsparse.errors import BadRequest, Forbidden, HsparseError, NotFound
 
 PROTOCOL = "hdf5:/"
 PATTERN = re.compile(r"[*?[]")
-PAGE = 1000
+PAGE_MEMBERS = 1000
 """The maximum number of members of a folder in an answer."""
 LINKS_PAGE = 5000
 """The maximum number of links of a group in an answer."""
@@ -55,10 +55,11 @@ LINKS = {"H5L_TYPE_SOFT": Kind.SOFT_LINK, "H5L_TYPE_EXTERNAL": Kind.EXTERNAL_LIN
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """The entry at a path: its kind and JSON from the server, which is a link's JSON for links and in listings.
+class TreeEntry:
+    """The entry at a path; `record` is its JSON from the server, or its link's JSON for a link and in a listing.
 
-    `domain` is the path of the domain that the entry is or is in, None for a folder; `id` is an object's id.
+    `domain` is the path of the domain that holds the entry, a domain's own path, or None for a folder. `id` is the id
+    of an object, None for other entries.
     """
 
     path: str
@@ -117,10 +118,10 @@ class ServerTree:
 
     def patient(self, domain: str) -> Connection:
         """Open a connection to a domain or folder that retries requests itself where that is safe."""
-        return self.connect(domain, retry=Retry(TRIES, PATIENCE))
+        return self.connect(domain, retry=Retry(MAX_TRIES, BUSY_SECONDS))
 
     def json(self, method: str, path: str, domain: str | None = None, **params: Any) -> Json:
-        """Send a request about a domain or folder that may be repeated after a lost answer."""
+        """Send a request that may be repeated after a lost answer, about a domain or the server; return its JSON."""
         return self._server.json(method, path, domain=domain, **params)
 
     def create(self, domain: str, body: Json) -> Json:
@@ -138,18 +139,18 @@ class ServerTree:
         )
 
     def put(self, path: str, body: Json, domain: str) -> Json:
-        """Send a PUT that may be repeated."""
+        """Send a PUT that may be repeated after a lost answer; return its JSON."""
         return self._server.json("PUT", path, body, domain=domain)
 
     def post(self, path: str, body: Json, domain: str, *, repeated: bool = False) -> Json:
         """Send a POST about a domain; `repeated` allows a repeat after a lost answer."""
         return self._server.ask(lambda one: one.json("POST", path, body, domain=domain), idempotent=repeated)
 
-    def find(self, text: str) -> Entry:
+    def find(self, text: str) -> TreeEntry:
         """Return the entry at a path; raise `NotFound` if there is none."""
         path = normal_path(text)
         if path == "/":
-            return Entry(path, Kind.FOLDER, {"class": Kind.FOLDER.value})
+            return TreeEntry(path, Kind.FOLDER, {"class": Kind.FOLDER.value})
         place, inside, failure = path, "", None
         while place:
             try:
@@ -166,18 +167,18 @@ class ServerTree:
             inside = f"/{title}{inside}"
         raise failure if isinstance(failure, BadRequest) else _missing(path) from failure
 
-    def find_place(self, text: str) -> Entry:
+    def find_place(self, text: str) -> TreeEntry:
         """Return the folder or domain at a path; raise `NotFound` if there is none, `BadRequest` for an object."""
         return require_place(self.find(text))
 
-    def exists(self, text: str) -> Entry | None:
+    def exists(self, text: str) -> TreeEntry | None:
         """Return the folder or domain at a path, or None if there is none."""
         try:
             return self.find_place(text)
         except NotFound:
             return None
 
-    def expand(self, text: str) -> Iterator[Entry]:
+    def expand(self, text: str) -> Iterator[TreeEntry]:
         """Yield the entry at a path, or all matches of a pattern: `*`, `?` and `[a-z]` in any component.
 
         Raises `NotFound` if nothing matches.
@@ -196,17 +197,17 @@ class ServerTree:
         yield from matches
 
     def members(
-        self, entry: Entry, pattern: str | None = None, *, verbose: bool = False, size_only: bool = False
-    ) -> Iterator[Entry]:
+        self, entry: TreeEntry, pattern: str | None = None, *, verbose: bool = False, size_only: bool = False
+    ) -> Iterator[TreeEntry]:
         """Yield the members of a folder, domain or group by name, all or those that match a pattern.
 
-        `verbose` adds statistics to the JSON of domains; with `size_only`, served files get only their size.
+        `verbose` adds statistics to the JSON of domains; with `size_only`, files of `--files` get only their size.
         """
         if entry.kind is Kind.FOLDER:
             return self._places(entry, pattern, verbose, size_only)
         return self._objects(entry, pattern) if entry.kind in CONTAINERS else iter(())
 
-    def below(self, entries: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
+    def below(self, entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[TreeEntry]]:
         """Return the domains and the folders among the entries and below them, the deepest folders first."""
         domains, folders = [], []
         waiting = list(entries)
@@ -220,11 +221,11 @@ class ServerTree:
         folders.sort(key=lambda entry: (-entry.path.count("/"), entry.path))
         return sorted(domains, key=lambda entry: entry.path), folders
 
-    def record(self, entry: Entry, **params: Any) -> Json:
+    def record(self, entry: TreeEntry, **params: Any) -> Json:
         """Return the server's JSON of an object; raise `NotFound` if it was deleted."""
         return self.json("GET", f"/{COLLECTIONS[entry.kind]}/{entry.id}", entry.domain, **params)
 
-    def _object(self, path: str, place: str, inside: str) -> Entry:
+    def _object(self, path: str, place: str, inside: str) -> TreeEntry:
         try:
             found = self.json(
                 "GET", "/", place, h5path=inside, follow_soft_links=True, follow_external_links=True
@@ -232,9 +233,9 @@ class ServerTree:
         except NotFound as error:
             raise _missing(path) from error
         home = str(found.get("domain") or place)
-        return Entry(path, KINDS[found["id"][0]], found, home, found["id"])
+        return TreeEntry(path, KINDS[found["id"][0]], found, home, found["id"])
 
-    def _matches(self, entry: Entry, components: list[str]) -> Iterator[Entry]:
+    def _matches(self, entry: TreeEntry, components: list[str]) -> Iterator[TreeEntry]:
         first, *rest = components
         found = self.members(entry, first) if PATTERN.search(first) else self._child(entry, first)
         for member in found:
@@ -243,7 +244,7 @@ class ServerTree:
             else:
                 yield member
 
-    def _behind(self, entry: Entry) -> Entry:
+    def _behind(self, entry: TreeEntry) -> TreeEntry:
         """Return the entry that a link leads to, at the link's path, or the link itself if it is dangling."""
         if entry.kind not in LINKS.values():
             return entry
@@ -251,20 +252,22 @@ class ServerTree:
             return self.find(entry.path)
         return entry
 
-    def _child(self, entry: Entry, name: str) -> Iterator[Entry]:
+    def _child(self, entry: TreeEntry, name: str) -> Iterator[TreeEntry]:
         try:
             yield self.find(f"{entry.path}/{name}")
         except NotFound:
             return
 
-    def _places(self, folder: Entry, pattern: str | None, verbose: bool, size_only: bool) -> Iterator[Entry]:
+    def _places(
+        self, folder: TreeEntry, pattern: str | None, verbose: bool, size_only: bool
+    ) -> Iterator[TreeEntry]:
         marker = None
         while True:
             page = self.json(
                 "GET",
                 "/domains",
                 folder.path,
-                Limit=PAGE,
+                Limit=PAGE_MEMBERS,
                 Marker=marker,
                 pattern=pattern,
                 verbose=verbose or None,
@@ -272,11 +275,11 @@ class ServerTree:
             )["domains"]
             for record in page:
                 yield _place(record["name"], record)
-            if len(page) < PAGE:
+            if len(page) < PAGE_MEMBERS:
                 return
             marker = page[-1]["name"]
 
-    def _objects(self, entry: Entry, pattern: str | None) -> Iterator[Entry]:
+    def _objects(self, entry: TreeEntry, pattern: str | None) -> Iterator[TreeEntry]:
         group = entry.record["root"] if entry.kind is Kind.DOMAIN else entry.id
         marker = None
         while True:
@@ -291,7 +294,7 @@ class ServerTree:
             for link in page:
                 path = f"{entry.path}/{link['title']}"
                 kind = LINKS.get(link["class"]) or KINDS[link["id"][0]]
-                yield Entry(path, kind, link, entry.domain, link.get("id"))
+                yield TreeEntry(path, kind, link, entry.domain, link.get("id"))
             if len(page) < LINKS_PAGE:
                 return
             marker = page[-1]["title"]
@@ -305,7 +308,7 @@ def normal_path(text: str) -> str:
     return "/" + "/".join(one for one in text.split("/") if one)
 
 
-def require_place(entry: Entry) -> Entry:
+def require_place(entry: TreeEntry) -> TreeEntry:
     """Return an entry that is a folder or a domain; raise `BadRequest` for an object."""
     if entry.kind not in (Kind.FOLDER, Kind.DOMAIN):
         raise BadRequest(
@@ -314,10 +317,10 @@ def require_place(entry: Entry) -> Entry:
     return entry
 
 
-def _place(path: str, record: Json) -> Entry:
+def _place(path: str, record: Json) -> TreeEntry:
     if "root" in record:
-        return Entry(path, Kind.DOMAIN, record, path)
-    return Entry(path, Kind.FOLDER, record)
+        return TreeEntry(path, Kind.DOMAIN, record, path)
+    return TreeEntry(path, Kind.FOLDER, record)
 
 
 def _missing(path: str) -> HsparseError:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from hsparse.cli.connection_flags import add_server_flags, domain_connector
 from hsparse.cli.progress import interruptible
 from hsparse.cli.terminal_text import terminal_text
-from hsparse.cli.tree.server_tree import PATTERN, Entry, Kind, ServerTree, normal_path, require_place
+from hsparse.cli.tree.server_tree import PATTERN, Kind, ServerTree, TreeEntry, normal_path, require_place
 from hsparse.client.connection import Json
 from hsparse.errors import BadRequest, Conflict
 
@@ -53,7 +53,10 @@ Action: TypeAlias = Callable[[argparse.Namespace, ServerTree, Output], None]
 def add_tree_arguments(
     parser: argparse.ArgumentParser, about: str, action: Action, *, piped: bool = False
 ) -> None:
-    """Add the common arguments, and set `run`. `piped` is for commands that servers start as jobs."""
+    """Add the common arguments and the description `about`, and set `run`, which calls `action`.
+
+    `piped` is for commands that servers start as jobs.
+    """
     parser.description = about
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="print a JSON object on each line, for programs")
@@ -89,7 +92,7 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[Entry, str]]:
+def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[TreeEntry, str]]:
     """Yield each source and its new path: inside the target if that is a folder, else the target itself.
 
     All sources are found first. Raises `BadRequest` for a folder that would move into itself, and for several sources

@@ -16,7 +16,7 @@ MARK = ".hsparse"
 
 
 NO_NAME = {"?": ("query", "%3F"), "#": ("fragment", "%23")}
-"""The characters that a URL's path cannot contain literally, the part of a URL that each begins, and its encoding."""
+"""By character that a URL's path cannot contain: the part of a URL that it begins, and its percent-encoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Address:
 def parse_address(
     address: str | Path, endpoint: str | None, configured: str | None, root: str | Path | None = None
 ) -> Address:
-    """Return what an address names: a domain with exactly that name, never one named by a part of the address.
+    """Return the server or store, and the path of a domain or folder, that an address names.
 
     An address is a percent-encoded URL, `http://host:5101/home/ann/x.h5`; `hdf5://home/ann/x.h5`, or `/home/ann/x.h5`
     with an `endpoint`; a file-system path that leads through a store's directory; or a domain's path with the store's
@@ -82,7 +82,7 @@ def split_url(url: str, configured: str | None = None) -> tuple[str, str]:
 
 
 def parse_endpoint(url: str) -> SplitResult:
-    """Return the parts of a server's URL; raise `InvalidValue`, without repeating a password, for other text."""
+    """Return the parts of a server's URL; raise `InvalidValue`, whose message has no password, for other text."""
     try:
         parts = urlsplit(url)
         is_known = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0

@@ -1,4 +1,4 @@
-"""Parsing of answers: JSON objects, binary pieces, and the errors of the client."""
+"""Parse the HTTP answers of servers: JSON objects, binary pieces, and errors, which become the client's exceptions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
 RECEIVED = range(1 << 16, 1 << 28)
-"""Sizes, in bytes, of pieces whose memory is allocated in advance; an answer may declare a larger size."""
+"""Pieces of these sizes, in bytes, are received into preallocated memory; a larger declared size may be wrong."""
 SHARED = 1 << 24
 ALIGNED = 64
-"""Pieces begin at multiples of this offset, so that columns in them are aligned."""
+"""Pieces begin at multiples of this many bytes, so that columns in them are aligned."""
 
 BY_STATUS: dict[int, ErrorKind] = {
     400: ErrorKind.BAD_REQUEST,
@@ -38,7 +38,7 @@ BY_STATUS: dict[int, ErrorKind] = {
     503: ErrorKind.BUSY,
     507: ErrorKind.STORE_FULL,
 }
-"""The error kind of each status of other HDF REST servers; a proxy's status counts only if in `OF_ANY`."""
+"""The error kind for each status, if the answer names no kind; a proxy's status is used only if it is in `OF_ANY`."""
 OF_ANY = {
     401: "sign in as it asks, or give the URL of the server itself",
     403: "ask who runs it for access, or give the URL of the server itself",
@@ -50,7 +50,7 @@ OF_ANY = {
     503: "ask again later",
     507: "make room there",
 }
-"""Statuses with the same meaning from any sender, and the remedy for those that a proxy sends."""
+"""Statuses that mean the same from a server or a proxy, each with the remedy if a proxy sent it."""
 NO_TLS_REASONS = (
     "WRONG_VERSION_NUMBER",
     "RECORD_LAYER_FAILURE",
@@ -64,7 +64,7 @@ NO_RESOURCE = "There is no resource "
 """The first words of the error for a path without a route."""
 MISSING = (404, 410)
 NO_GATEWAY = (501, 503, 505, 507)
-"""The 5xx statuses that do not mean that a proxy lost the request."""
+"""The 5xx statuses that do not mean that a proxy got no answer from the server."""
 
 
 def json_object(url: str, request: str, data: bytes, status: int = 200) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def receive(answer: Answer, data: memoryview) -> None:
 
 
 def taking(answer: Answer) -> Callable[[int], Buffer]:
-    """Return a function that takes the next n bytes of an answer (fewer only at the end), long pieces without a copy.
+    """Return a function that takes the next n bytes of an answer, fewer only at its end; long pieces are not copied.
 
-    All pieces but the first share arrays of `SHARED` bytes, for which numpy requests huge pages, which are faster.
+    All long pieces but the first share arrays of `SHARED` bytes, for which numpy requests huge pages, which are faster.
     """
     room: memoryview | None = None
 
@@ -114,7 +114,7 @@ def taking(answer: Answer) -> Callable[[int], Buffer]:
 
 
 def check_type(url: str, request: str, response: http.client.HTTPResponse, accept: str) -> None:
-    """Raise `OtherServer` for an answer of another media type."""
+    """Raise `OtherServer` if the media type of an answer is not `accept`."""
     found = response.headers.get_content_type()
     if found != accept:
         raise OtherServer(
@@ -124,9 +124,9 @@ def check_type(url: str, request: str, response: http.client.HTTPResponse, accep
 
 
 def answered_error(url: str, request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
-    """Return the error of an answer: kind and message of its body or, without these, the meaning of its status.
+    """Return the exception for an error answer, from the kind and message in its body, else from its status.
 
-    Only an HDF REST server can say that something is missing: a proxy's 404 does not become `NotFound`.
+    A proxy's 404 does not become `NotFound`, because only an HDF REST server knows that something is missing.
     """
     error = _named_error(body) or _error_of_status(url, request, response, body)
     prefix = urlsplit(url).path.rstrip("/")

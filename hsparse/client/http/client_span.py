@@ -1,4 +1,4 @@
-"""The span of a request, if the application traces with OpenTelemetry; the server's spans are its children."""
+"""Start an OpenTelemetry span for each request, if the application traces; the server's spans are its children."""
 
 from __future__ import annotations
 

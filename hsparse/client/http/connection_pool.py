@@ -1,4 +1,4 @@
-"""HTTP connections to one server, pooled between threads: each exchange has one to itself, and idle ones are kept.
+"""HTTP connections to one server, pooled between threads. Each exchange uses a connection alone; idle ones are kept.
 
 A fork copies the sockets of a process, and two processes that read from one connection would get each other's answers.
 The child therefore closes its copies, busy ones included, and opens its own connections.
@@ -26,8 +26,8 @@ BROKEN = (OSError, http.client.HTTPException)
 MAX_IDLE = 16
 """The maximum number of idle connections kept; busy ones are not limited."""
 
-JOINED = 128 << 10
-"""The largest body, in bytes, that is sent in one packet with its head; a chunk of a matrix fits."""
+MAX_JOINED_BYTES = 128 << 10
+"""The largest body, in bytes, that is sent together with the request's headers; a chunk of a matrix fits."""
 
 
 class OwnAnswer(http.client.HTTPResponse):
@@ -62,11 +62,11 @@ class OwnAnswer(http.client.HTTPResponse):
 
 
 class JoiningConnection(http.client.HTTPConnection):
-    """A connection that sends a small body in one packet with its head, so that the server wakes up only once."""
+    """A connection that sends a small body together with the headers, so that the server wakes up only once."""
 
     _body = b""
     origin = ""
-    """The prefix of request targets sent to a proxy; "" without one."""
+    """The prefix of request targets that are sent to a proxy; "" without a proxy."""
     proxy_headers: Mapping[str, str] = {}
 
     def putrequest(self, method: str, url: str, *flags: Any, **named: Any) -> None:
@@ -75,7 +75,7 @@ class JoiningConnection(http.client.HTTPConnection):
             self.putheader(name, value)
 
     def endheaders(self, message_body: Any = None, *, encode_chunked: bool = False) -> None:
-        if isinstance(message_body, bytes) and len(message_body) <= JOINED:
+        if isinstance(message_body, bytes) and len(message_body) <= MAX_JOINED_BYTES:
             self._body, message_body = message_body, None
         super().endheaders(message_body, encode_chunked=encode_chunked)
 
@@ -122,7 +122,7 @@ class ConnectionPool:
         finalize(self, _close_all, self._idle).atexit = False
 
     def take(self) -> tuple[http.client.HTTPConnection, bool]:
-        """Return a connection for one exchange and whether it was kept; the server may close a kept one at any time.
+        """Return a connection for one exchange, and whether it is a kept one, which the server may close at any time.
 
         Kept connections that the server has closed are dropped. Raises `OSError` if a new one cannot be opened.
         """

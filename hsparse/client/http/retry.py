@@ -1,4 +1,4 @@
-"""The rules by which requests are retried, for a `Connection` and for the commands."""
+"""The rules by which a `Connection`, and the `RetryingClient` of commands, retry failed requests."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a request that failed with an error is retried, if `allowed`.
+    """How a request is retried after one class of errors, if `allowed(request)` is true.
 
-    `waits`: retries continue for `Retry.patience` seconds. `tries` is the number of retries in units of `Retry.tries -
-    1`, or None for no limit.
+    With `waits`, retries continue for `Retry.patience` seconds. There are at most `tries * (Retry.tries - 1)` retries,
+    or any number if `tries` is None.
     """
 
     allowed: Callable[[Repeatable], bool]
@@ -46,7 +46,7 @@ RULES: dict[type[HsparseError], Rule] = {
 """The rules by error class; the first one that matches an error applies."""
 REPEATED = tuple(RULES)
 SETTLED = (Conflict, NotFound, Gone)
-"""Errors of a repeated change that an earlier attempt may already have made."""
+"""Errors that a repeated change may get because an earlier attempt has already made the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Retry:
         return Attempts(self, repeatable)
 
     def run(self, send: Callable[[], T], repeatable: Repeatable) -> T:
-        """Return `send()`, calling it again after errors that allow a retry."""
+        """Return `send()`, which is called again after errors that allow a retry; raise any other error."""
         attempts = self.begin(repeatable)
         while True:
             try:
@@ -80,11 +80,11 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """The errors after which a request may be retried, besides 429, after which nothing was done.
+    """The errors after which a request may be retried. A 429 always allows it, because nothing was done.
 
-    `busy` is a 503, or another 5xx of a proxy, which may have forwarded the request. `lost` is an answer lost by the
-    server or by data nodes behind it. Both also need `known()` to be true. `reads`: repeating the request changes
-    nothing more.
+    `busy` allows a retry after a 503, or after another 5xx of a proxy, which may have forwarded the request. `lost`
+    allows a retry after the server, or a data node behind it, gave no answer. Both also need `known()` to be true when
+    the error occurs. `reads` says that a repetition has no further effect.
     """
 
     busy: bool = True
@@ -94,13 +94,13 @@ class Repeatable:
 
     @classmethod
     def request(cls, method: str, *, reads: bool = False) -> Repeatable:
-        """Return the rules of a request by its method; one that `reads` changes nothing."""
+        """Return the rules of a request by its method; `reads` says that it changes nothing, whatever its method."""
         reads = reads or method in READING
         return cls(busy=reads or method in IDEMPOTENT, lost=reads, reads=reads)
 
 
 class Attempts:
-    """The attempts of one request."""
+    """The attempts of one request: counts its failures, and decides whether and when it is retried."""
 
     def __init__(self, retry: Retry, repeatable: Repeatable) -> None:
         self._retry = retry
@@ -110,9 +110,10 @@ class Attempts:
         self._in_doubt = ""
 
     def pause_after(self, error: HsparseError) -> float:
-        """Return the seconds until the next attempt; raise the error if there must be no other.
+        """Return the seconds until the next attempt; raise `error` if there must be no further attempt.
 
-        A busy server's `Retry-After` is respected, plus up to half as jitter, so that clients do not return together.
+        The pause is at least a busy server's `Retry-After`, up to `LONGEST_PAUSE`, and up to half longer at random, so
+        that clients do not return together.
         """
         rule = next(rule for kind, rule in RULES.items() if isinstance(error, kind))
         before = self._failures[rule]
@@ -126,7 +127,7 @@ class Attempts:
         return self._pause(error, before) if rule.waits else _backoff(before)
 
     def explain(self, error: HsparseError) -> None:
-        """Add to the final error of a change that an earlier attempt may have made the change."""
+        """Add to the message of `error`, if it is about a change, that an earlier attempt may have made the change."""
         if self._in_doubt and not self._repeatable.reads:
             reword(error, f"{error.message} An earlier attempt may have succeeded: {self._in_doubt}")
 

@@ -12,11 +12,11 @@ from hsparse.client.http.retry import REPEATED, SETTLED, Repeatable, Retry
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import HsparseError
 
-TRIES = 6
+MAX_TRIES = 6
 """The number of attempts while the server is unreachable."""
 TRIES_HERE = 3
 """The number of attempts if a local port refuses connections and the server has never answered (2 s)."""
-PATIENCE = 300.0
+BUSY_SECONDS = 300.0
 """Seconds from the first answer of a busy server to the last attempt."""
 Result = TypeVar("Result")
 
@@ -27,7 +27,7 @@ def print_to_stderr(text: str) -> None:
 
 
 class RetryingClient:
-    """A client with a connection for each thread. It retries also after a lost answer, if the request is idempotent.
+    """A client with a connection for each thread; it also retries idempotent requests that got no answer.
 
     All requests of an import are idempotent, because an import chooses every id. `sleep` replaces the wait in tests.
     `say` is called once, with a sentence, when the client begins to wait for a server.
@@ -42,7 +42,7 @@ class RetryingClient:
     ) -> None:
         self._connect = connect
         self._stopped = threading.Event()
-        self._retry = Retry(TRIES, PATIENCE, sleep or self._stopped.wait, clock or SystemClock())
+        self._retry = Retry(MAX_TRIES, BUSY_SECONDS, sleep or self._stopped.wait, clock or SystemClock())
         self._say = say
         self._has_said = self._was_answered = False
         self._local = threading.local()
@@ -53,10 +53,10 @@ class RetryingClient:
         return self.ask(lambda connection: connection.json(method, path, body, **params))
 
     def ask(self, send: Callable[[Connection], Result], *, idempotent: bool = True) -> Result:
-        """Return `send(connection)`; retry it for `PATIENCE` seconds while the server is busy.
+        """Return `send(connection)`; retry it for `BUSY_SECONDS` seconds while the server is busy.
 
-        While the server is unreachable, `send` is called `TRIES` times, or once if not `idempotent`. Raises the errors
-        of the last attempt, and `HsparseError` after `stop`.
+        While the server is unreachable, `send` is called `MAX_TRIES` times, or once if not `idempotent`. Raises the
+        errors of the last attempt, and `HsparseError` after `stop`.
         """
         attempts, refused = self._retry.begin(Repeatable(lost=idempotent, reads=idempotent)), 0
         while not self._stopped.is_set():
@@ -84,7 +84,7 @@ class RetryingClient:
             self._say(f"hsparse: Waiting for {connection.url}: {error.message}")
 
     def stop(self) -> None:
-        """Send no more requests; those that wait for a retry raise. Any thread may call it."""
+        """Send no more requests; calls that wait for a retry raise `HsparseError`. Any thread may call this."""
         self._stopped.set()
 
     def close(self) -> None:

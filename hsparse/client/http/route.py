@@ -84,7 +84,10 @@ def is_incomplete(error: ssl.SSLCertVerificationError) -> bool:
 
 
 def _variable(name: str) -> str:
-    """Return a variable, lower case first; in a CGI program `HTTP_PROXY` is a client's header, and is ignored."""
+    """Return an environment variable, or "" if it is not set; the lower-case name goes first.
+
+    In a CGI program `HTTP_PROXY` has the header `Proxy` of a client's request, so it is ignored.
+    """
     found = os.environ.get(name)
     if found is None and not (name == "http_proxy" and "REQUEST_METHOD" in os.environ):
         found = os.environ.get(name.upper())

@@ -36,11 +36,11 @@ class SignIn:
         return self == SignIn()
 
     def is_for(self, endpoint: str) -> bool:
-        """Return whether the credential is meant for a server: the one configured with it, or any if none was."""
+        """Return whether the credential is for a server: the one configured with it, or any if none was configured."""
         return self.endpoint is None or self.endpoint.rstrip("/") == endpoint.rstrip("/")
 
     def for_server(self, endpoint: str) -> SignIn:
-        """Return the sign-in for a server that the caller names, without the credential if it is meant for another one.
+        """Return the sign-in for the server at `endpoint`, without the credential if that is for another server.
 
         Raises `InvalidValue` for a token configured without a server if it would leave this machine, because anybody
         who gets a token can use it.

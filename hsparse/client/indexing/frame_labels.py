@@ -44,7 +44,7 @@ def frames_of(path: str) -> tuple[str, ...]:
 
 
 class FrameLabels:
-    """The object trees of a domain and the indices of its AnnData's frames, each fetched on first use.
+    """The object trees of a domain, and the indices of its AnnData's data frames, each fetched on first use.
 
     A pickle contains neither, so that arrays are cheap to send to other processes.
     """
@@ -68,7 +68,7 @@ class FrameLabels:
         self._indices: dict[str, NDArray[Any]] = {}
 
     def tree(self, path: str = "/") -> DomainTree:
-        """Return the objects below a path, cached since the first call."""
+        """Return the records of the objects below a path; they are requested by the first call and then cached."""
         if path not in self._trees:
             group = Group(self._connection, {"id": self._root}, "/")
             self._trees[path] = TREE.load().DomainTree(self._connection, group.records(), path)
@@ -93,7 +93,7 @@ class FrameLabels:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLabels:
-    """The labels along the dimensions of an array, from its frames, with None for a dimension without a frame."""
+    """The labels along each dimension of an array: the index of the dimension's data frame, or None without a frame."""
 
     labels: FrameLabels
     frames: tuple[str, ...]

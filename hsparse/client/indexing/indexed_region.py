@@ -66,13 +66,13 @@ class IndexedRegion:
 
     @property
     def is_list(self) -> bool:
-        """Whether the result lists elements picked by one list for each dimension, not a part of the array."""
+        """Whether the key has a list for each of two or more dimensions, so that the result is a list of elements."""
         return any(
             isinstance(axis, ListedAxes) and len(axis.dims) == len(self.extent) > 1 for axis in self.axes
         )
 
     def place(self, columns: Columns, values: Array) -> tuple[tuple[Array, ...], Array]:
-        """Return the positions of selected elements in the result, a column for each of its dimensions, and the values.
+        """Return the positions of selected elements in the result, a column for each dimension, and their values.
 
         `columns` are the coordinates in the dataset, (n,) for each of its dimensions. An element selected twice is
         returned twice.
@@ -175,7 +175,7 @@ class IndexedRegion:
         return sum(len(axis.shape) for axis in self.axes[:place]), len(self.axes[place].shape)
 
     def _product_order(self) -> NDArray[np.intp] | None:
-        """Return the positions of the selection's elements in the product of axes, or None if the orders agree."""
+        """Return the position of each selected element in the product of the axes, or None if the orders agree."""
         if isinstance(self.selection, Orthogonal) or _is_ascending(self.axes):
             return None
         return np.argsort(_offsets(self.extent, self.axes))

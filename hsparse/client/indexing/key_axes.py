@@ -78,7 +78,7 @@ class ListedAxes:
         return self._distinct[0]
 
     def order(self) -> Array | None:
-        """Return the index of the selected place at each position, or None if all are in order."""
+        """Return the index of the selected place at each position, or None if positions ascend like the places."""
         which = self._distinct[1]
         return which if self.has_repeats or bool((which[1:] < which[:-1]).any()) else None
 
@@ -87,7 +87,10 @@ class ListedAxes:
         return coordinate_columns(self._distinct[0], self.extent)
 
     def place(self, columns: Columns) -> tuple[list[Array], NDArray[np.intp] | None]:
-        """Return the positions of selected places, and the row of `columns` for each, or None if each row has one."""
+        """Return the positions of selected places, and the row of `columns` that each belongs to.
+
+        The rows are None if each row has exactly one position.
+        """
         which = self._which(columns)
         order, starts = self._positions
         if not self.has_repeats:
@@ -99,13 +102,13 @@ class ListedAxes:
         return self._unravel(order[starts[which][rows] + nth]), rows
 
     def locate(self, columns: Columns) -> tuple[list[Array], NDArray[np.bool_] | None]:
-        """Return the places at positions, and a mask of each place's last position, or None if none repeats."""
+        """Return the places at positions, and a mask of the last position of each place (None without repeats)."""
         flat = np.ravel_multi_index([column.astype(np.intp) for column in columns], self.shape)
         places = coordinate_columns(self.numbers[flat], self.extent)
         return places, self._last()[self._distinct[1][flat]] == flat if self.has_repeats else None
 
     def arrange(self, array: Array, axis: int) -> Array:
-        """Return an array whose axis `axis`, the selected places, is replaced by the result's dimensions."""
+        """Return `array` with its axis `axis`, along the selected places, replaced by the dimensions of the result."""
         order = self.order()
         if order is not None:
             array = array.take(order, axis)

@@ -1,4 +1,4 @@
-"""Labels in keys: text selects the index that has the label."""
+"""Labels in keys: a text in an orthogonal key selects the index that has this label."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, row_num
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.sliced_axis import SlicedAxis
 from hsparse.errors import BadRequest
-from hsparse.format.selections.orthogonal import Axis, Span, indices
+from hsparse.format.selections.orthogonal import Axis, StridedSpan, indices
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, coords_at
 from hsparse.format.selections.select_syntax import parse_axes
 from hsparse.format.selections.signed_extent import SignedExtent
@@ -74,7 +74,8 @@ Region: TypeAlias = IndexedRegion | BoxRegion
 def select_region(select: Select, extent: Sequence[int]) -> Region:
     """Return the region of a selection in an extent; raise `OutOfRange` if it is invalid or does not fit.
 
-    In a `select` string an index keeps its dimension, and paired lists take the place of the first one.
+    In a `select` string an index keeps its dimension, and paired lists become one dimension, in place of the first
+    list.
     """
     with _as_out_of_range():
         return _select_region(select, extent if isinstance(extent, tuple) else tuple(extent))
@@ -139,11 +140,13 @@ def _select_region(select: Select, extent: tuple[int, ...]) -> Region:
 def _region(extent: tuple[int, ...], axes: Sequence[Axis], *, paired: bool) -> IndexedRegion:
     """Return the region of a selection's axes, whose lists are paired or apply to one dimension each."""
     lists = {
-        dim: axis for dim, axis in enumerate(axes) if not isinstance(axis, Span) or axis.as_slice() is None
+        dim: axis
+        for dim, axis in enumerate(axes)
+        if not isinstance(axis, StridedSpan) or axis.as_slice() is None
     }
     found: list[KeyAxis] = []
     for dim, axis in enumerate(axes):
-        cut = axis.as_slice() if isinstance(axis, Span) else None
+        cut = axis.as_slice() if isinstance(axis, StridedSpan) else None
         if cut is not None:
             found.append(SlicedAxis(dim, range(cut.start, cut.stop, cut.step or 1)))
         elif not paired:

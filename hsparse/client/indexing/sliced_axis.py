@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hsparse.client.indexing.key_axes import Array, Columns
-from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, Span
+from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, StridedSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class SlicedAxis:
         if not self.cut:
             return EMPTY_SPAN
         low, step = min(self.cut[0], self.cut[-1]), abs(self.cut.step)
-        return Span.range(low, low + self.size) if step == 1 else Span(low, step, self.size)
+        return StridedSpan.range(low, low + self.size) if step == 1 else StridedSpan(low, step, self.size)
 
     def order(self) -> Array | None:
-        """Return the index of the selected place at each position, or None if all are in order."""
+        """Return the index of the selected place at each position, or None if positions ascend like the places."""
         return np.arange(self.size - 1, -1, -1) if self.cut.step < 0 and self.size > 1 else None
 
     def place(self, columns: Columns) -> tuple[list[Array], None]:
-        """Return the positions of selected places."""
+        """Return the positions of selected places in the result, and None, because no place has two positions."""
         (column,) = columns
         if self.is_index:
             return [], None
@@ -55,13 +55,13 @@ class SlicedAxis:
         return [shifted], None
 
     def locate(self, columns: Columns) -> tuple[list[Array], None]:
-        """Return the places at positions."""
+        """Return the places in the dataset at positions in the result, and None, because no place is repeated."""
         if self.is_index:
             return [], None
         return [columns[0].astype(np.int64) * self.cut.step + self.cut.start], None
 
     def arrange(self, array: Array, axis: int) -> Array:
-        """Return an array whose axis `axis`, the selected places, is replaced by the result's dimensions."""
+        """Return `array` with its axis `axis`, along the selected places, replaced by the dimensions of the result."""
         if self.is_index:
             return array.squeeze(axis)
         return np.flip(array, axis) if self.cut.step < 0 else array

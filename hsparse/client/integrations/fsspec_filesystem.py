@@ -24,7 +24,7 @@ from hsparse.optional_module import OptionalModule
 SPEC = OptionalModule("fsspec.spec", "fsspec").load()
 AbstractFileSystem: Any = SPEC.AbstractFileSystem
 AbstractBufferedFile: Any = SPEC.AbstractBufferedFile
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 """Bytes of a request; fsspec's cache keeps 32 such blocks of a file."""
 SCHEMES = {"hsparse": "http", "hsparse+https": "https"}
 
@@ -61,7 +61,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         timeout: float = 60.0,
         retries: int = 2,
         patience: float = 60.0,
-        block_size: int = BLOCK,
+        block_size: int = BLOCK_BYTES,
         cache_type: str = "blockcache",
         cache_options: dict[str, Any] | None = None,
         **options: Any,
@@ -167,7 +167,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return VirtualFile(self, path, **self._caching | given)
 
     def fetch(self, path: str, start: int, stop: int, etag: str) -> bytes:
-        """Return the bytes from `start` to `stop` of a file; `PreconditionFailed` if it no longer has this etag.
+        """Return the bytes from `start` to `stop` of a file; raise `PreconditionFailed` if it no longer has this etag.
 
         >>> file = hsparse.open(f"{server}/fetch.h5", "w")
         >>> system = HsparseFileSystem(server)

@@ -1,4 +1,4 @@
-"""Choose where a dataset's values are read from, the server or directly the store, at the first read of values.
+"""Choose, at the first read, whether a dataset's values are read from the server or directly from the store.
 
 Importing the code for direct reads takes as long as importing the rest of the client, and small reads do not need it.
 """
@@ -21,7 +21,7 @@ from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
 
 DIRECT_SOURCE = OptionalModule("hsparse.client.integrations.direct.direct_source")
-FEW = 1 << 12
+MAX_SERVER_DECODED_ELEMENTS = 1 << 12
 """If `direct` is None, the server decodes selections of up to this many elements, defined or not."""
 
 
@@ -63,6 +63,6 @@ class ChosenElements:
         return found or self._server
 
     def _for(self, selection: Selection) -> ValueSource:
-        few = FEW if self._connection.is_here else FEW_ELSEWHERE
+        few = MAX_SERVER_DECODED_ELEMENTS if self._connection.is_here else FEW_ELSEWHERE
         is_open = self._connection.direct is None
         return self._server if is_open and selection.size <= few else self.chosen

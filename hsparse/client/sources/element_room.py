@@ -14,15 +14,15 @@ from hsparse.client.progress import Answer
 if TYPE_CHECKING:
     from hsparse.format.arrow_stream import Column
 
-MANY = 1 << 23
-"""Bytes of the first batches; if a batch follows these, many more are expected."""
+FIRST_BATCHES_BYTES = 1 << 23
+"""Once the received batches have this many bytes, the arrays for all elements are allocated."""
 
 
 class ElementRoom:
     """The joined columns of an Arrow stream's batches; implements `ColumnRoom`.
 
-    The number of elements is unknown in advance. When many have arrived, arrays for the most allowed, `most_bytes` or
-    `most` elements, are allocated, and cut to size in the end. Until pages are written this takes only address space.
+    The number of elements is unknown in advance. When many have arrived, arrays for the maximum, `most` elements or
+    `most_bytes`, are allocated, and cut to size in the end. Until pages are written this takes only address space.
     Joining separate arrays would take twice the memory, which can be the slowest part: 2 ms per MB were measured on
     virtual machines that get their memory from the host.
     """
@@ -41,7 +41,7 @@ class ElementRoom:
 
     def columns(self, length: int) -> Mapping[str, NDArray[Any]] | None:
         """See `ColumnRoom`."""
-        if self._arrays is None and sum(_nbytes(part) for part in self._parts) >= MANY:
+        if self._arrays is None and sum(_nbytes(part) for part in self._parts) >= FIRST_BATCHES_BYTES:
             self._reserve()
         start, stop = self._filled, self._filled + length
         # After one batch without room all later ones are stored apart, so that batches stay in order.

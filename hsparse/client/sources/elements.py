@@ -21,8 +21,9 @@ Direct: TypeAlias = "bool | str | Path | Bucket | None"
 """How the stored chunks of datasets are read directly, without the server decoding them.
 
 True: in the way that the server offers. A path: from the store's directory. `s3://bucket` or a `Bucket`: from the
-store's bucket, with the user's own credentials. "server": the server sends stored chunks. By default (None) this is
-done if much of each chunk is read, from a directory on this machine or as "server". False: the server decodes values.
+store's bucket, with the user's own credentials. "server": the server sends stored chunks. None, the default: if a read
+takes much of each chunk, from the store's directory on this machine, else as "server". False: the server decodes
+values.
 """
 
 FEW_ELSEWHERE = 1 << 20

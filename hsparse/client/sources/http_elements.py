@@ -26,7 +26,7 @@ STREAM = OptionalModule("hsparse.format.arrow_stream")
 ROOM = OptionalModule("hsparse.client.sources.element_room")
 """Modules that are imported on use, so that reading a first value does not wait for them."""
 ARROW = "application/vnd.apache.arrow.stream"
-SMALL = 1 << 12
+MAX_CHUNK_ELEMENTS = 1 << 12
 """Selections of up to this many elements are requested as one structured chunk, which is faster than a stream.
 
 A larger answer is a stream, which has no size limit and took a quarter of the time for 3 million elements.
@@ -50,11 +50,11 @@ class HttpElements:
         self._dtype = dtype
 
     def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
-        """See `ValueSource`; `InvalidValue` for elements beyond the known extent, because others have extended it."""
+        """See `ValueSource`; raise `InvalidValue` if elements are beyond the known extent, as others extended it."""
         try:
             found = (
                 self._few(selection)
-                if selection.size <= SMALL
+                if selection.size <= MAX_CHUNK_ELEMENTS
                 else self._connection.repeated(lambda: self._many(selection, limit))
             )
         except _ManyCome:
@@ -101,7 +101,7 @@ class HttpElements:
         return None
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
-        """See `ValueSource`; `InvalidValue` if the answer has another size, because the extent has changed."""
+        """See `ValueSource`; raise `InvalidValue` if the answer has another size, because the extent has changed."""
         values = np.empty(selection.shape, self._dtype)
 
         def receive() -> bool:
@@ -118,7 +118,7 @@ class HttpElements:
 
 
 def arrow_elements(columns: Mapping[str, NDArray[Any]], rank: int, dtype: np.dtype[Any]) -> Elements:
-    """Return the elements in the columns of an Arrow stream; `Corrupt` for wrong columns or types."""
+    """Return the elements in the columns of an Arrow stream; raise `Corrupt` for wrong columns or types."""
     try:
         places = [columns[f"dim_{dim}"] for dim in range(rank)]
         values = columns["value"]

@@ -1,4 +1,4 @@
-"""Split uploads into requests, because servers limit the size of bodies, and join appended slabs into one request."""
+"""Split uploads into requests, because servers limit the size of bodies, and join small appends into one request."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
 from hsparse.format.plan.grid import Grid, pages
-from hsparse.format.selections.orthogonal import Axis, Span, bounds, take
+from hsparse.format.selections.orthogonal import Axis, StridedSpan, bounds, take
 from hsparse.format.selections.points import Orthogonal, Selection
 
-PIECE = 32 << 20
-"""The most bytes of values in a request; servers accept bodies of 100 MiB by default."""
-WHOLE = 96 << 20
-"""The most bytes of a body that must be sent as one change."""
+REQUEST_BYTES = 32 << 20
+"""The maximum number of bytes of values in a request; servers accept bodies of 100 MiB by default."""
+MAX_WHOLE_BYTES = 96 << 20
+"""The maximum number of bytes of an append that is sent as one request, so that it is one change."""
 COORDINATE_TEXT = 21
-"""The most bytes of a coordinate in JSON."""
+"""The maximum number of bytes of a coordinate in JSON."""
 Array: TypeAlias = NDArray[Any]
 Send: TypeAlias = Callable[[Selection, Array], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """A slab to append, `count` long: all of its `values` or, with `coords: (n, rank)`, only its values (n,) there.
+    """`count` new rows to append: `values` are all their elements or, with `coords: (n, rank)`, (n,) elements there.
 
-    Coordinates count from 0 along the dimension that grows; along others the first element is at the lower bound.
+    Coordinates count from 0 along the dimension that grows, and from the dataset's lower bound along others.
     """
 
     count: int
@@ -67,7 +67,7 @@ def upload(
     `values` have the selection's shape; `nbytes` is the approximate size of an element in a request. Parts end at chunk
     edges if possible. A part that is estimated too large, or that the server rejects as too large, is halved.
     """
-    if selection.size * nbytes <= PIECE or selection.size <= 1:
+    if selection.size * nbytes <= REQUEST_BYTES or selection.size <= 1:
         try:
             send(selection, values)
             return
@@ -106,6 +106,6 @@ def _middle(axes: Sequence[Axis], chunks: Sequence[int]) -> tuple[int, int]:
 
 def _below(axis: Axis, bound: int) -> int:
     """Return the number of indices of an ascending axis that are below a bound."""
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         return int(axis.below(np.array([bound], np.int64))[0])
     return int(np.searchsorted(axis, np.uint64(bound)))

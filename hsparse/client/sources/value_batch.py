@@ -1,6 +1,6 @@
-"""Read the values of many datasets by few requests: small datasets together, large ones concurrently and directly.
+"""Read the values of many datasets: small ones together by few requests, large ones concurrently by direct reads.
 
-The requests are `POST /datasets/values`; direct reads of large datasets use their own source.
+A request is `POST /datasets/values`. A large dataset is read as a single dataset is, by its `ChosenElements`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from hsparse.model.dataspace import is_extensible
 
 LENGTH = Struct("<Q")
 BATCH_BYTES = 64 << 20
-"""The approximate most bytes of an answer with several datasets."""
+"""The approximate maximum size of an answer with several datasets, in bytes."""
 MOST_DATASETS = 5_000
 LARGE_BYTES = 32 << 20
 """Reads of at least this many bytes, counted as dense values, use direct reads unless `direct` is False."""
-THREADS = 4
+MAX_THREADS = 4
 INDEX_BYTES = 8
 """The approximate bytes of an element's coordinates in memory."""
 SPARSE_DIVISOR = 8
@@ -89,12 +89,12 @@ class DatasetRead:
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes of the result; a sparse result has them if all elements are defined."""
+        """The maximum size of the result in bytes, which a sparse result has if all elements are defined."""
         return prod(self.shape) * self.each if self.sparse else self.nbytes
 
     @property
     def each(self) -> int:
-        """The bytes of a defined element: its value and its coordinates."""
+        """The bytes of a defined element in memory: its value and its coordinates."""
         return self.dtype.itemsize + INDEX_BYTES
 
     @property
@@ -153,7 +153,7 @@ def read_datasets(
         if len(batches) == 1:
             found |= _read(connection, batches[0])
         elif batches:
-            with ThreadPoolExecutor(THREADS, "hsparse-values") as pool:
+            with ThreadPoolExecutor(MAX_THREADS, "hsparse-values") as pool:
                 # each in its own copy of the context, which has the progress bar
                 parts = [pool.submit(copy_context().run, _read, connection, batch) for batch in batches]
                 for part in parts:
@@ -211,7 +211,7 @@ def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[l
 
 
 def _home_of(read: DatasetRead) -> tuple[str | None, str | None]:
-    """Return a dataset's domain if an external link led to it, else None, and the origin of its coordinates."""
+    """Return a dataset's domain if an external link led to it, else None, and its request parameter `places`."""
     return read.record["domain"] if "h5path" in read.record else None, places_param(read.extent)
 
 
@@ -239,7 +239,7 @@ def _ask(connection: Connection, groups: list[Json], places: str | None) -> byte
 
 
 def _is_direct(connection: Connection, read: DatasetRead) -> bool:
-    """Return whether a read uses the dataset's own source, which may read the store directly."""
+    """Return whether a read is large, and may be read directly from the store by `ChosenElements`."""
     is_large = read.nbytes >= LARGE_BYTES and not read.dtype.hasobject
     return connection.direct is not False and is_large and not has_lower_bounds(read.record)
 
@@ -257,7 +257,7 @@ def _read_directly(connection: Connection, read: DatasetRead) -> Found:
 
 
 def answer_parts(data: bytes) -> Iterator[list[memoryview]]:
-    """Yield the blocks of each part of an answer; `Corrupt` if the answer is truncated."""
+    """Yield the blocks of bytes of each dataset in an answer; raise `Corrupt` if the answer is truncated."""
     view, at = memoryview(data), 0
     blocks: list[memoryview] = []
     while at < len(view):

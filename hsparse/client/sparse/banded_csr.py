@@ -19,17 +19,18 @@ from hsparse.optional_module import OptionalModule
 SCIPY = OptionalModule("scipy.sparse", "scipy")
 FUTURES = OptionalModule("concurrent.futures")
 """Imported on use, because it takes 10 ms with `logging`."""
-LEAST = 1 << 20
-"""The number of elements from which starting threads pays."""
+MIN_THREADED_ELEMENTS = 1 << 20
+"""The number of elements from which a conversion by threads is faster."""
 MAX_THREADS = 8
-SAMPLE = 1 << 12
+SAMPLE_ELEMENTS = 1 << 12
 """The number of elements whose order is checked first, before the order of all."""
 
 
 def row_bands(rows: NDArray[Any], height: int, length: int) -> list[int]:
-    """Return where bands of `height` rows begin in `rows: (n,)`, which has row numbers below `length`, followed by n.
+    """Return the index in `rows: (n,)` at which each band of `height` rows begins, followed by n.
 
-    The result is right only if the rows are grouped by ascending bands; `to_banded_csr` checks this.
+    `rows` are row numbers below `length`. The result is right only if they are grouped by ascending bands, which
+    `to_banded_csr` checks.
     """
     ends, count = [0], len(rows)
     while ends[-1] < count and len(ends) <= -(-length // height):
@@ -52,7 +53,7 @@ def to_sorted_csr(
 
     The array uses `columns` and `values` without a copy if they are writeable.
     """
-    for part in (slice(SAMPLE), slice(None)):
+    for part in (slice(SAMPLE_ELEMENTS), slice(None)):
         down, right = rows[part], columns[part]
         ascends = (down[1:] > down[:-1]) | ((down[1:] == down[:-1]) & (right[1:] > right[:-1]))
         if not ascends.all():
@@ -75,7 +76,7 @@ def to_banded_csr(
 
     `rows`, `columns` and `values` are (n,), without repeated places; `ends` is the result of `row_bands`.
     """
-    if len(values) < LEAST or len(ends) < 3 or ends[-1] != len(values):
+    if len(values) < MIN_THREADED_ELEMENTS or len(ends) < 3 or ends[-1] != len(values):
         return None
     parts = [slice(*pair) for pair in pairwise(ends)]
     indices, data = np.empty_like(columns), np.empty_like(values)

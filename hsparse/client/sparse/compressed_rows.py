@@ -18,8 +18,8 @@ from hsparse.optional_module import OptionalModule
 
 SCIPY = OptionalModule("scipy.sparse", "scipy")
 
-CACHED = 1 << 20
-"""The approximate number of elements that are converted at a time."""
+CONVERTED_ELEMENTS = 1 << 20
+"""The approximate number of elements that are converted at a time, so that they fit into the processor's cache."""
 
 
 def index_type(*most: int) -> np.dtype[Any]:
@@ -57,7 +57,7 @@ class CompressedRows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class BandPiece:
     """The elements of a band from one chunk, in row-major order: (n,) rows within the band, columns and values.
 
     Columns may have any integer type; they count from `first_column` of the matrix.
@@ -93,7 +93,7 @@ class RowBands:
         self._indices = np.empty(total, index)  # unused parts take no physical memory
         self._values = np.empty(total, dtype.newbyteorder("="))
 
-    def fill(self, band: int, pieces: Sequence[Piece]) -> None:
+    def fill(self, band: int, pieces: Sequence[BandPiece]) -> None:
         """Set the elements of a band, given pieces whose ranges of columns ascend."""
         at, (first, end) = int(self._begins[band]), self._rows[band]
         for low, high, some in _lower_bands(pieces, end - first):
@@ -123,7 +123,7 @@ class RowBands:
             indices, values = (np.concatenate([one[room] for room in rooms]) for one in (indices, values))
         return CompressedRows(self._shape, pointers, indices, values)
 
-    def _compressed(self, pieces: Sequence[Piece], height: int) -> Any:
+    def _compressed(self, pieces: Sequence[BandPiece], height: int) -> Any:
         """Return a band as scipy's CSR; the conversion is stable, so columns keep ascending in each row."""
         ends = np.cumsum([len(piece.columns) for piece in pieces]).tolist()
         columns = np.empty(ends[-1], self._indices.dtype)
@@ -135,7 +135,7 @@ class RowBands:
         found.has_canonical_format = True  # saves a search for duplicates
         return found.tocsr()
 
-    def _place(self, piece: Piece, room: NDArray[Any]) -> None:
+    def _place(self, piece: BandPiece, room: NDArray[Any]) -> None:
         """Write the columns of a piece, counted from the matrix's first column, to `room`."""
         room[:] = piece.columns  # adding with a conversion takes twice as long
         if piece.first_column:
@@ -149,14 +149,14 @@ def _count_rows(rows: NDArray[Any], height: int) -> NDArray[np.intp]:
     return ends
 
 
-def _lower_bands(pieces: Sequence[Piece], height: int) -> Iterator[tuple[int, int, Sequence[Piece]]]:
-    """Split a band into parts of about `CACHED` elements at most; yield each part's first row, end row and pieces."""
+def _lower_bands(pieces: Sequence[BandPiece], height: int) -> Iterator[tuple[int, int, Sequence[BandPiece]]]:
+    """Split a band into parts of about `CONVERTED_ELEMENTS` at most; yield each one's first row, end row and pieces."""
     size = sum(len(piece.values) for piece in pieces)
-    if len(pieces) == 1 or size <= CACHED:
+    if len(pieces) == 1 or size <= CONVERTED_ELEMENTS:
         if size:
             yield 0, height, pieces
         return
-    step = max(1, height * CACHED // size)
+    step = max(1, height * CONVERTED_ELEMENTS // size)
     edges = [*range(0, height, step), height]
     cuts = [np.searchsorted(piece.rows, edges).tolist() for piece in pieces]
     for number, (low, high) in enumerate(pairwise(edges)):

@@ -29,7 +29,7 @@ class ElementCodec(Protocol):
     nbytes: int
 
     def cast(self, values: Any) -> Array:
-        """Return values in the dataset's type; `WrongType` or `InvalidValue` if they do not fit it."""
+        """Return values in the dataset's type; raise `WrongType` or `InvalidValue` if they do not fit it."""
         ...
 
     def dense(self, values: Array) -> bytes:

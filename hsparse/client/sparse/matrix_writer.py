@@ -20,7 +20,7 @@ from hsparse.format.structured.region import encode_region
 from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
 
 Corner: TypeAlias = tuple[int, int]
-THREADS = 4
+MAX_THREADS = 4
 
 
 def sparse_body(
@@ -53,8 +53,8 @@ class MatrixWriter:
         """Write the whole matrix in bands along `axis`, the axis along which slices of the matrix are cheap."""
         bands = (self._parts(matrix, axis, first, last) for first, last in _bands(matrix, axis, self._chunks))
         parts = (part for band in bands for part in band)
-        with ThreadPoolExecutor(THREADS, "hsparse-write") as pool:
-            while some := list(islice(parts, THREADS)):  # at most this many are in memory
+        with ThreadPoolExecutor(MAX_THREADS, "hsparse-write") as pool:
+            while some := list(islice(parts, MAX_THREADS)):  # at most this many are in memory
                 list(pool.map(lambda part: self._send(matrix.shape, *part), some))
 
     def _parts(self, matrix: Any, axis: int, first: int, last: int) -> Iterator[tuple[Corner, Any]]:
@@ -98,7 +98,7 @@ class MatrixWriter:
 
 
 def _bands(matrix: Any, axis: int, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of lines: one line of chunks each, or as many as fit into dask's longest block."""
+    """Yield ranges of rows or columns: one chunk's length each, or as many whole chunks as dask's longest block has."""
     length, step = matrix.shape[axis], chunks[axis]
     if hasattr(matrix, "numblocks"):
         step = max(step, max(matrix.chunks[axis]) // step * step)

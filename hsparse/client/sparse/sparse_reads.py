@@ -196,7 +196,7 @@ class SparseReads(Dataset):
         return in_native_order(found.to_numpy()) if region.is_list and region.size else found.to_csr()
 
     def _dense(self, region: Region) -> NDArray[Any]:
-        """Return every value of a region in the region's order; `ResultTooLarge` if there are too many."""
+        """Return every value of a region in the region's order; raise `ResultTooLarge` if there are too many."""
         check_size(bytes_of_dense(region.shape, self._codec.nbytes), self.max_bytes, region.shape)
         return self.type.unpack(region.arrange(self.source.dense_values(region.selection)))
 
@@ -224,7 +224,7 @@ class SparseReads(Dataset):
         )
 
     def _elements(self, region: Region) -> SparseResult:
-        """Return the defined elements of a region at their places in the result; `ResultTooLarge` if too many."""
+        """Return the defined elements of a region at their places in the result; raise `ResultTooLarge` if too many."""
         return self._placed(region, self._limit(region, self._codec.nbytes + 8 * len(region.shape)))
 
     def _placed(self, region: Region, limit: ResultLimit | None) -> SparseResult:
@@ -239,7 +239,7 @@ class SparseReads(Dataset):
         return SparseResult(region.shape, columns, found_values, fill, bands)
 
     def _rows(self, region: Region, limit: ResultLimit | None) -> Any:
-        """Return rows and columns of a matrix as a `csr_array`, or None if the source has no compressed rows."""
+        """Return a region of a matrix as a `csr_array`, or None if the source cannot return compressed rows of it."""
         orders = region.orders() if isinstance(region, IndexedRegion) else None
         if orders is None or len(orders) != 2:
             return None

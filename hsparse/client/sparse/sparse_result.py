@@ -79,7 +79,7 @@ class SparseResult:
         return coo.tocsr() if len(self.shape) == 2 else coo
 
     def to_coo(self) -> Any:
-        """Return a `sparse.COO` with the fill value; `WrongType` for a type that `sparse.COO` does not support."""
+        """Return a `sparse.COO` with the fill value; raise `WrongType` for a type that it does not support."""
         module = COO.load()
         serialize_whole()
         coords = np.array([column.astype(np.int64) for column in self.columns], np.int64)
@@ -97,7 +97,7 @@ class SparseResult:
             ) from error
 
     def to_arrow(self) -> Any:
-        """Return a `pyarrow.Table` with the columns `dim_0`, ... and `value`; `WrongType` for a type Arrow lacks."""
+        """Return a `pyarrow.Table` with columns `dim_0`, ..., `value`; raise `WrongType` for a type Arrow lacks."""
         module = ARROW.load()
         columns = {f"dim_{dim}": module.array(column) for dim, column in enumerate(self.columns)}
         try:

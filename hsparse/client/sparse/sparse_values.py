@@ -31,7 +31,7 @@ class SparseValues:
     fill_value: Any
 
     def broadcast_to(self, shape: Sequence[int]) -> SparseValues:
-        """Return the elements broadcast to `shape` by numpy's rules; `InvalidValue` if the shapes do not fit."""
+        """Return the elements broadcast to `shape` by numpy's rules; raise `InvalidValue` if the shapes do not fit."""
         own, columns = self.shape, list(self.columns)
         while len(own) > len(shape) and own[0] == 1:
             own, columns = own[1:], columns[1:]
@@ -85,7 +85,7 @@ def sparse_values(values: Any) -> SparseValues | None:
 
 
 def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return dense values in the dataset's type; `WrongType` unless numpy can cast them by its rule "same_kind".
+    """Return dense values in the dataset's type; raise `WrongType` unless numpy can cast them by its rule "same_kind".
 
     A Python number has no type, so an integer may have any numeric type that it fits. Signed integers may become
     unsigned if all of them fit. Raise `InvalidValue` for a value that does not fit.

@@ -19,7 +19,7 @@ from hsparse.client.indexing.places import as_places, places_along, places_param
 from hsparse.client.indexing.select import ArrayKey, Region, Select, select_points
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
-from hsparse.client.sources.upload import COORDINATE_TEXT, WHOLE, Slab, upload
+from hsparse.client.sources.upload import COORDINATE_TEXT, MAX_WHOLE_BYTES, Slab, upload
 from hsparse.client.sparse.sparse_values import SparseValues, Values, same_fill, sparse_values
 from hsparse.errors import Conflict, HsparseError, TooLarge
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
@@ -283,7 +283,7 @@ class SparseWrites(Dataset):
             return self._nothing_new(dim, side)
         path = self._path("value")
         params |= {"append": count, "append_dim": dim, "drop_fill": drop_fill or None}
-        if nbytes <= WHOLE:
+        if nbytes <= MAX_WHOLE_BYTES:
             with suppress(TooLarge):
                 return self._grown(self.connection.json("PUT", path, body(), **params), dim)
         added = self.extend(count, dim, side=side)
@@ -296,7 +296,7 @@ class SparseWrites(Dataset):
         return added
 
     def _take_back(self, added: slice, dim: int) -> None:
-        """Undo an extension, or only erase it if other clients have appended beyond it."""
+        """Undo an extension by the slice `added`; only erase it if other clients have extended the dataset since."""
         try:
             own = places_along(self.refresh(), dim)
             if own.stop == added.stop:
@@ -320,7 +320,7 @@ class SparseWrites(Dataset):
         return SparseValues(given.shape, given.columns, self._codec.cast(given.values), given.fill_value)
 
     def _upload_elements(self, points: Points, values: NDArray[Any], **params: object) -> None:
-        """Define elements, by as many requests as they need."""
+        """Define the elements at `points` by `values: (n,)`, by as many requests as they need."""
 
         def send(part: Selection, some: NDArray[Any]) -> None:
             self._put_elements(part, some, **params)

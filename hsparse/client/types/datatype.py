@@ -20,7 +20,7 @@ MEMBERS = [{"name": "FALSE", "value": 0}, {"name": "TRUE", "value": 1}]
 
 
 def type_item(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the item of a dtype of numbers, bool, fixed-length bytes, arrays or compounds; else `Unsupported`."""
+    """Return the HDF5/JSON type item of a dtype; raise `Unsupported` for a dtype without a fixed-size HDF5 type."""
     if dtype.subdtype is not None:
         base, dims = dtype.subdtype
         return {"class": "H5T_ARRAY", "dims": list(dims), "base": type_item(base)}
@@ -66,7 +66,7 @@ def _compound_item(dtype: np.dtype[Any]) -> dict[str, Any]:
 
 
 def dtype_of(item: Any) -> np.dtype[Any]:
-    """Return the dtype of an item; `Unsupported` for an item without a fixed size or a numpy dtype."""
+    """Return the dtype of an HDF5/JSON type item; raise `Unsupported` if it has no fixed size or no numpy dtype."""
     if isinstance(item, str):
         return _predefined(item)
     kind = item.get("class")
@@ -97,7 +97,7 @@ def _compound_dtype(item: Any) -> np.dtype[Any]:
 
 
 def base_and_dims(dtype: DTypeLike | None) -> tuple[DTypeLike | None, tuple[int, ...]]:
-    """Return the base and the dimensions of an array dtype; any other dtype is returned itself, with ()."""
+    """Return the base and the dimensions of an array dtype; for any other dtype return the dtype and ()."""
     dims = () if dtype is None else np.dtype(dtype).shape
     return (np.dtype(dtype).base, dims) if dims else (dtype, ())
 

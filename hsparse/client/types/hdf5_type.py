@@ -57,7 +57,8 @@ class Hdf5Type:
     def of(cls, values: NDArray[Any], inner: tuple[int, ...] = ()) -> Hdf5Type:
         """Return the type of an array; text (`U`, `T`, or objects that are `str` or `bytes`) is vlen UTF-8.
 
-        With `inner`, each element is an array of that shape. `WrongType` or `Unsupported` for values without a type.
+        With `inner`, each element is an array of that shape. Raise `WrongType` or `Unsupported` for values without a
+        type.
         """
         if inner:
             return cls.parse({"class": "H5T_ARRAY", "dims": list(inner), "base": cls.of(values).item})
@@ -108,7 +109,7 @@ class Hdf5Type:
         return values.astype(self.dtype.base, copy=False)
 
     def pack(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Invert `unpack`; `InvalidValue` if the shape does not end with the dimensions of the array type."""
+        """Invert `unpack`; raise `InvalidValue` if the shape does not end with the dimensions of the array type."""
         if self.is_vlen:
             return values
         base = packed(self.dtype.base)
@@ -130,13 +131,16 @@ class Hdf5Type:
         return self._objects(split_elements(data, self.element, shape))
 
     def encode(self, values: NDArray[Any]) -> bytes:
-        """Return values, packed or not, as bytes of a request; `WrongType` for a vlen value of another type."""
+        """Return the bytes of values for a request; raise `WrongType` for a vlen value of another type.
+
+        The values may have the dtype `dtype` or, packed, the dtype `wire`.
+        """
         if not self.is_vlen:
             return (values if values.dtype == self.wire else self.pack(values)).tobytes()
         return encode_elements(values, self.element)
 
     def empty(self) -> Any:
-        """Return the default fill value, of elements never written: 0, empty text or an empty sequence."""
+        """Return the default fill value of the type: 0, empty text or an empty sequence."""
         if self.is_vlen:
             return self.decode(bytes(self.element.min_size), ())[()]
         return np.zeros(self.inner, self.dtype.base)[()]

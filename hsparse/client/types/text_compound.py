@@ -119,7 +119,7 @@ def _decode_sequence(data: bytes, base: Element) -> NDArray[Any]:
 
 
 def encode_elements(values: NDArray[Any], element: Element) -> bytes:
-    """Encode an array of `decode_elements`' form as the bytes of a request; `WrongType` for a wrong object."""
+    """Encode an array of `decode_elements`' form as the bytes of a request; raise `WrongType` for a wrong object."""
     if isinstance(element, Compound):
         return _encode_compounds(values, element)
     return b"".join(_encode_part(one, element) for one in values.reshape(-1))

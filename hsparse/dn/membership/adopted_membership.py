@@ -1,4 +1,4 @@
-"""The membership that a data node has adopted: settled before the node owns anything, replaced by a newer one.
+"""The membership, which are the data nodes of one epoch, that a data node has adopted until it adopts a newer one.
 
 A membership is *settled* at a node once every other member has adopted it and finished the changes that it accepted
 earlier, or was evicted. Until then, and while its lease does not hold, a node owns nothing.
@@ -20,30 +20,30 @@ from hsparse.concurrency.request_trace import seconds_left
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.member_ownership import Accepted, MemberOwnership, Resent
 from hsparse.dn.membership.ownership import Kept
-from hsparse.dn.membership.peers import PATIENCE, NodeTasks, Peers, Witnesses
+from hsparse.dn.membership.peers import ANSWER_SECONDS, NodeTasks, Peers, Witnesses
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Unanswered
 
 log = logging.getLogger(__name__)
 
-SETTLING = 10.0
-"""Seconds that a change waits until a membership is settled, or until a lease holds."""
-FINISHING = 0.3
-"""Seconds that a reply to `AdoptMembership` waits for earlier changes; the reply also shows that the node is alive."""
-LOOKS = 8
+SETTLE_SECONDS = 10.0
+"""The most seconds that a change waits until the membership is settled and the lease holds."""
+FINISH_SECONDS = 0.3
+"""The most seconds that a reply to `AdoptMembership` waits for earlier changes, since no reply means a lost node."""
+RENEWALS_PER_CHECK = 8
 """A member checks the next member once in this many renewals of its lease."""
 
 
 def _patience() -> float:
     """Return the seconds that a change may wait here, limited by its client's deadline."""
     left = seconds_left()
-    return SETTLING if left is None else min(SETTLING, left)
+    return SETTLE_SECONDS if left is None else min(SETTLE_SECONDS, left)
 
 
 class AdoptedMembership:
     """The newest membership that a node knows of, as the `LeaseHolder` of its lease.
 
-    `invalidate` is told which names the node owned before and after a change of membership. `forget` is called when the
-    node may have missed changes. `refuse` is told why the node may not be a member any more.
+    `invalidate` is called with a predicate for the names that the node owns before and after a change of membership.
+    `forget` is called when the node may have missed changes; `refuse`, when it may not be a member any more.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class AdoptedMembership:
         await self.adopt(await self._stored.read())
 
     async def catch_up(self, epoch: int) -> None:
-        """Adopt the stored membership if this node is behind `epoch`, unless the stored one is damaged."""
+        """Adopt the stored membership if this node is behind `epoch`; only log an error if it is damaged."""
         if epoch > self.epoch:
             try:
                 await self.adopt_newest()
@@ -134,7 +134,7 @@ class AdoptedMembership:
             self._tasks.start(self.notify())
         if self.view.shared:  # a server that leaves sends no message
             self._tasks.start(self._logged("read the membership", self.adopt_newest))
-        if self._renewals % LOOKS == 0:
+        if self._renewals % RENEWALS_PER_CHECK == 0:
             self._tasks.start(self._logged("look after another member", self._look_after_next))
 
     async def _logged(self, what: str, work: Callable[[], Awaitable[object]]) -> None:
@@ -144,7 +144,7 @@ class AdoptedMembership:
             log.warning("%s could not %s: %s", self._ownership.node, what, error.message)
 
     async def _look_after_next(self) -> None:
-        """Evict the next member by id if it does not answer; a member that answers costs no store request."""
+        """Evict the next member in the order of ids if it does not answer; asking it costs no store request."""
         own, members = self._ownership.node, sorted(self.view.members)
         if own not in members or len(members) == 1:
             return
@@ -160,7 +160,7 @@ class AdoptedMembership:
             raise Misdirected(f"This data node is in epoch {self.view.epoch}, the message in {epoch}.")
 
     def renounce(self) -> None:
-        """Own nothing until a membership is adopted again, and store no change that was accepted so far."""
+        """Give up all ownership until a membership is adopted again; no change that was accepted so far is stored."""
         self._ownership.term += 1
         self._ownership.settled = False
         self._invalidate(lambda name: False)
@@ -196,14 +196,14 @@ class AdoptedMembership:
     async def finished(self, epoch: int) -> bool:
         """Wait briefly for the changes accepted before `epoch`; return whether all of them have ended."""
         try:
-            async with asyncio.timeout(FINISHING), self._changed:
+            async with asyncio.timeout(FINISH_SECONDS), self._changed:
                 await self._changed.wait_for(lambda: all(one >= epoch for one in self._running))
         except TimeoutError:
             return False
         return True
 
     async def notify(self) -> None:
-        """Wake the waiters so that they check again."""
+        """Wake the tasks that wait for a change of the membership or of running changes."""
         async with self._changed:
             self._changed.notify_all()
 
@@ -220,7 +220,7 @@ class AdoptedMembership:
             await self.notify()
 
     async def _settle_with(self, other: str, epoch: int) -> None:
-        """Return once another member has adopted the epoch, has left, or was evicted."""
+        """Wait until another member has adopted the epoch, has left, or was evicted."""
         while True:
             try:
                 if await self._peers.adopted(other, epoch):
@@ -233,13 +233,13 @@ class AdoptedMembership:
                         return
                 except HsparseError as error:
                     log.warning("%s could not be evicted: %s", other, error.message)
-                await asyncio.sleep(PATIENCE)
+                await asyncio.sleep(ANSWER_SECONDS)
             except HsparseError as error:  # the member is alive, and could not read the membership
                 log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
-                await asyncio.sleep(PATIENCE)
+                await asyncio.sleep(ANSWER_SECONDS)
 
     async def _settle_by_lease(self, other: str, epoch: int) -> None:
-        """Return once a member that receives no messages has adopted the epoch, or was evicted."""
+        """Wait until a member that receives no messages has adopted the epoch, as its lease shows, or was evicted."""
         while True:
             try:
                 await self._adopt_after(
@@ -247,7 +247,7 @@ class AdoptedMembership:
                 )
             except HsparseError as error:
                 log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
-                await asyncio.sleep(PATIENCE)
+                await asyncio.sleep(ANSWER_SECONDS)
             else:
                 return
 
@@ -294,7 +294,7 @@ class AdoptedMembership:
         evicting: Callable[[], Coroutine[Any, Any, Membership | None]],
         what: str = "evict",
     ) -> bool:
-        """Adopt the membership that results from a member's eviction; return False if the member was not evicted."""
+        """Evict a member by `evicting`, and adopt the new membership; return False if it was not evicted."""
 
         async def evict() -> bool:
             try:

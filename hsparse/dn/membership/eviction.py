@@ -1,4 +1,4 @@
-"""The eviction of members that do not answer: their leases must run out before others take over what they own.
+"""The eviction of members that do not answer: a member's lease must run out before others take over its objects.
 
 A node that is cut off from all others, but not from the store, keeps renewing its lease. A member that reaches most of
 the others may revoke that lease; one that reaches few may not, since it may be cut off itself. If a cluster splits
@@ -28,8 +28,8 @@ from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gathering import gather_all
 from hsparse.concurrency.staggered import staggered
-from hsparse.dn.membership.lease_keeper import ASKS
-from hsparse.dn.membership.peers import PATIENCE, NodeTasks, Peers, Witnesses
+from hsparse.dn.membership.lease_keeper import QUESTIONS_PER_MEMBER
+from hsparse.dn.membership.peers import ANSWER_SECONDS, NodeTasks, Peers, Witnesses
 from hsparse.errors import Misconfigured, Misdirected, Unanswered
 from hsparse.wire.message import CheckMember
 
@@ -56,10 +56,10 @@ class Eviction:
     async def evict(
         self, other: str, own: str, view: Membership, *, witnessed: bool = False
     ) -> Membership | None:
-        """Return the membership without `other`, or None if that is alive and may not be evicted.
+        """Evict the member `other`, and return the new membership, or None if it is alive and may not be evicted.
 
         This takes up to the grace of the other's lease. If two members revoke each other's leases, the member with the
-        greater id gives up, so that only one is evicted. A member that is evicted already also gives up.
+        greater id gives up, so that only one is evicted. This node also gives up if it was evicted meanwhile.
         """
 
         async def may_still() -> bool:
@@ -75,13 +75,13 @@ class Eviction:
         return await self._removed(other, own)
 
     async def follow(self, other: str, own: str, epoch: int) -> Membership | None:
-        """Return None once a member's lease shows the epoch, or the membership without the member if it is gone."""
+        """Wait until the lease of `other` shows the epoch; if it runs out before, return the membership without it."""
         if await self._watch.follows(other, epoch):
             return None
         return await self._removed(other, own)
 
     async def expire(self, other: str, own: str) -> Membership | None:
-        """Return the membership without a member whose lease is not renewed while watched, or None if it is renewed."""
+        """Watch the lease of `other`; return None if it is renewed, otherwise the membership without `other`."""
         lease = await self._leases.read(other)
         if lease is not None and not await self._watch.run_out(other, lease, may_revoke=False):
             return None
@@ -114,7 +114,7 @@ class Eviction:
     async def _reaches_most(self, other: str, own: str, view: Membership, witnessed: bool) -> bool:
         """Return whether this node reaches more than half of the members, or exactly half of them and has a witness.
 
-        True if all members are leaving, because then nobody owns anything.
+        Return True if all members are leaving, because then nobody owns anything.
         """
         if not view.nodes:
             return True
@@ -123,12 +123,12 @@ class Eviction:
         if 2 * len(reached) == len(view.nodes):
             # A witness asks the members in turn, and waits for each.
             rounds = len(view.members) + 1
-            return witnessed and await self._witnesses.ask_about(other, rounds * PATIENCE)
+            return witnessed and await self._witnesses.ask_about(other, rounds * ANSWER_SECONDS)
         return 2 * len(reached) > len(view.nodes)
 
 
 class AbsentMembers:
-    """Finds out whether members that do not answer are gone, by the members that answer, otherwise by leases."""
+    """Finds out from members that answer, or else from leases, whether members that do not answer are gone."""
 
     def __init__(self, stored: MembershipObject, peers: Peers, eviction: Eviction, tasks: NodeTasks) -> None:
         self._stored = stored
@@ -137,11 +137,11 @@ class AbsentMembers:
         self._tasks = tasks
 
     async def evicted(self, id: str, view: Membership) -> Membership:
-        """Return the membership without the reachable members that do not answer, before a node joins it as `id`.
+        """Have members that do not answer evicted before a node joins as `id`; return the remaining membership.
 
-        A member that answers checks those that do not, since this node's own link may be at fault. If no member
-        answers, their leases tell. `Unanswered` is raised for a member that is alive but does not answer this node, and
-        `Misconfigured` if such a member has another token or version.
+        Members that answer check the others, because this node's own network link may be at fault. If no member
+        answers, this node watches the leases. `Unanswered` is raised for a member that is alive but does not answer
+        this node, and `Misconfigured` if such a member has another token or version.
         """
         while True:
             await self._peers.follow(view.urls)
@@ -157,15 +157,19 @@ class AbsentMembers:
             view = await self._stored.read()
 
     async def _report(self, absent: str, answering: Collection[str], view: Membership) -> None:
-        """Let a member that answers check one that does not; return once that is evicted, or after a short wait."""
+        """Let a member that answers check `absent`; return once `absent` is evicted, or after a short wait."""
         for one in (*view.stand_ins(absent), *view.leaving):
             if one not in answering:
                 continue
             asking = partial(self._peers.send, one, CheckMember(view.epoch, absent))
             try:
-                async with asyncio.timeout(2 * PATIENCE):
+                async with asyncio.timeout(2 * ANSWER_SECONDS):
                     # Ask repeatedly: the asked member must know that this node still reaches it.
-                    if await staggered(ASKS * (asking,), 2 * PATIENCE / ASKS, (Unanswered,)):
+                    if await staggered(
+                        QUESTIONS_PER_MEMBER * (asking,),
+                        2 * ANSWER_SECONDS / QUESTIONS_PER_MEMBER,
+                        (Unanswered,),
+                    ):
                         break
             except (Misdirected, TimeoutError):
                 return
@@ -177,7 +181,7 @@ class AbsentMembers:
     async def _await_ends(
         self, absent: Iterable[str], id: str, view: Membership, refused: Misconfigured | None
     ) -> None:
-        """Evict members as their leases run out; raise an error if the first one renews its lease."""
+        """Evict the members `absent` as their leases run out; raise an error when one of them renews its lease."""
         nobody_owns = not view.nodes and refused is None
 
         async def await_end(other: str) -> None:

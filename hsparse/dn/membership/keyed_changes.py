@@ -1,4 +1,4 @@
-"""Remember applied changes by their idempotency keys.
+"""The changes that a data node has applied, by idempotency key, with the replies to them.
 
 A sender that gets no answer sends a change again. The node then returns the earlier reply, because applying a change
 twice, or late, would undo the changes in between.
@@ -36,16 +36,13 @@ class KeyedChanges:
         self._attempts: BoundedCache[Key, int] = BoundedCache.of_entries(limit)
         """The number of the last attempt at each change that was sent again."""
         self._done: BoundedCache[Key, None] = BoundedCache.of_entries(limit)
-        """The changes whose reply was None."""
+        """The keys of the changes whose reply was None."""
         self._replies: BoundedCache[Key, bytes] = BoundedCache(most, most - ENTRY_BYTES)
         """Other replies, encoded as frames: a decoded reply may be a view that keeps a larger buffer in memory."""
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def once(self, key: Key, attempt: int, work: Callable[[], Awaitable[R]]) -> R:
-        """Return the reply of `work`, or its earlier reply for this key, after earlier attempts have ended.
-
-        `Misdirected` is raised if a later attempt has arrived. Work that failed is done again.
-        """
+        """Return `work`'s reply, or the earlier one for `key`; raise `Misdirected` if a later attempt has arrived."""
         if attempt > self._attempts.get(key, 0):
             self._attempts.keep(key, attempt)
         async with self._locks.setdefault(key, asyncio.Lock()):

@@ -1,7 +1,8 @@
-"""A data node's own lease, which is renewed in time and known to hold or not.
+"""A data node's own lease: the node renews it in time, and knows whether it holds.
 
-A lease is measured by the clock of the machine that has advanced further, monotonic or time of day, so a clock that
-stands still or runs slow does not lengthen it. If the clocks disagree, only a renewal tells whether the lease holds.
+A machine has two clocks: the monotonic clock and the time of day. The age of a lease is measured by the clock that has
+advanced further, so a clock that stands still or runs slow does not lengthen the lease. If the clocks disagree, the
+lease counts as ended until it is renewed.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Protocol
 
 from hsparse.clock import Clock, Reminder
 from hsparse.cluster.lease_object import (
+    CLOCK_MARGIN,
     EVICTED,
     HELD,
-    MARGIN,
     RECALLED,
     REVOKED,
     ClockReading,
@@ -27,10 +28,10 @@ log = logging.getLogger(__name__)
 
 PERIODS = 2
 """A lease is renewed once a period, and lasts for this many periods."""
-RETRIES = 8
-"""How often a failed renewal is retried during a lease."""
+RETRIES_PER_LEASE = 8
+"""How often a failed renewal is retried during the time that a lease lasts."""
 MOST_JUMPS = 8
-"""How many renewals in a row may find a clock jump; with more, the node would hardly ever own anything."""
+"""The most renewals in a row that may find a clock jump; with more, the node would hardly ever own anything."""
 
 
 class LeaseHolder(Protocol):
@@ -51,7 +52,7 @@ class LeaseHolder(Protocol):
 
 
 class LeaseKeeper:
-    """The lease of this node; its age counts from before each renewal was sent."""
+    """The lease of this node, renewed every `period` seconds; its age counts from before a renewal was sent."""
 
     def __init__(self, leases: LeaseObjects, clock: Clock, period: float) -> None:
         self._leases = leases
@@ -121,7 +122,7 @@ class LeaseKeeper:
                 self.failed = error.message
                 if self._reminder.is_due(error.message):
                     log.warning("the lease of %s could not be renewed: %s", self._node, error.message)
-                due = self._clock.monotonic() + self.seconds / RETRIES
+                due = self._clock.monotonic() + self.seconds / RETRIES_PER_LEASE
                 continue
             regained, self.failed = not self.holds(), ""
             self._sent, due = sent, sent.monotonic + self._period
@@ -152,7 +153,7 @@ class LeaseKeeper:
 
     def _compare_clocks(self, before: ClockReading, now: ClockReading) -> None:
         """Give the lease up until its next renewal if the clocks have diverged; log the first jump in a row."""
-        if not before.jumped(now, MARGIN - 1):
+        if not before.jumped(now, CLOCK_MARGIN - 1):
             self._jumps = 0
             return
         self._jumps += 1
@@ -171,5 +172,5 @@ class LeaseKeeper:
             )
 
 
-ASKS = 3
-"""How often a member is asked about another one while it is still finding out."""
+QUESTIONS_PER_MEMBER = 3
+"""How often a joining node asks a member to check another member, while the member is still finding out."""

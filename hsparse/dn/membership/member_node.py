@@ -27,7 +27,7 @@ from hsparse.dn.membership.peers import NodeTasks, Peers, Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
 from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.codec import VERSION
+from hsparse.wire.codec import MESSAGE_VERSION
 from hsparse.wire.message import AdoptMembership, CheckMember, GetInfo, Message, NodeInfo, Routed
 from hsparse.wire.remote_node import Connect
 
@@ -36,21 +36,21 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-RECOVERY = 2
+RECOVERY_LEASES = 2
 """How many lease durations a node waits for its eviction before it takes a revoked lease back."""
-LOOKS = 8
+CHECKS_PER_LEASE = 8
 """How often, during a lease's duration, a node that has lost its lease checks whether it may be a member again."""
 SAME_RATE = 0.99
 """The least seconds that pass on this node's clock during one second of another node's clock."""
 
 
 class MemberNode:
-    """A `DataNode` over a service that shares its store with other members, which it reaches by `connect`.
+    """A `DataNode` that is a member of a cluster: its service shares the store with the services of the other members.
 
-    `make` creates the service, given the node's ownership. `token` is the nodes' secret. The lease is renewed every
-    `period` seconds and lasts twice as long. A `server` answers only its own service node, directly. `version` is the
-    version of the messages. `buckets` are served besides the bucket of `store`; `schema` reads the schema that the
-    stores need. One event loop uses the node.
+    `connect` opens a connection to another member. `make` creates the service, given the node's ownership. `token` is
+    the nodes' secret. The lease is renewed every `period` seconds and lasts twice as long. A `server` answers only the
+    service node in its own process. `version` is the version of the messages. `buckets` are served besides the bucket
+    of `store`; `schema` reads the schema that the stores need. One event loop uses the node.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class MemberNode:
         period: float = 1.0,
         *,
         server: bool = False,
-        version: int = VERSION,
+        version: int = MESSAGE_VERSION,
         buckets: Iterable[str] = (),
         schema: Callable[[], Awaitable[Schema]] | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class MemberNode:
 
     @property
     def in_force(self) -> bool:
-        """Whether this node owns what the membership gives it."""
+        """Whether this node now owns the names that the membership assigns to it."""
         return self._ownership.in_force
 
     @property
@@ -129,7 +129,7 @@ class MemberNode:
         return self._service.counters()
 
     async def wait_in_force(self) -> None:
-        """Wait until this node owns what the membership gives it."""
+        """Wait until this node owns the names that the membership assigns to it."""
         while not self.in_force:
             with suppress(Unanswered):
                 await self._adopted.wait_in_force()
@@ -206,18 +206,18 @@ class MemberNode:
             self._refuse(error)
 
     async def _recover(self) -> None:
-        """Become a member again once another node has evicted this one; raise `Misconfigured` if it never may.
+        """Become a member again once another node has evicted this one; raise `Misconfigured` if it may not.
 
         If no node evicts this one, it takes its lease back when any eviction that had begun must have ended.
         """
-        since, pause, told = self._clock.monotonic(), self._lease.seconds / LOOKS, ""
+        since, pause, told = self._clock.monotonic(), self._lease.seconds / CHECKS_PER_LEASE, ""
         while True:
             await asyncio.sleep(pause)
-            pause = self._lease.seconds / LOOKS
+            pause = self._lease.seconds / CHECKS_PER_LEASE
             try:
                 if await self._lease.is_evicted():
-                    await asyncio.sleep(pause)  # a rebuild puts its membership now
-                elif self._clock.monotonic() - since < RECOVERY * self._lease.seconds:
+                    await asyncio.sleep(pause)  # a rebuild evicts all nodes, then puts its membership
+                elif self._clock.monotonic() - since < RECOVERY_LEASES * self._lease.seconds:
                     continue
                 elif await self._lease.take_back(self.membership.epoch):
                     await self._adopted.adopt(await self._stored.read(), renewed=True)
@@ -231,7 +231,7 @@ class MemberNode:
                     log.warning("%s cannot join again yet: %s", self.id, error.message)
                 told = error.message
                 if not isinstance(error, Unanswered):
-                    pause = RECOVERY * self._lease.seconds
+                    pause = RECOVERY_LEASES * self._lease.seconds
             else:
                 return
 
@@ -314,7 +314,7 @@ class MemberNode:
         self._adopted.require(routed.epoch)
 
     async def _stand_in(self, routed: Routed[R]) -> R:
-        """Answer in place of a member that did not answer the sender."""
+        """Carry out a message to a member that did not answer the sender, see `Routed`."""
         other = routed.instead_of
         if routed.message.only_reads:
             self._tasks.start(self._adopted.is_alive(other, witnessed=True))

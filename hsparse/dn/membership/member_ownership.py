@@ -1,6 +1,7 @@
 """The ownership of a member of a cluster, and the changes that it accepts.
 
-A change carries the term in which its node accepted it (`Accepted`), and is stored only in that term.
+A *term* ends when another node takes the lease of this node away. A change carries the term in which its node accepted
+it (`Accepted`), and is stored only in that term.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Resent:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The term and epoch in which a node accepted a change; the epoch is 0 if changes are never sent again."""
+    """The ownership term and the epoch in which a node accepted a change; `epoch` is 0 if changes are never resent."""
 
     term: int
     epoch: int = 0
@@ -57,9 +58,9 @@ class OwningService(DataNode, Protocol):
 
 
 class MemberOwnership:
-    """The ownership of a member: its part of the membership, once that is settled and while the lease holds.
+    """The ownership of a member: it owns its part of the membership once that is settled and while its lease holds.
 
-    A membership is settled once no other member answers by an older one. A `server` that is the only member owns
+    A membership is settled once no other member acts on an older one. A `server` that is the only member owns
     everything. If a server has other members beside it, no member owns anything.
     """
 
@@ -99,7 +100,7 @@ class MemberOwnership:
         return True
 
     def accept(self, resent: Resent | None = None) -> Accepted:
-        """Return the present term and epoch for a change that is accepted now."""
+        """Accept a change: return the present term and epoch, and how it was sent before."""
         return Accepted(self.term, 0 if self._server else self.membership.epoch, resent)
 
     def may_change(self, term: int) -> bool:

@@ -1,7 +1,7 @@
 """Ownership: a data node may answer from its cache only while no other node can have changed the object.
 
-A change is stored only in the term in which its node accepted it. In a later term another node may own the object, and
-may have applied the change and later ones.
+A *term* of a node ends when another node takes its lease away. A change is stored only in the term in which its node
+accepted it. In a later term another node may own the object, and may have applied the change and later ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 R = TypeVar("R")
 
 Kept = Callable[[str], bool]
-"""Returns whether the node has owned the object of a name without interruption until now."""
+"""A function that returns whether the node has owned the object of a name without interruption until now."""
 
 
 class Ownership(Protocol):
@@ -30,7 +30,7 @@ class Ownership(Protocol):
 
     @property
     def hears_all(self) -> bool:
-        """Whether this node makes or hears of all changes that concern it; no other server changes objects unheard."""
+        """Whether this node makes, or is told of, all changes that concern it; no server changes objects silently."""
         ...
 
     def trusts(self, name: str) -> bool:
@@ -38,7 +38,7 @@ class Ownership(Protocol):
         ...
 
     def changes_alone(self, name: str) -> bool:
-        """Return whether only data nodes change the object `name`: it is not derived from objects of others."""
+        """Return whether only data nodes change the object `name`; False if it is derived from other data."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class Ownership(Protocol):
 
     @property
     def era(self) -> object:
-        """A value that changes when this node may have missed notices to all nodes, and must ask again what it knew."""
+        """A value that changes when this node may have missed messages to all nodes, and must forget what they said."""
         ...
 
     def may_change(self, term: int) -> bool:

@@ -21,7 +21,7 @@ from hsparse.wire.message import AdoptMembership
 from hsparse.wire.remote_node import MemberConnections
 
 NO_ANSWERS = (Unanswered, Misdirected, Unauthenticated)
-PATIENCE = 1.0
+ANSWER_SECONDS = 1.0
 """Seconds within which a live member answers."""
 
 
@@ -36,10 +36,10 @@ class Peers(MemberConnections):
         """
         asking = partial(self.send, id, AdoptMembership(id, epoch))
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await staggered((asking, asking), PATIENCE / 2, (Unanswered,)) >= epoch
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await staggered((asking, asking), ANSWER_SECONDS / 2, (Unanswered,)) >= epoch
         except TimeoutError as error:
-            raise Unanswered(f"The data node {id} did not answer within {PATIENCE:g} s.") from error
+            raise Unanswered(f"The data node {id} did not answer within {ANSWER_SECONDS:g} s.") from error
 
     async def answering(self, ids: Iterable[str], epoch: int) -> set[str]:
         """Return the members that answer and that list this node as a member."""
@@ -52,8 +52,8 @@ class Peers(MemberConnections):
         return {id for id, reply in pairs if not isinstance(reply, NO_ANSWERS)}
 
 
-FRESH = 0.25
-"""Seconds for which a witness's question counts; this node may have been cut off after it."""
+QUESTION_SECONDS = 0.25
+"""Seconds for which a question of a witness shows that this node is not cut off."""
 
 
 class Witnesses:
@@ -66,17 +66,17 @@ class Witnesses:
     async def note(self, member: str) -> None:
         """Record that a witness asks about a member now."""
         now = asyncio.get_running_loop().time()
-        self._times = {one: time for one, time in self._times.items() if now - time <= FRESH}
+        self._times = {one: time for one, time in self._times.items() if now - time <= QUESTION_SECONDS}
         self._times[member] = now
         async with self._changed:
             self._changed.notify_all()
 
     async def ask_about(self, member: str, patience: float) -> bool:
-        """Wait until a witness asks about a member, or did so at most `FRESH` seconds ago; False after `patience`."""
+        """Return whether a witness asks about a member within `patience`, or did in the last `QUESTION_SECONDS`."""
         loop = asyncio.get_running_loop()
 
         def is_fresh() -> bool:
-            return member in self._times and loop.time() - self._times[member] <= FRESH
+            return member in self._times and loop.time() - self._times[member] <= QUESTION_SECONDS
 
         try:
             async with asyncio.timeout(patience), self._changed:
@@ -91,7 +91,7 @@ T = TypeVar("T")
 
 
 class NodeTasks:
-    """Tasks that run until `close`. `name` returns the node's id for messages."""
+    """Tasks that run until `close`. `name` returns the node's id for log lines and errors."""
 
     def __init__(self, name: Callable[[], str]) -> None:
         self._name = name

@@ -154,7 +154,6 @@ class Deflate(Compressor):
     blosc_name = "zlib"
     aliases = ("zlib",)
     hsds_compressor = hsds_applies = True
-    dmrpp = "deflate"
     level = 6
 
     def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
@@ -175,9 +174,6 @@ class Deflate(Compressor):
 
     def blosc_level(self, values: ClientValues) -> int:
         return values[0]
-
-    def dmrpp_level(self, values: ClientValues, element_size: int) -> str:
-        return str(value_at(values, 0, self.level))
 
     def numcodecs(self, values: ClientValues) -> Json:
         return {"id": "zlib", "level": value_at(values, 0, self.level)}

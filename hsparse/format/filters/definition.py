@@ -1,7 +1,7 @@
 """Filters: a filter of a pipeline, and the base class of filter definitions.
 
 A definition has all that hsparse knows about a filter: its id, its names, its parameters, its codec, its use in HSDS,
-and its description for readers of references. `hsparse.format.filters.pipeline` has the table of definitions.
+and its numcodecs configuration for zarr and kerchunk. `hsparse.format.filters.pipeline` has the table of definitions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Pipeline = tuple[Filter, ...]
 class FilterRequest:
     """A filter in a client's request: `name` as the client wrote it, and `level` or None if not given.
 
-    `element_size` is the size in bytes of a point in section 0, or None to use `record_size`.
+    `element_size` is the size in bytes of a point in section 0 (selection), or None to use `record_size`.
     """
 
     name: str
@@ -81,7 +81,7 @@ class FilterDefinition:
     aliases: ClassVar[tuple[str, ...]] = ()
     """Further names in requests and on the command line, besides `name`, `hdf5_class` and `api_names`."""
     api_names: ClassVar[tuple[str, ...]] = ()
-    """Names in responses, as in h5pyd and HSDS: the first name, unless the client used another of them."""
+    """Names as in h5pyd and HSDS. Responses have the first one, unless the request has another one of them."""
 
     @property
     def hdf5_class(self) -> str:
@@ -163,21 +163,14 @@ class FilterDefinition:
     """Whether HSDS regards this filter as the dataset's compressor although HSDS does not apply it."""
 
     def hsds_undoes(self, values: ClientValues) -> bool:
-        """Say whether HSDS can decode some form of this filter; pipelines with other filters are not converted."""
+        """Return whether HSDS can decode some form of this filter; pipelines with any other filter stay unchanged."""
         return self.is_compressor or self.shuffles_bytes or self.shuffles_bits or self.is_checksum
 
     def as_blosc(self, values: ClientValues, shuffle: int, sizes: DataSizes) -> Filter:
         """Return the Blosc filter that replaces this compressor; `shuffle` is 0 (none), 1 (bytes) or 2 (bits)."""
         raise NotImplementedError(self.name)
 
-    # --- readers of references --------------------------------------------------------------------
-
-    dmrpp: ClassVar[str] = ""
-    """The filter's name in DMR++'s `compressionType`; empty if DMR++ does not have the filter."""
-
-    def dmrpp_level(self, values: ClientValues, element_size: int) -> str:
-        """Return DMR++'s `deflateLevel`, or `""`; raise `Unsupported` if DMR++ cannot express these values."""
-        return ""
+    # --- zarr and kerchunk ------------------------------------------------------------------------
 
     def numcodecs(self, values: ClientValues) -> Json:
         """Return the numcodecs configuration, as used by zarr and kerchunk; raise `Unsupported` if there is none."""

@@ -38,7 +38,7 @@ from hsparse.model.short_text import short_repr
 SECTIONS = ("H5_SECTION_SELECTION", "H5_SECTION_FIXED", "H5_SECTION_VL")
 MAX_FILTERS = 32
 MAX_ELEMENT = 256
-"""The most bytes of a point: 32 coordinates of 8 bytes."""
+"""The most bytes of a point in section 0 (selection): 32 coordinates of 8 bytes."""
 USER = "H5Z_FILTER_USER"
 
 
@@ -232,11 +232,7 @@ MAX_CHUNK = 1 << 30
 
 
 def parse_hsds_filters(items: Sequence[Any], element_size: int, chunk_bytes: int) -> Pipeline:
-    """Return the stored pipeline for `creationProperties.filters`; raise the same errors as `parse_filters`.
-
-    `element_size` and `chunk_bytes` are the bytes of an element and of a full chunk. Filters that HSDS keeps in the
-    properties without applying them are not applied here either, because they would change values or only save bits.
-    """
+    """Return the stored pipeline as `parse_filters` does, without filters that HSDS only keeps (nbit, scaleoffset)."""
 
     def parse(some: Any) -> Pipeline:
         applied = [item for item in some if not _kept(item)] if isinstance(some, list) else some
@@ -278,7 +274,7 @@ def hsds_pipeline(pipeline: Pipeline, element_size: int, chunk_bytes: int) -> Pi
 
 
 def decode_hsds_frame(data: Buffer, pipeline: Pipeline, most: int = MAX_CHUNK) -> Buffer | None:
-    """Return the unfiltered chunk if `data` is a frame that HSDS wrote of at most `most` bytes, or else None.
+    """Return the unfiltered chunk, of at most `most` bytes, if `data` is a frame that HSDS wrote, or else None.
 
     Raises `Corrupt` if `data` has the header of a frame but does not decode.
     """
@@ -294,7 +290,7 @@ def decode_hsds_frame(data: Buffer, pipeline: Pipeline, most: int = MAX_CHUNK) -
 
 
 def is_hsds_frame(data: Buffer, pipeline: Pipeline) -> bool:
-    """Say whether `data` is a frame that HSDS wrote and that an HDF5 library could not decode with the pipeline."""
+    """Return whether `data` is a frame that HSDS wrote and that an HDF5 library could not decode with the pipeline."""
     alone = len(pipeline) == 1 and pipeline[0].id == Blosc.id
     return not alone and _frame_size(data, pipeline) is not None
 

@@ -124,10 +124,7 @@ UNKNOWN_LIMIT = 1 << 30
 
 
 def apply_filters(pipeline: tuple[Filter, ...], data: Buffer) -> tuple[Buffer, int]:
-    """Encode `data` by the pipeline; return the result and the filter mask. Empty data is not filtered.
-
-    Raises `BadRequest` if a filter that is not optional fails.
-    """
+    """Return the encoded data and the filter mask; raise `BadRequest` if a filter that is not optional fails."""
     mask = 0
     if not len(data):
         return data, mask
@@ -186,7 +183,7 @@ def undo_to_planes(
 
 
 def decode_alike(one: tuple[Filter, ...], other: tuple[Filter, ...]) -> bool:
-    """Say whether two pipelines decode any bytes to the same data; compression levels may differ."""
+    """Return whether two pipelines decode any bytes to the same data; compression levels may differ."""
     return list(map(_decoding, one)) == list(map(_decoding, other))
 
 

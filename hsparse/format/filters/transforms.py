@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hsparse.errors import BadRequest, Unsupported
+from hsparse.errors import BadRequest
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.byte_planes import has_bits, join_high_planes
 from hsparse.format.codec_library import fletcher32, fletcher32_swapped
@@ -31,7 +31,6 @@ class Shuffle(FilterDefinition):
     id = 2
     name = "shuffle"
     api_names = ("shuffle",)
-    dmrpp = "shuffle"
     shuffles_bytes = True
 
     def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
@@ -56,7 +55,7 @@ class Shuffle(FilterDefinition):
         split = count * itemsize
         planes = list(whole[:split].reshape(itemsize, count)) if itemsize in (2, 4, 8) else []
         if planes and split == len(data) and not any(map(has_bits, planes[: itemsize // 2])):
-            # Numbers whose high half is zero take half of the time.
+            # If the high half of all numbers is zero, this takes half of the time.
             return byte_view(join_high_planes(planes).astype(f"<u{itemsize}", copy=False))
         output = np.empty(len(data), np.uint8)
         rows, shuffled = output[:split].reshape(count, itemsize), whole[:split].reshape(itemsize, count)
@@ -74,11 +73,6 @@ class Shuffle(FilterDefinition):
     def plane_element(self, values: ClientValues) -> int | None:
         return values[0] if len(values) == 1 else None
 
-    def dmrpp_level(self, values: ClientValues, element_size: int) -> str:
-        if values[:1] != (element_size,):
-            raise Unsupported(f"DMR++ has no shuffle of {values} bytes, other than an element's.")
-        return ""
-
     def numcodecs(self, values: ClientValues) -> Json:
         return {"id": "shuffle", "elementsize": values[0]}
 
@@ -89,7 +83,6 @@ class Fletcher32(FilterDefinition):
     id = 3
     name = "fletcher32"
     api_names = ("fletcher32",)
-    dmrpp = "fletcher32"
     optional = False  # as in H5Pset_fletcher32: a checksum that may be missing protects nothing
     is_checksum = True
     left_out_by_clients = True
@@ -180,7 +173,7 @@ class ScaleOffset(FilterDefinition):
 
 
 class NoFilter(FilterDefinition):
-    """The name `none` in requests, for no filter at all, not even the default filters of structured chunks."""
+    """The name `none` in requests: no filter is applied, not even the default filters of structured chunks."""
 
     id = 0
     name = "none"

@@ -4,8 +4,8 @@ Each kind is one module of this package; `hsparse.format.kinds.registry` chooses
 changes and stores chunks uses the protocol and does not distinguish kinds.
 
 A chunk in memory is a value of type `V` that is never modified after it is committed. A chunk that was never written is
-represented by None. A `ChunkChange` depends only on the chunk and does not modify it, so that the change can be applied
-again to the chunk that another writer put.
+represented by None. A `ChunkChange` depends only on the chunk and does not modify it. If another writer replaces the
+chunk's object at the same time, the change can therefore be applied again to the new chunk.
 
 The module also checks chunks that a client encoded itself (H5Dwrite_chunk, H5Dwrite_struct_chunk).
 """
@@ -38,7 +38,10 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 ChunkChange: TypeAlias = Callable[[V | None], tuple[V | None, T]]
-"""A function from a chunk (None: never written) to the new chunk (None: delete it; same: unchanged) and a result."""
+"""A function that takes a chunk, or None if it was never written, and returns the new chunk and a result.
+
+The new chunk is None to delete the chunk, or the same object to leave the chunk unchanged.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class DefinedElements:
 class FoundElements:
     """Elements of a chunk selection that match a query.
 
-    `positions: (n,) uint32`, ascending, count in the selection's iteration order; `values: (n,)`.
+    `positions: (n,) uint32`, ascending, are positions in the selection's iteration order; `values: (n,)`.
     """
 
     positions: NDArray[np.uint32]
@@ -64,7 +67,7 @@ class FoundElements:
 
     @classmethod
     def none(cls, dtype: np.dtype[Any]) -> FoundElements:
-        """Return the result without any elements."""
+        """Return a result without elements."""
         return cls(np.zeros(0, np.uint32), np.zeros(0, dtype))
 
 
@@ -72,7 +75,7 @@ class FoundElements:
 class Search:
     """A query bound to the elements' dtype, and the form of its result.
 
-    The result has at most `limit` elements per chunk (0: all), the first in the order of positions or of `ordering`.
+    The result has at most `limit` elements per chunk (0: all): the first by `ordering` or, without it, by position.
     With `fields` the elements are packed and have only these fields. With `places_only` the result has no values.
     """
 
@@ -121,7 +124,7 @@ class ChunkKind(Protocol[V]):
 
     spec: ChunkSpec
     chunks_at_once: int
-    """The number of chunks of one message processed concurrently, which bounds memory and open store requests."""
+    """How many chunks of one message are processed concurrently, which bounds memory and open store requests."""
 
     # --- bytes --------------------------------------------------------------------------------------
 
@@ -162,7 +165,7 @@ class ChunkKind(Protocol[V]):
     ) -> DefinedElements | int | None:
         """Return the defined elements inside the selection, or None if there are none.
 
-        With `alone` the `limit` does not apply to a single element.
+        With `alone`, a single element is returned even if it exceeds `limit`.
         """
         ...
 
@@ -175,10 +178,10 @@ class ChunkKind(Protocol[V]):
         ...
 
     def reduce(self, chunk: V, selection: Orthogonal, reduction: Reduction, codes: Codes | None) -> Partials:
-        """Return the partial reductions of the selected elements; for sparse chunks only of the defined ones.
+        """Return the partial results of the selected elements; for sparse chunks only of the defined ones.
 
-        The places of the result count in the reduction of this selection alone. `codes` are the groups of its positions
-        along the grouped axis. Variable-length elements can only be counted; other reductions raise `Unsupported`.
+        The places are those of a reduction of this selection alone. `codes` are the groups of its positions along the
+        grouped axis. Variable-length elements can only be counted; other reductions raise `Unsupported`.
         """
         ...
 
@@ -190,13 +193,13 @@ class ChunkKind(Protocol[V]):
         """Return the change that defines the selected elements.
 
         `values` has one element per selected element, in the selection's order, or one for all. With `fields` the
-        values have only these, packed, and other fields stay. With `drop_fill` (sparse chunks) elements equal to the
-        fill value are not written. Raises `BadRequest` for both options, see `check_drop_fill`.
+        values are packed compounds of these fields, and the other fields keep their values. With `drop_fill` (sparse
+        chunks) elements equal to the fill value are not written. The two options together raise `BadRequest`.
         """
         ...
 
     def replaces(self, at: ChunkSelection, values: Values) -> bool:
-        """Say whether a write of whole elements to all of a chunk cannot fail; the old chunk is then not needed."""
+        """Return whether a write of whole elements to all of a chunk cannot fail; the old chunk is then not loaded."""
         ...
 
     def update(
@@ -204,7 +207,7 @@ class ChunkKind(Protocol[V]):
     ) -> ChunkChange[V, FoundElements]:
         """Return the change that sets the fields `search.fields` of all elements that match the search to `value`.
 
-        `value` is one packed element of these fields. The change's result has the changed elements with new values.
+        `value` is one packed element of these fields. The change's result has the changed elements, with new values.
         """
         ...
 
@@ -232,11 +235,11 @@ class ChunkKind(Protocol[V]):
         ...
 
     def decode_bound(self, data: Buffer) -> int:
-        """Return the estimated memory to decode an object, including the chunk; raise `Corrupt` if it gives no size."""
+        """Return the estimated memory to decode an object, including the chunk; raise `Corrupt` for a bad footer."""
         ...
 
     def encode_bound(self, chunk: V) -> int:
-        """Return the estimated memory to change a chunk and encode it again, without the memory of the change."""
+        """Return the estimated memory to change a chunk and encode the result, in addition to `change_bound`."""
         ...
 
     def reduce_bound(self, chunk: V, selection: Orthogonal) -> int:
@@ -274,7 +277,7 @@ def check_drop_fill(fields: Sequence[str]) -> None:
 
 
 MAX_UNFILTERED = 512 * 1024 * 1024
-"""The most unfiltered bytes of a section: memory of the size that a client claims is allocated before any check."""
+"""The most unfiltered bytes that a client may claim for a section; they are allocated before the section is checked."""
 
 
 def open_direct_chunk(
@@ -302,7 +305,7 @@ def open_direct_chunk(
 
 
 def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, ...]:
-    """Return the sections that a client claims; raise `BadRequest` or `TooLarge` if they are impossible."""
+    """Return a client's sections; raise `BadRequest` if their sizes do not add up, `TooLarge` if one is too large."""
     sizes = table[:, SIZE].tolist()
     if sum(sizes) != len(data):
         raise BadRequest(f"The sections have {sizes} bytes, the body {len(data)}.")

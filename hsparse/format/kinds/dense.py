@@ -29,7 +29,7 @@ from hsparse.format.reductions.partials import Partials, reduce_array, reduction
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.points import Selection, coords_at, gather, is_regular, scatter
 from hsparse.model.vlen_array import VlenArray
 
@@ -40,7 +40,7 @@ COPY_RATIO = 2
 
 
 def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
-    """Return the object's bytes of a chunk: without filters a view of `array`, which must not change any more.
+    """Return the bytes of a chunk's object; without filters they are a view of `array`, which must not change any more.
 
     Raises `BadRequest` if a filter cannot encode the chunk.
     """
@@ -70,7 +70,7 @@ def decode_dense(
 
 
 class DenseKind(Generic[Chunk]):
-    """The common part of every `ChunkKind` of dense chunks; `_nbytes` is the estimated size of a chunk."""
+    """The common part of every `ChunkKind` of dense chunks; `_nbytes` is the estimated size of a chunk in bytes."""
 
     spec: ChunkSpec
     _nbytes: int
@@ -88,7 +88,9 @@ class DenseKind(Generic[Chunk]):
         return chunk.nbytes
 
     def reduce_bound(self, chunk: Chunk, selection: Orthogonal) -> int:
-        is_view = all(isinstance(axis, Span) for axis in selection.axes)  # index lists copy the elements
+        is_view = all(
+            isinstance(axis, StridedSpan) for axis in selection.axes
+        )  # index lists copy the elements
         copied = 0 if is_view else selection.size * self.spec.datatype.guessed_size
         return reduction_bytes(selection.size) + copied
 
@@ -133,7 +135,7 @@ class Dense(DenseKind[Array]):
             given = DirectWrite(np.ndarray(self.spec.dims, self._dtype, content), None)
         else:
             given = DirectWrite(decode_dense(data, self.spec.dims, self._dtype, pipeline), data)
-        given.chunk.flags.writeable = False  # filters may return writable bytes: `trim` would not copy
+        given.chunk.flags.writeable = False  # filters may return writable bytes, which `trim` would change
         if stop != self.spec.dims:
             trimmed, _ = self.trim(scaled, stop)(given.chunk)
             if trimmed is None or trimmed.tobytes() != given.chunk.tobytes():
@@ -235,9 +237,9 @@ class Dense(DenseKind[Array]):
         return self._nbytes
 
     def _or_fill(self, array: Array | None, scaled: tuple[int, ...]) -> Array:
-        """Return `array` or, if it is None, the values of unwritten elements, in the shape () or the chunk's.
+        """Return `array` or, if it is None, the values of an unwritten chunk (of shape () if all are the fill value).
 
-        Call it only in a change, which runs in a thread, because an arange has to be computed.
+        Call it only in a change: changes run in a worker thread, and the values of an arange must be computed.
         """
         if array is not None:
             return array
@@ -259,7 +261,7 @@ def read_detached(array: Array, selection: Selection) -> Array:
 
 
 def outside_of(stop: tuple[int, ...], start: tuple[int, ...]) -> list[tuple[slice, ...]]:
-    """Return numpy indices that together cover a chunk's elements at or beyond `stop`, or before `start`."""
+    """Return numpy indices of a chunk's elements that are at or beyond `stop`, or before `start`, in any dimension."""
     cuts = [(dim, slice(first, None)) for dim, first in enumerate(stop)]
     cuts += [(dim, slice(None, first)) for dim, first in enumerate(start)]
     return [(slice(None),) * dim + (cut,) for dim, cut in cuts]

@@ -1,7 +1,7 @@
 """Dense chunks of variable-length elements: reading and changing their columns.
 
-Their objects have two forms, both in `hsparse.format.kinds.vlen_chunk`: bare as in HSDS (filtered elements in
-length-prefixed form), or a structured chunk if the layout says so.
+The object of such a chunk is bare as in HSDS (filtered elements in length-prefixed form), or a structured chunk if the
+layout says so. `hsparse.format.kinds.vlen_chunk` defines both forms.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ def places(selection: Selection) -> NDArray[np.intp]:
 def taken(
     arrays: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
 ) -> VlenArray | int:
-    """Return the elements at `index`, or their number of bytes if that is more than `limit`.
+    """Return the elements at `index` of the concatenated arrays, or their number of bytes if it is more than `limit`.
 
-    With `fields` there is no limit here; `picked` applies it.
+    With `fields` the limit is not applied here, but by `picked`.
     """
     if not fields:
         nbytes = int(taken_sizes(arrays, index).sum(dtype=np.int64))
@@ -194,7 +194,7 @@ def taken(
 
 
 def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit: int) -> VlenArray | int:
-    """Return elements with only these fields, or their number of bytes if that is more than `limit`."""
+    """Return the elements `found` with only these fields, or their number of bytes if it is more than `limit`."""
     if isinstance(found, int) or not fields:
         return found
     values = VlenFields.named(element, fields).pick(found)

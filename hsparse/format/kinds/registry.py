@@ -1,4 +1,4 @@
-"""The registry of chunk kinds and of value arrays. A new kind is one module of this package and one row here."""
+"""The registry of chunk kinds and of value arrays. A new kind needs one module of this package and one entry here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
     (False, True): DenseVlen,
     (True, True): SparseVlen,
 }
-"""The chunk kinds by two properties of a dataset: whether it is sparse, and whether its elements are vlen."""
+"""The chunk kinds by `(is sparse, is vlen)`: vlen datasets have elements of variable length."""
 
 
 def kind_of(spec: ChunkSpec) -> ChunkKind[Any]:

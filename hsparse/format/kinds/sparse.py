@@ -1,4 +1,4 @@
-"""Sparse chunks of fixed-size elements: their columns, reading and changing of these, and their objects."""
+"""Sparse chunks of fixed-size elements: their columns in memory, operations on the columns, and stored objects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.encoded_selection import decode_offsets
 from hsparse.format.selections.extent import ravel
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.points import Selection, coords_at, is_regular, lookup
 from hsparse.format.selections.selection_encoding import encode_offsets
 from hsparse.format.structured.container import (
@@ -59,7 +59,7 @@ POSITION_BYTES = 24
 RECORD_LIMIT = 16
 """The most bytes per element and dimension in an encoded selection, as in a block with 8-byte coordinates."""
 IMAGE_LIMIT = 4096
-"""An upper bound on the bytes of an encoded selection without its records."""
+"""An upper bound on the bytes of an encoded selection without its points or blocks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,10 +149,8 @@ def encode_sparse(
 ) -> bytes:
     """Return the object's bytes of a chunk: the filtered selection, the filtered values, and the footer.
 
-    The footer has the statistics of `columns`, see `hsparse.format.chunk_spec.statistic_columns`.
-
-    A chunk without defined elements has the selection "none". This tombstone lets a conditional put erase the last
-    element. Raises `BadRequest` if a filter that is not optional fails.
+    The footer has the statistics of `columns`. A chunk without defined elements is a tombstone, so a conditional put
+    can erase the last element. Raises `BadRequest` if a filter that is not optional fails.
     """
     if chunk.values.dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
@@ -174,7 +172,7 @@ def decode_sparse(
 def unseal_sparse(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> tuple[BytePlanes | Buffer, Buffer, Footer]:
-    """Return the unfiltered sections of a chunk's object (the selection may still be shuffled) and its footer.
+    """Return the unfiltered selection (possibly still shuffled), the unfiltered values, and the footer of an object.
 
     Raises `Corrupt` if any byte is damaged.
     """
@@ -272,7 +270,7 @@ def _join(first: ValueColumn, second: ValueColumn, dtype: np.dtype[Any]) -> Valu
 OFFSETS_BYTES = 24
 """Measured bytes of memory per element's offset while it is computed, merged and encoded."""
 DECODED_BYTES = 48
-"""Measured bytes of memory per offset while a chunk is decoded that is not full."""
+"""Measured bytes of memory per offset while a chunk is decoded, unless all its elements are defined."""
 RUN_BYTES = 24
 """Measured bytes of additional memory per run of selected elements; a single element is a run."""
 
@@ -465,13 +463,13 @@ def offset_bytes(count: int, dims: tuple[int, ...]) -> int:
 def change_bytes(selection: Selection, itemsize: int) -> int:
     """Return the estimated memory to write the selected elements of `itemsize` bytes, without that of the chunk."""
     runs, last = selection.size, selection.axes[-1] if is_regular(selection) and selection.axes else None
-    if isinstance(last, Span):
+    if isinstance(last, StridedSpan):
         runs //= max(1, last.size if last.contiguous else last.block)
     return selection.size * (itemsize + OFFSETS_BYTES) + runs * RUN_BYTES
 
 
 def _bits(values: Array) -> Array:
-    """Return bit patterns as integers (n,) or bytes (n, itemsize): NaN equals itself, and -0.0 differs from 0.0."""
+    """Return the values' bits as integers (n,) or bytes (n, itemsize), so that NaN equals NaN and -0.0 is not 0.0."""
     contiguous = np.ascontiguousarray(values)
     size = contiguous.dtype.itemsize
     if size in (1, 2, 4, 8):

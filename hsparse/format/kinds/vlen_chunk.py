@@ -4,9 +4,10 @@ A bare object stores a dense chunk as HSDS does: the filtered elements in length
 never has shuffling filters, which need elements of equal size.
 
 A structured object stores a sparse chunk, or a dense chunk if the layout says so, in three sections: selection,
-elements with heap references, and heap. RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1,
-tables 6 and 7; the heap has the newest form (`hsparse.format.structured.heap`). All sections hold metadata and have
-checksums. In a dense chunk all elements are defined, so section 0 (selection) is empty and section 1 begins at 0.
+elements with heap references, and heap. They follow RFC "File Format Changes for Enabling Sparse Storage in HDF5",
+section 2.1, tables 6 and 7; the heap has the newest form (`hsparse.format.structured.heap`). All sections hold metadata
+and have checksums. In a dense chunk all elements are defined, so section 0 (selection) is empty and section 1 begins at
+byte 0.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class SparseVlenChunk:
         """Return the chunk with the elements at `offsets: (m,)`, in any order, set to `values`, (m,) or one for all.
 
         The last value of a repeated offset wins. Bytes of replaced elements are dropped. Raises `BadRequest` if an
-        offset is outside the chunk, and `TooLarge` beyond `MAX_CHUNK_BYTES` or, with `references` per element,
-        `MAX_REFERENCES`.
+        offset is outside the chunk, and `TooLarge` if the chunk would exceed `MAX_CHUNK_BYTES` bytes or
+        `MAX_REFERENCES` heap references, of which an element has `references`.
         """
         if not len(offsets):
             return self
@@ -127,7 +128,10 @@ SECTIONS_COPIES, ENCODED_COPIES = 5, 6
 VLEN_BYTES = 150
 """Measured bytes of additional memory per element: 64-bit offsets at which its parts begin and end."""
 MAX_SECTION = 5 * MAX_CHUNK_BYTES
-"""The most bytes of a section: a 4-byte length becomes a 16-byte reference, and up to `MAX_REFERENCES` frames."""
+"""The most bytes of a section.
+
+A 4-byte length in a chunk becomes a 16-byte reference, and the heap adds up to `MAX_REFERENCES` frames of 16 bytes.
+"""
 NAMES = (name_section(1).capitalize(), name_section(2).capitalize())
 
 Pipelines = Sequence[tuple[Filter, ...]]

@@ -20,14 +20,14 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import count_runs
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 
 Place: TypeAlias = slice | NDArray[np.intp]
 
 
 class AxisPiece(NamedTuple):
-    """The piece of an axis in one chunk: `axis` in the chunk's coordinates, and its positions in the axis as `place`.
+    """The part of an axis in one chunk: `axis` in the chunk's coordinates, and its positions in the axis as `place`.
 
     `full` says that the piece has every index of the chunk that lies inside the extent.
     """
@@ -40,7 +40,7 @@ class AxisPiece(NamedTuple):
 
 def count_pieces(axis: Axis, chunk: int) -> int:
     """Return the exact number of chunks of length `chunk` that an axis intersects, without listing span indices."""
-    if not isinstance(axis, Span):
+    if not isinstance(axis, StridedSpan):
         return int(np.unique(axis // np.uint64(chunk)).size)
     if axis.count == 1 and axis.block:
         return (axis.start + axis.block - 1) // chunk - axis.start // chunk + 1
@@ -58,10 +58,12 @@ def chunk_numbers(axis: Axis, chunk: int) -> NDArray[np.int64]:
     found = ax.bounds(axis)
     if found is None:
         return np.zeros(0, np.int64)
-    if isinstance(axis, Span) and (axis.contiguous or axis.stride - axis.block < chunk):
+    if isinstance(axis, StridedSpan) and (axis.contiguous or axis.stride - axis.block < chunk):
         return np.arange(found[0] // chunk, (found[1] - 1) // chunk + 1, dtype=np.int64)
-    if isinstance(axis, Span) and axis.block > 1:
-        ends = [ax.indices(Span(axis.start + end, axis.stride, axis.count)) for end in (0, axis.block - 1)]
+    if isinstance(axis, StridedSpan) and axis.block > 1:
+        ends = [
+            ax.indices(StridedSpan(axis.start + end, axis.stride, axis.count)) for end in (0, axis.block - 1)
+        ]
         firsts, lasts = (end.astype(np.int64) // chunk for end in ends)
         sizes = lasts - firsts + 1
         within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -72,7 +74,7 @@ def chunk_numbers(axis: Axis, chunk: int) -> NDArray[np.int64]:
 
 def axis_intersects(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return a mask, (k,), of the chunk numbers `chunks: (k,)` that an axis over an extent of `length` intersects."""
-    if not isinstance(axis, Span):
+    if not isinstance(axis, StridedSpan):
         return np.isin(chunks, axis.astype(np.int64) // chunk)
     ends = np.where(chunks < length // chunk, np.minimum(chunks + 1, length // chunk) * chunk, length)
     result: NDArray[np.bool_] = axis.below(ends) > axis.below(chunks * chunk)
@@ -82,12 +84,12 @@ def axis_intersects(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int6
 def cut_axis(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[AxisPiece]:
     """Cut an axis over an extent of `length` at chunk boundaries; return the pieces in the order of their chunks.
 
-    With `chunks`, ascending chunk numbers, only pieces in these are returned. Chunks without indices have no piece.
+    With `chunks`, which ascend, only the pieces in chunks with these numbers are returned. No piece is empty.
     """
-    if isinstance(axis, Span) and axis.count <= 1:
+    if isinstance(axis, StridedSpan) and axis.count <= 1:
         return _range_pieces(axis.start, axis.start + axis.count * axis.block, chunk, length, chunks)
     wanted = chunk_numbers(axis, chunk) if chunks is None else chunks
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         return _span_pieces(axis, chunk, length, wanted)
     return _list_pieces(axis, chunk, length, wanted)
 
@@ -101,13 +103,13 @@ def _range_pieces(
         origin = number * chunk
         first, last = max(start, origin), min(stop, origin + chunk)
         if last > first:
-            inside = Span(first - origin, 1, 1, last - first)
+            inside = StridedSpan(first - origin, 1, 1, last - first)
             full = last - first == min(chunk, length - origin)
             result.append(AxisPiece(number, inside, slice(first - start, last - start), full))
     return result
 
 
-def _span_pieces(axis: Span, chunk: int, length: int, wanted: NDArray[np.int64]) -> list[AxisPiece]:
+def _span_pieces(axis: StridedSpan, chunk: int, length: int, wanted: NDArray[np.int64]) -> list[AxisPiece]:
     whole = length // chunk
     ends = np.where(wanted < whole, np.minimum(wanted + 1, whole) * chunk, length)
     firsts = axis.below(wanted * chunk).tolist()
@@ -136,7 +138,7 @@ def _list_pieces(
             listed = axis[place] - np.uint64(number * chunk)
             run = as_place(listed)
             # Ranges are processed faster than lists.
-            inside: Axis = Span.range(run.start, run.stop) if isinstance(run, slice) else listed
+            inside: Axis = StridedSpan.range(run.start, run.stop) if isinstance(run, slice) else listed
             full = ax.covers(inside, 0, min(chunk, length - number * chunk))
             result.append(AxisPiece(number, inside, as_place(place), full))
     return result
@@ -174,9 +176,9 @@ class ChunkSelection:
     full: bool = False
 
     def begins_outside(self, extent: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-        """Say whether the chunk, of dimensions `dims`, begins outside `extent`; never if `extent` is ().
+        """Return whether the chunk, of dimensions `dims`, begins outside `extent`; False if `extent` is ().
 
-        A negative length in `extent` is the negated lower bound of the extent in that dimension.
+        A negative number in `extent` stands for the extent's lower bound in that dimension, negated.
         """
         return any(
             scaled * dim >= length if length >= 0 else scaled * dim < -length
@@ -199,7 +201,7 @@ class PlannedChunk:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The first position in each dimension of the whole selection, which must be orthogonal and ascend."""
+        """The chunk's first position along each axis of the whole selection, which must be orthogonal and ascend."""
         return tuple(int(some.start) if isinstance(some, slice) else int(some.flat[0]) for some in self.place)
 
 
@@ -225,12 +227,12 @@ def plan(
 
 
 def chunk_selections(planned: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:
-    """Return the chunk selections of planned chunks, which messages contain."""
+    """Return the chunk selections of planned chunks, in the form of messages to data nodes."""
     return tuple([ChunkSelection(chunk.scaled, chunk.selection, chunk.full) for chunk in planned])
 
 
 def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
-    """Return the end of the run of chunks from `first` that has at most `room` selected elements, or one chunk."""
+    """Return the end of the longest run of chunks from `first` with at most `room` elements, at least one chunk."""
     total = planned[first].selection.size
     until = first + 1
     while until < len(planned) and (total := total + planned[until].selection.size) <= room:
@@ -273,7 +275,7 @@ def _plan_orthogonal(
     for dim, axis in enumerate(selection.axes):
         wanted = None if only is None else np.unique(only[:, dim])
         by_dim.append(cut_axis(axis, grid.chunk[dim], grid.extent[dim], wanted))
-    lists = sum([not isinstance(axis, Span) for axis in selection.axes])
+    lists = sum([not isinstance(axis, StridedSpan) for axis in selection.axes])
     rows: Iterable[Sequence[AxisPiece]] = itertools.product(*by_dim)
     if only is not None:
         rows = _rows_in(by_dim, only)
@@ -296,7 +298,7 @@ def _rows_in(by_dim: Sequence[Sequence[AxisPiece]], only: NDArray[np.int64]) -> 
 
 
 def _product_place(places: Sequence[Place]) -> tuple[Any, ...]:
-    """Return a numpy index for the product of places; several places may be lists."""
+    """Return a numpy index of all combinations of `places`, one per dimension; several may be lists."""
     if sum(not isinstance(place, slice) for place in places) < 2:
         return tuple(places)
     return np.ix_(*(np.r_[place] if isinstance(place, slice) else place for place in places))
@@ -355,7 +357,7 @@ def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
 
 
 def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
-    """Return one number per row of `scaled`, which sort as the rows in row-major order, and their upper bound."""
+    """Return a number for each row of `scaled`, and an upper bound; the numbers sort as the rows in row-major order."""
     numbers = np.zeros(len(scaled), np.uint64)
     if not len(scaled):
         return numbers, 0

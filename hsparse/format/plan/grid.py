@@ -1,4 +1,4 @@
-"""The chunk grid of a dataset (the chunk of an element, the block of a chunk), and the pages of a selection.
+"""The chunk grid of a dataset (which chunk has an element, and which block it covers), and pages of a selection.
 
 Pages are parts of a selection of bounded size, in its iteration order.
 """
@@ -18,7 +18,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import check_extent
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 
 
@@ -53,7 +53,7 @@ class Grid:
         return math.prod(self.counts)
 
     def holds(self, scaled: Sequence[int]) -> bool:
-        """Say whether the grid has a chunk at `scaled`, that is one that intersects the extent."""
+        """Return whether the grid has a chunk at `scaled`: the chunk must intersect the extent."""
         right = len(scaled) == len(self.chunk)
         return right and all(0 <= i < n for i, n in zip(scaled, self.counts, strict=True))
 
@@ -71,7 +71,7 @@ class Grid:
         return tuple(b - a for a, b in zip(*self.bounds(scaled), strict=True))
 
     def is_edge(self, scaled: Sequence[int]) -> bool:
-        """Say whether the chunk reaches beyond the extent."""
+        """Return whether the chunk reaches beyond the extent."""
         return self.clipped(scaled) != self.chunk
 
     def scaled(self, coords: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -131,7 +131,7 @@ def _split_axes(axes: tuple[Axis, ...], chunk: tuple[int, ...], limit: int) -> I
 def _page_end(axis: Axis, chunk: int, first: int, most: int) -> int:
     """Return the end of a page of at most `most` positions of `axis` that begins at position `first`."""
     last = min(first + most, axis.size)
-    if last == axis.size or not isinstance(axis, Span):
+    if last == axis.size or not isinstance(axis, StridedSpan):
         return last
     after = ax.take(axis, last, last + 1)
     found = ax.bounds(after)
@@ -160,7 +160,7 @@ def _split_boxes(boxes: Boxes, limit: int, dim: int) -> Iterator[Boxes]:
 
 
 def _bands(boxes: Boxes, dim: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of indices in `dim` between edges of boxes, and the number of elements per index."""
+    """Yield ranges of indices in `dim`, cut at the edges of boxes, and how many elements each index of a range has."""
     change: dict[int, int] = {}
     corners = zip(boxes.starts.tolist(), boxes.stops.tolist(), strict=True)
     for start, stop in corners:

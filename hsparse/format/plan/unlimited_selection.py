@@ -1,7 +1,7 @@
 """Parts of unlimited hyperslabs in mappings of virtual datasets: their first slices, and single blocks.
 
-The extents of unlimited virtual datasets follow libhdf5 (`H5D__virtual_set_extent_unlim` with the default view, which
-ends at the last available data).
+A slice has all selected elements with the same index in the unlimited dimension. The extents of unlimited virtual
+datasets follow libhdf5 (`H5D__virtual_set_extent_unlim` with the default view, which ends at the last available data).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.plan.virtual_plan import MAX_LISTED, Indices
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
     BlockList,
@@ -25,7 +25,7 @@ from hsparse.format.selections.serialized_selection import (
 from hsparse.model.dataspace import MAX_EXTENT
 
 
-def slices_before(span: Span, end: int) -> int:
+def slices_before(span: StridedSpan, end: int) -> int:
     """Return the number of indices of an unlimited span that are below `end`."""
     if end <= span.start:
         return 0
@@ -35,7 +35,7 @@ def slices_before(span: Span, end: int) -> int:
     return blocks * span.block + min(rest, span.block)
 
 
-def end_of_slices(span: Span, slices: int) -> int:
+def end_of_slices(span: StridedSpan, slices: int) -> int:
     """Return the last of the first `slices` indices of an unlimited span, plus one; 0 for no slices.
 
     Raises `Corrupt` if the result is beyond the largest extent.
@@ -61,23 +61,23 @@ def clipped(selection: Regular, dim: int, slices: int) -> Serialized:
     if not slices:
         return NoElements()
     if span.block == UNLIMITED or span.block == span.stride:
-        return _with(selection, dim, Span.range(span.start, span.start + slices))
+        return _with(selection, dim, StridedSpan.range(span.start, span.start + slices))
     blocks, rest = divmod(slices, span.block)
     if not rest:
         return _with(selection, dim, replace(span, count=blocks))
     if not blocks:
-        return _with(selection, dim, Span.range(span.start, span.start + rest))
+        return _with(selection, dim, StridedSpan.range(span.start, span.start + rest))
     return _blocks(_with(selection, dim, replace(span, count=blocks + 1)), dim, end_of_slices(span, slices))
 
 
 def block_of(selection: Regular, dim: int, number: int) -> Regular:
-    """Return the block with this number of a selection that is unlimited in `dim`."""
+    """Return the block `number`, counted from 0, of a selection that is unlimited in `dim`."""
     span = selection.spans[dim]
     start = span.start + number * span.stride
-    return _with(selection, dim, Span.range(start, start + span.block))
+    return _with(selection, dim, StridedSpan.range(start, start + span.block))
 
 
-def _with(selection: Regular, dim: int, span: Span) -> Regular:
+def _with(selection: Regular, dim: int, span: StridedSpan) -> Regular:
     return Regular((*selection.spans[:dim], span, *selection.spans[dim + 1 :]))
 
 

@@ -1,4 +1,8 @@
-"""Mappings of virtual datasets: a selection of the dataset and one of a source that correspond in row-major order."""
+"""Mappings of virtual datasets.
+
+A mapping has a selection of the dataset and one of a source, of equal sizes. Their elements correspond in the order of
+the selections.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Axis, Span, bounds
+from hsparse.format.selections.orthogonal import Axis, StridedSpan, bounds
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
     AllElements,
@@ -57,7 +61,7 @@ class Product:
         return tuple(_positions(axis, a, b) for axis, a, b in zip(self.axes, start, stop, strict=True))
 
     def coords(self, numbers: Indices) -> tuple[Indices, ...]:
-        """Return the coordinates, per dimension, of the elements with these row-major numbers."""
+        """Return the coordinates, per dimension, of the elements with these numbers in row-major order, from 0."""
         places = np.unravel_index(numbers, self.counts) if self.axes else ()
         return tuple(_at(axis, place) for axis, place in zip(self.axes, places, strict=True))
 
@@ -90,11 +94,11 @@ Ordered: TypeAlias = Product | Listed
 
 
 def ordered(selection: Serialized, dims: Dims) -> Ordered:
-    """Convert a serialized selection of extent `dims`; raise `Corrupt` if outside, `TooLarge` beyond `MAX_LISTED`."""
+    """Convert a selection of extent `dims`; raise `Corrupt` if it is outside, `TooLarge` beyond `MAX_LISTED`."""
     found: Ordered
     match selection:
         case AllElements():
-            return Product(tuple(Span.range(0, length) for length in dims))
+            return Product(tuple(StridedSpan.range(0, length) for length in dims))
         case NoElements():
             return Listed(dims, np.zeros(0, np.int64))
         case Regular(spans):
@@ -117,7 +121,7 @@ def ordered(selection: Serialized, dims: Dims) -> Ordered:
 def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
     """Return the union of blocks, as a product if it is one."""
     if len(starts) == 1:
-        return Product(tuple(map(Span.range, starts[0].tolist(), stops[0].tolist())))
+        return Product(tuple(map(StridedSpan.range, starts[0].tolist(), stops[0].tolist())))
     pairs = [np.unique(np.stack((starts[:, dim], stops[:, dim]), 1), axis=0) for dim in range(len(dims))]
     if prod(map(len, pairs)) == len(starts) and all((one[1:, 0] >= one[:-1, 1]).all() for one in pairs):
         axes = [_of_ranges(one[:, 0], one[:, 1]) for one in pairs]
@@ -137,7 +141,7 @@ def _of_ranges(starts: Indices, stops: Indices) -> Axis | None:
     """Return the union of ascending ranges, or None if more than `MAX_LISTED` indices must be listed."""
     steps, lengths = np.diff(starts), stops - starts
     if (lengths == lengths[0]).all() and (len(steps) == 0 or (steps == steps[0]).all()):
-        return Span(int(starts[0]), int(steps[0]) if len(steps) else 1, len(starts), int(lengths[0]))
+        return StridedSpan(int(starts[0]), int(steps[0]) if len(steps) else 1, len(starts), int(lengths[0]))
     if int(lengths.sum()) > MAX_LISTED:
         return None
     pairs = zip(starts.tolist(), stops.tolist(), strict=True)
@@ -167,7 +171,7 @@ def _offsets(coords: Indices, dims: Dims) -> Indices:
 
 
 def _positions(axis: Axis, start: int, stop: int) -> range:
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         first, last = axis.below(np.array([start, stop])).tolist()
     else:
         first, last = np.searchsorted(axis, np.array([start, stop], np.uint64)).tolist()
@@ -176,7 +180,7 @@ def _positions(axis: Axis, start: int, stop: int) -> range:
 
 def _at(axis: Axis, positions: NDArray[Any]) -> Indices:
     """Return the indices at these positions of an axis."""
-    if not isinstance(axis, Span):
+    if not isinstance(axis, StridedSpan):
         return np.asarray(axis[positions], np.int64)
     blocks, rest = np.divmod(positions.astype(np.int64), axis.block)
     return np.asarray(axis.start + blocks * axis.stride + rest, np.int64)
@@ -189,8 +193,8 @@ def _at(axis: Axis, positions: NDArray[Any]) -> Indices:
 class MappedPart:
     """Elements of a box of a virtual dataset, and the corresponding elements of a source.
 
-    `target` has indices relative to the box's start, `source` indices of the source, in each dimension. With `products`
-    they are index lists, and all combinations correspond; otherwise they are the elements' coordinates.
+    `target` is relative to the box's start; `source` has coordinates of the source. Both have one array per dimension.
+    With `products` the elements are all combinations of the indices; otherwise the arrays have one per element.
     """
 
     target: tuple[Indices, ...]
@@ -199,14 +203,14 @@ class MappedPart:
 
 
 def is_product(virtual: Ordered, source: Ordered) -> bool:
-    """Say whether both selections are products whose counts are equal, apart from dimensions with count 1."""
+    """Return whether both selections are products whose counts are equal, apart from dimensions with count 1."""
     if not isinstance(virtual, Product) or not isinstance(source, Product):
         return False
     return [n for n in virtual.counts if n != 1] == [n for n in source.counts if n != 1]
 
 
 def overlaps(virtual: Ordered, start: Dims, stop: Dims) -> bool:
-    """Say whether a box has elements of a selection; for a listed selection, whether it may have some."""
+    """Return whether a box has elements of a selection; for a listed selection, whether it may have any."""
     if isinstance(virtual, Product):
         return all(virtual.inside(start, stop))
     return bool(virtual.size)

@@ -22,7 +22,7 @@ def needed_columns(operations: Sequence[str]) -> tuple[str, ...]:
 
 
 def add_missing(state: Partials, reduction: Reduction, fill: Array, codes: Codes | None) -> None:
-    """Merge all selected elements that `state` does not count yet, each with the value `fill: ()`."""
+    """Merge into `state` the selected elements that it does not count yet, each with the value `fill: ()`."""
     missing = _sizes(reduction, codes) - state.count
     state.merge(filled(missing, reduction.numbers(fill), reduction.columns))
 
@@ -30,7 +30,7 @@ def add_missing(state: Partials, reduction: Reduction, fill: Array, codes: Codes
 def finished(name: str, state: Partials, fill: Array, ddof: int) -> Array:
     """Return the result (k,) of the operation `name`; `min` and `max` of no elements are `fill`.
 
-    Raises `BadRequest` if a sum of integers does not fit 64 bits.
+    `ddof` is as in `numpy.var`. Raises `BadRequest` if a sum of integers does not fit 64 bits.
     """
     match name:
         case "count":
@@ -51,7 +51,7 @@ def finished(name: str, state: Partials, fill: Array, ddof: int) -> Array:
 
 
 def filled(missing: NDArray[np.int64], fill: Array, columns: Sequence[str]) -> Partials:
-    """Return the partial results of `missing: (k,)` elements per place that all have the fill value."""
+    """Return the partial results of `missing: (k,)` elements at each place, which all have the fill value."""
     places = np.flatnonzero(missing)
     count = missing[places]
     found = Partials.empty(len(places), fill.dtype, columns)

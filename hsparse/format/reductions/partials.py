@@ -1,4 +1,4 @@
-"""Partial results of a reduction: the reductions of some of the elements, for each place of the result.
+"""Partial results of a reduction: the reductions of some of the elements, for each place (value) of the result.
 
 Partial results of disjoint elements can be merged into the partial result of all these elements.
 
@@ -9,7 +9,8 @@ Partial results of disjoint elements can be merged into the partial result of al
 - Sums of squared deviations from the mean are computed in two passes over a block, and merged as by Chan, Golub and
   LeVeque (1979).
 
-The functions at the end reduce the elements of a box of a selection; their places count in the box's own result.
+The functions at the end reduce the elements of a box, a block of positions of a selection. The places that they return
+are those of the box's own result, not of the selection's.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ Column = NDArray[Any]
 LIMB = 32
 LOW = (1 << LIMB) - 1
 """The mask of the low part of an integer; the high and the low parts are summed separately."""
-BLOCK = 1 << 17
+ELEMENTS_AT_ONCE = 1 << 17
 MAX_BLOCK = 1 << 20
 """The most elements of a block: the sum of as many 32-bit numbers is below 2^53, so that doubles add them exactly."""
-FEW = 4
+SPARSITY_RATIO = 4
 """If there are fewer elements than 1/FEW of the places, only places with elements get partial results."""
 
 
 @dataclass(slots=True, eq=False)
 class Partials:
-    """The partial results at `places: (k,)`, unique row-major numbers in the result, or at all places if it is None.
+    """The partial results at `places: (k,)`, unique row-major indices in the result, or at all places if it is None.
 
     The columns are `count: (k,) int64`, `nonzero: (k,) int64`, `total: (2, k)` (float64 for floats, otherwise int64),
     `squares: (k,) float64`, and `least` and `greatest: (k,)` of the elements' dtype. Except `count`, columns that the
@@ -72,17 +73,17 @@ class Partials:
 
     @classmethod
     def of(cls, places: Places, values: Column, size: int, columns: Sequence[str]) -> Partials:
-        """Return the partial results of `values: (n,)` at `places: (n,)` below `size`; -1 leaves an element out."""
+        """Return the partial results of `values: (n,)` at `places: (n,)` below `size`; an element at -1 is left out."""
         if len(places) and places.min() < 0:
             inside = places >= 0
             places, values = places[inside], values[inside]
         if size == 1:
             return cls.of_rows(values.reshape(1, -1), columns)
         index = None
-        if FEW * len(places) < size:
+        if SPARSITY_RATIO * len(places) < size:
             index, places = np.unique(places, return_inverse=True)
             size = len(index)
-        block = min(max(BLOCK, 2 * size), MAX_BLOCK)
+        block = min(max(ELEMENTS_AT_ONCE, 2 * size), MAX_BLOCK)
         found = _of_block(places[:block], values[:block], size, columns)
         for first in range(block, len(places), block):
             some = slice(first, first + block)
@@ -160,7 +161,7 @@ class Partials:
             return np.asarray(self.sums() / self.count, np.float64)
 
     def placed(self, reduction: Reduction, shape: Sequence[int], origin: Sequence[int]) -> Partials:
-        """Return the results of a box of `shape` at `origin` of the selection, with places of the whole result."""
+        """Convert the results of a box of `shape`, at `origin` in the selection, to places of the whole result."""
         if reduction.box_shape(shape) == reduction.result_shape:
             return self
         places = np.arange(self.size) if self.places is None else self.places
@@ -182,7 +183,7 @@ class Partials:
         return found
 
     def compact(self) -> Partials:
-        """Return only the places with elements if these are at most half, so that messages are smaller."""
+        """Return only the places with elements if they are at most half of all, so that messages are smaller."""
         there = np.flatnonzero(self.count)
         if self.places is not None or 2 * len(there) > self.size:
             return self
@@ -318,7 +319,7 @@ REDUCED_AT_ONCE = 1 << 20
 
 
 def reduction_bytes(count: int) -> int:
-    """Return the estimated memory to reduce `count` elements, without these and the result, in bytes."""
+    """Return the estimated bytes of memory to reduce `count` elements, besides the elements and the result."""
     return REDUCTION_BYTES * min(count, REDUCED_AT_ONCE)
 
 
@@ -360,7 +361,7 @@ def reduce_positions(
 ) -> Partials:
     """Return the partial results of elements at `positions: (n,)`, unsigned row-major offsets in a box of `shape`."""
     numbers, size = reduction.numbers(values), prod(reduction.box_shape(shape))
-    if len(positions) <= REDUCED_AT_ONCE or FEW * len(positions) < size:
+    if len(positions) <= REDUCED_AT_ONCE or SPARSITY_RATIO * len(positions) < size:
         places = reduction.box_places(positions, shape, codes)
         return Partials.of(places, numbers, size, reduction.columns)
     found = Partials.empty(size, numbers.dtype, reduction.columns)

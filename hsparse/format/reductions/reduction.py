@@ -1,7 +1,10 @@
-"""The description of a reduction over axes of a selection, and the place in the result for each element.
+"""The description of a reduction over axes of a selection, and the place of each element's value in the result.
 
 The result has one dimension for each axis that is not reduced, in order and with the selection's length. The grouped
 axis, if there is one, also stays, with one index per group. A group is the set of positions with the same code.
+
+A place is the row-major index of a value in the result. A box is a block of positions of the selection, such as those
+in one chunk; it has a result, and places, of its own.
 """
 
 from __future__ import annotations
@@ -36,9 +39,9 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A reduction over ascending `axes` of a selection of shape `shape`; `columns` are the needed ones of `Partials`.
+    """A reduction over ascending `axes` of a selection of shape `shape` that needs `columns` of `Partials`.
 
-    `grouped` is the one of `axes` that has `groups` groups, or -1. `field` is the field to reduce of compounds.
+    `grouped` is the axis, one of `axes`, that has `groups` groups, or -1. `field` names the reduced field of compounds.
     """
 
     shape: tuple[int, ...]

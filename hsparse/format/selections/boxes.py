@@ -60,7 +60,7 @@ class Boxes:
         object.__setattr__(self, "stops", stops)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both have the same extent and the same boxes in the same order."""
+        """Return whether both have the same extent and the same boxes in the same order."""
         if not isinstance(other, Boxes):
             return NotImplemented
         same = self.extent == other.extent and np.array_equal(self.starts, other.starts)
@@ -90,7 +90,7 @@ class Boxes:
 
     @property
     def is_all(self) -> bool:
-        """Whether all elements are selected in the extent's shape; boxes are one-dimensional, so only for rank 1."""
+        """Whether all elements are selected in the extent's shape; only in rank 1, because boxes have shape (n,)."""
         return len(self.extent) == 1 and self.size == self.extent[0]
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -149,10 +149,10 @@ class Boxes:
 
 RUNS = 1 << 20
 RUNS_PER_BOX = 16
-"""Sets with at most `RUNS` runs in all, or `RUNS_PER_BOX` runs per box, are compared run by run."""
+"""Sets of boxes with at most `RUNS` runs in all, or `RUNS_PER_BOX` runs per box, are compared run by run."""
 PAIRS_AT_ONCE = 1 << 18
 MAX_PAIRS = 1 << 26
-"""The most comparisons, which take a few seconds; sets that need more are rejected."""
+"""The most comparisons of boxes, which take a few seconds; sets that need more are rejected."""
 
 
 def overlapping(
@@ -257,7 +257,7 @@ def _ranks(low: NDArray[np.uint64], high: NDArray[np.uint64]) -> NDArray[np.intp
 
 
 def _reach(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return, for boxes sorted by cluster and low, the end of those that begin in the cluster before the box ends."""
+    """Return, for each box, the end of the boxes of its cluster that begin before it ends; `low` must ascend."""
     ranks = _ranks(low, high)
     base = cluster * (len(ranks) + 1)
     return np.searchsorted(base + ranks[: len(low)], base + ranks[len(low) :], "left")

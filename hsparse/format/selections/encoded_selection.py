@@ -1,8 +1,8 @@
 """Section 0 of a structured chunk without its checksum: the H5Sencode image of a selection.
 
-RFC "File Format Changes for Enabling Sparse Storage in HDF5", "Encoded Selection". The extent is the chunk's full
-dimensions, even for an edge chunk. The fixed-size section follows the selection's iteration order: row-major over the
-union for hyperslabs, list order for points.
+The image follows RFC "File Format Changes for Enabling Sparse Storage in HDF5", "Encoded Selection". Its extent is the
+chunk's full dimensions, even for an edge chunk. The fixed-size section follows the selection's iteration order:
+row-major over the union for hyperslabs, list order for points.
 
 The image is decoded as a `Selection`, as offsets in the chunk, or as columns of coordinates.
 """
@@ -24,7 +24,7 @@ from hsparse.format.dataspace_message import decode_image, encode_image
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import coordinate_columns, count_runs, expand, runs_of, strides
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.planar import planar_blocks, planar_points
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.selection_encoding import (
@@ -100,7 +100,7 @@ def encode_selection(
     """Return the H5Sencode image of a selection.
 
     `version` is the version of the selection's encoding: 1 for all and none; 1 or 2 for points; 1, 2 (only regular) or
-    3 for hyperslabs; by default the last. `message_version`, 1 or 2, is the version of the dataspace message. Ascending
+    3 for hyperslabs; by default the highest. `message_version`, 1 or 2, is that of the dataspace message. Ascending
     index lists are encoded as hyperslabs, others as points. Raises `BadRequest` for a version that does not exist.
     """
     if message_version not in (1, 2):
@@ -123,7 +123,7 @@ def _serialize(selection: Selection, version: int | None) -> bytes:
             if version == 1:
                 return encode_blocks(*_blocks_of(selection), 1)
             return encode_regular(regular, version or 3)
-        if all(isinstance(axis, Span) or (axis[1:] > axis[:-1]).all() for axis in selection.axes):
+        if all(isinstance(axis, StridedSpan) or (axis[1:] > axis[:-1]).all() for axis in selection.axes):
             return encode_blocks(*_blocks_of(selection), version or 3)
     if isinstance(selection, Boxes):
         return encode_blocks(selection.starts, selection.stops - np.uint64(1), version or 3)
@@ -140,7 +140,7 @@ def _blocks_of(selection: Orthogonal) -> tuple[NDArray[np.uint64], NDArray[np.ui
     firsts, lasts = [], []
     for axis in selection.axes:
         found = ax.indices(axis)
-        if isinstance(axis, Span) and not axis.contiguous:  # HDF5 does not join adjacent blocks
+        if isinstance(axis, StridedSpan) and not axis.contiguous:  # HDF5 does not join adjacent blocks
             first = found[:: axis.block]
             last = found[axis.block - 1 :: axis.block]
         else:
@@ -171,9 +171,9 @@ def decode_offsets(
     """Return the offsets of a chunk's defined elements, and the order that sorts their values in the same way.
 
     `data` is section 0 without checksum, possibly shuffled. The offsets, (n,) uint32, are row-major in `chunk`,
-    ascending and unique. `values[order]` are the values in the order of the offsets; `order` is None if they are
-    already. The last value of a repeated point wins. `count` is the number of values, if known: it is checked before
-    anything is allocated. Raises `Corrupt` if the section is damaged.
+    ascending and unique. `values[order]` are the values in the order of the offsets; `order` is None if the values
+    already have this order. The last value of a repeated point wins. `count` is the number of values, if known: it is
+    checked before anything is allocated. Raises `Corrupt` if the section is damaged.
     """
     if isinstance(data, BytePlanes):
         points = None if count is None else planar_points(data, chunk, count)
@@ -245,7 +245,7 @@ def _as_offsets(
 
 
 def _ascend(columns: Sequence[NDArray[Any]]) -> bool:
-    """Say whether coordinates, one column per dimension, are in row-major order and unique."""
+    """Return whether coordinates, one column per dimension, are in row-major order and unique."""
     ascends = columns[-1][1:] > columns[-1][:-1]
     for column in reversed(columns[:-1]):
         ascends &= column[1:] == column[:-1]
@@ -303,7 +303,7 @@ def _planar_blocks(data: BytePlanes, dims: Sequence[int], count: int) -> NDArray
 def _offsets_of_small_blocks(
     starts: Sequence[NDArray[Any]], ends: Sequence[NDArray[Any]], dims: Sequence[int]
 ) -> NDArray[np.uint32]:
-    """Return the same as `_offsets_of_blocks` for small blocks of a 2D chunk, without a run per row.
+    """Return the same as `_offsets_of_blocks` for small blocks of a 2D chunk, without computing a run per row.
 
     The blocks are given by columns of coordinates of any unsigned dtype.
     """

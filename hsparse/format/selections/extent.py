@@ -37,10 +37,7 @@ def strides(extent: Sequence[int]) -> tuple[int, ...]:
 
 
 def ravel(coords: NDArray[np.uint64], extent: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the linear offsets, (n,) uint64, of `coords: (n, rank) uint64`, all inside `extent`.
-
-    Raises `TooLarge` if the extent has more elements than 64 bits can count.
-    """
+    """Return the linear offsets (n,) of `coords: (n, rank)` in `extent`; raise `TooLarge` if it exceeds 64 bits."""
     check_countable(extent)
     offsets = np.zeros(len(coords), np.uint64)
     for dim, stride in enumerate(strides(extent)):

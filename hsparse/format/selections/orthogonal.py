@@ -30,7 +30,7 @@ TABLE_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StridedSpan:
     """A regular hyperslab in one dimension: `count` blocks of `block` indices that begin `stride` apart."""
 
     start: int
@@ -52,7 +52,7 @@ class Span:
         return self.count <= 1 or self.stride == self.block
 
     @classmethod
-    def range(cls, start: int, stop: int) -> Span:
+    def range(cls, start: int, stop: int) -> StridedSpan:
         """Return the span of the indices from `start` to `stop` (exclusive)."""
         return cls(start, 1, 1, stop - start) if stop > start else EMPTY_SPAN
 
@@ -71,14 +71,14 @@ class Span:
         return slice(self.start, self.stop, self.stride) if self.block == 1 else None
 
 
-EMPTY_SPAN = Span(0, 1, 0, 1)
+EMPTY_SPAN = StridedSpan(0, 1, 0, 1)
 
-Axis: TypeAlias = Span | NDArray[np.uint64]
+Axis: TypeAlias = StridedSpan | NDArray[np.uint64]
 
 
 def check_axis(axis: Axis, dim: int, length: int) -> Axis:
     """Return the axis, with lists as uint64; raise `BadRequest` if it is invalid or not inside `length`."""
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         _check_span(axis, dim, length)
         return axis
     found = as_indices(axis, f"indices of dimension {dim}")
@@ -89,7 +89,7 @@ def check_axis(axis: Axis, dim: int, length: int) -> Axis:
     return found
 
 
-def _check_span(span: Span, dim: int, length: int) -> None:
+def _check_span(span: StridedSpan, dim: int, length: int) -> None:
     if span.start < 0 or span.count < 0 or span.block < 0 or span.stride < 1:
         raise BadRequest(f"Dimension {dim}: start, count and block must not be negative, stride at least 1.")
     if span.count > 1 and span.block > span.stride:
@@ -109,31 +109,31 @@ def bounds(axis: Axis) -> tuple[int, int] | None:
     """Return the lowest index and the highest index plus one, or None if there is no index."""
     if not axis.size:
         return None
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         return axis.start, axis.stop
     return int(axis.min()), int(axis.max()) + 1
 
 
 def covers(axis: Axis, start: int, stop: int) -> bool:
-    """Say whether the axis has all indices in `start..stop-1` and no others, in any order."""
+    """Return whether the axis has all indices in `start..stop-1` and no others, in any order."""
     found = bounds(axis)
     if found != (start, stop):
         return found is None and start >= stop
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         return axis.contiguous
     return axis.size >= stop - start and bool(np.unique(axis).size == stop - start)
 
 
 def is_whole(axis: Axis, length: int) -> bool:
-    """Say whether the axis is `0..length-1` in order."""
-    if isinstance(axis, Span):
+    """Return whether the axis is `0..length-1` in order."""
+    if isinstance(axis, StridedSpan):
         return axis.size == length and (length == 0 or (axis.start == 0 and axis.stop == length))
     return axis.size == length and bool(np.array_equal(axis, np.arange(length, dtype=np.uint64)))
 
 
 def same(one: Axis, other: Axis) -> bool:
-    """Say whether two axes have the same indices in the same order."""
-    if isinstance(one, Span) and isinstance(other, Span):
+    """Return whether two axes have the same indices in the same order."""
+    if isinstance(one, StridedSpan) and isinstance(other, StridedSpan):
         if one == other:
             return True
         if one.contiguous and other.contiguous:
@@ -143,7 +143,7 @@ def same(one: Axis, other: Axis) -> bool:
 
 def indices(axis: Axis) -> NDArray[np.uint64]:
     """Return the indices of the axis, (n,) uint64, in order."""
-    if not isinstance(axis, Span):
+    if not isinstance(axis, StridedSpan):
         return axis
     if axis.contiguous:
         return np.arange(axis.start, axis.stop, dtype=np.uint64)
@@ -157,7 +157,7 @@ def indices(axis: Axis) -> NDArray[np.uint64]:
 
 def at(axis: Axis, positions: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the indices, (n,) uint64, at `positions: (n,) uint64`, all below the axis's size."""
-    if not isinstance(axis, Span):
+    if not isinstance(axis, StridedSpan):
         return axis[positions]
     if axis.contiguous:
         return positions + np.uint64(axis.start)
@@ -168,39 +168,39 @@ def at(axis: Axis, positions: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def translate(axis: Axis, offset: int) -> Axis:
     """Return the axis with the signed `offset` added to every index."""
-    if isinstance(axis, Span):
-        return Span(axis.start + offset, axis.stride, axis.count, axis.block) if axis.size else axis
+    if isinstance(axis, StridedSpan):
+        return StridedSpan(axis.start + offset, axis.stride, axis.count, axis.block) if axis.size else axis
     return axis + np.uint64(offset % 2**64)
 
 
 def take(axis: Axis, first: int, last: int) -> Axis:
     """Return an axis of the indices at positions `first..last-1`."""
-    if not isinstance(axis, Span):
+    if not isinstance(axis, StridedSpan):
         return axis[first:last]
     if last <= first:
         return EMPTY_SPAN
     if axis.contiguous:
-        return Span.range(axis.start + first, axis.start + last)
+        return StridedSpan.range(axis.start + first, axis.start + last)
     left, right = first // axis.block, -(-last // axis.block)
     if right - left == 1:
         base = axis.start + left * (axis.stride - axis.block)
-        return Span.range(base + first, base + last)
+        return StridedSpan.range(base + first, base + last)
     if first % axis.block == 0 and last % axis.block == 0:
-        return Span(axis.start + left * axis.stride, axis.stride, right - left, axis.block)
-    cut = indices(Span(axis.start + left * axis.stride, axis.stride, right - left, axis.block))
+        return StridedSpan(axis.start + left * axis.stride, axis.stride, right - left, axis.block)
+    cut = indices(StridedSpan(axis.start + left * axis.stride, axis.stride, right - left, axis.block))
     return cut[first - left * axis.block : last - left * axis.block]
 
 
 def clip(axis: Axis, start: int, stop: int) -> Axis:
     """Return an axis of the indices that lie in `start..stop-1`, in order."""
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         first, last = axis.below(np.array([start, max(start, stop)], np.int64))
         return take(axis, int(first), int(last))
     return axis[(axis >= start) & (axis < stop)] if stop > start else axis[:0]
 
 
 def contains(axis: Axis, values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return a mask of the `values: (n,)`, of an unsigned dtype that holds the extent, that are indices of the axis."""
+    """Return a mask, (n,), of the `values` that are indices of the axis; their unsigned dtype must hold the extent."""
     found = bounds(axis)
     if found is None:
         return np.zeros(len(values), np.bool_)
@@ -210,7 +210,7 @@ def contains(axis: Axis, values: NDArray[Any]) -> NDArray[np.bool_]:
     # One comparison checks both bounds, because a value below `start` wraps around to a large number.
     shifted = values - kind(start)
     inside = shifted <= kind(stop - 1 - start)
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         if axis.contiguous:
             return inside
         inside &= shifted % kind(axis.stride) < kind(axis.block)
@@ -227,7 +227,7 @@ def contains(axis: Axis, values: NDArray[Any]) -> NDArray[np.bool_]:
 def positions(axis: Axis, values: NDArray[Any]) -> NDArray[np.intp]:
     """Return the position of each of `values`, which must all be in the axis; the axis must have no repeats."""
     result: NDArray[np.intp]
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         shifted = values - values.dtype.type(axis.start)
         if axis.contiguous:
             result = shifted.astype(np.intp)
@@ -246,22 +246,22 @@ def positions(axis: Axis, values: NDArray[Any]) -> NDArray[np.intp]:
     return result
 
 
-def as_span(axis: Axis) -> Span | None:
+def as_span(axis: Axis) -> StridedSpan | None:
     """Return the axis as a span if its indices ascend in equal steps, or else None."""
-    if isinstance(axis, Span):
+    if isinstance(axis, StridedSpan):
         return axis
     if axis.size == 0:
         return EMPTY_SPAN
     start = int(axis[0])
     if axis.size == 1:
-        return Span(start)
+        return StridedSpan(start)
     if not (axis[1:] > axis[:-1]).all():
         return None
     steps = axis[1:] - axis[:-1]
     if not (steps == steps[0]).all():
         return None
     step = int(steps[0])
-    return Span(start, step, axis.size) if step > 1 else Span.range(start, start + axis.size)
+    return StridedSpan(start, step, axis.size) if step > 1 else StridedSpan.range(start, start + axis.size)
 
 
 RUN_COST = 16
@@ -287,7 +287,7 @@ class Orthogonal:
         object.__setattr__(self, "axes", axes)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both have the same extent, and the same elements in the same order."""
+        """Return whether both have the same extent, and the same elements in the same order."""
         if not isinstance(other, Orthogonal):
             return NotImplemented
         if self.extent != other.extent or self.shape != other.shape:
@@ -299,7 +299,7 @@ class Orthogonal:
 
     @classmethod
     def all(cls, extent: Sequence[int]) -> Orthogonal:
-        return cls(tuple(extent), tuple(Span(0, 1, 1, length) for length in extent))
+        return cls(tuple(extent), tuple(StridedSpan(0, 1, 1, length) for length in extent))
 
     @classmethod
     def none(cls, extent: Sequence[int]) -> Orthogonal:
@@ -313,7 +313,7 @@ class Orthogonal:
         """Return the selection of the block from corner `start` to corner `stop` (exclusive)."""
         if not len(start) == len(stop) == len(extent):
             raise BadRequest(f"The corners of a block need {len(extent)} coordinates, as the extent has.")
-        return cls(tuple(extent), tuple(map(Span.range, start, stop)))
+        return cls(tuple(extent), tuple(map(StridedSpan.range, start, stop)))
 
     @classmethod
     def trusted(cls, extent: tuple[int, ...], axes: tuple[Axis, ...]) -> Orthogonal:
@@ -369,7 +369,7 @@ class Orthogonal:
 
     def index(self) -> tuple[Any, ...]:
         """Return a numpy index that selects the elements from an array of the extent's shape."""
-        slices = [axis.as_slice() if isinstance(axis, Span) else None for axis in self.axes]
+        slices = [axis.as_slice() if isinstance(axis, StridedSpan) else None for axis in self.axes]
         if slices.count(None) <= 1:
             return tuple(
                 indices(axis).astype(np.intp) if cut is None else cut
@@ -384,7 +384,7 @@ class Orthogonal:
         return mask
 
     def places(self, offsets: NDArray[Any]) -> slice | NDArray[np.intp]:
-        """Return an index of the selected ones in `offsets`, which are ascending unsigned linear offsets.
+        """Return a numpy index of the selected ones among `offsets`, which are ascending unsigned linear offsets.
 
         The index is a slice if the selected offsets are adjacent, or else an ascending array.
         """
@@ -402,7 +402,7 @@ class Orthogonal:
             return slice(first, max(first, last))
         between = offsets[first:last]
         axis = self.axes[todo[-1]]
-        pieces = (1 if axis.contiguous else axis.count) if isinstance(axis, Span) else axis.size
+        pieces = (1 if axis.contiguous else axis.count) if isinstance(axis, StridedSpan) else axis.size
         if math.prod(self.shape[: todo[-1]]) * pieces * RUN_COST < len(between):
             found = self._places_by_runs(between, todo[-1])
         else:
@@ -426,11 +426,11 @@ class Orthogonal:
         return mask
 
     def _open_axes(self) -> list[int]:
-        """Return the dimensions that must be tested for offsets from the first to the last selected element."""
+        """Return the dimensions to test for offsets that are between the first and the last selected element."""
         todo = []
         leading = True
         for dim, axis in enumerate(self.axes):
-            settled = leading and isinstance(axis, Span) and axis.contiguous
+            settled = leading and isinstance(axis, StridedSpan) and axis.contiguous
             leading = leading and axis.size == 1
             if not settled and not leading and not is_whole(axis, self.extent[dim]):
                 todo.append(dim)
@@ -442,9 +442,9 @@ class Orthogonal:
         rows = Orthogonal.trusted(self.extent[:dim], self.axes[:dim]).offsets() * np.uint64(self.extent[dim])
         axis = self.axes[dim]
         length = 1
-        if isinstance(axis, Span):
+        if isinstance(axis, StridedSpan):
             length = axis.size if axis.contiguous else axis.block
-            axis = Span(axis.start, axis.stride, 1 if axis.contiguous else axis.count, 1)
+            axis = StridedSpan(axis.start, axis.stride, 1 if axis.contiguous else axis.count, 1)
         begins = np.unique((rows[:, None] + indices(axis)).ravel()) * np.uint64(unit)
         kind = offsets.dtype
         starts = np.searchsorted(offsets, begins.astype(kind), "left")

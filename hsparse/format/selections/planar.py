@@ -21,8 +21,8 @@ def planar_points(data: BytePlanes, dims: Sequence[int], count: int) -> Columns 
     """Return `count` points inside `dims` as one column of unsigned coordinates per dimension, in list order.
 
     `data` is the section without its checksum. The result is None unless the section has points in the form that
-    hsparse writes, with the chunk's dimensions as maximum dimensions; use `decode_serialized` then. A column has one
-    byte per coordinate if its dimension is below 256, two if it is below 65536.
+    hsparse writes, with the chunk's dimensions as maximum dimensions; callers then use `decode_serialized`. A column
+    has one byte per coordinate if its dimension is below 256, two if it is below 65536.
     """
     rank, width = len(dims), width_for(max(*dims, count)) if dims else 0
     expected = _head(tuple(dims), width)

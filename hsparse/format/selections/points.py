@@ -26,7 +26,7 @@ from hsparse.format.selections.extent import (
     unravel,
     widen,
 )
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span, at
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, StridedSpan, at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +60,7 @@ class Points:
         object.__setattr__(self, "shape", shape)
 
     def __eq__(self, other: object) -> bool:
-        """Say whether both have the same extent, points, order and shape."""
+        """Return whether both have the same extent, points, order and shape."""
         if not isinstance(other, Points):
             return NotImplemented
         same = self.extent == other.extent and self.shape == other.shape
@@ -143,7 +143,7 @@ __all__ = [
     "Orthogonal",
     "Points",
     "Selection",
-    "Span",
+    "StridedSpan",
     "ascending",
     "coords_at",
     "gather",
@@ -187,13 +187,13 @@ def ascending(selection: Selection) -> Selection:
         return selection
     if isinstance(selection, Points):
         return Points.trusted(selection.extent, unravel(np.unique(selection.offsets()), selection.extent))
-    axes = tuple(axis if isinstance(axis, Span) else np.unique(axis) for axis in selection.axes)
+    axes = tuple(axis if isinstance(axis, StridedSpan) else np.unique(axis) for axis in selection.axes)
     return Orthogonal.trusted(selection.extent, axes)
 
 
 def is_regular(selection: Selection) -> TypeGuard[Orthogonal]:
-    """Say whether the selection is a regular hyperslab: elements are unique and in row-major order."""
-    return isinstance(selection, Orthogonal) and all(isinstance(axis, Span) for axis in selection.axes)
+    """Return whether the selection is a regular hyperslab: elements are unique and in row-major order."""
+    return isinstance(selection, Orthogonal) and all(isinstance(axis, StridedSpan) for axis in selection.axes)
 
 
 def gather(array: NDArray[Any], selection: Selection) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import check_extent
-from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.signed_extent import SignedExtent
 from hsparse.model.short_text import short_repr
@@ -26,7 +26,7 @@ MAX_PAIRED_BYTES = 1 << 27
 """The most bytes of coordinates that a selection with paired lists may need; slices multiply the points."""
 COORDINATE_BYTES = 8
 MAX_SCANNED = 1 << 18
-"""The most characters of a `select` string whose indices are counted before it is parsed, which takes 1 ms."""
+"""The most characters of a `select` string whose indices are counted before it is parsed; counting takes 1 ms."""
 
 
 def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = False) -> Selection:
@@ -39,7 +39,7 @@ def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = 
     coordinates of paired lists take more than `MAX_PAIRED_BYTES` bytes.
     """
     axes, extent = parse_axes(text, extent), check_extent(extent)
-    lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, Span)]
+    lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, StridedSpan)]
     if orthogonal or len(lists) < 2:
         return Orthogonal.trusted(extent, tuple(axes))
     return _paired(extent, axes, lists)
@@ -89,7 +89,7 @@ def _axis(piece: str, dim: int, extent: Sequence[int]) -> Axis:
     if INDEX.fullmatch(piece):
         if int(piece) >= length:
             raise _refused(piece, dim, f"is not below the extent {length}.")
-        return Span(int(piece))
+        return StridedSpan(int(piece))
     if match := SLICE.fullmatch(piece):
         start, stop, step = int(match[1] or 0), int(match[2] or length), int(match[3] or 1)
         if step < 1:
@@ -99,8 +99,8 @@ def _axis(piece: str, dim: int, extent: Sequence[int]) -> Axis:
         if start > stop:
             raise _refused(piece, dim, f"starts at {start}, after its stop {stop}.")
         if step == 1 or stop - start <= 1:
-            return Span(start, 1, 1, stop - start) if stop > start else EMPTY_SPAN
-        return Span(start, step, -(-(stop - start) // step))
+            return StridedSpan(start, 1, 1, stop - start) if stop > start else EMPTY_SPAN
+        return StridedSpan(start, step, -(-(stop - start) // step))
     if LIST.fullmatch(piece):
         values = [int(value) for value in piece[1:-1].split(",")] if len(piece) > 2 else []
         if values and max(values) >= length:
@@ -153,7 +153,7 @@ def check_paired(shape: Sequence[int], rank: int) -> int:
 
 
 def paired_bytes(text: str, extent: Sequence[int]) -> int:
-    """Return the bytes of coordinates that `parse_select` will list for paired lists; 0 if none, or if it will fail.
+    """Return the bytes of coordinates that `parse_select` will list for paired lists; 0 if it will list none or fail.
 
     Lists are not parsed, so that 32 MB of text take 2 ms. Raises `TooLarge` as `parse_select`. For more than
     `MAX_SCANNED` characters the result is an upper bound, at most `MAX_PAIRED_BYTES`.

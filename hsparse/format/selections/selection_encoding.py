@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest
 from hsparse.format.dataspace_message import CODES, image_head
 from hsparse.format.selections.extent import coordinate_columns, strides, unravel
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.serialized_selection import ALL, HYPERSLABS, NONE, POINTS, REGULAR, WIDTHS
 
 
@@ -87,7 +87,7 @@ def row_runs(offsets: NDArray[np.uint32], width: int) -> RowRuns:
     return RowRuns(offsets[firsts], lengths)
 
 
-def find_regular(runs: RowRuns, dims: Sequence[int]) -> tuple[Span, ...] | None:
+def find_regular(runs: RowRuns, dims: Sequence[int]) -> tuple[StridedSpan, ...] | None:
     """Return one span per dimension if the runs form a regular hyperslab, or else None."""
     if not (runs.lengths == runs.lengths[0]).all():
         return None
@@ -104,7 +104,7 @@ def find_regular(runs: RowRuns, dims: Sequence[int]) -> tuple[Span, ...] | None:
         return None
     block = int(runs.lengths[0])
     start = int(columns[0, 0])
-    span = Span(start, stride, count, block)
+    span = StridedSpan(start, stride, count, block)
     if len(dims) == 1:
         return (span,)
     leading = find_regular(row_runs(rows[::count], dims[-2]), dims[:-1])
@@ -226,12 +226,12 @@ def encode_points(columns: Sequence[NDArray[Any]], version: int = 2) -> bytes:
     return head + table.tobytes()
 
 
-def regular_size(spans: Sequence[Span]) -> int:
+def regular_size(spans: Sequence[StridedSpan]) -> int:
     """Return the size of a regular hyperslab in version 3, in bytes."""
     return 14 + 4 * len(spans) * width_for(_highest(spans))
 
 
-def encode_regular(spans: Sequence[Span], version: int = 3) -> bytes:
+def encode_regular(spans: Sequence[StridedSpan], version: int = 3) -> bytes:
     """Encode a regular hyperslab in version 2 or 3 (which uses the narrowest width)."""
     width = width_for(_highest(spans)) if version == 3 else 8
     numbers = [number for span in spans for number in (span.start, span.stride, span.count, span.block)]
@@ -244,8 +244,8 @@ def encode_regular(spans: Sequence[Span], version: int = 3) -> bytes:
     raise BadRequest(f"Regular hyperslabs have no version {version}; 2 and 3 exist, 1 has blocks.")
 
 
-def encode_hyperslab(spans: Sequence[Span]) -> bytes:
-    """Encode a regular hyperslab, or as one block if that is shorter (few dimensions and wide coordinates)."""
+def encode_hyperslab(spans: Sequence[StridedSpan]) -> bytes:
+    """Encode a regular hyperslab as such or, if that is shorter (few dimensions, wide coordinates), as one block."""
     is_wide = width_for(_highest(spans)) > WIDTHS[0] and blocks_size(1, len(spans), 0, 1) < regular_size(
         spans
     )
@@ -255,7 +255,7 @@ def encode_hyperslab(spans: Sequence[Span]) -> bytes:
     return encode_regular(spans)
 
 
-def _highest(spans: Sequence[Span]) -> int:
+def _highest(spans: Sequence[StridedSpan]) -> int:
     """Return the highest number in the encoding of a regular hyperslab, including the ends of its spans."""
     highest = 0
     for span in spans:
@@ -294,6 +294,6 @@ def _check_32(highest: int, count: int, version: int, what: str) -> None:
         raise BadRequest(f"{what} of version 1 hold 32-bit coordinates; use a later version for {highest}.")
 
 
-def volume(spans: Sequence[Span]) -> int:
+def volume(spans: Sequence[StridedSpan]) -> int:
     """Return the number of elements of a regular hyperslab."""
     return math.prod(span.size for span in spans)

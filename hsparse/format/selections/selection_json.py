@@ -12,7 +12,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import check_extent
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.signed_extent import SignedExtent
 from hsparse.model.short_text import short_repr
@@ -122,4 +122,4 @@ def _regular(extent: tuple[int, ...], value: dict[str, Any]) -> Orthogonal:
         if not all(type(number) is int and 0 <= number < 2**63 for number in given):
             raise BadRequest(f"The hyperslab's {name} must be integers in 0..2^63-1.")
         fields.append(given)
-    return Orthogonal(extent, tuple(map(Span, *fields)))
+    return Orthogonal(extent, tuple(map(StridedSpan, *fields)))

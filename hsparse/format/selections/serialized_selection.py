@@ -1,7 +1,7 @@
 """Decoding of HDF5's serialized selections, in every type and version that libhdf5 writes.
 
-HDF5 File Format Specification, "Dataspace Selection" (Reference type, H5S_SEL encodings): none and all version 1,
-points versions 1 and 2, hyperslabs versions 1, 2 and 3. Numbers are little-endian.
+The HDF5 File Format Specification, "Dataspace Selection" (Reference type, H5S_SEL encodings), defines version 1 of none
+and all, versions 1 and 2 of points, and versions 1, 2 and 3 of hyperslabs. Numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.model.dataspace import MAX_RANK
 
 NONE, POINTS, HYPERSLABS, ALL = range(4)
@@ -52,7 +52,7 @@ class BlockList:
 class Regular:
     """A regular hyperslab, not empty and inside the extent; it may be unlimited only if the extent is unknown."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[StridedSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,13 @@ def _read_hyperslabs(reader: ByteReader, version: int, dims: Dims) -> BlockList 
 def _read_regular(reader: ByteReader, width: int, dims: Sequence[int]) -> Regular:
     spans = []
     for dim, extent in enumerate(dims):
-        span = Span(*reader.numbers(4, width, "regular hyperslab"))
+        span = StridedSpan(*reader.numbers(4, width, "regular hyperslab"))
         if not (span.size and span.stride) or (span.count > 1 and span.stride < span.block):
             raise Corrupt(f"The regular hyperslab is empty or overlaps itself in dimension {dim}.")
         if span.stop > extent:
             raise Corrupt(f"The regular hyperslab ends at {span.stop} in dimension {dim}, beyond {extent}.")
         # The stride of a single block has no meaning, and libhdf5 may write any value.
-        spans.append(Span.range(span.start, span.stop) if span.contiguous else span)
+        spans.append(StridedSpan.range(span.start, span.stop) if span.contiguous else span)
     return Regular(tuple(spans))
 
 
@@ -155,7 +155,7 @@ def _read_unbounded(reader: ByteReader, width: int, rank: int) -> Regular:
             raise Corrupt(f"The regular hyperslab is empty or overlaps itself in dimension {dim}.")
         if (block == UNLIMITED and count > 1) or (not endless and start + count * stride + block > MAX_END):
             raise Corrupt(f"The regular hyperslab has {count} blocks of {block} in dimension {dim}.")
-        spans.append(Span(start, stride, count, block))
+        spans.append(StridedSpan(start, stride, count, block))
     return Regular(tuple(spans))
 
 

@@ -2,7 +2,7 @@
 
 The coordinates of plans are unsigned. They begin at the first element of the chunk that contains the lower bound, so
 that chunks are aligned to the grid. Requests use *places*, which are signed coordinates, or coordinates relative to an
-origin that they name. Requests of stock clients use coordinates relative to the lower bound.
+origin that they name. Clients that do not know signed datasets use coordinates relative to the lower bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 class SignedExtent(tuple[int, ...]):
-    """The extent of a signed dataset with the lower bounds `lower`: a tuple of stops in the coordinates of plans.
+    """The extent of a signed dataset with the lower bounds `lower`: a tuple of its ends in the coordinates of plans.
 
     `first` is the lower bound in the coordinates of plans. If `in_places`, the request's coordinates are places,
     relative to `origin` if there is one. Otherwise they are relative to the lower bound.
@@ -42,7 +42,7 @@ class SignedExtent(tuple[int, ...]):
         in_places: bool = False,
         origin: Sequence[int] = (),
     ) -> SignedExtent:
-        """Return the extent of `lengths` elements from place `lower`, which is at `first` in plans."""
+        """Return the extent of `lengths` elements from the place `lower`, whose coordinates in plans are `first`."""
         self = cls(map(int.__add__, first, lengths))
         self.lower, self.first, self.in_places = tuple(lower), tuple(first), in_places
         self.origin = tuple(origin)
@@ -55,19 +55,19 @@ class SignedExtent(tuple[int, ...]):
 
     @property
     def start(self) -> tuple[int, ...]:
-        """The coordinates of the first element in the request."""
+        """The coordinates of the dataset's first element, as the request counts them."""
         if self.origin:
             return tuple(map(int.__sub__, self.lower, self.origin))
         return self.lower if self.in_places else (0,) * len(self)
 
     @property
     def image_start(self) -> tuple[int, ...]:
-        """The coordinates of the first element in an encoded selection of the request, which is unsigned."""
+        """The coordinates of the dataset's first element in encoded selections of the request, which are unsigned."""
         return self.start if self.origin else (0,) * len(self)
 
     @property
     def corner(self) -> tuple[int, ...]:
-        """The place at the origin of the coordinates of plans."""
+        """The place whose coordinates in plans are 0."""
         return tuple(map(int.__sub__, self.lower, self.first))
 
     def for_request(self, *, in_places: bool, origin: Sequence[int] = ()) -> SignedExtent:
@@ -144,7 +144,7 @@ class SignedExtent(tuple[int, ...]):
         return str(int(text) - self.start[dim])
 
     def _check(self, place: int, dim: int, *, ends: bool = False) -> None:
-        """Raise `OutOfRange` unless a request's coordinate is inside the bounds, or with `ends` at the upper one."""
+        """Raise `OutOfRange` unless a request's coordinate is inside the bounds or, with `ends`, at the upper bound."""
         low = self.start[dim]
         upper = low + self[dim] - self.first[dim]
         if not low <= place < upper + ends:
@@ -186,7 +186,7 @@ def points_of(extent: tuple[int, ...], coords: NDArray[Any]) -> Points:
 
 
 def corner_of(extent: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the place at the origin of the coordinates of plans; 0 in an unsigned extent."""
+    """Return the place whose coordinates in plans are 0; it is 0 in an unsigned extent."""
     return extent.corner if isinstance(extent, SignedExtent) else (0,) * len(extent)
 
 

@@ -188,7 +188,7 @@ def decoding(number: int) -> Iterator[None]:
 
 
 MAX_FOOTER = 256
-MUCH = 1 << 16
+MAX_UNCHECKED_BYTES = 1 << 16
 """The most unfiltered bytes that a footer may claim without being checked."""
 MAX_SECTIONS = 3
 MAGIC = b"hsparse"
@@ -279,7 +279,7 @@ def claimed_sizes(data: Buffer) -> list[int]:
     """Return the unfiltered sizes of the sections that the footer of a whole object claims, or [] without a footer.
 
     Callers reserve memory by these sizes before `unseal` checks every byte. Raises `Corrupt` for a damaged footer that
-    claims more than `MUCH` bytes.
+    claims more than `MAX_UNCHECKED_BYTES` bytes.
     """
     view = memoryview(data)
     start = len(view) - 4 - TAIL.size
@@ -290,7 +290,7 @@ def claimed_sizes(data: Buffer) -> list[int]:
     if not 0 <= first <= start - count * ENTRY.size:
         return []
     sizes = [ENTRY.unpack_from(view, first + place * ENTRY.size)[2] for place in range(count)]
-    if sum(sizes) > MUCH:
+    if sum(sizes) > MAX_UNCHECKED_BYTES:
         read_footer(view[-MAX_FOOTER:], len(view))
     return sizes
 

@@ -66,7 +66,7 @@ class OpenHeap(Protocol):
 
 
 class HeapForm(Protocol):
-    """A form of the heap, see the module."""
+    """One of the forms of the heap that this module describes."""
 
     def draft(self, sizes: Places, counts: Places) -> HeapDraft:
         """Return a heap for k payloads, in order, of `sizes: (k,)` bytes with `counts: (k,)` elements."""
@@ -78,7 +78,7 @@ class HeapForm(Protocol):
 
 
 UNUSED = 4
-"""Bytes of the number of unused bytes at the start of a packed heap."""
+"""Bytes of the field at the start of a packed heap; it has the number of unused bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ FRAME = 16
 """The bytes of a collection's head, of an object's head, of a slot's entry and of a reference."""
 
 MAGIC, COLLECTION_MAGIC = b"HGLS", b"GCOL"
-VERSION = 1
+HEAP_VERSION = 1
 MAX_SLOTS = 65536
 MAX_INDEX = 65535
 SLOT_BYTES = 512 * 1024
@@ -174,14 +174,14 @@ class HeapSet:
         head = HEAD.size + FRAME * slots
         begins = head + ends - taken + FRAME * (slot_of + 2)
         image = np.zeros(head + FRAME * slots + int(ends[-1]), np.uint8)
-        image[: HEAD.size] = np.frombuffer(HEAD.pack(MAGIC, VERSION, slots), np.uint8)
+        image[: HEAD.size] = np.frombuffer(HEAD.pack(MAGIC, HEAP_VERSION, slots), np.uint8)
         entries = np.zeros(slots, ENTRY)
         entries["begin"] = begins[firsts] - 2 * FRAME
         entries["length"] = np.diff(entries["begin"], append=np.uint64(len(image)))
         image[HEAD.size : head] = entries.view(np.uint8)
         windows = sliding_window_view(image, FRAME, writeable=True)
         collections = np.zeros(slots, COLLECTION)
-        collections["magic"], collections["version"] = COLLECTION_MAGIC, VERSION
+        collections["magic"], collections["version"] = COLLECTION_MAGIC, HEAP_VERSION
         collections["length"] = entries["length"]
         windows[begins[firsts] - 2 * FRAME] = collections.view(np.uint8).reshape(-1, FRAME)
         objects = np.zeros(count, OBJECT)
@@ -265,7 +265,7 @@ class OpenHeapSet:
 
 
 def _slots(ends: Places, taken: Places) -> Places:
-    """Return the first object of each collection; `ends: (k,)` are the cumulative sums of the sizes `taken: (k,)`."""
+    """Return the number of each collection's first object; `taken: (k,)` are object sizes, `ends` running sums."""
     firsts, at = [], 0
     while at < len(ends):
         firsts.append(at)
@@ -280,8 +280,10 @@ def _directory(view: memoryview) -> list[tuple[int, int]]:
     if len(view) < HEAD.size:
         raise Corrupt(f"it has {len(view)} bytes, too few for a head")
     magic, version, count = HEAD.unpack_from(view)
-    if magic != MAGIC or version != VERSION:
-        raise Corrupt(f"it begins with {magic!r}, version {version}, not with {MAGIC!r}, version {VERSION}")
+    if magic != MAGIC or version != HEAP_VERSION:
+        raise Corrupt(
+            f"it begins with {magic!r}, version {version}, not with {MAGIC!r}, version {HEAP_VERSION}"
+        )
     if count > MAX_SLOTS or HEAD.size + FRAME * count > len(view):
         raise Corrupt(f"its directory of {count} slots is not all there")
     found: list[tuple[int, int]] = np.frombuffer(view, ENTRY, count, HEAD.size).tolist()
@@ -295,7 +297,7 @@ def _objects(data: memoryview, slot: int) -> tuple[Places, Places]:
     head has.
     """
     magic, version, length = np.frombuffer(data, COLLECTION, 1)[0].tolist()
-    if magic != COLLECTION_MAGIC or version != VERSION or length != len(data):
+    if magic != COLLECTION_MAGIC or version != HEAP_VERSION or length != len(data):
         raise Corrupt(f"slot {slot} has no global heap collection of {len(data)} bytes")
     words = data[: len(data) & ~7].cast("Q")
     end = len(words)

@@ -51,7 +51,7 @@ def decode_region(data: Buffer, dtype: np.dtype[Any]) -> tuple[Selection, NDArra
 
 
 def open_selection(data: Buffer) -> tuple[Selection, memoryview]:
-    """Return the selection at the start of `data`, after verifying its checksum, and the bytes after that."""
+    """Return the selection at the start of `data` and the bytes after its checksum; raise `Corrupt` if damaged."""
     view = memoryview(data).cast("B")
     selection, length = decode_first(view)
     section, checksum, rest = view[:length], view[length:][:CHECKSUM_BYTES], view[length + CHECKSUM_BYTES :]

@@ -4,7 +4,7 @@ An element has the bytes of its file datatype: fixed-size parts unchanged, and f
 to the heap (`hsparse.format.structured.heap`). If the elements of a sequence have variable-length parts themselves, the
 sequence's payload has these elements with their references. Region references, which HDF5 stores on a heap of the file,
 are sequences of bytes here. As in the library's type conversion, an empty sequence is a null reference, and an empty
-string is not. Payloads are in the order of elements, and a payload follows those that it refers to.
+string is not. Payloads are in the order of elements, and a payload follows the payloads that it refers to.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def decode_elements(
 ) -> VlenArray:
     """Return the elements, (n,), in the two sections; raise `Corrupt`, naming the section by `names`, if invalid.
 
-    Memory is bounded by the sections: if several references share payloads, and these together are larger than the
-    heap, the sections are rejected.
+    Memory is bounded by the sections: several references may share a payload, but if the payloads of all references
+    together are larger than the heap, the sections are rejected.
     """
     try:
         opened = FORMS[revision].open(heap)
@@ -91,7 +91,7 @@ def decode_elements(
     rows = np.frombuffer(elements, np.uint8)
     if len(rows) % element.file_size:
         raise Corrupt(f"{names[0]} has {len(rows)} bytes: no number of {element.file_size}-byte elements.")
-    reader = _Reader(np.frombuffer(heap, np.uint8), opened, names)
+    reader = _ElementReader(np.frombuffer(heap, np.uint8), opened, names)
     return reader.length_prefixed(element, rows.reshape(-1, element.file_size), 0)
 
 
@@ -267,7 +267,7 @@ def _pieces(source: Bytes, begins: Places, sizes: Places) -> Iterator[memoryview
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ElementReader:
     """A reader that assembles elements; `depth` is 0 for elements in section 1, and higher for those on the heap."""
 
     source: Bytes

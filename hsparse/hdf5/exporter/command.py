@@ -25,7 +25,7 @@ from hsparse.hdf5.format.plan.file_form import FileForm, FileLayout
 from hsparse.hdf5.format.plan.file_plan import EXPORTED
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 
-LARGE = 64 * 1024 * 1024
+ANNOUNCED_BYTES = 64 * 1024 * 1024
 """The size in bytes from which on the size of a file is announced before it is fetched."""
 
 
@@ -33,9 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the arguments of `hsparse export`; parsed arguments have `run`."""
     parser.description = (
         "Write a domain of a running server as an HDF5 file. The file has another name until it is complete. An "
-        "interrupted command continues when it is run again, unless the domain was changed. In an export to "
-        "s3://bucket/key, the store copies large chunks if it can read the server's bucket; an interrupted export "
-        "leaves nothing, unless --resume is given. A password is asked for, or read as one line if standard input is "
+        "interrupted command continues when it is run again, unless the domain was changed; an interrupted export to "
+        "s3://bucket/key leaves nothing. A password is asked for, or read as one line if standard input is "
         "not a terminal."
     )
     parser.add_argument(
@@ -82,11 +81,6 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "files (kept); by default, dense ones whose sources have relative paths are kept",
     )
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="resume an interrupted S3 export; keep the uploaded parts if interrupted again",
-    )
     file_arguments.add_s3_flags(parser)
     progress.add_progress_flag(parser)
     parser.set_defaults(run=reports_failure(run))
@@ -123,7 +117,7 @@ def _run_domain(connections: Callable[[str | None], Connection], args: argparse.
                 server = RetryingClient(connect)
                 try:
                     planned, _ = server.ask(lambda one: file_of(one).state())
-                    if planned >= LARGE:
+                    if planned >= ANNOUNCED_BYTES:
                         text = (
                             f"The file will have {planned} bytes; --filter shuffle+gzip=4 makes it smaller."
                         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hsparse.cli.file_arguments import SCHEME
 from hsparse.cli.run_each import run_each
-from hsparse.cli.tree.server_tree import PATTERN, Entry, Kind, ServerTree, require_place
+from hsparse.cli.tree.server_tree import PATTERN, Kind, ServerTree, TreeEntry, require_place
 from hsparse.client.connection import Connection
 from hsparse.errors import BadRequest
 
@@ -31,7 +31,7 @@ def export_each(
         raise BadRequest(f"{place} is a file: name a directory for several domains.")
     with closing(ServerTree(connect)) as tree:
 
-        def run_domain(domain: Domain) -> int:
+        def run_domain(domain: ExportedDomain) -> int:
             file = f"{place}/{domain.name}"
             if not args.file.startswith(SCHEME):
                 Path(file).parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def export_each(
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class ExportedDomain:
     """The path of a domain, and the name of its file relative to the target directory."""
 
     path: str
@@ -52,10 +52,10 @@ class Domain:
         return self.path
 
 
-def _domains(tree: ServerTree, entry: Entry, above: str = "") -> Iterator[Domain]:
+def _domains(tree: ServerTree, entry: TreeEntry, above: str = "") -> Iterator[ExportedDomain]:
     name = f"{above}{entry.name}"
     if entry.kind is not Kind.FOLDER:
-        yield Domain(entry.path, name)
+        yield ExportedDomain(entry.path, name)
         return
     for member in tree.members(entry):
         yield from _domains(tree, member, f"{name}/")

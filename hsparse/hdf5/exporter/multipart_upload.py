@@ -1,7 +1,7 @@
-"""Multipart uploads to an S3 bucket. Parts are sent, or the service copies them from ranges of other objects.
+"""Multipart uploads to an S3 bucket.
 
-Amazon S3 API Reference: CreateMultipartUpload, UploadPart, UploadPartCopy, ListParts, CompleteMultipartUpload,
-AbortMultipartUpload. The object is invisible until the upload is complete.
+Amazon S3 API Reference: CreateMultipartUpload, UploadPart, ListParts, CompleteMultipartUpload, AbortMultipartUpload.
+The object is invisible until the upload is complete.
 """
 
 from __future__ import annotations
@@ -13,31 +13,12 @@ from typing import Any
 
 from hsparse.errors import HsparseError, Misconfigured, NotFound, StoreFailed, Unsupported
 from hsparse.storage.object_store import Buffer
-from hsparse.storage.s3.s3_client import S3Client, error_code
+from hsparse.storage.s3.s3_client import S3Client
 
 FILE_MARK = "hsparse-file"
 """The metadata name of the mark that identifies the exported file."""
-ABORTS = 5
+MAX_ABORT_ATTEMPTS = 5
 """The maximum number of attempts to abort an upload whose parts are still arriving."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """An uploaded part: its etag, and its size in bytes."""
-
-    etag: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class CopySource:
-    """A range of an object to copy: `size` bytes from byte `address`, if the object's etag is `etag`."""
-
-    bucket: str
-    key: str
-    etag: str
-    address: int
-    size: int
 
 
 class S3Upload:
@@ -65,55 +46,21 @@ class S3Upload:
         )
         return cls(store, key, str(reply["UploadId"]))
 
-    async def parts(self) -> dict[int, Part]:
-        """Return the uploaded parts by number; raises `NotFound` if the upload no longer exists."""
-        found: dict[int, Part] = {}
-        marker = 0
-        while True:
-            reply = await self._page(marker)
-            for one in reply.get("Parts", ()):
-                found[one["PartNumber"]] = Part(_bare(one["ETag"]), one["Size"])
-            if not reply.get("IsTruncated"):
-                return found
-            marker = int(reply["NextPartNumberMarker"])
-
-    async def put(self, number: int, data: Buffer) -> Part:
-        """Send a part; raises `NotFound` if the upload no longer exists."""
+    async def put(self, number: int, data: Buffer) -> str:
+        """Send a part and return its etag; raises `NotFound` if the upload no longer exists."""
         reply = await self._store.call(
             self._key,
             lambda client: client.upload_part(**self._about, PartNumber=number, Body=io.BytesIO(data)),
         )
-        return Part(_bare(reply["ETag"]), len(data))
+        return _bare(reply["ETag"])
 
-    async def copy(self, number: int, source: CopySource) -> Part:
-        """Have the service copy a part, without sending its bytes through this process.
-
-        Raises `PreconditionFailed` if the source has changed, `NotFound` or `Misconfigured` if the service does not
-        know the source or must not read it. The message has the service's error code.
-        """
-        request = self._about | {
-            "PartNumber": number,
-            "CopySource": {"Bucket": source.bucket, "Key": source.key},
-            "CopySourceIfMatch": f'"{source.etag}"',
-            "CopySourceRange": f"bytes={source.address}-{source.address + source.size - 1}",
-        }
-        what = f"{source.key!r} of the bucket {source.bucket!r} cannot be copied to {self._store.name!r}"
-        try:
-            reply = await self._store.call(self._key, lambda client: client.upload_part_copy(**request))
-        except HsparseError as error:
-            raise type(error)(f"{what} ({error_code(error.__cause__)}).") from error
-        etag = reply.get("CopyPartResult", {}).get("ETag")
-        if not etag:
-            raise StoreFailed(f"{what} (the service did not confirm the copy).")
-        return Part(_bare(etag), source.size)
-
-    async def complete(self, parts: Mapping[int, Part], mark: str, *, replace: bool) -> str:
-        """Complete the upload: create the object from all parts and return its etag.
+    async def complete(self, parts: Mapping[int, str], mark: str, *, replace: bool) -> str:
+        """Complete the upload: create the object from all parts (etags by number) and return its etag.
 
         Without `replace`, raises `PreconditionFailed` if the object exists, with services that check this condition.
         If the reply is lost, an object with `mark` in its metadata is taken for the result of this call.
         """
-        listed = [{"PartNumber": number, "ETag": f'"{parts[number].etag}"'} for number in sorted(parts)]
+        listed = [{"PartNumber": number, "ETag": f'"{parts[number]}"'} for number in sorted(parts)]
         condition = {} if replace else {"IfNoneMatch": "*"}
 
         async def send(client: Any) -> str:
@@ -135,22 +82,19 @@ class S3Upload:
 
     async def abort(self) -> None:
         """Abort the upload and delete its parts; do nothing if the upload no longer exists."""
-        for _ in range(ABORTS):
+        for _ in range(MAX_ABORT_ATTEMPTS):
             try:
                 await self._store.call(self._key, lambda client: client.abort_multipart_upload(**self._about))
             except NotFound:
                 return
             try:
-                await self._page(0)  # a pending part may have arrived after the abort
+                # A pending part may have arrived after the abort.
+                await self._store.call(self._key, lambda client: client.list_parts(**self._about))
             except (NotFound, Misconfigured, Unsupported):
                 return  # the upload is gone, or the service cannot list parts
         raise StoreFailed(
             f"The upload {self.id} of {self._key!r} to {self._store.name!r} could not be aborted: abort it there."
         )
-
-    async def _page(self, marker: int) -> dict[str, Any]:
-        request = self._about | ({"PartNumberMarker": marker} if marker else {})
-        return await self._store.call(self._key, lambda client: client.list_parts(**request))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,14 @@ from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayou
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import has_addresses
+from hsparse.hdf5.format.messages.filter_pipeline_message import MESSAGES, Pipelines, encode_section_pipelines
 from hsparse.hdf5.format.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
-from hsparse.hdf5.format.messages.object_messages import MESSAGES, Pipelines, encode_section_pipelines
 from hsparse.hdf5.format.messages.structured_layout import StructuredLayout, plan_structured_layout
 from hsparse.hdf5.format.plan.file_plan import FilePiece
 from hsparse.hdf5.format.plan.planned_chunks import Uint64Column
 from hsparse.hdf5.format.plan.planned_object import plan_layout
 from hsparse.hdf5.format.plan.planned_structures import PlannedMessage
-from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_data import InputData
 from hsparse.hdf5.importer.structured_upload import StructuredData
 from hsparse.model.dataspace import max_dims_of
 
@@ -93,11 +93,11 @@ def _item(flag: str) -> Any:
     return {"name": name, "level": int(level)}
 
 
-RUN = 4 * 1024 * 1024
+MAX_READ_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of one read, unless a chunk is larger."""
 NEW_CHUNK = 1024 * 1024
 """The approximate size in bytes of new chunks."""
-SMALL = 64 * 1024
+MAX_CONTIGUOUS_BYTES = 64 * 1024
 """The size in bytes up to which contiguous data stays contiguous."""
 
 
@@ -136,28 +136,28 @@ class RefilteredDataset(ABC):
         """Yield the tasks that copy all data, in the order of the source file."""
 
 
-def refiltered(key: Key, data: FileData, choice: FilterChoice) -> RefilteredDataset:
+def refiltered(key: Key, data: InputData, choice: FilterChoice) -> RefilteredDataset:
     """Return the refiltered copy of a dataset that is not structured, with the filters of `choice` for its chunks.
 
-    Contiguous data of more than `SMALL` bytes becomes chunked, if its elements have no addresses.
+    Contiguous data of more than `MAX_CONTIGUOUS_BYTES` bytes becomes chunked, if its elements have no addresses.
     """
     dataset = data.dataset
     if isinstance(dataset.layout, ChunkedLayout):
-        return CopiedChunks(key, data, choice)
+        return RefilteredChunks(key, data, choice)
     if not isinstance(dataset.layout, ContiguousLayout):
         raise Unsupported(
             f"A layout of {type(dataset.layout).__name__} cannot be written with other filters."
         )
-    large = prod(data.dims) * data.size > SMALL
+    large = prod(data.dims) * data.size > MAX_CONTIGUOUS_BYTES
     if not choice.is_none and large and data.is_allocated and not has_addresses(dataset.type):
-        return NewChunks(key, data, choice)
+        return ChunksOfContiguous(key, data, choice)
     return OnePiece(key, data)
 
 
 class OnePiece(RefilteredDataset):
     """Contiguous data, which has no filters."""
 
-    def __init__(self, key: Key, data: FileData) -> None:
+    def __init__(self, key: Key, data: InputData) -> None:
         self._data = data
         self._place: Key = (key, "data")
         self._size = prod(data.dims) * data.size
@@ -178,8 +178,8 @@ class OnePiece(RefilteredDataset):
                 4 * self._size, self._size, partial(self._copy, target, layout.address, address, self._size)
             )
             return
-        for at in range(0, self._size, RUN):
-            size = min(RUN, self._size - at)
+        for at in range(0, self._size, MAX_READ_BYTES):
+            size = min(MAX_READ_BYTES, self._size - at)
             yield Task(size, size, partial(self._copy, target, layout.address + at, address + at, size))
 
     def _copy(self, target: Target, source: int, address: int, size: int) -> None:
@@ -194,7 +194,7 @@ class _Chunks(RefilteredDataset):
     """Chunks with dimensions `dims` at `scaled: (n, rank)`. `put` writes one chunk and sets its index record."""
 
     def __init__(
-        self, key: Key, data: FileData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
+        self, key: Key, data: InputData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
     ) -> None:
         self.data = data
         self.dims = dims
@@ -230,10 +230,10 @@ class _Chunks(RefilteredDataset):
         return self._index.encode(address_of(self._place), records)
 
 
-class CopiedChunks(_Chunks):
+class RefilteredChunks(_Chunks):
     """The chunks of a chunked dataset, with other filters."""
 
-    def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
+    def __init__(self, key: Key, data: InputData, choice: FilterChoice) -> None:
         assert data.records is not None
         assert isinstance(data.dataset.layout, ChunkedLayout)
         super().__init__(key, data, data.dataset.layout.dims, data.records.scaled, choice)
@@ -244,7 +244,7 @@ class CopiedChunks(_Chunks):
         stops = starts + self.data.records.size.astype(np.int64)
         rows: list[int] = []
         for row in np.argsort(starts).tolist():
-            if rows and int(stops[row]) - int(starts[rows[0]]) > RUN:
+            if rows and int(stops[row]) - int(starts[rows[0]]) > MAX_READ_BYTES:
                 yield self._task(target, rows, int(stops[rows[-1]]))
                 rows = []
             rows.append(row)
@@ -266,10 +266,10 @@ class CopiedChunks(_Chunks):
             self.put(target, row, undo_filters(pipeline, stored, int(records.mask[row]), self.nbytes))
 
 
-class NewChunks(_Chunks):
+class ChunksOfContiguous(_Chunks):
     """Chunks made of contiguous data; each chunk is one range of the data."""
 
-    def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
+    def __init__(self, key: Key, data: InputData, choice: FilterChoice) -> None:
         dims = default_chunk_dims(data.dims, data.size)
         self._grid = Grid(data.dims, dims)
         places = np.unravel_index(np.arange(self._grid.size), self._grid.counts)
@@ -300,7 +300,7 @@ def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-class StructuredChunks(RefilteredDataset):
+class RefilteredSections(RefilteredDataset):
     """Structured chunks with other filters of their sections; the content changes only in addresses."""
 
     def __init__(self, key: Key, data: StructuredData, choice: FilterChoice) -> None:

@@ -16,14 +16,14 @@ from hsparse.hdf5.domain_file import PartFile
 from hsparse.hdf5.exporter.refiltered_dataset import (
     FilterChoice,
     RefilteredDataset,
-    StructuredChunks,
+    RefilteredSections,
     Target,
     Task,
     refiltered,
 )
 from hsparse.hdf5.exporter.relocation import DataArea, Relocation
 from hsparse.hdf5.format.file_fields import Addressed, Key
-from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.group_messages import StoredHardLink
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.messages.object_messages import INCREMENTAL
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset, ParsedObject
@@ -40,13 +40,13 @@ from hsparse.hdf5.format.plan.planned_object import (
 )
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.hdf5.format.superblock import encode_superblock
-from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_data import InputData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects, is_ordered
-from hsparse.hdf5.importer.source import Source, path_in_errors
+from hsparse.hdf5.importer.source import InputFile, path_in_errors
 from hsparse.hdf5.importer.structured_upload import StructuredData
 from hsparse.model.dataspace import dims_of
 
-THREADS = 8
+MAX_THREADS = 8
 """The number of threads that copy data."""
 ROOT = "g-00000000-00000000-0000-000000-000000"
 """The id of the root group during the copy. Ids connect references with objects; files do not contain them."""
@@ -56,7 +56,7 @@ ReportProgress = Callable[[int, int], None]
 class RefilteredFile:
     """A planned copy of `source` with the filters of `choice`. Raises if a part of it cannot be read or written."""
 
-    def __init__(self, source: Source, choice: FilterChoice) -> None:
+    def __init__(self, source: InputFile, choice: FilterChoice) -> None:
         self._source = source
         self._choice = choice
         self._objects = FileObjects(source, ROOT, matrices=(), copied=True)
@@ -99,7 +99,7 @@ class RefilteredFile:
                 left -= task.done
                 progress(self._source.size - left, self._source.size)
 
-        with BoundedPool(THREADS) as work:
+        with BoundedPool(MAX_THREADS) as work:
             for dataset in self._datasets.values():
                 for task in dataset.tasks(target):
                     work.submit(task.memory, partial(run, task))
@@ -137,7 +137,9 @@ class RefilteredFile:
             links = [
                 PlannedLink(
                     link.name,
-                    PlannedTarget(link.target.address) if isinstance(link.target, HardLink) else link.target,
+                    PlannedTarget(link.target.address)
+                    if isinstance(link.target, StoredHardLink)
+                    else link.target,
                 )
                 for link in stored.links
             ]
@@ -155,9 +157,11 @@ class RefilteredFile:
     ) -> PlannedDataset:
         key: Key = one.header.address
         if isinstance(dataset.layout, RawStructuredLayout):
-            found: RefilteredDataset = StructuredChunks(key, StructuredData(self._objects, one), self._choice)
+            found: RefilteredDataset = RefilteredSections(
+                key, StructuredData(self._objects, one), self._choice
+            )
         else:
-            found = refiltered(key, FileData(self._objects, dataset), self._choice)
+            found = refiltered(key, InputData(self._objects, dataset), self._choice)
         self._datasets[key] = found
         fill = replace(dataset.fill, allocation=INCREMENTAL) if found.pieces else dataset.fill
         places: tuple[tuple[int, Key], ...] = ()
@@ -180,7 +184,7 @@ class RefilteredFile:
 
 
 def export_filtered(
-    source: Source, choice: FilterChoice, target: Path, progress: ReportProgress, *, replace: bool = False
+    source: InputFile, choice: FilterChoice, target: Path, progress: ReportProgress, *, replace: bool = False
 ) -> int:
     """Write a copy of `source` with other filters to `target`; return its size in bytes.
 

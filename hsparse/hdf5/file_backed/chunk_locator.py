@@ -1,7 +1,8 @@
 """Fill chunk tables from an HDF5 file (initializer `chunklocator`), as `hsload --fastlink` requests.
 
-Also answer chunk queries of file-backed datasets: the file and offset of each chunk, and the number and bytes of all.
-These chunks of the file may be smaller than the chunks that reads are planned by. Contiguous data counts as one chunk.
+A chunk table is a dataset with the locations in a file of the chunks of another dataset. Also answer chunk queries of
+file-backed datasets: the file and offset of each chunk, and the number and bytes of all chunks. These chunks of the
+file may be smaller than the chunks that reads are planned by. Contiguous data counts as one chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.bounded_cache import BoundedCache
-from hsparse.compute import LONG, compute
+from hsparse.compute import LONG_WORK_BYTES, compute
 from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import BadRequest, Corrupt, ErrorKind, HsparseError, NotFound, TooLarge
 from hsparse.format.buffer import Buffer
@@ -45,7 +46,7 @@ from hsparse.model.file_backed import (
     file_reference,
 )
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place
 from hsparse.sn.request import FileRights, Request
 from hsparse.sn.values.chunk_fanout import table_reader
@@ -60,25 +61,22 @@ LOCATOR = "chunklocator"
 OPTIONS = ("--h5path", "--filepath", "--bucket")
 MAX_READ = 64 * 1024 * 1024
 """Most bytes that are read of a file to find its chunks; enough for an index of some million chunks."""
-BLOCK = 64 * 1024
-BLOCKS = 64
-"""Most blocks of `BLOCK` bytes that are cached; small ranges are taken from these."""
+BLOCK_BYTES = 64 * 1024
+MAX_BLOCKS = 64
+"""Most blocks of `BLOCK_BYTES` bytes that are cached; small ranges are taken from these."""
 READS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkLocator:
-    """The file and the dataset in it whose chunks fill a chunk table."""
+    """The URI of a file, and the path of the dataset in it whose chunk locations fill a chunk table."""
 
     uri: str
     h5path: str
 
 
 def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator | None:
-    """Remove the locator from creation properties and return it, None without one; raise `BadRequest` for a bad one.
-
-    `buckets` are the served buckets. The table is filled when it is created, so it has no initializer afterwards.
-    """
+    """Remove the locator from creation properties and return it, None without one; raise `BadRequest` for a bad one."""
     words = properties.get("initializer")
     words = words.split() if isinstance(words, str) else words
     if not isinstance(words, list) or words[:1] != [LOCATOR]:
@@ -152,7 +150,7 @@ class _FileReader:
         self._owners = owners
         self._file = BackingFile(uri)
         self._left = MAX_READ
-        self._blocks: BoundedCache[int, Buffer] = BoundedCache.of_entries(BLOCKS)
+        self._blocks: BoundedCache[int, Buffer] = BoundedCache.of_entries(MAX_BLOCKS)
 
     @classmethod
     async def open(cls, rights: FileRights, uri: str) -> _FileReader:
@@ -167,22 +165,22 @@ class _FileReader:
         """Run a parser of the file to its end. Its steps run in worker threads, because an index may be large."""
         data: Sequence[Buffer] | None = None
         while True:
-            wanted, found = await compute(LONG, _step, reads, data)
+            wanted, found = await compute(LONG_WORK_BYTES, _step, reads, data)
             if wanted is None:
                 result: Result = found
                 return result
             data = await gather_each(self._read, wanted, READS_AT_ONCE)
 
     async def _read(self, wanted: ByteRange) -> Buffer:
-        first = wanted.address // BLOCK
-        if wanted.size > BLOCK or (wanted.address + wanted.size - 1) // BLOCK != first:
+        first = wanted.address // BLOCK_BYTES
+        if wanted.size > BLOCK_BYTES or (wanted.address + wanted.size - 1) // BLOCK_BYTES != first:
             return await self._fetch(wanted.address, wanted.size)
         block = self._blocks.get(first)
         if block is None:
-            size = min(BLOCK, self.size - first * BLOCK)
-            block = await self._fetch(first * BLOCK, size)
+            size = min(BLOCK_BYTES, self.size - first * BLOCK_BYTES)
+            block = await self._fetch(first * BLOCK_BYTES, size)
             self._blocks.keep(first, block)
-        start = wanted.address - first * BLOCK
+        start = wanted.address - first * BLOCK_BYTES
         return memoryview(block)[start : start + wanted.size]
 
     async def _fetch(self, address: int, size: int) -> Buffer:
@@ -213,7 +211,7 @@ OFFSET, SIZE, MASK = range(3)
 class FileBackedChunkInfo:
     """The `StoredChunks` implementation for a file-backed dataset."""
 
-    def __init__(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> None:
+    def __init__(self, owners: Owners, dataset: StoredDataset, bucket: str, read_table: ReadTable) -> None:
         self._owners = owners
         self._elements = FileBackedElements(owners, dataset, read_table)
         self._dataset = dataset
@@ -278,7 +276,7 @@ class FileBackedChunkInfo:
     async def _places(
         self, coords: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[tuple[str, str]]]:
-        """Return the existing ones of the pieces at `coords`: coordinates, (offset, size, mask), and (bucket, key)."""
+        """Return the coordinates, (offset, size, mask) and (bucket, key) of those pieces at `coords` that exist."""
         entries, uris = await self._elements.places(coords)
         there = entries[:, SIZE] > 0
         found = [backing_file(self._dataset).uri] * len(coords) if uris is None else uris
@@ -315,7 +313,7 @@ UNREADABLE = (
     ErrorKind.UNSUPPORTED,
     ErrorKind.TOO_LARGE,
 )
-"""Errors of a chunk table for which its dataset counts no chunks; a read of the dataset reports them."""
+"""If a chunk table has one of these errors, its dataset counts as without chunks; a read reports the error."""
 
 
 async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTable) -> Record:
@@ -324,13 +322,13 @@ async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTab
     if layout is None:
         return {"linked_bytes": 0, "num_linked_chunks": 0}
     if layout["class"] == CONTIGUOUS_REF:
-        count = prod(Dataset.of(record).grid.counts) if layout["size"] else 0
+        count = prod(StoredDataset.of(record).grid.counts) if layout["size"] else 0
         return {"linked_bytes": layout["size"], "num_linked_chunks": count}
     if layout["class"] == CHUNKED_REF:
         sizes = [entry[1] for entry in layout["chunks"].values() if entry[1]]
         return {"linked_bytes": sum(sizes), "num_linked_chunks": len(sizes)}
     try:
-        table = await ChunkTable.open(owners, Dataset.of(record), read_table)
+        table = await ChunkTable.open(owners, StoredDataset.of(record), read_table)
         count, size = await table.totals()
     except HsparseError as error:
         if error.kind not in UNREADABLE:
@@ -348,6 +346,6 @@ class FileBackedData:
     take_locator = staticmethod(take_locator)
     located = staticmethod(located_chunks)
 
-    def elements(self, owners: Owners, dataset: Dataset) -> FileBackedElements:
+    def elements(self, owners: Owners, dataset: StoredDataset) -> FileBackedElements:
         """Return the element source of a file-backed dataset."""
         return FileBackedElements(owners, dataset, table_reader(owners))

@@ -1,4 +1,4 @@
-"""Chunk tables: datasets whose elements give the locations in files of the pieces (chunks) of another dataset.
+"""Chunk tables: datasets whose elements are the locations in files of the pieces (file chunks) of another dataset.
 
 Also checks, when a file-backed dataset is created, that the principal may read the file, if the file exists.
 """
@@ -17,7 +17,7 @@ from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound, TooLarge
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.chunk_info_message import InspectFile
@@ -47,16 +47,18 @@ class TableFields:
 class ChunkTable:
     """The chunk table of a dataset with `rank` dimensions; `read` reads elements of the table."""
 
-    def __init__(self, table: Dataset, layout: Record, rank: int, read: ReadTable) -> None:
+    def __init__(self, table: StoredDataset, layout: Record, rank: int, read: ReadTable) -> None:
         self._table = table
         self._fields = check_table(table, layout, rank)
         self._read = read
 
     @classmethod
-    async def open(cls, owners: Owners, dataset: Dataset, read: ReadTable) -> ChunkTable:
+    async def open(cls, owners: Owners, dataset: StoredDataset, read: ReadTable) -> ChunkTable:
         """Return the table that the layout of `dataset` names; raise `NotFound` if it does not exist."""
         layout = file_backed_layout(dataset.record) or {}
-        return cls(Dataset.of(await owners.record(layout["chunk_table"])), layout, len(dataset.extent), read)
+        return cls(
+            StoredDataset.of(await owners.record(layout["chunk_table"])), layout, len(dataset.extent), read
+        )
 
     async def entries(self, coords: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str] | None]:
         """Return offset, size and filter mask of the pieces at `coords`, (n, 3) int64, and the URIs of their files.
@@ -139,7 +141,7 @@ class ChunkTable:
         return text
 
 
-def check_table(table: Dataset, layout: Record, rank: int) -> TableFields:
+def check_table(table: StoredDataset, layout: Record, rank: int) -> TableFields:
     """Return a table's fields; raise `BadRequest` if it cannot be the table of a layout with `rank` dimensions."""
     if file_backed_layout(table.record) is not None or table.spec.sparse or table.spec.base:
         raise BadRequest(f"The chunk table {table.id} must have dense chunks of its own, and no lower bound.")
@@ -160,7 +162,7 @@ def check_table(table: Dataset, layout: Record, rank: int) -> TableFields:
     return _fields(table, layout)
 
 
-def _fields(table: Dataset, layout: Record) -> TableFields:
+def _fields(table: StoredDataset, layout: Record) -> TableFields:
     """Find the fields: the first two are offset and size; a URI field is needed only if the layout names no file."""
     dtype = table.dtype
     names = dtype.names or ()
@@ -197,7 +199,7 @@ async def check_backing_file(request: Request, record: Record) -> None:
         outcome = (await owners.read(id))[0]
         # h5pyd 1.0 creates a table and its dataset in one request, so the table may not exist yet; a read checks it.
         if outcome.failure is None:
-            check_table(Dataset.of(outcome.unwrap()), layout, len(record["shape"]["dims"]))
+            check_table(StoredDataset.of(outcome.unwrap()), layout, len(record["shape"]["dims"]))
     uri = layout.get("file_uri")
     if uri is not None:
         record["linkedFile"] = await _state_of(request, uri)

@@ -1,6 +1,7 @@
-"""Read the elements of a file-backed dataset: locate the pieces of chunks in files, and send one message to each owner.
+"""Read the elements of a file-backed dataset: locate its pieces in files, and send one message to each data node.
 
-Chunks that are close together in a file have the same owner, which can read them by one request to the store.
+A piece is a chunk of the file, or a byte range of contiguous data. Pieces that are close together in a file are read
+by the same data node, their owner, which can read them by one request to the store.
 
 All reads of backing files go through `read_backing_files`, which checks access. The creator of a file-backed dataset
 grants all readers of the dataset access to the file in its state at creation. If the file has changed since, or did not
@@ -33,7 +34,7 @@ from hsparse.hdf5.file_backed.chunk_table import ChunkTable
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import from_parts
 from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.chunk_info_message import ReadFileBacked
@@ -42,7 +43,9 @@ T = TypeVar("T")
 Files = tuple[BackingFile, ...]
 
 
-async def read_backing_files(dataset: Dataset, files: Files, read: Callable[[Files], Awaitable[T]]) -> T:
+async def read_backing_files(
+    dataset: StoredDataset, files: Files, read: Callable[[Files], Awaitable[T]]
+) -> T:
     """Return `read(files)`, after checking that the dataset's reader may read the files in their current states.
 
     Without the right to a file, raises `Forbidden` if the file was unseen when the dataset was created, and `Conflict`
@@ -62,14 +65,14 @@ async def read_backing_files(dataset: Dataset, files: Files, read: Callable[[Fil
     return await read(files)
 
 
-async def require_file_rights(dataset: Dataset, *uris: str) -> None:
+async def require_file_rights(dataset: StoredDataset, *uris: str) -> None:
     """Raise `Forbidden` unless the dataset's reader may read the files, `BadRequest` if the reader is unknown."""
     if dataset.rights is None:
         raise BadRequest(f"{dataset.id} can be read by requests for its values only.")
     await dataset.rights.require(*uris)
 
 
-async def _may_read(dataset: Dataset, uris: list[str]) -> bool:
+async def _may_read(dataset: StoredDataset, uris: list[str]) -> bool:
     try:
         await require_file_rights(dataset, *uris)
     except (Forbidden, BadRequest):
@@ -87,7 +90,7 @@ REDUCED_BYTES = 32 * 1024 * 1024
 class FileBackedElements:
     """The `ElementSource` implementation for a file-backed dataset."""
 
-    def __init__(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> None:
+    def __init__(self, owners: Owners, dataset: StoredDataset, read_table: ReadTable) -> None:
         layout = file_backed_layout(dataset.record)
         assert layout is not None
         self._owners = owners
@@ -123,7 +126,7 @@ class FileBackedElements:
         places_only: bool = False,
         order_by: str = "",
     ) -> list[FoundElements | None]:
-        """Return the elements that a query finds. It is evaluated here, on values that the owners read."""
+        """Return the elements that a query finds; this node evaluates the query on values that the owners read."""
         dtype = self._dataset.dtype
         ordering = Ordering.parse(order_by, dtype) if order_by else None
         search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
@@ -132,7 +135,7 @@ class FileBackedElements:
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
-        """Return partial results of a reduction, computed here, in parts, on values that the owners read."""
+        """Return partial results of a reduction, which this node computes in parts on values that the owners read."""
         dtype = self._dataset.dtype
         room = max(1, REDUCED_BYTES // dtype.itemsize)
         state = Partials.empty(
@@ -245,7 +248,7 @@ class FileBackedElements:
     # --- places of pieces -------------------------------------------------------------------------
 
     async def _locate(self, scaled: NDArray[np.int64]) -> tuple[ChunkPieces, tuple[BackingFile, ...]]:
-        """Return the existing pieces of the chunks at `scaled`, (k, rank) int64, and the files that they are in."""
+        """Return the existing pieces of the chunks at `scaled`, (k, rank) int64, and the files with the pieces."""
         if self._layout["class"] == CONTIGUOUS_REF:
             return self._slabs(scaled), (backing_file(self._dataset),)
         factors = self._factors()
@@ -359,7 +362,7 @@ class FileBackedElements:
         return Grid(self._dataset.extent, self._piece)
 
 
-def backing_file(dataset: Dataset) -> BackingFile:
+def backing_file(dataset: StoredDataset) -> BackingFile:
     """Return the backing file that a dataset's layout names, with its etag and head at creation if known."""
     layout = file_backed_layout(dataset.record) or {}
     known = dataset.record.get("linkedFile") or {}

@@ -1,4 +1,4 @@
-"""The state of a domain from which its file is planned, with a digest; and the URLs of domains' files."""
+"""The state of a domain (its records and its lists of chunks), from which its file is planned; and the file's URL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.domains.listing_check import ListingCheck
 from hsparse.sn.records.crawl import Batch, Crawl
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.domain_path import at_snapshot, normal_path
 from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.request import Domain, Request, without_right
@@ -46,10 +46,11 @@ DIGEST_SIZE = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainState:
-    """The records of all objects below a root group and the chunks of datasets without null dataspaces, by id.
+    """The records of all objects below a root group, and the chunks of datasets that have no null dataspace, by id.
 
     Chunks have their stored sizes. `digest` is the digest of the whole state, `digests` has the records' digests by id.
-    `virtual` has the records of virtual datasets that the file copies, by id; `records` has their copied form.
+    `virtual` has the stored records of virtual datasets that the file contains as copies, by id; `records` has the
+    records of the copies.
     """
 
     records: dict[str, Record]
@@ -159,7 +160,7 @@ async def _chunks(
     datasets = []
     for id, record in records.items():
         if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
-            datasets.append(Dataset.of(record))
+            datasets.append(StoredDataset.of(record))
 
     def take(count: int) -> None:
         nonlocal left
@@ -167,7 +168,7 @@ async def _chunks(
         if left < 0:
             raise TooLarge(f"The domain has more than {MAX_FILE_CHUNKS} chunks, the limit for a file.")
 
-    async def read(dataset: Dataset) -> PlannedChunks:
+    async def read(dataset: StoredDataset) -> PlannedChunks:
         if is_file_backed(dataset.record):
             return await file_backed_chunks(owners, dataset.record, take)
         if dataset.id in copied:
@@ -196,7 +197,8 @@ SUFFIX = ".h5"
 async def file_domain(request: Request, path: str) -> Domain:
     """Return the domain whose file is at `/files{path}`: `path` if it exists, else `path` without `.h5`.
 
-    Raises `Forbidden` without the right to read it. The error has the requested path, as for a missing domain.
+    Raises `Forbidden` without the right to read the domain. The error names the requested path, whether or not a domain
+    with that path exists.
     """
     path, query = normal_path(request.service, path), request.http.query
     shorter = path.removesuffix(SUFFIX)
@@ -224,6 +226,9 @@ def file_href(request: Request, domain: Domain, form: FileForm) -> str:
 
 
 def requested_form(request: Request, layout: str | None = None) -> FileForm:
-    """Return the form that a request's parameters name; `layout` is the default. `BadRequest` for an unknown name."""
+    """Return the form that a request's parameters name; `layout` is the default layout.
+
+    Raises `BadRequest` for an unknown name.
+    """
     names = ("revision", "matrices", "virtual")
     return FileForm.parse(request.arg("layout") or layout, *map(request.arg, names))

@@ -1,4 +1,4 @@
-"""File-backed data in a planned file: chunks as the backing file has them, or parts of contiguous data."""
+"""Data of file-backed datasets in a planned file: chunks with their bytes in the backing file, or contiguous data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hsparse.hdf5.virtual.copied_chunks import AsksOwners
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.wire.chunk_info_message import InspectFile, ReadPiece
 
@@ -33,11 +33,11 @@ Record = dict[str, Any]
 
 
 async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int], None]) -> PlannedChunks:
-    """Return the chunks of a file-backed dataset in its backing file; `take` is called with their number and may raise.
+    """Return the chunks of a file-backed dataset in its backing file; `take` gets their number, and may raise.
 
     Raises `Unsupported` if a planned file cannot have the data, `Conflict` if the backing file has changed.
     """
-    layout, dataset = file_backed_layout(record) or {}, Dataset.of(record)
+    layout, dataset = file_backed_layout(record) or {}, StoredDataset.of(record)
     if "file_uri" not in layout or backing_file(dataset).unseen:
         raise Unsupported(
             f"The data of {dataset.id} is in files that a chunk table names, or in a file that did not exist when the "
@@ -66,8 +66,11 @@ async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int
     return PlannedChunks.file_backed(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
 
 
-async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
-    """Return the backing file with its current etag; `Conflict` if it is missing or was changed after it was linked."""
+async def _current(owners: Owners, dataset: StoredDataset) -> BackingFile:
+    """Return the backing file with its current etag.
+
+    Raises `Conflict` if the file is missing, or was changed after datasets were linked to it.
+    """
     known = backing_file(dataset)
     try:
         found = await owners.ask_any(InspectFile(known.uri))
@@ -83,9 +86,9 @@ async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
 
 
 def _run(
-    dataset: Dataset, file: BackingFile, entries: NDArray[np.int64], take: Callable[[int], None]
+    dataset: StoredDataset, file: BackingFile, entries: NDArray[np.int64], take: Callable[[int], None]
 ) -> PlannedChunks:
-    """Return contiguous data as parts of `RUN_BYTES` bytes; raises `Unsupported` if no contiguous layout fits."""
+    """Return contiguous data as parts of `RUN_BYTES` bytes; raises `Unsupported` if the layout cannot be contiguous."""
     extent, nbytes = dataset.extent, prod(dataset.extent) * dataset.dtype.itemsize
     size = int(entries[:, SIZE].sum())
     if size not in (0, nbytes) or max_dims_of(dataset.record["shape"]) != extent:
@@ -103,7 +106,7 @@ def _run(
 
 
 def detected_filters(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
-    """Return chunks, at least one, with their actual filters, which may be more than the dataset's layout declares.
+    """Return `chunks` (at least one) with their actual filters, which may be more than the dataset's layout declares.
 
     The filters are found from `data`, the bytes of the first chunk; skipped filters are found from the chunks' sizes.
     Raises `Unsupported` if no filters fit.
@@ -129,7 +132,7 @@ def detected_filters(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
 
 
 async def read_piece(owners: AsksOwners, chunks: PlannedChunks, row: int) -> memoryview:
-    """Return the bytes of a chunk or part in the backing file; `Moved` if the file has changed since the plan."""
+    """Return the bytes of a chunk in the backing file; raises `Moved` if the file has changed since the plan."""
     places = chunks.backing
     assert places is not None
     message = ReadPiece(places.file, int(places.offset[row]), int(chunks.size[row]), exact=True)

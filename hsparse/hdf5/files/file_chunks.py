@@ -21,24 +21,24 @@ from hsparse.hdf5.format.plan.planned_chunks import (
     ChunkRegion,
     Uint64Column,
 )
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.stored_chunks import ROWS_AT_ONCE, ChunkPages, ChunkQuery, Json, Scaled, chunk_place
 
 
-class FileChunks:
+class FileChunkPages:
     """A `ChunkPages` that adds `file` to each chunk of another `ChunkPages`. It supports one pass over all pages.
 
-    `file` has `address` and `size` in the file, in bytes, and `stored`: whether the bytes equal the stored object. If
-    not, they are the unfiltered elements of the chunk and the heap collections that these refer to. In the stock
-    layout, `file` also has `defined_set`, the address and size of a sparse chunk's booleans. Chunks without an object
-    come last, without a key. A sparse chunk without defined elements has no `file`.
+    `file` has the chunk's `address` and `size` in the file, in bytes. `stored` is true if the file has the bytes of the
+    stored object. If it is false, the file has the chunk's unfiltered elements, and the heap collections to which they
+    refer. In the stock layout, `file` also has `defined_set`, the address and size of a sparse chunk's booleans. Chunks
+    without an object come last, without a key. A sparse chunk without defined elements has no `file`.
 
     Pages raise the error that `changed` returns if a chunk has changed since the plan.
     """
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: StoredDataset,
         chunks: ChunkPages,
         plan: DomainPlan,
         changed: Callable[[str], HsparseError],
@@ -91,7 +91,7 @@ class FileChunks:
         return found
 
     async def _rest(self) -> list[Json]:
-        """Return the rows of the file's chunks without an object, which follow all others."""
+        """Return the rows of the file's chunks that have no stored object. These rows follow all others."""
         if self._values is None:
             return []
         chunks = self._values.region.chunks
@@ -123,7 +123,7 @@ class _Places:
 
     @classmethod
     def of(cls, plan: DomainPlan, key: Key) -> _Places | None:
-        """Return the places of a plan's region, or None if the file has no such chunks."""
+        """Return the plan's region with this key and its address, or None if the file has no such chunks."""
         region = plan.regions.get(key)
         if region is None:
             return None
@@ -142,7 +142,10 @@ class _Places:
 
 
 def row_batches(sizes: Uint64Column, rows: range, page: int) -> Iterator[range]:
-    """Divide `rows`, with `sizes: (len(rows),)` in bytes, into batches of at most `page` bytes or one larger row."""
+    """Divide `rows`, with `sizes: (len(rows),)` in bytes, into batches of at most `page` bytes or one larger row.
+
+    A batch has at most `CHUNKS_AT_ONCE` rows.
+    """
     first = 0
     while first < len(rows):
         last = first + 1

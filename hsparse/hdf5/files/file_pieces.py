@@ -34,12 +34,12 @@ from hsparse.hdf5.format.plan.transcoded_chunk import (
 from hsparse.hdf5.virtual.copied_chunks import AsksOwners
 
 Result = TypeVar("Result")
-PART = 256 * 1024
+PART_BYTES = 256 * 1024
 """The size in bytes of the parts of a response; smaller pieces are joined."""
 
 
 class FilePieces:
-    """Reads one planned file, about `page` bytes of chunks at a time; `bands` caches matrix bands."""
+    """Reads one planned file, about `page` bytes of chunks at a time; `bands` caches sorted parts of matrices."""
 
     def __init__(self, owners: AsksOwners, plan: DomainPlan, page: int, bands: BandCache) -> None:
         self._owners = owners
@@ -66,7 +66,7 @@ class FilePieces:
                 weights = region.weights(region.rows(max(0, start - address), stop - address))
                 largest = max(largest, int(weights.max(initial=0)))
                 together = max(together, int(weights.sum(dtype=np.uint64)))
-        return bands + 2 * (largest + min(self._page, max(together, stop - start)) + PART)
+        return bands + 2 * (largest + min(self._page, max(together, stop - start)) + PART_BYTES)
 
     async def read(self, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
         """Yield the bytes from `start` to `stop` (exclusive).
@@ -78,11 +78,11 @@ class FilePieces:
         try:
             async with aclosing(pieces):
                 async for piece in pieces:
-                    if len(piece) >= PART and not pending:
+                    if len(piece) >= PART_BYTES and not pending:
                         yield piece
                         continue
                     pending += piece
-                    if len(pending) >= PART:
+                    if len(pending) >= PART_BYTES:
                         yield pending
                         pending = bytearray()
         except Moved as error:

@@ -1,6 +1,6 @@
-"""Plans of domains' files: computed on request, cached, and compared with the domain before reuse.
+"""Plans of domains' files, which are computed on request, cached, and compared with the domain before reuse.
 
-`FileAddresses` has the addresses of chunks in one planned file, for a map.
+`FileAddresses` has the addresses of chunks in one planned file, for a map (JSON with the locations of chunks).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hsparse.clock import Clock
-from hsparse.compute import LONG, compute
+from hsparse.compute import LONG_WORK_BYTES, compute
 from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import (
@@ -33,7 +33,7 @@ from hsparse.hdf5.files.domain_state import (
     record_digest,
     requested_form,
 )
-from hsparse.hdf5.files.file_chunks import FileChunks
+from hsparse.hdf5.files.file_chunks import FileChunkPages
 from hsparse.hdf5.files.matrix_pieces import BandCache, CompressedMatrices
 from hsparse.hdf5.files.sized_chunks import SizedChunks
 from hsparse.hdf5.format.plan.dataset_plan import chunk_form
@@ -47,7 +47,7 @@ from hsparse.model.dataset_state import appended_parts, is_trimmed
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
+from hsparse.sn.records.dataset import StoredDataset, change_extent, finish_trim
 from hsparse.sn.records.object_path import MAX_GROUPS
 from hsparse.sn.records.stored_chunks import ChunkPages, Json
 from hsparse.sn.request import Request
@@ -65,9 +65,9 @@ VALID_SECONDS = 5.0
 RECHECK_FACTOR = 20.0
 """If comparing a plan takes more than 0.25 s, the plan is reused for this many times the comparison's duration."""
 PLANNED_AT_ONCE = 2
-ATTEMPTS = 4
+MAX_PLAN_ATTEMPTS = 4
 APPEND_LOOKS, APPEND_SECONDS = 100, 0.05
-"""The number of attempts to read a domain while its matrices have no pending appends, and the seconds between."""
+"""How often a domain is read while its matrices have pending appends, and the seconds between these reads."""
 Name = tuple[str, FileForm]
 
 
@@ -125,10 +125,10 @@ class FilePlans:
     async def current(
         self, root: str, form: FileForm = STOCK, rights: NestedRights | None = None, *, check: bool
     ) -> PlannedFile:
-        """Return the file of a domain for a reader with `rights`; with `check`, of the state during this call.
+        """Return the file of a domain for a reader with `rights`.
 
-        Without `check`, the plan may be some seconds old, see `VALID_SECONDS`. Raises `Forbidden` without the right to
-        read a source of a copied virtual dataset.
+        With `check`, the file has the state of the domain during this call; without it, the plan may be some seconds
+        old (`VALID_SECONDS`). Raises `Forbidden` without the right to read a source of a copied virtual dataset.
         """
         file = await self._current(root, form, rights, check)
         await require_sources(self._owners, file.virtual.values(), rights)
@@ -162,7 +162,7 @@ class FilePlans:
         return cached.file
 
     async def _planned(self, name: Name, rights: NestedRights | None) -> PlannedFile:
-        for _ in range(ATTEMPTS - 1):
+        for _ in range(MAX_PLAN_ATTEMPTS - 1):
             try:
                 return await self._plan(name, rights)
             except (Moved, Gone, NotFound):  # an object was written or deleted while it was read
@@ -182,7 +182,7 @@ class FilePlans:
         owners = CopyingOwners(self._owners, state.virtual, rights)
         chunks = await SizedChunks(owners, self._settings, self._answers).of(state, form)
         compressed = await self._compressed.of(state, chunks, form, owners)
-        plan = await compute(LONG, plan_domain, root, state.records, chunks, form, compressed)
+        plan = await compute(LONG_WORK_BYTES, plan_domain, root, state.records, chunks, form, compressed)
         for column in plan.columns.values():
             check_bands(column.bands, self._settings.answer_memory)
         parts = (str(LAYOUT_VERSION), *form.params.values(), state.digest.hex())
@@ -191,7 +191,7 @@ class FilePlans:
         return file
 
     async def _read(self, root: str, form: FileForm, rights: NestedRights | None) -> DomainState:
-        """Read the domain's state. Wait until no matrix has elements outside its extent, which the file would contain.
+        """Read the domain's state, at a time when no matrix has elements outside its extent: a file would contain them.
 
         Raises `Busy` if appends continue for too long, `Conflict` if a snapshot has such elements.
         """
@@ -243,7 +243,7 @@ class FilePlans:
 
 
 class FileAddresses:
-    """The addresses of one planned file, for one map. Each object of the map is compared with the plan."""
+    """The addresses of one planned file, for one map. Each object of the map must be as it was planned."""
 
     def __init__(self, file: PlannedFile, asked: FileForm, href: str, request: Request) -> None:
         self.file = file
@@ -285,12 +285,12 @@ class FileAddresses:
         if len(self._checked) < len(ids) and sum(collection_of(id) == "groups" for id in ids) <= MAX_GROUPS:
             raise self.changed(next(id for id in ids if id not in self._checked))
 
-    def form(self, dataset: Dataset) -> ChunkForm:
+    def form(self, dataset: StoredDataset) -> ChunkForm:
         """Return the form of a dataset's chunks in the file."""
         region = self.file.plan.regions.get((dataset.id, "chunks"))
         return chunk_form(dataset.spec, self._asked) if region is None else region.form
 
-    def chunks(self, dataset: Dataset, chunks: ChunkPages) -> FileChunks:
+    def chunks(self, dataset: StoredDataset, chunks: ChunkPages) -> FileChunkPages:
         """Return a dataset's chunks with their addresses in the file.
 
         Raises `Conflict` if the file does not have the dataset, `Unsupported` if it is file-backed or converted.
@@ -320,7 +320,7 @@ class FileAddresses:
                 f"Chunks of {dataset.id} are converted for this file, so a map cannot describe them: ask for "
                 "layout=stock, or without addresses=file."
             )
-        return FileChunks(dataset, chunks, self.file.plan, self.changed)
+        return FileChunkPages(dataset, chunks, self.file.plan, self.changed)
 
     def changed(self, what: str) -> PreconditionFailed:
         """Drop the plan; return the error that says that `what` has changed."""

@@ -1,6 +1,7 @@
 """The bytes of a matrix's arrays in a planned file, computed from the bands of chunks that a range overlaps.
 
-A file has the values, indices and pointers of a band in different places, so sorted bands are cached.
+A band is one row or one column of the chunk grid; its elements are sorted together. A file has the values, indices and
+pointers of a band in different places, so sorted bands are cached.
 
 `CompressedMatrices` computes the sizes of the chunks of compressed arrays, which are needed to plan a file.
 """
@@ -17,7 +18,7 @@ from weakref import WeakSet
 import numpy as np
 
 from hsparse.bounded_cache import BoundedCache
-from hsparse.compute import LONG, compute
+from hsparse.compute import LONG_WORK_BYTES, compute
 from hsparse.concurrency.gathering import gather_all
 from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
@@ -52,7 +53,7 @@ from hsparse.sn.service_settings import ServiceSettings
 MAX_BAND_BYTES = 64 * 1024 * 1024
 """The maximum size in bytes of all cached bands. A larger band is not cached."""
 BandName = tuple[MatrixBands, int]
-BLOCK = 32_768
+ENTRIES_AT_ONCE = 32_768
 """The number of entries that are computed in one step (1 ms for pointers)."""
 
 
@@ -98,7 +99,10 @@ class MatrixPieces:
         self._cache = cache
 
     async def read(self, column: MatrixColumn, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
-        """Yield an array's bytes from `start` to `stop` (exclusive); `Moved` if a chunk has changed since the plan."""
+        """Yield an array's bytes from `start` to `stop` (exclusive).
+
+        Raises `Moved` if a chunk has changed since the plan.
+        """
         first, last = column.span(start, stop)
         at = first * column.width
         parts = self._pointers(column, first, last) if column.part is MatrixPart.POINTERS else None
@@ -117,14 +121,14 @@ class MatrixPieces:
             for band, one in zip(some, sorted_bands, strict=True):
                 begin = max(first, int(bands.starts[band]))
                 end = min(last, int(bands.starts[band + 1]))
-                step = BLOCK if column.part is MatrixPart.ALONG else end - begin
+                step = ENTRIES_AT_ONCE if column.part is MatrixPart.ALONG else end - begin
                 for low in range(begin, end, step):
                     yield encode_entries(bands, band, one, column.part, low, min(end, low + step))
 
     async def _pointers(self, column: MatrixColumn, first: int, last: int) -> AsyncGenerator[Buffer, None]:
         bands = column.bands
-        for low in range(first, last, BLOCK):
-            high = min(last, low + BLOCK)
+        for low in range(first, last, ENTRIES_AT_ONCE):
+            high = min(last, low + ENTRIES_AT_ONCE)
             pointers = known_pointers(bands, low, high)
             for some in self._batches(bands, bands.bands_of(column.part, low, high)):
                 for band, one in zip(some, await self._bands(bands, some), strict=True):
@@ -150,7 +154,7 @@ class MatrixPieces:
                 some = next(row_batches(sizes, rows, self._page), rows)
                 found = await gather_all([self._stored(bands, row) for row in some])
                 sizes, rows = sizes[len(some) :], rows[len(some) :]
-                sorted_band = await compute(LONG, _added, maker, found, not rows)
+                sorted_band = await compute(LONG_WORK_BYTES, _added, maker, found, not rows)
                 if sorted_band is not None:
                     return sorted_band
 
@@ -168,9 +172,9 @@ def _added(maker: BandSorter, found: Sequence[Buffer], is_last: bool) -> SortedB
 
 
 MAX_COMPRESSED = 256 * 1024 * 1024
-"""The most bytes of arrays that one file compresses. Planning a file compresses these arrays once."""
+"""The maximum size in bytes of all arrays that one file compresses. Planning a file compresses these arrays once."""
 MAX_KNOWN = 64
-"""The most matrices whose compressed sizes are cached, so that only changed matrices are compressed again."""
+"""The maximum number of matrices whose compressed sizes are cached. Only changed matrices are compressed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ class _MatrixState:
 
 
 class CompressedMatrices:
-    """Measures compressed matrices; `answers` is the memory budget for reading chunks, `bands` the cache of bands."""
+    """Computes sizes of compressed matrices; `answers` is the memory budget for reading chunks, `bands` a cache."""
 
     def __init__(self, settings: ServiceSettings, answers: MemoryBudget, bands: BandCache) -> None:
         self._settings = settings
@@ -196,9 +200,10 @@ class CompressedMatrices:
     async def of(
         self, state: DomainState, chunks: Mapping[str, PlannedChunks], form: FileForm, owners: AsksOwners
     ) -> dict[str, CompressedMatrix]:
-        """Return the matrices that the file compresses, by dataset id: in the layout `auto`, up to `MAX_COMPRESSED`.
+        """Return the matrices that the file compresses, by dataset id.
 
-        Raises `TooLarge` if sorting a band takes too much memory, `Moved` if a chunk has changed.
+        Only files with the layout `auto` compress matrices, of up to `MAX_COMPRESSED` bytes in total. Raises `TooLarge`
+        if sorting a band takes too much memory, `Moved` if a chunk has changed.
         """
         found: dict[str, CompressedMatrix] = {}
         left, matrices = MAX_COMPRESSED, MatrixPieces(owners, self._settings.page_size, self._bands)
@@ -246,7 +251,7 @@ def chunk_memory(spec: ChunkSpec) -> int:
 async def compressed_chunks(
     matrices: MatrixPieces, column: MatrixColumn, spec: ChunkSpec, rows: range
 ) -> AsyncGenerator[Buffer, None]:
-    """Yield the compressed chunks `rows` of an array; `Moved` if a chunk of the dataset has changed."""
+    """Yield the compressed chunks `rows` of an array; raises `Moved` if a chunk of the dataset has changed."""
     size, end = spec.dims[0] * column.width, min(rows.stop * spec.dims[0] * column.width, column.size)
     pending, left = bytearray(), end - rows.start * size
     parts = matrices.read(column, rows.start * size, end)
@@ -259,7 +264,7 @@ async def compressed_chunks(
                 at += len(taken)
                 left -= len(taken)
                 if len(pending) == size or not left:
-                    yield await compute(LONG, encode_column_chunk, spec, pending)
+                    yield await compute(LONG_WORK_BYTES, encode_column_chunk, spec, pending)
                     pending = bytearray()
 
 

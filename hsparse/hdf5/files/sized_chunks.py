@@ -1,6 +1,7 @@
 """The sizes of chunks in a domain's file, and reads of stored chunks for a planned file.
 
-`SizedChunks` reads chunks if it cannot compute their sizes otherwise. A chunk that changes after the plan is refused.
+`SizedChunks` reads chunks only if it cannot compute their sizes otherwise. Reading a chunk that has changed since the
+file was planned raises `Moved`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import LONG, compute
+from hsparse.compute import LONG_WORK_BYTES, compute
 from hsparse.concurrency.gathering import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import ErrorKind, HsparseError, Moved
@@ -54,14 +55,14 @@ CHUNKS_AT_ONCE = 16
 
 
 async def read_planned(owners: AsksOwners, spec: ChunkSpec, chunks: PlannedChunks, row: int) -> memoryview:
-    """Return the stored bytes of a chunk; `Moved` if it has changed since the plan."""
+    """Return the stored bytes of a chunk; raises `Moved` if it has changed since the plan."""
     return byte_view((await read_direct_chunk(owners, spec, chunks, row)).data)
 
 
 async def read_direct_chunk(
     owners: AsksOwners, spec: ChunkSpec, chunks: PlannedChunks, row: int
 ) -> DirectChunk:
-    """Return the stored bytes of a chunk and its row; `Moved` if it has changed since the plan."""
+    """Return the stored bytes of a chunk and its listing row; raises `Moved` if it has changed since the plan."""
     scaled = tuple(chunks.scaled[row].tolist())
     try:
         found = await owners.ask_owner(spec.key(scaled), ReadDirect(spec, scaled))
@@ -80,7 +81,7 @@ def _changed(spec: ChunkSpec, scaled: tuple[int, ...]) -> Moved:
 
 READS_AT_ONCE = 8
 MAX_PACKED = 4 * 1024 * 1024 * 1024
-"""The most bytes of sparse chunks that one file deflates. Planning a file deflates these chunks once."""
+"""The maximum size in bytes of all sparse chunks that one file deflates. Planning a file deflates them once."""
 
 
 class SizedChunks:
@@ -92,7 +93,7 @@ class SizedChunks:
         self._answers = answers
 
     async def of(self, state: DomainState, form: FileForm) -> dict[str, PlannedChunks]:
-        """Return the chunks by dataset id, with their sizes in a file; vlen and deflated ones are read and measured."""
+        """Return the chunks by dataset id, with their sizes in a file. Vlen or deflated chunks are measured."""
         found = dict(state.chunks)
         left = MAX_PACKED
         ids = frozenset(state.records)
@@ -126,7 +127,7 @@ class SizedChunks:
         return found
 
     async def _with_actual_filters(self, spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
-        """Detect `foreign`, or a file-backed dataset's actual filters, from the first chunk; set it for all chunks."""
+        """Set `foreign` or, for file-backed datasets, the actual filters; the first chunk decides for all chunks."""
         if (places := chunks.backing) is not None:
             if places.contiguous or not len(chunks):
                 return chunks
@@ -199,7 +200,7 @@ class SizedChunks:
                 given = chunks, await read_piece(self._owners, chunks, row)
             else:
                 given = spec, await read_planned(self._owners, spec, chunks, row), chunks.sections[row], *rest
-            return await compute(LONG, function, *given)
+            return await compute(LONG_WORK_BYTES, function, *given)
 
 
 def _packable(spec: ChunkSpec, chunks: PlannedChunks, form: FileForm) -> int:

@@ -1,7 +1,7 @@
 """Version 2 B-trees: sorted records of one size.
 
-H5.format.html, III.A.2 "Version 2 B-trees". They index links by name (type 5) and creation order (6), attributes by
-name (8) and creation order (9), huge objects of fractal heaps (1), and chunks (10 to 13). Callers interpret the
+H5.format.html, III.A.2 "Version 2 B-trees". The trees index links by name (type 5) and creation order (6), attributes
+by name (8) and creation order (9), huge objects of fractal heaps (1), and chunks (10 to 13). Callers interpret the
 records. Levels are counted from the leaves, which are level 0.
 """
 
@@ -25,14 +25,14 @@ SPLIT, MERGE = 100, 40
 NODE_OVERHEAD = 10
 """The size of a node's signature, version, type and checksum together, in bytes."""
 MAX_RECORDS = 2**64
-"""A tree has fewer records than this: it counts them in at most 8 bytes."""
+"""A tree has fewer records than this, because the field for their number has at most 8 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BtreeV2Shape:
     """The shape of a tree: nodes of `node_size` bytes, records of `record_size` bytes, `depth` levels above the leaves.
 
-    A node of level u has at most `most[u]` records, and at most `totals[u]` together with all nodes below it. `of`
+    A node of level u has at most `most[u]` records; the node and all nodes below it have at most `totals[u]`. `of`
     raises `Corrupt` if a node has no room for a record, or the tree has room for 2^64 records or more.
     """
 
@@ -97,7 +97,10 @@ RecordArray = NDArray[Any]
 
 
 class TreeNode(NamedTuple):
-    """A node: `first` is its first record's number in tree order; `total` includes the records of all nodes below."""
+    """A node with `records` records of its own, and `total` records in the node and all nodes below it.
+
+    `first` is the number, in tree order, of the first of these `total` records.
+    """
 
     address: int
     records: int
@@ -168,7 +171,10 @@ def _read_node(
     data: Buffer,
     records: RecordArray,
 ) -> list[TreeNode]:
-    """Copy a node's own records into `records`; return its children. One of its records separates adjacent children."""
+    """Copy a node's own records into `records`; return its children.
+
+    In tree order, one record of the node lies between two adjacent children.
+    """
     what = f"B-tree node at {node.address}"
     content = open_block(data, b"BTIN" if level else b"BTLF", kind, what)
     reader = ByteReader(content, subject=what)

@@ -1,8 +1,9 @@
 """Fields shared by the structures of a file (addresses, lengths, names, checksummed blocks), and readers without I/O.
 
-H5.format.html, II: "Size of Offsets" and "Size of Lengths" of the superblock; planned files have 8 bytes for each.
-Names are UTF-8; other bytes become surrogates (`surrogateescape`), as in h5py. A checksummed block has a signature,
-a version, the type of its records, content and a checksum (III.A.2, VII.C and VII.D).
+The superblock has the widths of addresses and lengths (H5.format.html, II, "Size of Offsets" and "Size of Lengths");
+both are 8 bytes in planned files, which are the files that `hsparse.hdf5.format.plan` lays out. Names are UTF-8; other
+bytes become surrogates (`surrogateescape`), as in h5py. A checksummed block has a signature, a version, the type of its
+records, content and a checksum (III.A.2, VII.C and VII.D).
 
 `Addressed` is an encoded structure with addresses that are not known yet. The plan of a file first computes the sizes
 of all structures; the addresses, 8 bytes each, are filled in when the bytes are requested.
@@ -30,7 +31,7 @@ CHECKSUM_SIZE = CHECKSUM.size
 
 
 class Widths(NamedTuple):
-    """The widths, in bytes, of the addresses and lengths of a file; addresses are relative to its base address."""
+    """The widths, in bytes, of the addresses and lengths of a file. Addresses are relative to the base address."""
 
     address: int = 8
     length: int = 8
@@ -84,7 +85,10 @@ def open_page(data: Buffer, what: str) -> memoryview:
 
 
 def open_block(data: Buffer, signature: bytes, client: int, what: str) -> memoryview:
-    """Verify a block's prefix and checksum; return the bytes between them. Raises `Corrupt`, naming `what`."""
+    """Verify a block's prefix and checksum; return the bytes between them. `client` is the expected record type.
+
+    Raises `Corrupt`, naming `what`.
+    """
     view = memoryview(data)
     if view[:4] != signature:
         raise Corrupt(f"The {what} begins with {bytes(view[:4])!r}, not with {signature!r}.")
@@ -103,7 +107,7 @@ def seal_page(*parts: Buffer) -> bytes:
 
 
 def seal_block(signature: bytes, version: int, client: int, *parts: Buffer) -> bytes:
-    """Return a block with its prefix and checksum."""
+    """Return a block: the prefix with record type `client`, the parts, and a checksum."""
     return seal_page(signature, bytes((version, client)), *parts)
 
 
@@ -122,7 +126,7 @@ AddressOf: TypeAlias = Callable[[Key], int]
 
 
 class Addressed(NamedTuple):
-    """Encoded `data` with zeros in place of addresses; `places` are (offset, key) of each missing address."""
+    """Encoded `data` with zeros in place of addresses; `places` has the (offset, key) of each address."""
 
     data: bytes
     places: tuple[tuple[int, Key], ...] = ()

@@ -1,7 +1,7 @@
 """Fractal heaps and local heaps.
 
 Fractal heaps hold many links, attributes or shared messages (H5.format.html, III.G). A heap with filtered blocks is
-`Unsupported`: HDF5 writes one only for a group that was created with filters.
+`Unsupported`: HDF5 writes such a heap only for a group that was created with filters.
 
 Local heaps hold the names of a group with a symbol table (III.D).
 """
@@ -24,7 +24,7 @@ from hsparse.hdf5.format.file_fields import (
     open_page,
     width_of,
 )
-from hsparse.hdf5.format.hdf5_file import Hdf5File, Walk
+from hsparse.hdf5.format.hdf5_file import Hdf5File, StructureWalk
 
 MANAGED, HUGE, TINY = range(3)
 CHECKSUMS = 2
@@ -37,7 +37,11 @@ SHORT_TINY = 16
 
 @dataclass(frozen=True, slots=True)
 class FractalHeap:
-    """A heap's header: the form of its ids and its table of blocks. Block sizes double from row to row."""
+    """A heap's header: the form of its ids and its table of blocks. Block sizes double from row to row.
+
+    A row has `width` blocks. `start` and `max_direct` are the sizes in bytes of the smallest and the largest direct
+    block. `root` is the address of the root block; `rows` is the number of its rows, 0 if it is a direct block.
+    """
 
     file: Hdf5File
     address: int
@@ -62,11 +66,11 @@ class FractalHeap:
 
     @property
     def direct_rows(self) -> int:
-        """The number of rows whose blocks are direct."""
+        """The number of rows of direct blocks, which contain objects. Blocks in later rows are indirect."""
         return self.max_direct.bit_length() - self.start.bit_length() + 2
 
     def block_size(self, row: int) -> int:
-        """Return the bytes of heap space of each block in a row; the first two rows have equal blocks."""
+        """Return the size in bytes of each block in a row. Blocks in the first two rows have the same size."""
         return self.start << max(0, row - 1)
 
     def rows_of(self, size: int) -> int:
@@ -76,13 +80,13 @@ class FractalHeap:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block of the table: its address in the file, and the `offset` and `size` of its bytes in the heap."""
+    """A block of a heap: its address in the file, and the `offset` and `size` of the heap space that it covers."""
 
     address: int
     offset: int
     size: int
     rows: int
-    """0 for a direct block."""
+    """The number of rows of an indirect block; 0 for a direct block."""
 
 
 def read_fractal_heap(file: Hdf5File, address: int) -> Reads[FractalHeap]:
@@ -167,7 +171,10 @@ def _tiny(heap: FractalHeap, id: memoryview) -> memoryview:
 
 
 def _read_managed(heap: FractalHeap, places: dict[int, tuple[int, int]]) -> Reads[dict[int, memoryview]]:
-    """Return the managed objects by number; `places` are their (offset, length) in the heap by number."""
+    """Return managed objects by number; `places` has their (offset, length) in the heap by number.
+
+    Here and below, the number of an object is the index of its id in the `ids` of `read_heap_objects`.
+    """
     if not places:
         return {}
     if heap.root is None:
@@ -180,9 +187,9 @@ def _read_managed(heap: FractalHeap, places: dict[int, tuple[int, int]]) -> Read
 
 
 def _read_block(
-    heap: FractalHeap, block: _Block, wanted: list[tuple[int, int, int]], walk: Walk
+    heap: FractalHeap, block: _Block, wanted: list[tuple[int, int, int]], walk: StructureWalk
 ) -> Reads[dict[int, memoryview]]:
-    """Return the `wanted` objects of a block by number; they are (number, offset, length), sorted by offset."""
+    """Return the objects `wanted` from a block, by number; `wanted` has (number, offset, length), sorted by offset."""
     if block.rows:
         children = yield from _read_indirect(heap, block, walk)
         by_child = list(_by_child(heap, children, wanted))
@@ -221,7 +228,7 @@ def _by_child(
         )
 
 
-def _read_indirect(heap: FractalHeap, block: _Block, walk: Walk) -> Reads[list[_Block]]:
+def _read_indirect(heap: FractalHeap, block: _Block, walk: StructureWalk) -> Reads[list[_Block]]:
     """Read an indirect block; return its allocated children, sorted by offset."""
     head = 5 + heap.file.widths.address + heap.offset_width
     size = head + block.rows * heap.width * heap.file.widths.address + CHECKSUM_SIZE
@@ -266,7 +273,10 @@ def _check_data(reader: ByteReader, place: int) -> None:
 
 
 def _read_huge(heap: FractalHeap, ids: dict[int, memoryview]) -> Reads[dict[int, memoryview]]:
-    """Return huge objects by number. They are outside the heap's blocks: an id has their address, or a B-tree key."""
+    """Return huge objects by number; `ids` has their heap ids by number.
+
+    Huge objects are outside the heap's blocks: an id contains the object's address, or its key in a B-tree.
+    """
     if not ids:
         return {}
     widths = heap.file.widths

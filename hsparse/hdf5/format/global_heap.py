@@ -17,7 +17,7 @@ from hsparse.hdf5.format.file_fields import (
     Reads,
     check_signature,
 )
-from hsparse.hdf5.format.hdf5_file import Walk
+from hsparse.hdf5.format.hdf5_file import StructureWalk
 
 KEPT_BYTES = 8 * 1024 * 1024
 """The memory in bytes for the cache of collections' object tables."""
@@ -49,8 +49,8 @@ class GlobalHeap:
         return self.data[place : place + size]
 
 
-def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> Reads[GlobalHeap]:
-    """Read the collection at `address`, guarded by `walk`; raises `Corrupt`."""
+def read_global_heap(walk: StructureWalk, address: int, guess: int = MIN_COLLECTION) -> Reads[GlobalHeap]:
+    """Read the collection at `address`, guarded by `walk`; `guess` is its likely size in bytes. Raises `Corrupt`."""
     length = walk.file.widths.length
 
     def whole(start: ByteReader) -> int:

@@ -1,7 +1,8 @@
-"""An HDF5 file as its superblock describes it, and guards against reads outside of the file or without end.
+"""An HDF5 file as its superblock describes it, and guards against addresses in damaged files.
 
-`Walk` guards structures that are read one by one: reading one twice is an error. `FileBounds` guards the blocks of an
-index, whose ranges are requested together.
+Addresses in a damaged file may be outside of the file or form a cycle. `StructureWalk` guards structures that are read
+one by one: reading a structure twice is an error. `FileBounds` guards the blocks of an index, whose ranges are
+requested together.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Hdf5File:
     ) -> Reads[ByteReader]:
         """Read a structure of unknown size: `whole` computes its size from its first `least` bytes.
 
-        One step is enough if the size is at most `guess`. Raises `Corrupt` if it extends beyond the file's end.
+        The first read has `guess` bytes; if the structure is larger, a second read follows. Raises `Corrupt` if the
+        structure extends beyond the file's end.
         """
         self.check(address, least, what)
         first = max(least, min(guess, self.size - self.base - address))
@@ -63,17 +65,17 @@ class Hdf5File:
 
     @property
     def bounds(self) -> FileBounds:
-        """New bounds of the file, to guard the reading of one index, whose blocks do not overlap."""
+        """A new guard for the reading of one B-tree of this file."""
         return FileBounds(self.size - self.base, self.base)
 
-    def walk(self, what: str) -> Walk:
+    def walk(self, what: str) -> StructureWalk:
         """Return a new guard for one walk through structures of this file; `what` names the walk in errors."""
-        return Walk(self, what, self.size)
+        return StructureWalk(self, what, self.size)
 
 
 @dataclass(slots=True)
-class Walk:
-    """A guard of one walk: each structure is read at most once, and all together are not larger than the file.
+class StructureWalk:
+    """A guard of one walk: each structure is read at most once, and their total size is at most the file's.
 
     Checks precede reads, so a damaged file that refers to one address a million times causes no extra reads.
     """

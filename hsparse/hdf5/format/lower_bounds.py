@@ -1,4 +1,6 @@
-"""Lower bounds of datasets, which files store as attributes because HDF5 indices begin at 0. Imports read them back.
+"""Lower bounds of datasets: the first index in each dimension, which may be negative.
+
+HDF5 indices begin at 0, so files store lower bounds as attributes, and imports read them back.
 
 `hsparse_lower` has the lower bound of each dimension, `hsparse_minlower` the least value that the bound may reach.
 """
@@ -33,7 +35,7 @@ def bounds_attributes(shape: Json) -> Json:
 
 
 def with_bounds(body: Json) -> Json:
-    """Move lower bounds from a dataset's attributes to the `lower` and `minlower` of the body that creates it."""
+    """Move lower bounds from a dataset's attributes to `lower` and `minlower` of the request body that creates it."""
     attributes, shape = dict(body.get("attributes") or {}), body["shape"]
     dims = dims_of(shape) if isinstance(shape, dict) else tuple(shape)
     lower = _bounds_of(attributes.get(LOWER), dims)
@@ -53,7 +55,7 @@ def with_bounds(body: Json) -> Json:
 
 
 def _bounds_of(attribute: Json | None, dims: tuple[int, ...] | None) -> list[int] | None:
-    """Return the bounds in an attribute, one for each dimension, or None if it is not such an attribute."""
+    """Return the bounds in an attribute, one for each dimension, or None if it has other values."""
     if attribute is None or not dims or attribute.get("encoding") != "base64":
         return None
     item, own = attribute["type"], dims_of(attribute["shape"]) or ()

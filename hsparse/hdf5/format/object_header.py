@@ -28,7 +28,7 @@ from hsparse.hdf5.format.file_fields import (
     open_page,
 )
 from hsparse.hdf5.format.fractal_heap import read_fractal_heap, read_heap_objects
-from hsparse.hdf5.format.hdf5_file import Hdf5File, Walk
+from hsparse.hdf5.format.hdf5_file import Hdf5File, StructureWalk
 
 
 class MessageType(IntEnum):
@@ -59,7 +59,7 @@ class MessageType(IntEnum):
 HIGHEST_TYPE = 0x19
 """The highest message type that this module knows."""
 SHARED_FLAG, REFUSE_UNKNOWN = 0x02, 0x80
-"""Message flags: the message is shared; a reader that does not know the type must not open the object."""
+"""Two message flags: the message is shared; a reader that does not know its type must not open the object."""
 HEADER_GUESS = 512
 PREFIX_1 = 16
 SHORTEST_HEADER = 11
@@ -100,8 +100,8 @@ class ObjectHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
-    """The form of the messages in one header; `ordered`: messages have a creation order."""
+class _MessageForm:
+    """The form of the messages in one header; `ordered` is true if messages have a creation order."""
 
     version: int
     ordered: bool = False
@@ -141,17 +141,17 @@ def read_object_header(file: Hdf5File, address: int) -> Reads[ObjectHeader]:
 def first_block(start: memoryview) -> Iterator[tuple[HeaderMessage, int]]:
     """Yield each message of a header's first block, with the offset of its bytes in the header.
 
-    `start` begins with the header; raises `Corrupt` if it ends before the block does. Checksums are not verified.
+    `start` begins with the header. Raises `Corrupt` if `start` ends before the block does. Checksums are not verified.
     """
     first = ByteReader(start, subject="object header")
     size = _whole(ByteReader(start, subject=first.subject))
     first = ByteReader(first.take(size, "first block"), subject=first.subject)
     if bytes(first.data[:4]) == b"OHDR":
         flags = first.data[5]
-        form = _Form(2, bool(flags & ATTRIBUTE_ORDER))
+        form = _MessageForm(2, bool(flags & ATTRIBUTE_ORDER))
         begin, end = 6 + _optional(flags) + (1 << (flags & SIZE_BITS)), size - CHECKSUM_SIZE
     else:
-        form, begin, end = _Form(1), PREFIX_1, size
+        form, begin, end = _MessageForm(1), PREFIX_1, size
     block = ByteReader(first.data[begin:end], subject=first.subject)
     for message in _messages(block, form):
         yield message, begin + block.place - len(message.data)
@@ -178,7 +178,7 @@ def _optional(flags: int) -> int:
     return (16 if flags & TIMES else 0) + (4 if flags & PHASES else 0)
 
 
-def _begin_1(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, ByteReader]:
+def _begin_1(first: ByteReader, address: int) -> tuple[ObjectHeader, _MessageForm, ByteReader]:
     version, _ = first.numbers(2, 1, "prefix")
     if version != 1:
         raise Corrupt(f"The {first.subject} begins with {version}: no object header of version 1 or 2.")
@@ -186,10 +186,10 @@ def _begin_1(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, Byte
     references = first.number(4, "prefix")
     first.take(8, "prefix")
     header = ObjectHeader(address, 1, (), references)
-    return header, _Form(1), ByteReader(first.data[PREFIX_1:], subject=first.subject)
+    return header, _MessageForm(1), ByteReader(first.data[PREFIX_1:], subject=first.subject)
 
 
-def _begin_2(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, ByteReader]:
+def _begin_2(first: ByteReader, address: int) -> tuple[ObjectHeader, _MessageForm, ByteReader]:
     check_signature(first, b"OHDR", 2)
     open_page(first.data, first.subject)
     flags = first.number(1, "prefix")
@@ -199,12 +199,12 @@ def _begin_2(first: ByteReader, address: int) -> tuple[ObjectHeader, _Form, Byte
     header = ObjectHeader(address, 2, (), None, times, ordered)
     return (
         header,
-        _Form(2, ordered),
+        _MessageForm(2, ordered),
         ByteReader(first.data[first.place : -CHECKSUM_SIZE], subject=first.subject),
     )
 
 
-def _opened(block: ByteReader, form: _Form) -> ByteReader:
+def _opened(block: ByteReader, form: _MessageForm) -> ByteReader:
     """Return the part of a continuation block that has messages; raises `Corrupt`."""
     if form.version == 1:
         return block
@@ -213,7 +213,7 @@ def _opened(block: ByteReader, form: _Form) -> ByteReader:
     return ByteReader(block.data[4:-CHECKSUM_SIZE], subject=block.subject)
 
 
-def _messages(block: ByteReader, form: _Form) -> Iterator[HeaderMessage]:
+def _messages(block: ByteReader, form: _MessageForm) -> Iterator[HeaderMessage]:
     while block.left >= form.overhead:
         kind = block.number(2 if form.version == 1 else 1, "message")
         size = block.number(2, "message")
@@ -223,7 +223,7 @@ def _messages(block: ByteReader, form: _Form) -> Iterator[HeaderMessage]:
         yield HeaderMessage(kind, flags, block.take(size, f"message of type {kind:#04x}"), order)
 
 
-def _continued(walk: Walk, message: HeaderMessage, block: ByteReader) -> Reads[ByteReader]:
+def _continued(walk: StructureWalk, message: HeaderMessage, block: ByteReader) -> Reads[ByteReader]:
     reader = ByteReader(message.data, subject=block.subject)
     address = walk.file.widths.read_address(reader, "continuation's address")
     size = walk.file.widths.read_length(reader, "continuation's length")

@@ -1,8 +1,8 @@
 """The superblock, versions 0 to 3: base address, widths of addresses and lengths, and root group of a file.
 
-H5.format.html, II.A. It is at byte 0 or, after a user block, at 512, 1024, 2048 and so on. Its extension may have the
-message "B-tree 'K' Values" (IV.A.2.t, message 0x0013) with the node sizes of version 1 B-trees; superblocks of versions
-0 and 1 contain these values.
+H5.format.html, II.A. The superblock is at byte 0 or, after a user block, at 512, 1024, 2048 and so on. Its extension
+may have the message "B-tree 'K' Values" (IV.A.2.t, message 0x0013) with the node sizes of version 1 B-trees;
+superblocks of versions 0 and 1 contain these values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_SUPERBLOCK = 8 + 16 + 4 + 4 * 8 + 40
 FIRST_USER_BLOCK = 512
 WIDTHS = (2, 4, 8)
 SIZE_2 = 48
-"""The size in bytes of versions 2 and 3 with addresses of 8 bytes."""
+"""The size in bytes of a superblock of version 2 or 3 with addresses of 8 bytes."""
 
 
 def read_superblock(size: int) -> Reads[Hdf5File]:
@@ -100,7 +100,7 @@ def _read_new(reader: ByteReader, size: int, base: int, version: int) -> tuple[H
 
 
 def _check_end(reader: ByteReader, size: int, base: int, stored_base: int | None, end: int | None) -> None:
-    """Raise `Corrupt` if the file is shorter than its superblock says. Both addresses count from byte 0."""
+    """Raise `Corrupt` if the file is shorter than its superblock says. `stored_base` and `end` count from byte 0."""
     expected = base + _present(reader, end) - _present(reader, stored_base)
     if expected > size:
         raise Corrupt(f"The file has {size} bytes, its superblock says {expected}: it was cut short.")
@@ -123,7 +123,10 @@ def encode_superblock(root: int, end: int, version: int = 2, base: int = 0) -> b
 
 
 def decode_chunk_k(message: ByteReader) -> int:
-    """Decode the chunk K, half the entries of a v1 B-tree node of chunks. Raises `Corrupt`. Group nodes need no K."""
+    """Decode a message "B-tree 'K' Values"; return half the maximum number of entries in a v1 B-tree node of chunks.
+
+    Raises `Corrupt`. The values for nodes of groups are ignored, because readers of groups do not need them.
+    """
     version = message.number(1, "version")
     if version:
         raise Corrupt(
@@ -133,7 +136,7 @@ def decode_chunk_k(message: ByteReader) -> int:
 
 
 def check_chunk_k(k: int, subject: str) -> int:
-    """Return `k`; raises `Corrupt` for 0, with which B-tree nodes would have no entries."""
+    """Return `k`; raises `Corrupt` if it is 0, because B-tree nodes would have no entries."""
     if not k:
         raise Corrupt(f"The {subject} says that nodes of chunk B-trees have no entries.")
     return k

@@ -1,6 +1,7 @@
 """Virtual layout properties that HDF5 cannot store, kept in an attribute of the file. Imports read them back.
 
-The attribute `hsparse_virtual` is a JSON object with the layout's `missing` ("fill"), `dims` and `flags`, if set.
+The attribute `hsparse_virtual` is a JSON object. It has the properties `missing`, `flags` and `dims` of the layout, but
+not those that an import derives from the HDF5 layout.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Json = dict[str, Any]
 
 
 def layout_attributes(record: Json) -> Json:
-    """Return the attribute of a virtual dataset, by name; empty for other datasets or if HDF5's layout suffices."""
+    """Return {name: attribute} for a virtual dataset; empty for other datasets, and if the HDF5 layout suffices."""
     if class_elsewhere(record) != VIRTUAL:
         return {}
     layout = record["creationProperties"]["layout"]
@@ -41,7 +42,7 @@ def layout_attributes(record: Json) -> Json:
 
 
 def with_layout(body: Json) -> Json:
-    """Move layout properties from a dataset's attribute to the layout of the body that creates the dataset."""
+    """Move layout properties from a dataset's attribute to the layout in the request body that creates it."""
     attributes, properties = dict(body.get("attributes") or {}), body.get("creationProperties") or {}
     shape = body["shape"]
     rank = len((shape.get("dims") or ()) if isinstance(shape, dict) else shape)
@@ -57,7 +58,7 @@ def with_layout(body: Json) -> Json:
 
 
 def _parsed(attribute: Json | None, rank: int) -> Json | None:
-    """Return the layout properties in an attribute, or None if it does not fit a dataset of `rank` dimensions."""
+    """Return the layout properties in an attribute, or None if they are invalid for a dataset of `rank` dimensions."""
     if attribute is None or attribute.get("encoding") != "base64":
         return None
     try:

@@ -9,11 +9,11 @@ from threading import Lock
 from hsparse.bounded_cache import BoundedCache
 from hsparse.hdf5.format.file_fields import ByteRange
 
-BLOCK = 1024 * 1024
-BLOCKS = 64
-"""Bytes of a block, and most blocks in the cache."""
-SMALL = 256 * 1024
-"""Most bytes of a range that is read from cached blocks, so that four sequential reads cost one request."""
+BLOCK_BYTES = 1024 * 1024
+MAX_BLOCKS = 64
+"""Size of a block in bytes (`BLOCK_BYTES`), and the largest number of cached blocks (`MAX_BLOCKS`)."""
+MAX_CACHED_RANGE_BYTES = 256 * 1024
+"""Most bytes of a range that is read through cached blocks: four such ranges in sequence need one request."""
 
 
 class Blocks:
@@ -22,11 +22,11 @@ class Blocks:
     def __init__(self, most: int | None = None) -> None:
         self._lock = Lock()
         self._blocks: BoundedCache[tuple[object, int], Future[bytes]] = BoundedCache.of_entries(
-            most or BLOCKS
+            most or MAX_BLOCKS
         )
 
     def get(self, file: object, number: int, begin: Callable[[], Future[bytes]]) -> Future[bytes]:
-        """Return a block of a file; if it is missing, or its fetch has failed, call `begin` to fetch it."""
+        """Return the future of a block's bytes; call `begin` if the block is missing, or if its fetch has failed."""
         with self._lock:
             found = self._blocks.use((file, number))
             if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
@@ -35,7 +35,7 @@ class Blocks:
             return found
 
     def add(self, file: object, number: int, data: bytes) -> None:
-        """Add a block of a file, unless it is cached already."""
+        """Add the bytes of block `number` of a file, unless the block is cached already."""
         found = Future[bytes]()
         found.set_result(data)
         self.get(file, number, lambda: found)
@@ -62,28 +62,30 @@ class BlockCache:
     def add(self, start: int, data: memoryview) -> None:
         """Add the blocks that are completely contained in `data`, the file's bytes from `start` on."""
         stop = start + len(data)
-        for number in range(-(-start // BLOCK), -(-self._size // BLOCK)):
-            first, end = number * BLOCK - start, min((number + 1) * BLOCK, self._size) - start
+        for number in range(-(-start // BLOCK_BYTES), -(-self._size // BLOCK_BYTES)):
+            first, end = number * BLOCK_BYTES - start, min((number + 1) * BLOCK_BYTES, self._size) - start
             if end > stop - start:
                 break
             self._blocks.add(self, number, bytes(data[first:end]))
 
     def _parts(self, wanted: ByteRange) -> list[Future[bytes]]:
         """Return futures of the bytes of a range or, for a small range, of the blocks that contain it."""
-        if wanted.size > SMALL:
+        if wanted.size > MAX_CACHED_RANGE_BYTES:
             return [self._begin(wanted)]
         stop = wanted.address + wanted.size
-        return [self._block(number) for number in range(wanted.address // BLOCK, -(-stop // BLOCK))]
+        return [
+            self._block(number) for number in range(wanted.address // BLOCK_BYTES, -(-stop // BLOCK_BYTES))
+        ]
 
     def _block(self, number: int) -> Future[bytes]:
-        start = number * BLOCK
-        wanted = ByteRange(start, min(BLOCK, self._size - start))
+        start = number * BLOCK_BYTES
+        wanted = ByteRange(start, min(BLOCK_BYTES, self._size - start))
         return self._blocks.get(self, number, lambda: self._begin(wanted))
 
 
 def _joined(wanted: ByteRange, parts: list[Future[bytes]]) -> bytes:
-    if wanted.size > SMALL:
+    if wanted.size > MAX_CACHED_RANGE_BYTES:
         return parts[0].result()
     data = b"".join(part.result() for part in parts)
-    start = wanted.address % BLOCK
+    start = wanted.address % BLOCK_BYTES
     return data[start : start + wanted.size]

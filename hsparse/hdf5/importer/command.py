@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 
 from hsparse.cli import file_arguments, progress
-from hsparse.cli.bounded_pool import MEMORY, BoundedPool
+from hsparse.cli.bounded_pool import MAX_BYTES_IN_FLIGHT, BoundedPool
 from hsparse.cli.connection_flags import add_server_flags, domain_connector
 from hsparse.cli.file_arguments import SCHEME
 from hsparse.cli.progress import Advance, ProgressForm, interruptible, print_message, reports_failure
-from hsparse.cli.run_each import SMALL
+from hsparse.cli.run_each import SMALL_ITEM_BYTES
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import OtherServer
 from hsparse.client.http.retry import REPEATED
@@ -47,7 +47,7 @@ from hsparse.hdf5.importer.matrix_forms import EVENTS
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
 from hsparse.hdf5.importer.npz_matrix import open_npz
 from hsparse.hdf5.importer.server_source import UploadSource
-from hsparse.hdf5.importer.source import LocalSource, Opened, Source
+from hsparse.hdf5.importer.source import InputFile, LocalSource, OpenedInput
 from hsparse.hdf5.importer.source_files import NoOtherFiles, OpenSource, SourceFiles
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.hdf5.importer.sparsified_upload import Sparsify
@@ -81,13 +81,13 @@ If the server cannot be reached any more, or a proxy refuses, the domain stays, 
 The exit status is 0 for a whole file, 3 if parts of the file were skipped (they are listed at the end), 2 for a failure
 and 130 after Ctrl-C.
 """
-MATRICES: dict[str, Callable[[Source], Matrix]] = {
+MATRICES: dict[str, Callable[[InputFile], Matrix]] = {
     ".mtx": open_matrix_market,
     ".mtx.gz": open_matrix_market,
     ".npz": open_npz,
 }
 """Readers of files that contain one matrix, by suffix."""
-NAMED = 20
+MAX_NAMED_OBJECTS = 20
 """Most skipped objects that a message lists by name."""
 INCOMPLETE = 3
 """Exit status of an import that skipped a part of the file."""
@@ -97,7 +97,7 @@ Reader = Callable[[], DomainParts]
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add the arguments of `import` to a parser; the parsed arguments have `run` as a default."""
+    """Add the arguments of `import` to a parser; the attribute `run` of parsed arguments is the function to call."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
@@ -214,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_folder_of_files(args: argparse.Namespace) -> bool:
-    """Return whether a local directory has HDF5 files and is not itself a Zarr store, SOMA experiment or matrix."""
+    """Return whether a local directory has HDF5 files and is not a Zarr store, SOMA experiment or matrix."""
     place = Path(args.file)
     if args.part or not place.is_dir() or is_zarr(args.file) or is_soma(args.file) or has_matrix(place):
         return False
@@ -227,7 +227,7 @@ def _run_file(
     told: str,
     own: OneOfMany | None = None,
 ) -> int:
-    """Import one file; return the exit status. `told` names the domain in messages; `own` is set in a folder import."""
+    """Import one file; return the exit status. `told` names the domain in messages; `own` is set in folder imports."""
     connect, open_source = partial(connections, args.domain), partial(_open, args, connections)
     # Undoing needs a client of its own, because a failure or Ctrl-C stops the client that sends.
     server, sending = RetryingClient(connect), RetryingClient(connect)
@@ -264,34 +264,36 @@ def _run_file(
     return INCOMPLETE if left and not args.piped else 0
 
 
-def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[Opened, Reader | None]:
-    """Open the imported file, store or directory; also return the reader of a store's or directory's whole content."""
+def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[OpenedInput, Reader | None]:
+    """Open the imported file, store or directory; also return a function that reads it whole, None for a file."""
     check_known(args.file)
     if args.file.startswith(UPLOAD):
         return open_source(args.file), None
     if is_zarr(args.file):
         if args.part:
             raise BadRequest(f"{args.file} is a Zarr store, which is imported whole; leave --part out.")
-        zarr: tuple[Opened, Reader] = args.load_part("zarr").open_zarr(args.file, args.path, as_is=args.as_is)
+        zarr: tuple[OpenedInput, Reader] = args.load_part("zarr").open_zarr(
+            args.file, args.path, as_is=args.as_is
+        )
         return zarr
     if is_soma(args.file):
-        soma: tuple[Opened, Reader] = args.load_part("soma").open_soma(args.file, args.part)
+        soma: tuple[OpenedInput, Reader] = args.load_part("soma").open_soma(args.file, args.part)
         return soma
     if is_directory(args.file):
         return open_directory(args.file, args.part, open_source)
     return open_source(args.file), None
 
 
-def _open(args: argparse.Namespace, connections: Callable[[str | None], Connection], file: str) -> Source:
+def _open(args: argparse.Namespace, connections: Callable[[str | None], Connection], file: str) -> InputFile:
     if file.startswith(UPLOAD):
         return UploadSource(file, connections)
     if not file.startswith(SCHEME):
         return LocalSource(Path(file))
-    source: Source = args.load_part("s3").S3Source(file, **file_arguments.s3_options(args))
+    source: InputFile = args.load_part("s3").S3Source(file, **file_arguments.s3_options(args))
     return source
 
 
-def _matrix_reader(name: str) -> Callable[[Source], Matrix] | None:
+def _matrix_reader(name: str) -> Callable[[InputFile], Matrix] | None:
     return next((MATRICES[end] for end in MATRICES if name.lower().endswith(end)), None)
 
 
@@ -301,7 +303,7 @@ class _Run:
         args: argparse.Namespace,
         server: RetryingClient,
         sending: RetryingClient,
-        source: Opened,
+        source: OpenedInput,
         files: SourceFiles,
         advance: Advance,
         own: OneOfMany | None,
@@ -316,7 +318,7 @@ class _Run:
         self._sparsify = Sparsify.parse(args.sparse or (), args.drop_fill, args.threshold)
 
     def run(self, read: Reader | None, left: list[str]) -> None:
-        """Read as much as possible first, then create the domain; delete it after a failure.
+        """Parse the input before creating the domain; delete the domain if the import fails.
 
         Messages about skipped parts of the file are appended to `left`.
         """
@@ -330,7 +332,7 @@ class _Run:
         if parts is not None:
             left += self._parts(known, root, parts)
             return
-        assert isinstance(self._source, Source)
+        assert isinstance(self._source, InputFile)
         opener = _matrix_reader(self._source.name)
         if opener is not None:
             self._refuse_sparsify()
@@ -452,9 +454,9 @@ class _Run:
             if known is None:
                 self._target.create(root, self._source.fingerprint, ordered=ordered, user_block=user_block)
                 is_there = True
-            count, memory = self._args.requests, MEMORY
+            count, memory = self._args.requests, MAX_BYTES_IN_FLIGHT
             if self._own is not None and self._own.is_small:
-                count, memory = 1, SMALL
+                count, memory = 1, SMALL_ITEM_BYTES
             with BoundedPool(count, memory, self._sending.stop) as uploads:
                 work(uploads)
         except BaseException as error:
@@ -493,9 +495,9 @@ class _Run:
 
 
 def _listed(title: str, some: list[str]) -> list[str]:
-    """Return a message with a title, the number of texts and the first `NAMED` of them; empty without any text."""
-    more = [f"and {len(some) - NAMED} more"] if len(some) > NAMED else []
-    return ["\n  ".join([f"{title} ({len(some)}):", *some[:NAMED], *more])] if some else []
+    """Return a message with a title, the number of texts and the first `MAX_NAMED_OBJECTS`; [] if there are none."""
+    more = [f"and {len(some) - MAX_NAMED_OBJECTS} more"] if len(some) > MAX_NAMED_OBJECTS else []
+    return ["\n  ".join([f"{title} ({len(some)}):", *some[:MAX_NAMED_OBJECTS], *more])] if some else []
 
 
 def _count(text: str) -> int:

@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 def convert_elements(values: Array, source: Any, target: Any) -> Array:
-    """Convert values of the type item `source` to `target`; raise `Unsupported` for types that do not convert.
+    """Convert values from type `source` to type `target`, both type JSON; raise `Unsupported` if that is impossible.
 
     Numbers beyond the range of an integer type become its least or largest value. Fields of compounds are matched by
     name; fields that the source does not have become zero.
@@ -95,7 +95,7 @@ def _compounds(values: Array, source: Any, target: Any) -> Array:
 
 
 def _item(item: Any) -> Any:
-    """Return a type item as a JSON object; the name of a predefined type is expanded."""
+    """Return type JSON as an object; the name of a predefined type is expanded."""
     if not isinstance(item, str):
         return item
     return {"class": "H5T_FLOAT" if item.startswith("H5T_IEEE") else "H5T_INTEGER", "base": item}

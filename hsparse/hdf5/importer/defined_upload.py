@@ -16,7 +16,7 @@ from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject, parse_object
 from hsparse.hdf5.importer.dense_upload import ValueUpload
-from hsparse.hdf5.importer.file_data import Dims, FileData
+from hsparse.hdf5.importer.file_data import Dims, InputData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.object_body import dataset_body
 from hsparse.hdf5.importer.source import path_in_errors
@@ -27,7 +27,7 @@ from hsparse.model.vlen_array import VlenArray
 
 
 class DefinedData:
-    """A sparse dataset stored as two datasets: its values, and its defined set, whose header is at `beside`."""
+    """A sparse dataset stored as two datasets: its values, and its defined set, at the file address `beside`."""
 
     def __init__(self, objects: FileObjects, stored: ParsedObject, beside: int) -> None:
         assert stored.dataset is not None
@@ -36,8 +36,8 @@ class DefinedData:
             raise Corrupt("The defined set is no dataset.")
         self._objects = objects
         self._stored = stored
-        self.values = FileData(objects, stored.dataset)
-        self.defined = FileData(objects, other)
+        self.values = InputData(objects, stored.dataset)
+        self.defined = InputData(objects, other)
         self.records = self.values.records
         assert isinstance(stored.dataset.layout, ChunkedLayout)
         self.grid = Grid(self.values.dims, stored.dataset.layout.dims)

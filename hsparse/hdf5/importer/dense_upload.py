@@ -33,7 +33,7 @@ from hsparse.format.selections.points import Points
 from hsparse.format.structured.container import Section
 from hsparse.format.structured.region import encode_region, encode_vlen_region
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
-from hsparse.hdf5.importer.file_data import Dims, FileData
+from hsparse.hdf5.importer.file_data import Dims, InputData
 from hsparse.hdf5.importer.object_body import values_bytes
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.virtual_data import VirtualData
@@ -42,7 +42,7 @@ from hsparse.model.element import element_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 
-LARGEST = 64 * 1024 * 1024
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
 """Most bytes of values in a request, unless one element has more."""
 Data = TypeVar("Data")
 
@@ -69,7 +69,7 @@ class ValueUpload(Generic[Data]):
 
     @property
     def _takes_chunks(self) -> bool:
-        """Whether chunks begin at the dataset's first element, as in a file: the lower bound is on a chunk boundary."""
+        """Whether the first element begins a chunk, as in a file: the lower bound is not inside of a chunk."""
         return not any(map(int.__mod__, lower_of(self._record["shape"]), chunk_spec(self._record).dims))
 
     def _chunk_url(self, scaled: Dims) -> str:
@@ -99,7 +99,7 @@ class ValueUpload(Generic[Data]):
                 body = encode_vlen_region(points, values, element_of(self._record["type"]))
             else:
                 body = encode_region(points, values)
-            if len(body) > LARGEST and count > 1:
+            if len(body) > MAX_REQUEST_BYTES and count > 1:
                 raise TooLarge(f"{count} elements have {len(body)} bytes.")
             self._server.json("PUT", f"{self._url}/value", body, sparse=1)
         except TooLarge:
@@ -114,18 +114,18 @@ def points_in_chunk(grid: Grid, scaled: Dims, offsets: NDArray[np.uint32]) -> Po
     return Points(grid.extent, unravel(offsets, grid.chunk) + np.array(grid.origin(scaled), np.uint64))
 
 
-UNDIVIDED = 1024 * 1024
+MAX_UNDIVIDED_BYTES = 1024 * 1024
 """Most bytes of a chunk that is never written in parts: every server's `max_request_size` allows it."""
-BAND = 16 * 1024 * 1024
-"""Bytes of values in a request of several chunks; a band that spans a whole dimension may have `LARGEST` bytes."""
-SMALL = 256 * 1024
+BAND_BYTES = 16 * 1024 * 1024
+"""Bytes of values in a request for several chunks; a box that spans a whole dimension may have `MAX_REQUEST_BYTES`."""
+MAX_GROUPED_CHUNK_BYTES = 256 * 1024
 """Most bytes of a chunk that is sent together with others, because it is not worth a request of its own."""
-PAGE = 10_000
+PAGE_CHUNKS = 10_000
 SIGNED = "signed"
 """Value of the parameter `places`: chunk names count from index 0, also in a dataset with a lower bound."""
 
 
-class DenseUpload(ValueUpload[FileData | VirtualData]):
+class DenseUpload(ValueUpload[InputData | VirtualData]):
     """The upload of the values of one dense dataset."""
 
     @cached_property
@@ -165,12 +165,20 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
     def _suits_bands(self, nbytes: int) -> bool:
         """Return whether many chunks are sent by one request: they are small, all stored, and none skips a filter."""
         records = self._data.records
-        return nbytes <= SMALL and self._data.is_whole and records is not None and not records.mask.any()
+        return (
+            nbytes <= MAX_GROUPED_CHUNK_BYTES
+            and self._data.is_whole
+            and records is not None
+            and not records.mask.any()
+        )
 
     @property
     def _is_undivided(self) -> bool:
         """Whether a chunk that is sent by value always fits into one request."""
-        return self._data.is_raw and self._spec.datatype.guessed_size * prod(self._spec.dims) <= UNDIVIDED
+        return (
+            self._data.is_raw
+            and self._spec.datatype.guessed_size * prod(self._spec.dims) <= MAX_UNDIVIDED_BYTES
+        )
 
     def _accepts_stored(self) -> bool:
         """Return whether the server's chunks have the same dimensions and bytes as the file's chunks."""
@@ -181,7 +189,7 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
         )
 
     def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
-        assert isinstance(self._data, FileData)
+        assert isinstance(self._data, InputData)
         if is_direct:
             with path_in_errors(f"{self._path} (chunk {chunk_name(scaled)})"):
                 content, _, _ = self._data.stored_chunk(int(rows[0]))
@@ -206,12 +214,12 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
     def _send(self, start: Dims, stop: Dims) -> None:
         """Send the values of a box; split it if they are too many for a request."""
         size = self._data.size * prod(b - a for a, b in zip(start, stop, strict=True))
-        if size > LARGEST and self._halve(start, stop):
+        if size > MAX_REQUEST_BYTES and self._halve(start, stop):
             return
         with path_in_errors(self._path):
             body = values_bytes(self._data.read(start, stop))
         try:
-            if len(body) > LARGEST and self._halve(start, stop):
+            if len(body) > MAX_REQUEST_BYTES and self._halve(start, stop):
                 return
             select = f"[{','.join(f'{a}:{b}' for a, b in zip(start, stop, strict=True))}]" if start else None
             with path_in_errors(self._path):
@@ -238,11 +246,13 @@ def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
     """Yield boxes of chunks that cover a grid, as the scaled coordinates of the first chunk and one past the last.
 
     `counts` has the number of chunks in each dimension, `nbytes` is the size of a chunk. A box spans the last
-    dimensions and a part of one other, about `BAND` bytes, so that its elements are few runs in row-major order.
+    dimensions and a part of one other, about `BAND_BYTES` bytes, so that its elements are few runs in row-major order.
     """
     steps = [1] * len(counts)
     for dim in reversed(range(len(counts))):
-        steps[dim] = counts[dim] if nbytes * counts[dim] <= LARGEST else max(1, BAND // nbytes)
+        steps[dim] = (
+            counts[dim] if nbytes * counts[dim] <= MAX_REQUEST_BYTES else max(1, BAND_BYTES // nbytes)
+        )
         nbytes *= steps[dim]
         if steps[dim] < counts[dim]:
             break
@@ -261,9 +271,9 @@ def create_or_find(
 
 
 def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> dict[Dims, int]:
-    """Return the number of defined elements of each chunk that the server stores of a dataset, by scaled coordinates.
+    """Return the chunks of a dataset that the server stores: numbers of defined elements by scaled coordinates.
 
-    The number is 0 for chunks that are not structured. Coordinates count from the dataset's first chunk.
+    The number is 0 for a chunk that is not structured. Coordinates count from the dataset's first chunk.
     """
     found: dict[Dims, int] = {}
     if not dims_of(record["shape"]):
@@ -271,7 +281,7 @@ def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> dict[Dims, 
     marker, base = None, chunk_spec(record).base
     while True:
         page = server.json(
-            "GET", f"/datasets/{record['id']}/chunks", limit=PAGE, marker=marker, places=SIGNED
+            "GET", f"/datasets/{record['id']}/chunks", limit=PAGE_CHUNKS, marker=marker, places=SIGNED
         )
         for row in page["chunks"]:
             scaled = map(sub, row["scaled"], base) if base else row["scaled"]

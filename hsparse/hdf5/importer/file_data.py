@@ -1,4 +1,4 @@
-"""Read the elements of a dataset in an HDF5 file by boxes, for all layouts but structured chunks."""
+"""Read boxes of elements of a dataset in an HDF5 file, with a compact, contiguous, external or chunked layout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hsparse.hdf5.format.messages.layout_message import (
 from hsparse.hdf5.format.parse.dataset_chunks import read_dataset_chunks
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.source_files import ExternalData, SourceFiles
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import Fixed, element_of
@@ -39,16 +39,16 @@ Dims = tuple[int, ...]
 LARGE_CHUNK = 64 * 1024 * 1024
 """Decoded chunks of at least this many bytes are decoded one at a time, and the last one is cached."""
 LONG_RUN = 4 * 1024
-"""Bytes of a contiguous run that is worth a separate read."""
+"""Least bytes of a contiguous run that is worth a separate read."""
 SPARSE_SPAN = 4
 """Short runs of contiguous data are read by one read if that reads at most this many times the wanted bytes."""
 
 
 class DataFile(Protocol):
-    """An open HDF5 file: its bytes (`source`), its superblock (`file`), the files that it names, and its references."""
+    """An open HDF5 file: its bytes, superblock (`file`), and the files that it names; `find` resolves references."""
 
     @property
-    def source(self) -> Source: ...
+    def source(self) -> InputFile: ...
 
     @property
     def file(self) -> Hdf5File: ...
@@ -70,11 +70,11 @@ class _LargeChunk:
 
     def __init__(self) -> None:
         self.lock = RLock()
-        self.of: ref[FileData] | None = None
+        self.of: ref[InputData] | None = None
         self.row = -1
         self.content: Buffer | None = None
 
-    def forget(self, gone: ref[FileData] | None = None) -> None:
+    def forget(self, gone: ref[InputData] | None = None) -> None:
         """Free the chunk; if `gone` is given, only if the chunk belongs to that data."""
         if gone is None or gone is self.of:
             self.of = self.content = None
@@ -83,7 +83,7 @@ class _LargeChunk:
 _LARGE = _LargeChunk()
 
 
-class FileData:
+class InputData:
     """The elements of a dataset. `records` is its chunk index, None for layouts without chunks.
 
     Raises `Corrupt` if contiguous data exceeds the file or compact data has a wrong size, and `ExternalData`'s errors.
@@ -145,7 +145,10 @@ class FileData:
         return True
 
     def stored_chunk(self, row: int) -> tuple[bytes, int, bool]:
-        """Return a chunk's stored bytes, its filter mask, and whether it is filtered (edge chunks may not be)."""
+        """Return the stored bytes, the filter mask, and whether filters apply (edge chunks may have none) of a chunk.
+
+        `row` is the row of the chunk in `records`.
+        """
         assert self.records is not None
         file = self.objects.file
         address, size = int(self.records.address[row]), int(self.records.size[row])
@@ -153,15 +156,18 @@ class FileData:
         return self.objects.source.read(*where), int(self.records.mask[row]), self._is_filtered(row)
 
     def whole_chunk(self, row: int) -> NDArray[Any]:
-        """Return all elements of a chunk, including those beyond the extent. Requires `is_raw`."""
+        """Return all elements of the chunk at `row` of `records`, also those beyond the extent. Requires `is_raw`."""
         layout, element = self.dataset.layout, element_of(self.dataset.type.item)
         assert isinstance(layout, ChunkedLayout)
         assert isinstance(element, Fixed)
         return np.ndarray(layout.dims, element.dtype, self._decoded(row, prod(layout.dims) * self.size))
 
     def chunks_by_grid(self, grid: Dims, first: Dims = ()) -> Iterator[tuple[Dims, NDArray[np.intp]]]:
-        """Yield each chunk, of dimensions `grid`, that overlaps stored chunks: scaled coordinates, and those chunks'
-        rows in `records`. `first` is the position of element 0 in chunk 0 (default: the origin)."""
+        """Yield the chunks of another grid that overlap stored chunks. `grid` has the other grid's chunk dimensions.
+
+        Yields a chunk's scaled coordinates, and the rows in `records` of the stored chunks that it overlaps. `first` is
+        the position of the dataset's element 0 in chunk 0 of the other grid (default: the origin).
+        """
         assert self.records is not None
         assert isinstance(self.dataset.layout, ChunkedLayout)
         chunk = np.array(self.dataset.layout.dims, np.int64)

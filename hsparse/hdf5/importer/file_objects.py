@@ -17,7 +17,12 @@ from hsparse.format.filters.pipeline import CODECS, filter_name
 from hsparse.hdf5.format.file_fields import encode_name
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.lower_bounds import LOWER
-from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
+from hsparse.hdf5.format.messages.group_messages import (
+    LinkMessage,
+    StoredExternalLink,
+    StoredHardLink,
+    StoredSoftLink,
+)
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, check_readable
 from hsparse.hdf5.format.parse.parsed_object import (
     ObjectKind,
@@ -38,7 +43,7 @@ from hsparse.hdf5.importer.matrix_forms import (
     find_frames,
     find_matrix,
 )
-from hsparse.hdf5.importer.source import Source, path_in_errors
+from hsparse.hdf5.importer.source import InputFile, path_in_errors
 from hsparse.hdf5.importer.source_files import NO_FILES, SourceFiles
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, derived_id
@@ -52,11 +57,14 @@ COLLECTIONS = {
 
 OWN_CLASS = "The link is user-defined: delete it from the file, or replace it by a soft link."
 MOST_WALKED = 4096
-"""Most parsed objects that are kept in memory from the walk until they are read."""
+"""Most objects that are kept in memory after they were parsed to find their links, until `read` returns them."""
 ALL_MATRICES = ("csr", "csc", "coo", "frames")
 """All kinds of sparse matrices, and frames of pixels."""
 SHIFTED = ("shifted",)
-"""No matrices; defined sets only of datasets with a lower bound, which a file can represent in no other way."""
+"""A value of `matrices` for which no group becomes a matrix, and only datasets with a lower bound become sparse.
+
+A file represents sparse datasets with a lower bound only by a dataset with a defined set.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,7 @@ class FileObjects:
 
     def __init__(
         self,
-        source: Source,
+        source: InputFile,
         root: str,
         *,
         matrices: Collection[str],
@@ -144,8 +152,9 @@ class FileObjects:
         if it raises, the group stays a group. `matrix_chunk` are chunk dimensions of matrices (default: chosen later).
         Without `files`, no other file is read. With `strict`, an object that hsparse cannot represent is an error;
         otherwise it is left out, with the reason in `skipped`. `damaged` also leaves out unreadable objects other than
-        the root. `copied` keeps unsupported types and filters. Given the objects `known` from a previous walk, there is
-        no walk. The walk stops beyond `most` objects: `at` finds others. `digest` encodes an address for ids.
+        the root. `copied` keeps unsupported types and filters. If the objects are `known` from a previous walk, the
+        file is not walked. A walk stops once more than `most` objects are known, and `at` finds the others on request.
+        `digest` encodes an address as a part of an id.
         """
         self.source = source
         self.files = files or NO_FILES
@@ -156,7 +165,7 @@ class FileObjects:
         self.skipped: dict[str, str] = {}
         self.refiltered: dict[str, str] = {}
         """Descriptions, by path, of filters that the server replaces by others."""
-        self.external: dict[str, ExternalLink] = {}
+        self.external: dict[str, StoredExternalLink] = {}
         self.lost = 0
         self.kept: dict[str, tuple[int, int]] = {}
         """Number of kept elements and of all elements, by path, of dense datasets that become sparse."""
@@ -180,7 +189,7 @@ class FileObjects:
         """Addresses of objects whose links have been added to `_ahead`."""
         self._lock = RLock()
         self.is_whole = bool(known)
-        """Whether all objects are known."""
+        """Whether the walk has ended, so that `by_address` has all objects."""
         if known:
             self.by_address = {one.address: one for one in known}
         else:
@@ -202,7 +211,7 @@ class FileObjects:
             return replace(group, header=header, kind=one.kind, attributes=(), links=())
         found = self._walked.pop(one.address, None) or self._parsed(one.address, one.path)
         if ~one.address in self.by_address or ~one.address in self.failed:
-            counts = LinkMessage(counts_name(found.links), HardLink(~one.address))
+            counts = LinkMessage(counts_name(found.links), StoredHardLink(~one.address))
             return replace(found, links=(*found.links, counts))
         if one.defined is None:
             return found
@@ -224,9 +233,9 @@ class FileObjects:
     def why_left_out(self, link: LinkMessage) -> str:
         """Return why a link or its target is left out, "" if neither is."""
         match link.target:
-            case HardLink(address):
+            case StoredHardLink(address):
                 return self.failed.get(address, "")
-            case SoftLink() | ExternalLink():
+            case StoredSoftLink() | StoredExternalLink():
                 return ""
         return f"{link.name}: {OWN_CLASS}"
 
@@ -277,7 +286,7 @@ class FileObjects:
         self._ahead += [
             (f"{parent}/{link.name}", link.target.address)
             for link in reversed(links)
-            if isinstance(link.target, HardLink)
+            if isinstance(link.target, StoredHardLink)
         ]
 
     def _meet(self, path: str, address: int) -> ParsedObject | None:
@@ -317,7 +326,7 @@ class FileObjects:
     def _forms(
         self, path: str, found: ParsedObject, matrices: Collection[str]
     ) -> tuple[MatrixForm | None, DefinedSet | None, list[FramesForm]]:
-        """Return the matrix that a group is, the defined set of a dataset, and the frames of a group; None or []."""
+        """Return a group's matrix form, a dataset's defined set, and a group's frames; missing ones are None or []."""
         if not matrices:
             return None, None, []
         if found.kind != ObjectKind.GROUP:
@@ -385,10 +394,10 @@ class FileObjects:
     def _note_links(self, path: str, found: ParsedObject) -> None:
         parent = path.rstrip("/")
         for link in found.links:
-            if isinstance(link.target, ExternalLink):
+            if isinstance(link.target, StoredExternalLink):
                 file = self.files.domain(link.target.file, self.source.name)
                 self.external[f"{parent}/{link.name}"] = replace(link.target, file=file)
-            elif not isinstance(link.target, HardLink | SoftLink):
+            elif not isinstance(link.target, StoredHardLink | StoredSoftLink):
                 self._skip(f"{parent}/{link.name}", Unsupported(OWN_CLASS))
 
     def _skip(self, path: str, error: HsparseError) -> None:

@@ -1,4 +1,4 @@
-"""Read the stored pixels of a detector's frames, columns in an HDF5 file, as a sparse matrix."""
+"""Read the pixels of detector frames, which an HDF5 file stores as columns, as a sparse matrix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import Column, open_column
 from hsparse.hdf5.importer.matrix_forms import FramesForm
 from hsparse.hdf5.importer.sparse_matrix import (
-    BATCH,
+    ELEMENTS_PER_REQUEST,
     Matrix,
     MatrixElements,
     check_pointers,
@@ -60,7 +60,7 @@ def _pointers(objects: FileObjects, form: FramesForm, count: int) -> NDArray[np.
 
 
 def _chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """Return chunk dimensions: whole frames, or some rows of a frame that has many pixels; () leaves the choice."""
+    """Return chunk dimensions: whole frames, or some rows of a frame that has many pixels; () if `chunk_of` chooses."""
     if len(shape) == 2 or 0 in shape:
         return ()
     frames, rows, columns = shape
@@ -71,15 +71,15 @@ def _chunk_of(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def _ranges(pointers: NDArray[np.int64], width: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of about `BATCH` pixels; they end at multiples of `width` frames unless these have too many."""
+    """Yield ranges of about `ELEMENTS_PER_REQUEST` pixels, which end at multiples of `width` frames if possible."""
     begin = last = 0
     for end in [*pointers[width::width].tolist(), count]:
-        if end - begin > BATCH and last > begin:
+        if end - begin > ELEMENTS_PER_REQUEST and last > begin:
             yield begin, last
             begin = last
         while end - begin > LARGEST_BATCH:
-            yield begin, begin + BATCH
-            begin += BATCH
+            yield begin, begin + ELEMENTS_PER_REQUEST
+            begin += ELEMENTS_PER_REQUEST
         last = end
     if count > begin:
         yield begin, count

@@ -26,7 +26,7 @@ from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, P
 from hsparse.hdf5.format.virtual_attribute import with_layout
 from hsparse.hdf5.importer.defined_upload import DefinedData, DefinedUpload
 from hsparse.hdf5.importer.dense_upload import DenseUpload, create_or_find, stored_chunks
-from hsparse.hdf5.importer.file_data import Dims, FileData
+from hsparse.hdf5.importer.file_data import Dims, InputData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
 from hsparse.hdf5.importer.frames_matrix import open_frames
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix, values_body
@@ -48,25 +48,28 @@ from hsparse.hdf5.importer.virtual_links import VirtualLinks
 from hsparse.model.ids import collection_of
 
 Json = dict[str, Any]
-LINKS = 5000
+MAX_LINKS = 5000
 """Most links in a request."""
-OBJECTS = 100
+MAX_OBJECTS = 100
 """Most objects that a request creates."""
-BODIES = 4 * 1024 * 1024
+MAX_VALUE_BYTES = 4 * 1024 * 1024
 """Most bytes of base64 values in a request that creates objects, unless one object has more."""
-INLINE = 64 * 1024
+MAX_INLINE_BYTES = 64 * 1024
 """Most bytes of values that are sent in the request that creates their dataset."""
-Data: TypeAlias = FileData | VirtualData | StructuredData | DefinedData | SparsifiedData
+Data: TypeAlias = InputData | VirtualData | StructuredData | DefinedData | SparsifiedData
 Upload: TypeAlias = Callable[[], None]
 UploadMaker: TypeAlias = Callable[[Json, dict[Dims, int]], Upload]
 """Returns the upload of a dataset, from the server's JSON of the dataset and the chunks that it stores."""
-KEPT = 1000
+MAX_KEPT_ROWS = 1000
 """Most rows of a chunk index that is kept until the values are sent; a longer one is read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewObject:
-    """An object to create at `path`: its body, the upload of a dataset's values, and links of a group not in `body`."""
+    """An object to create at `path`: `body` is the request body, and `make` returns the upload of a dataset's values.
+
+    `links` yields the links of a group that are not in `body`.
+    """
 
     path: str
     body: Json
@@ -119,20 +122,20 @@ class Hdf5Import:
         self._complete_root(root)
 
     def _batches(self, kind: ObjectKind) -> Iterator[list[FileObject]]:
-        """Yield the objects of a kind, except the root group, in lists of at most `OBJECTS`."""
+        """Yield the objects of a kind, except the root group, in lists of at most `MAX_OBJECTS`."""
         objects = (one for one in self._objects.of(kind) if one.path != "/")
-        while some := list(islice(objects, OBJECTS)):
+        while some := list(islice(objects, MAX_OBJECTS)):
             yield some
 
     def _create(
         self, collection: str, objects: Iterator[NewObject]
     ) -> Iterator[tuple[NewObject, Json, bool]]:
-        """Create objects; yield each, the server's JSON of the object, and whether it existed before."""
+        """Create objects; yield each, its JSON, and whether an earlier import may have left it incomplete."""
         some: list[NewObject] = []
         nbytes = 0
         for one in objects:
             size = _nbytes(one.body)
-            if some and nbytes + size > BODIES:
+            if some and nbytes + size > MAX_VALUE_BYTES:
                 yield from self._create_together(collection, some)
                 some, nbytes = [], 0
             some.append(one)
@@ -145,8 +148,8 @@ class Hdf5Import:
         """Create objects by one request; if that fails, create them one by one, so that errors name the object.
 
         A resumed import skips complete objects and creates the others one by one: if a common request were refused, the
-        server would delete the objects that it created, and accept no values for their ids. Once an object did not
-        exist, the stopped import came no further, and later calls use one request again.
+        server would delete the objects that it created, and accept no values for their ids. The first missing object
+        shows where the stopped import ended, so later calls use one request again.
         """
         there = self._complete(collection, some) if self._resumed else set()
         if len(some) > 1 and not self._resumed:
@@ -168,7 +171,7 @@ class Hdf5Import:
         self._resumed &= all_there
 
     def _complete(self, collection: str, some: list[NewObject]) -> set[str]:
-        """Return the ids of objects that exist and need nothing more; none unless all candidates exist. Two requests.
+        """Return the ids of the complete objects among `some`, found by two requests; none if any candidate is missing.
 
         An object is created with its attributes and first links, so only objects with an upload may be incomplete.
         """
@@ -351,22 +354,26 @@ class Hdf5Import:
 
     def _links(self, one: FileObject) -> Iterator[Json]:
         links = iter(self._objects.read(one).links)
-        while piece := list(islice(links, LINKS)):
+        while piece := list(islice(links, MAX_LINKS)):
             yield link_bodies(self._objects, piece)
 
 
 def _kept(data: Data) -> Data | None:
     """Return `data` if its chunk index is short enough to be kept in memory, else None."""
-    return data if data.records is None or len(data.records) <= KEPT else None
+    return data if data.records is None or len(data.records) <= MAX_KEPT_ROWS else None
 
 
-def _inline(data: FileData | VirtualData) -> Json:
+def _inline(data: InputData | VirtualData) -> Json:
     """Return the values for the body that creates their dataset, {} if they are too many or sent separately."""
     # Data with references is read only once, because reading counts the lost references.
-    if not data.is_whole or data.size * prod(data.dims) > INLINE or has_references(data.dataset.type):
+    if (
+        not data.is_whole
+        or data.size * prod(data.dims) > MAX_INLINE_BYTES
+        or has_references(data.dataset.type)
+    ):
         return {}
     values = values_bytes(data.read((0,) * len(data.dims), data.dims))
-    return {"value_base64": base64.b64encode(values).decode()} if len(values) <= INLINE else {}
+    return {"value_base64": base64.b64encode(values).decode()} if len(values) <= MAX_INLINE_BYTES else {}
 
 
 def _nbytes(body: Json) -> int:

@@ -15,13 +15,13 @@ from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.format.messages.object_messages import FillValue
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import parse_object
-from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_data import InputData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.matrix_chunks import Lines
 from hsparse.hdf5.importer.matrix_forms import EVENTS, FramesForm, MatrixForm
 from hsparse.hdf5.importer.object_body import fill_body, type_body
 from hsparse.hdf5.importer.sparse_matrix import (
-    BATCH,
+    ELEMENTS_PER_REQUEST,
     Matrix,
     MatrixElements,
     check_pointers,
@@ -31,7 +31,7 @@ from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 from hsparse.model.initial_values import chunk_of
 
 Json = dict[str, Any]
-Column = FileData | VirtualData
+Column = InputData | VirtualData
 COUNT = {"class": "H5T_INTEGER", "base": "H5T_STD_U32LE"}
 """Datatype of event counts."""
 MOST_IN_PULSE = 2**32 - 1
@@ -55,12 +55,15 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
         matrix = replace(matrix, item=COUNT, itemsize=4)
     if pointers is not None:
         return replace(matrix, lines=_lines(form, data, indices[-1], pointers, stored))
-    step = max(1, BATCH // stored) * stored  # whole chunks, so that few are decoded twice
+    step = max(1, ELEMENTS_PER_REQUEST // stored) * stored  # whole chunks, so that few are decoded twice
     return replace(matrix, batches=_batches(form, data, indices, count, step), most=step)
 
 
 def read_pointers(objects: FileObjects, form: MatrixForm, count: int) -> NDArray[np.int64]:
-    """Return the first element of each row or column, and the end of the last: (lines + 1,) int64; raise `Corrupt`."""
+    """Return the number of the first element of each row or column, then the number of elements, as (lines + 1,) int64.
+
+    Raises `Corrupt`, and `Unsupported` for a pulse with too many events.
+    """
     assert form.pointers is not None
     column = open_column(objects, form.pointers, "pointers")
     lines = form.shape[form.kind == "csc"]

@@ -14,7 +14,7 @@ from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import Column, column_bytes, open_column, read_pointers
 from hsparse.hdf5.importer.matrix_forms import EVENTS, MatrixForm
-from hsparse.hdf5.importer.sparse_matrix import BATCH
+from hsparse.hdf5.importer.sparse_matrix import ELEMENTS_PER_REQUEST
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 from hsparse.setting import MIB
 
@@ -64,7 +64,7 @@ def _pieces(column: Column, what: str, most: int | None) -> Iterator[NDArray[Any
         )
     count, layout = column.dims[0], column.dataset.layout
     stored = layout.dims[0] if isinstance(layout, ChunkedLayout) else 1
-    step = max(1, BATCH // stored) * stored
+    step = max(1, ELEMENTS_PER_REQUEST // stored) * stored
     for begin in range(0, count, step):
         piece = np.asarray(column.read((begin,), (min(begin + step, count),)))
         if int(piece.min()) < 0:

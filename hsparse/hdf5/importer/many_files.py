@@ -12,7 +12,7 @@ from threading import Condition, Lock
 from typing import Self, TypeAlias
 
 from hsparse.cli.progress import Advance, interruptible, show_progress
-from hsparse.cli.run_each import FAILED, SMALL, run_each
+from hsparse.cli.run_each import FAILED, SMALL_ITEM_BYTES, run_each
 from hsparse.cli.tree.mkdir import make_with_parents
 from hsparse.cli.tree.server_tree import Kind, ServerTree, normal_path
 from hsparse.cli.tree.tree_command import INTERRUPTED, Output
@@ -25,7 +25,7 @@ from hsparse.hdf5.served.signatures import what_is
 
 Connect: TypeAlias = Callable[[str | None], Connection]
 Import: TypeAlias = Callable[[argparse.Namespace, str, "OneOfMany | None"], int]
-"""Imports `args.file` into `args.domain`, which messages call by the second argument; returns the exit status."""
+"""Imports `args.file` into `args.domain`; returns the exit status. Messages call the domain by the second argument."""
 
 
 def hdf5_files(folder: Path) -> Iterator[Path]:
@@ -62,7 +62,7 @@ class ManyFiles:
             self._changed.notify_all()
 
     def watch(self, number: int, stop: Callable[[], None]) -> None:
-        """Register the function that stops the import of file `number`; call it now if all are stopped already."""
+        """Register the function that stops the import of file `number`; call it now if `stop` was called before."""
         with self._changed:
             self._left[number] = stop
             is_stopped = self._is_stopped
@@ -86,7 +86,7 @@ class ManyFiles:
 
 @dataclass(frozen=True, slots=True)
 class OneOfMany:
-    """One import of a folder's imports; `is_small` says that its file is small."""
+    """The import of file `number` of a folder; `is_small` says that the file has at most `SMALL_ITEM_BYTES` bytes."""
 
     many: ManyFiles
     number: int
@@ -111,7 +111,7 @@ def import_folder(args: argparse.Namespace, connect: Connect, run: Import) -> in
         many = ManyFiles(shown.advance, len(sizes))
 
         def is_small(file: Path) -> bool:
-            return sizes[file] <= SMALL
+            return sizes[file] <= SMALL_ITEM_BYTES
 
         def run_file(file: Path) -> int:
             domain = f"{target.rstrip('/')}/{file.relative_to(folder).as_posix()}"
@@ -162,7 +162,7 @@ def import_file(args: argparse.Namespace, connect: Connect, run: Import, own: On
             return run(args, args.domain, own)
         if found.kind is not Kind.DOMAIN:
             raise Conflict(f"{path} is a folder, which --force does not replace; name a domain.")
-        kept = _Kept.of(tree, path, drop_snapshots=args.drop_snapshots)
+        kept = _KeptSettings.of(tree, path, drop_snapshots=args.drop_snapshots)
         beside = f"{path}.{SystemClock().token(4).hex()}.import"
         status = run(argparse.Namespace(**vars(args) | {"domain": beside}), args.domain, own)
         if status not in (FAILED, INTERRUPTED):
@@ -171,8 +171,8 @@ def import_file(args: argparse.Namespace, connect: Connect, run: Import, own: On
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """The owner and the ACLs of a domain that is replaced; without an owner (None) the caller becomes the owner."""
+class _KeptSettings:
+    """The owner and the ACLs of a domain that the caller, `user`, replaces; if the owner is None, it becomes `user`."""
 
     user: str
     owner: str | None
@@ -202,7 +202,10 @@ class _Kept:
         return cls(str(about.get("username")), record.get("owner") if about.get("isadmin") else None, acls)
 
     def replace(self, tree: ServerTree, path: str, new: str) -> None:
-        """Replace the domain at `path` by the one at `new`; set the caller's own rights last, as it needs them here."""
+        """Replace the domain at `path` by the one at `new`.
+
+        The caller's own rights are set last, because they may not permit the requests before.
+        """
         try:
             with suppress(NotFound):
                 tree.json("DELETE", "/", path)

@@ -14,7 +14,7 @@ from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping, block_name
 
 Dims = tuple[int, ...]
 SourceDims: TypeAlias = Callable[[str, str], Dims | None]
-"""Returns the extent of a dataset, given the names of its file and itself, or None if one of the two is missing."""
+"""Returns the extent of a dataset from the name of its file and its path, None if the file or dataset is missing."""
 MAX_BLOCKS = 100_000
 """Most sources that a name pattern may yield."""
 
@@ -32,10 +32,10 @@ class MappedSource:
 def resolve_mappings(
     mappings: Iterable[VirtualMapping], stored: Dims, dims_of: SourceDims
 ) -> tuple[list[MappedSource], Dims]:
-    """Return the sources of all mappings, and the extent of the dataset: `stored`, but for unlimited dimensions.
+    """Return the sources of all mappings, and the extent, which differs from `stored` if a mapping is unlimited.
 
-    As in libhdf5's default view, an unlimited mapping ends where its source does, a name pattern before the first
-    missing source, and the extent where the last mapping does. Raises `Corrupt` and `TooLarge`.
+    As in libhdf5's default view, an unlimited mapping ends where its source ends, a name pattern ends before the first
+    missing source, and the extent ends where the last mapping ends. Raises `Corrupt` and `TooLarge`.
     """
     ends: dict[int, int] = {}
     least = [0] * len(stored)
@@ -59,7 +59,7 @@ def _names(one: VirtualMapping, block: int = 0) -> tuple[str, str]:
 
 
 def _blocks(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[MappedSource], int]:
-    """Return the existing sources of a name pattern, up to the first missing one, and the end of their blocks."""
+    """Return the existing sources of a name pattern, up to the first missing one, and where they end along `dim`."""
     assert isinstance(one.virtual, Regular)
     found: list[MappedSource] = []
     while dims_of(*(names := _names(one, len(found)))) is not None:

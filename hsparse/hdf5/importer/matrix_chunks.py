@@ -1,5 +1,6 @@
-"""Upload compressed matrices as chunks: cut them out of the lines, encode them, and send each by one request.
+"""Upload compressed matrices (csr, csc) as chunks, each by one request.
 
+To cut a chunk is to read the lines (rows, or columns of csc) that cross it, and to sort their elements by chunk.
 The server only checks and stores the bytes. A chunk that exists there is complete, so a resumed import skips it.
 
 Tests: tests/cli/importer/test_matrix_chunks.py.
@@ -37,19 +38,19 @@ from hsparse.hdf5.importer.dense_upload import ValueUpload, points_in_chunk
 from hsparse.hdf5.importer.file_data import Dims
 from hsparse.hdf5.importer.source import path_in_errors
 
-PIECE = 1 << 18
-"""Elements that are cut at a time; so few that they stay in the processor's cache, which halves the time."""
-LONGEST = 1 << 22
+ELEMENTS_AT_ONCE = 1 << 18
+"""Elements that are cut at a time, few enough to stay in the processor's cache, which halves the time."""
+MAX_CUT_ELEMENTS = 1 << 22
 """Most elements that are cut at a time; chunks of the file with more elements are read several times."""
 CUT_BYTES = 32
 """Bytes of memory per element while it is cut, without its value."""
-SOME = 1 << 22
+MAX_ROWS_ELEMENTS = 1 << 22
 """Most elements of several rows of chunks that are cut together."""
-WAITING = 192 * 1024 * 1024
-"""Most bytes of elements that wait for the rest of their chunks; longer lines are read repeatedly, for some chunks."""
+MAX_WAITING_BYTES = 192 * 1024 * 1024
+"""Most bytes of cut elements in memory. Lines with more are read several times, for some of their chunks at a time."""
 SHORT_RUN = 4
 """Runs of elements of one chunk that are shorter than this on average are sorted element by element."""
-NUMBERED = 1 << 16
+MAX_NUMBERED_CHUNKS = 1 << 16
 """Most chunks in several rows of chunks that are cut together: two-byte chunk numbers are sorted very fast."""
 
 
@@ -71,7 +72,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _CutPart:
     """Chunks that are cut together: chunks `low:high` of the rows of chunks `first:last`.
 
     `begin:end` are the elements of all lines of these rows.
@@ -145,24 +146,24 @@ class ChunkUpload(ValueUpload[Lines]):
                     nbytes = 4 * count * (4 + self._spec.dtype.itemsize)
                     self._uploads.submit(nbytes, partial(self._send, scaled, pieces, number, count))
 
-    def _parts(self) -> Iterator[_Part]:
-        """Yield the parts that have elements."""
+    def _parts(self) -> Iterator[_CutPart]:
+        """Yield the parts of the matrix that are cut one after the other, without those that have no elements."""
         bands, width = self._counts[self._axis], self._counts[1 - self._axis]
         pointers, lines = self._data.pointers, self._spec.dims[self._axis]
         starts = pointers[np.minimum(np.arange(bands + 1) * lines, len(pointers) - 1)]
-        most = max(1, WAITING // (4 + self._spec.dtype.itemsize))
+        most = max(1, MAX_WAITING_BYTES // (4 + self._spec.dtype.itemsize))
         first = 0
         while first < bands:
-            last = int(np.searchsorted(starts, starts[first] + SOME, "right")) - 1
-            last = min(max(last, first + 1), first + max(1, NUMBERED // width), bands)
+            last = int(np.searchsorted(starts, starts[first] + MAX_ROWS_ELEMENTS, "right")) - 1
+            last = min(max(last, first + 1), first + max(1, MAX_NUMBERED_CHUNKS // width), bands)
             begin, end = int(starts[first]), int(starts[last])
             step = -(-width // max(1, -(-(end - begin) // most)))
             for low in range(0, width if end > begin else 0, step):
-                yield _Part(first, last, low, min(low + step, width), begin, end)
+                yield _CutPart(first, last, low, min(low + step, width), begin, end)
             first = last
 
-    def _pieces(self, part: _Part) -> list[_Piece]:
-        """Return all elements of a part; the chunks of the previous part are sent while they are read."""
+    def _pieces(self, part: _CutPart) -> list[_Piece]:
+        """Return all elements of a part; the chunks of the previous part are sent while these are read."""
         found: dict[int, _Piece] = {}
         for begin, end in self._ranges(part):
             nbytes = (end - begin) * (CUT_BYTES + 3 * self._spec.dtype.itemsize)
@@ -170,16 +171,16 @@ class ChunkUpload(ValueUpload[Lines]):
         self._uploads.finish()
         return [found[begin] for begin in sorted(found)]
 
-    def _cut_into(self, found: dict[int, _Piece], part: _Part, bounds: tuple[int, int]) -> None:
+    def _cut_into(self, found: dict[int, _Piece], part: _CutPart, bounds: tuple[int, int]) -> None:
         found[bounds[0]] = self._cut(part, bounds)
 
-    def _ranges(self, part: _Part) -> Iterator[tuple[int, int]]:
-        """Yield ranges of a part's elements, cut at multiples of `Lines.step`, unless that exceeds `LONGEST`."""
-        step = min(LONGEST, max(1, PIECE // self._data.step) * self._data.step)
+    def _ranges(self, part: _CutPart) -> Iterator[tuple[int, int]]:
+        """Yield ranges of a part's elements that end at multiples of `Lines.step`, or have `MAX_CUT_ELEMENTS`."""
+        step = min(MAX_CUT_ELEMENTS, max(1, ELEMENTS_AT_ONCE // self._data.step) * self._data.step)
         cuts = range((part.begin // step + 1) * step, part.end, step)
         return pairwise((part.begin, *cuts, part.end))
 
-    def _cut(self, part: _Part, bounds: tuple[int, int]) -> _Piece:
+    def _cut(self, part: _CutPart, bounds: tuple[int, int]) -> _Piece:
         """Read the elements `bounds` of a part, and sort them by chunk."""
         with path_in_errors(self._path):
             indices, values = self._data.read(*bounds)
@@ -201,7 +202,7 @@ class ChunkUpload(ValueUpload[Lines]):
             kept = np.flatnonzero((chunks >= part.low) & (chunks < part.high))
             chunks, offsets, values = chunks[kept] - chunks.dtype.type(part.low), offsets[kept], values[kept]
             counts = np.diff(np.searchsorted(kept, np.append(0, np.cumsum(counts))))
-        number = np.uint16 if part.size <= NUMBERED else np.int64
+        number = np.uint16 if part.size <= MAX_NUMBERED_CHUNKS else np.int64
         numbers = chunks.astype(number)
         if part.last - part.first > 1:
             numbers += np.repeat(((lines // line_length - part.first) * part.width).astype(number), counts)
@@ -217,7 +218,7 @@ class ChunkUpload(ValueUpload[Lines]):
                 offsets, values = offsets[order], values[order]
         return _Piece(counts, [0, *ends.tolist()], offsets, values)
 
-    def _scaled(self, part: _Part, number: int) -> Dims:
+    def _scaled(self, part: _CutPart, number: int) -> Dims:
         band, place = divmod(number, part.width)
         pair = part.first + band, part.low + place
         return pair[::-1] if self._axis else pair
@@ -258,7 +259,7 @@ class ChunkUpload(ValueUpload[Lines]):
         return True
 
     def _count(self, elements: int, *, before: bool = False) -> None:
-        """Advance the progress by elements; `before` means that an earlier import has stored them."""
+        """Report progress by `elements`; `before` means that an earlier import has stored them."""
         self._advance(int(elements * self._byte_rate), elements, before=before)
 
 
@@ -285,7 +286,7 @@ def order_of(numbers: NDArray[Any], size: int) -> tuple[NDArray[np.intp] | None,
 
 
 def added_up(places: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the distinct places in ascending order, and the sum of the counts at each."""
+    """Return the distinct `places`, (n,) integers, in ascending order, and for each the sum of its `counts`."""
     order = np.argsort(places, kind="stable")
     places = places[order]
     first = np.flatnonzero(np.append(True, places[1:] != places[:-1])[: len(places)])
@@ -314,7 +315,7 @@ def are_scattered(offsets: NDArray[np.uint32], dims: Dims) -> bool:
     count, width = len(offsets), dims[-1]
     row = int(np.searchsorted(offsets, (int(offsets[0]) // width + 1) * width))
     if not count % row and (offsets[-row:] % width == offsets[:row] % width).all():
-        return False  # perhaps a regular hyperslab
+        return False  # perhaps they form a regular hyperslab
     # Each pair of neighbours saves at most one box.
     boxes = count - int(np.count_nonzero(offsets[1:] - offsets[:-1] == 1))
     for step in strides(dims)[:-1]:
@@ -326,7 +327,7 @@ def are_scattered(offsets: NDArray[np.uint32], dims: Dims) -> bool:
 
 
 def lines_of(pointers: NDArray[np.int64], begin: int, end: int) -> tuple[int, NDArray[np.int64]]:
-    """Return the first line with elements `begin:end`, and the number of these in it and in each following line."""
+    """Return the number of the first line with elements `begin:end`, and how many of these each line from it on has."""
     first = int(np.searchsorted(pointers, begin, "right")) - 1
     last = int(np.searchsorted(pointers, end, "left"))
     bounds = np.clip(pointers[first : last + 1], begin, end)

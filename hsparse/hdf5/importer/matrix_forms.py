@@ -18,7 +18,7 @@ from typing import Any
 from hsparse.errors import Corrupt, HsparseError
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.file_type import names_of_enum
-from hsparse.hdf5.format.messages.group_messages import HardLink, LinkMessage
+from hsparse.hdf5.format.messages.group_messages import LinkMessage, StoredHardLink
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedAttribute, ParsedDataset, ParsedObject, parse_object
@@ -32,7 +32,7 @@ from hsparse.hdf5.format.plan.matrix_encoding import (
     OLD_FORMAT,
     OLD_SHAPE,
 )
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import to_json
@@ -56,10 +56,12 @@ class MatrixForm:
     fill: int | None = None
 
 
-def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
+def find_matrix(source: InputFile, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
     """Return the form of a group that is a matrix, None for other groups and for unknown forms."""
     attributes = {one.name: one for one in stored.attributes}
-    members = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
+    members = {
+        link.name: link.target.address for link in stored.links if isinstance(link.target, StoredHardLink)
+    }
 
     def value(name: str) -> Any:
         return _value(source, file, attributes[name]) if name in attributes else None
@@ -110,7 +112,7 @@ def counts_name(links: Iterable[LinkMessage]) -> str:
     return name
 
 
-def find_events(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
+def find_events(source: InputFile, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
     """Return the form of the events in a NeXus group, with the shape (pulses, 0), or None without events.
 
     Raises `Corrupt` if a column is missing, or is not a one-dimensional dataset of numbers.
@@ -118,7 +120,9 @@ def find_events(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixF
     classes = [_value(source, file, one) for one in stored.attributes if one.name == "NX_class"]
     if classes not in (["NXevent_data"], [["NXevent_data"]]):
         return None
-    names = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
+    names = {
+        link.name: link.target.address for link in stored.links if isinstance(link.target, StoredHardLink)
+    }
     if EVENT_COLUMNS[0] not in {link.name for link in stored.links}:
         return None
     dims = []
@@ -138,9 +142,11 @@ SIDES = ("shape0", "shape1")
 """ImageD11's group attributes with the number of rows and of columns of a frame."""
 
 
-def find_frames(source: Source, file: Hdf5File, stored: ParsedObject) -> list[FramesForm]:
+def find_frames(source: InputFile, file: Hdf5File, stored: ParsedObject) -> list[FramesForm]:
     """Return the forms of the pixel columns in a group, one for each column of values; [] for other groups."""
-    names = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
+    names = {
+        link.name: link.target.address for link in stored.links if isinstance(link.target, StoredHardLink)
+    }
     sides = {one.name: one for one in stored.attributes if one.name in (*SIDES, "nframes")}
     is_pyfai = {*PYFAI} <= {*names}
     if not is_pyfai and not ({*SIDES} <= {*sides} and {"row", "col"} <= {*names}):
@@ -163,7 +169,7 @@ def find_frames(source: Source, file: Hdf5File, stored: ParsedObject) -> list[Fr
     counts = names.get("nnz") if len(given) == 3 else None
     if len(given) == 3 and counts is None:
         return []
-    is_sure = given[:-2] != count  # else columns of that length may have one value per frame
+    is_sure = given[:-2] != count  # otherwise a column of that length may have one value per frame
     return [
         FramesForm(given, names[name], (names["row"], names["col"]), None, counts)
         for name, dims in columns.items()
@@ -171,7 +177,7 @@ def find_frames(source: Source, file: Hdf5File, stored: ParsedObject) -> list[Fr
     ]
 
 
-def _dims(source: Source, file: Hdf5File, address: int) -> tuple[int, ...] | None:
+def _dims(source: InputFile, file: Hdf5File, address: int) -> tuple[int, ...] | None:
     """Return the extent of a numeric dataset, None for other objects."""
     try:
         found = source.run(parse_object(file, address)).dataset
@@ -189,7 +195,7 @@ class DefinedSet:
     address: int
 
 
-def find_defined_set(source: Source, file: Hdf5File, stored: ParsedObject) -> DefinedSet | None:
+def find_defined_set(source: InputFile, file: Hdf5File, stored: ParsedObject) -> DefinedSet | None:
     """Return the defined set of a dataset that was exported from a sparse one, None for other datasets.
 
     An attribute of that name is ignored unless it refers to booleans with the same extent and chunks.
@@ -206,7 +212,7 @@ def find_defined_set(source: Source, file: Hdf5File, stored: ParsedObject) -> De
     return None
 
 
-def _is_defined_set(source: Source, file: Hdf5File, values: ParsedDataset, address: int) -> bool:
+def _is_defined_set(source: InputFile, file: Hdf5File, values: ParsedDataset, address: int) -> bool:
     try:
         beside = source.run(parse_object(file, address))
     except HsparseError:
@@ -243,7 +249,7 @@ def _shape(value: Any) -> tuple[int, int]:
 
 
 def _value(
-    source: Source, file: Hdf5File, one: ParsedAttribute, find: Callable[[int], None] = lambda _: None
+    source: InputFile, file: Hdf5File, one: ParsedAttribute, find: Callable[[int], None] = lambda _: None
 ) -> Any:
     """Return an attribute's value, None if it is unreadable; call `find` with each address that it refers to."""
     try:

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
-PIECE = 8 * 1024 * 1024
+TEXT_BYTES = 8 * 1024 * 1024
 """Bytes of text that are read at a time."""
 LONGEST_LINE = 1024
 COMPLEX = {
@@ -59,7 +59,7 @@ class _Header:
         return (0 if self.is_array else 2) + FIELDS[self.field][2]
 
 
-def open_matrix_market(source: Source) -> Matrix:
+def open_matrix_market(source: InputFile) -> Matrix:
     """Open a Matrix Market file: read the header and, to count a symmetric matrix's elements, all entries once.
 
     Raises `Corrupt` and `Unsupported`.
@@ -74,7 +74,7 @@ def open_matrix_market(source: Source) -> Matrix:
     return Matrix((header.rows, header.columns), item, itemsize, count, _batches(source))
 
 
-def open_text(source: Source) -> IO[bytes]:
+def open_text(source: InputFile) -> IO[bytes]:
     """Open a file for reading text as bytes; decompress it if its name ends with .gz."""
     file = source.file()
     return cast(IO[bytes], gzip.open(file)) if source.name.lower().endswith(".gz") else file
@@ -127,20 +127,20 @@ def _array_places(header: _Header, before: int, count: int) -> NDArray[np.int64]
     return np.stack((numbers - starts[columns] + columns + below, columns), axis=1)
 
 
-def _batches(source: Source) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    """Yield the bytes and the reader of each piece; raise `Corrupt` unless the entries are as many as in the header."""
+def _batches(source: InputFile) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
+    """Yield the size in bytes and the reader of each piece of text; raise `Corrupt` for a wrong number of entries."""
     path = source.name
     with open_text(source) as file:
         header = _read_header(path, file)
         found, rest = 0, b""
         while True:
             try:
-                text = file.read(PIECE)
+                text = file.read(TEXT_BYTES)
             except (OSError, EOFError, zlib.error) as error:
                 raise Corrupt(f"{path} is damaged after {found} entries: {error}.") from error
             lines, _, rest = (rest + text).rpartition(b"\n") if text else (rest, b"", b"")
-            if len(rest) > PIECE:
-                raise Corrupt(f"{path} has a line of more than {PIECE} bytes.")
+            if len(rest) > TEXT_BYTES:
+                raise Corrupt(f"{path} has a line of more than {TEXT_BYTES} bytes.")
             tokens = (lines.translate(EXPONENTS) if header.field in FLOATS else lines).split()
             if tokens:
                 numbers = header.numbers

@@ -16,9 +16,9 @@ from hsparse.client.types.datatype import type_item
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.hdf5.importer.matrix_chunks import Lines
 from hsparse.hdf5.importer.matrix_market import COMPLEX
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.sparse_matrix import (
-    BATCH,
+    ELEMENTS_PER_REQUEST,
     Matrix,
     MatrixElements,
     check_pointers,
@@ -28,7 +28,7 @@ from hsparse.hdf5.importer.sparse_matrix import (
 Arrays = dict[str, NDArray[Any]]
 
 
-def open_npz(source: Source) -> Matrix:
+def open_npz(source: InputFile) -> Matrix:
     """Load the sparse array of a file, without unpickling objects; raise `Corrupt` and `Unsupported`."""
     path = source.name
     try:
@@ -84,9 +84,9 @@ def _item(dtype: np.dtype[Any]) -> Any:
 def _batches(
     coords: NDArray[Any], values: NDArray[Any]
 ) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    for at in range(0, len(values), BATCH):
-        part = values[at : at + BATCH]
-        yield part.nbytes, partial(_take, coords[at : at + BATCH], part)
+    for at in range(0, len(values), ELEMENTS_PER_REQUEST):
+        part = values[at : at + ELEMENTS_PER_REQUEST]
+        yield part.nbytes, partial(_take, coords[at : at + ELEMENTS_PER_REQUEST], part)
 
 
 def _take(coords: NDArray[Any], values: NDArray[Any]) -> MatrixElements:

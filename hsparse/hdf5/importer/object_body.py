@@ -13,12 +13,17 @@ from hsparse.format.filters.filters_json import creation_property, parse_hsds_fi
 from hsparse.format.filters.pipeline import BY_ID, CODECS
 from hsparse.format.plan.grid import Grid
 from hsparse.hdf5.format.messages.file_type import FileType
-from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
+from hsparse.hdf5.format.messages.group_messages import (
+    LinkMessage,
+    StoredExternalLink,
+    StoredHardLink,
+    StoredSoftLink,
+)
 from hsparse.hdf5.format.messages.layout_message import (
     ChunkedLayout,
     CompactLayout,
     ContiguousLayout,
-    VirtualLayout,
+    VirtualLayoutMessage,
 )
 from hsparse.hdf5.format.messages.object_messages import NEVER, ON_ALLOCATION
 from hsparse.hdf5.format.parse.parsed_elements import check_readable, parse_elements
@@ -45,7 +50,7 @@ def values_bytes(values: Values) -> memoryview:
 
 
 def type_body(objects: FileObjects, stored: FileType, committed: int | None) -> Any:
-    """Return a type's item, or `datatypes/ID` if the type is the committed type at the address `committed`."""
+    """Return the JSON of a type, or `datatypes/ID` if the type is the committed type at the address `committed`."""
     one = objects.at(committed) if committed is not None else None
     return stored.item if one is None else f"datatypes/{one.id}"
 
@@ -82,16 +87,16 @@ def link_bodies(objects: FileObjects, links: Iterable[LinkMessage]) -> Json:
 
 
 def _link(objects: FileObjects, link: LinkMessage) -> Json:
-    """Return the request body of a link, {} for a link to a part of another object (which gets no link)."""
+    """Return the request body of a link; {} for no link, because the target is imported as a part of an object."""
     if why := objects.why_left_out(link):
         return left_out_link(why)
     match link.target:
-        case HardLink(address):
+        case StoredHardLink(address):
             one = objects.by_address.get(address)
             return {} if one is None else {"id": one.id}
-        case SoftLink(target):
+        case StoredSoftLink(target):
             return {"h5path": target}
-        case ExternalLink(file, target):
+        case StoredExternalLink(file, target):
             return {"h5path": target, "file": objects.files.domain(file, objects.source.name)}
     raise AssertionError(link)
 
@@ -115,7 +120,7 @@ def dataset_body(
     body = common_body(objects, stored, path)
     body |= {"type": type_body(objects, dataset.type, dataset.committed), "shape": dataset.shape}
     properties = body["creationProperties"]
-    if isinstance(dataset.layout, VirtualLayout):
+    if isinstance(dataset.layout, VirtualLayoutMessage):
         dataset = _copied_layout(dataset, storage)
     properties |= _layout(dataset) | fill_body(objects, dataset)
     if dataset.fill.writing in FILL_TIMES:
@@ -152,8 +157,10 @@ def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:
 
 
 def _copied_layout(dataset: ParsedDataset, storage: ParsedDataset | None) -> ParsedDataset:
-    """Return a virtual dataset with the chunk dimensions of `storage`, if that is chunked and has the same rank, and
-    with its filters, if it has the same type and hsparse supports them."""
+    """Return a virtual dataset with the chunk dimensions of `storage`, if that is chunked and has the same rank.
+
+    The result also has the filters of `storage`, if that has the same type and hsparse supports the filters.
+    """
     dims = dims_of(dataset.shape) or ()
     if (
         storage is None
@@ -175,7 +182,7 @@ def _layout(dataset: ParsedDataset) -> Json:
     dims, layout = dims_of(dataset.shape), dataset.layout
     if not dims:
         return {}
-    if isinstance(layout, VirtualLayout) or (dataset.external and is_extensible(dataset.shape)):
+    if isinstance(layout, VirtualLayoutMessage) or (dataset.external and is_extensible(dataset.shape)):
         return {"layout": {"class": "H5D_CHUNKED"}}
     if isinstance(layout, ContiguousLayout):
         return {"layout": {"class": "H5D_CONTIGUOUS"}}

@@ -1,7 +1,8 @@
 """Read the metadata of a remote file by few requests while it is opened.
 
-A file of up to `WHOLE` bytes is read in ever larger parts, and soon as a whole, which takes no longer than a few
-consecutive requests. In a larger file, the ranges of a read are fetched concurrently, and nearby ones by one request.
+A file of up to `MAX_WHOLE_BYTES` bytes is read in ever larger parts, and soon as a whole, which takes no longer than a
+few consecutive requests. In a larger file, the ranges of a read are fetched concurrently, and nearby ones by one
+request.
 """
 
 from __future__ import annotations
@@ -14,26 +15,26 @@ from hsparse.hdf5.format.file_fields import ByteRange
 Begin = Callable[[ByteRange], Future[bytes]]
 """Starts to fetch a range of a file; returns a future of its bytes."""
 MIB = 1024 * 1024
-PAGE = 64 * 1024
-WHOLE = 64 * MIB
+PAGE_BYTES = 64 * 1024
+MAX_WHOLE_BYTES = 64 * MIB
 """Most bytes of a file that may be read as a whole."""
-MOST = 32 * MIB
+MAX_REQUEST_BYTES = 32 * MIB
 """Most bytes of a request."""
-NEAR = MIB
+MAX_GAP_BYTES = MIB
 """Most bytes between two ranges that are fetched by one request: more would take longer than a second request."""
 FIRST, GROWS, MOST_AHEAD = MIB, 4, 4 * MIB
 """Bytes of the first request, the factor by which each next request grows, and the most bytes of such a request."""
-KEPT_PAGES = WHOLE // PAGE
+KEPT_PAGES = MAX_WHOLE_BYTES // PAGE_BYTES
 
 
 class OpeningReads:
-    """A page cache of a file of `size` bytes, for one thread that opens the file; it keeps about `WHOLE` bytes."""
+    """A page cache of a file of `size` bytes, for one thread that opens the file; it keeps about `MAX_WHOLE_BYTES`."""
 
     def __init__(self, size: int, begin: Begin) -> None:
         self._size = size
         self._begin = begin
         self._pages: dict[int, tuple[Future[bytes], int]] = {}
-        """For each page number, the request that fetches the page, and the page's position in its bytes."""
+        """For each page number, the request that fetches the page, and the page's position in the fetched bytes."""
         self._ahead = FIRST
 
     def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
@@ -48,7 +49,7 @@ class OpeningReads:
 
     def fetched(self) -> Iterator[tuple[int, memoryview]]:
         """Yield the address and the bytes of each fetched range."""
-        wholes = {id(whole): (number * PAGE - at, whole) for number, (whole, at) in self._pages.items()}
+        wholes = {id(whole): (number * PAGE_BYTES - at, whole) for number, (whole, at) in self._pages.items()}
         for start, whole in wholes.values():
             yield start, memoryview(whole.result())
 
@@ -56,38 +57,43 @@ class OpeningReads:
         """Yield runs of pages to fetch, as first and end, that contain the sorted page numbers `missing`."""
         if not missing:
             return
-        last = -(-self._size // PAGE)
-        if self._size <= WHOLE and self._ahead > MOST_AHEAD:
+        last = -(-self._size // PAGE_BYTES)
+        if self._size <= MAX_WHOLE_BYTES and self._ahead > MOST_AHEAD:
             missing = [number for number in range(last) if number not in self._pages]
         runs: list[tuple[int, int]] = []
         for number in missing:
-            if runs and (self._size <= WHOLE or (number - runs[-1][1]) * PAGE <= NEAR):
+            if runs and (
+                self._size <= MAX_WHOLE_BYTES or (number - runs[-1][1]) * PAGE_BYTES <= MAX_GAP_BYTES
+            ):
                 runs[-1] = runs[-1][0], number + 1
             else:
                 runs.append((number, number + 1))
         if len(runs) == 1:
             first, end = runs[0]
-            runs = [(first, max(end, first + min(self._ahead, MOST_AHEAD) // PAGE))]
+            runs = [(first, max(end, first + min(self._ahead, MOST_AHEAD) // PAGE_BYTES))]
             self._ahead *= GROWS
         for first, end in runs:
-            for start in range(first, min(end, last), MOST // PAGE):
-                yield start, min(start + MOST // PAGE, end, last)
+            for start in range(first, min(end, last), MAX_REQUEST_BYTES // PAGE_BYTES):
+                yield start, min(start + MAX_REQUEST_BYTES // PAGE_BYTES, end, last)
 
     def _fetch(self, first: int, end: int) -> None:
-        start = first * PAGE
-        whole = self._begin(ByteRange(start, min(end * PAGE, self._size) - start))
-        self._pages |= {number: (whole, (number - first) * PAGE) for number in range(first, end)}
+        start = first * PAGE_BYTES
+        whole = self._begin(ByteRange(start, min(end * PAGE_BYTES, self._size) - start))
+        self._pages |= {number: (whole, (number - first) * PAGE_BYTES) for number in range(first, end)}
 
     def _joined(self, wanted: ByteRange) -> bytes:
         stop = wanted.address + wanted.size
         parts = []
         for number in _pages(wanted):
             whole, at = self._pages[number]
-            begin, end = max(wanted.address - number * PAGE, 0), min(stop - number * PAGE, PAGE)
+            begin, end = (
+                max(wanted.address - number * PAGE_BYTES, 0),
+                min(stop - number * PAGE_BYTES, PAGE_BYTES),
+            )
             parts.append(whole.result()[at + begin : at + end])
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _pages(wanted: ByteRange) -> range:
     """Return the numbers of the pages that a range covers."""
-    return range(wanted.address // PAGE, -(-(wanted.address + wanted.size) // PAGE))
+    return range(wanted.address // PAGE_BYTES, -(-(wanted.address + wanted.size) // PAGE_BYTES))

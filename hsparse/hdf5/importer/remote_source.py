@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.block_cache import BlockCache, Blocks
 from hsparse.hdf5.importer.opening_reads import Begin, OpeningReads
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 
 Result = TypeVar("Result")
 Get = Callable[[ByteRange], Coroutine[Any, Any, bytes]]
@@ -53,7 +53,7 @@ class LoopThread:
         await last()
 
 
-class RemoteSource(Source):
+class RemoteSource(InputFile):
     """A remote file in one state; `get` fetches ranges of it on the loop of `thread`.
 
     Concurrent threads that need the same block share one request. Several files may share a cache of `blocks`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from hsparse.cli.file_arguments import DEADLINE, S3Url
+from hsparse.cli.file_arguments import REQUEST_SECONDS, S3Url
 from hsparse.errors import BadRequest, Conflict, NotFound
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.remote_source import Get, LoopThread, RemoteSource
@@ -57,7 +57,7 @@ class BucketReader:
             changed = Conflict(f"{name} was changed while it was read: {remedy}.")
             try:
                 stored = await self.store.get_range(key, wanted.address, wanted.size)
-            except (NotFound, BadRequest) as error:  # it is gone, or too short
+            except (NotFound, BadRequest) as error:  # the object was deleted, or has become shorter
                 raise changed from error
             if stored.etag != etag:
                 raise changed
@@ -69,7 +69,7 @@ class BucketReader:
 class S3Source(RemoteSource):
     """An object of a bucket, read with its own client."""
 
-    def __init__(self, url: str, *, deadline: float = DEADLINE, **options: Any) -> None:
+    def __init__(self, url: str, *, deadline: float = REQUEST_SECONDS, **options: Any) -> None:
         """Open the object with the options of `S3Store`; raise `NotFound` if it is missing, and the store's errors."""
         place = S3Url.parse(url)
         self._reader = BucketReader(place.bucket, deadline=deadline, **options)

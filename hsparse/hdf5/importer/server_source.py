@@ -11,12 +11,12 @@ from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import HsparseError
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.block_cache import BlockCache
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.hdf5.importer.upload import Upload, bytes_id, root_id, upload_path
 
 
-class ServerSource(Source):
+class ServerSource(InputFile):
     """Base class of a file that is read over connections that `connect` opens; `RetryingClient` retries requests.
 
     A subclass sets `name`, and calls `_opened` with the size and the fingerprint.
@@ -45,7 +45,7 @@ class ServerSource(Source):
 
     @abstractmethod
     def _get(self, connection: Connection, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` up to, not including, `stop`."""
+        """Return the bytes of the file from `start` up to, not including, `stop`."""
 
 
 class UploadSource(ServerSource):

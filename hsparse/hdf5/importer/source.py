@@ -17,12 +17,12 @@ from typing import Any, Self, TypeVar
 from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFailed, reword
 from hsparse.hdf5.format.file_fields import ByteRange, Reads, run_reads
 
-PIECE = 4 * 1024 * 1024
+FETCH_BYTES = 4 * 1024 * 1024
 """Bytes that are fetched at a time if a file is read from start to end."""
 Result = TypeVar("Result")
 
 
-class Opened(ABC):
+class OpenedInput(ABC):
     """An opened input of an import, of `size` bytes: one file, or a directory of files.
 
     `name` is its name in messages. `fingerprint` identifies the input and its state.
@@ -47,7 +47,7 @@ class Opened(ABC):
         """Close the files and connections."""
 
 
-class Source(Opened):
+class InputFile(OpenedInput):
     """A file that any number of threads may read concurrently."""
 
     @abstractmethod
@@ -63,8 +63,8 @@ class Source(Opened):
         return self.fetch((ByteRange(address, size),))[0]
 
     def file(self) -> BufferedReader:
-        """Return a file object that reads from the start, `PIECE` bytes at a time; closing it keeps the source open."""
-        return BufferedReader(_Reader(self), PIECE)
+        """Return a file object that reads from the start, `FETCH_BYTES` at a time; closing it keeps the source open."""
+        return BufferedReader(_RawReader(self), FETCH_BYTES)
 
     def run(self, reads: Reads[Result]) -> Result:
         """Run a parser, which yields the ranges that it needs, on this file; return its result."""
@@ -78,10 +78,10 @@ class Source(Opened):
             )
 
 
-class _Reader(RawIOBase):
+class _RawReader(RawIOBase):
     """A raw Python file object that reads a source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: InputFile) -> None:
         self._source = source
         self._at = 0
 
@@ -110,7 +110,7 @@ class _Reader(RawIOBase):
         return count
 
 
-class LocalSource(Source):
+class LocalSource(InputFile):
     """A local file."""
 
     def __init__(self, path: Path) -> None:

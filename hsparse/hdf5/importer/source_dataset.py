@@ -1,6 +1,6 @@
-"""Find datasets of files that another file names, by paths that may lead through soft links and external links.
+"""Find datasets, also in files that another file names, by paths that may lead through soft and external links.
 
-Also read scattered elements of a dataset as boxes that are limited in size, or have no unneeded elements.
+Also read scattered elements of a dataset by boxes, which are small, or have no unneeded elements.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt
 from hsparse.format.plan.virtual_plan import Indices, MappedPart
 from hsparse.hdf5.format.hdf5_file import Hdf5File
-from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, LinkTarget, SoftLink
+from hsparse.hdf5.format.messages.group_messages import (
+    LinkTarget,
+    StoredExternalLink,
+    StoredHardLink,
+    StoredSoftLink,
+)
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject, carried_object, parse_object
 from hsparse.hdf5.format.superblock import read_superblock
 from hsparse.hdf5.importer.file_data import Dims
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.source_files import SharedSource, SourceFiles
 
 MAX_LINKS = 16
@@ -32,14 +37,14 @@ MAX_DEPTH = 1000
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """An open HDF5 file that another file names; `files` opens the files that it names. Its references are null."""
+    """An open HDF5 file that another file names; `files` opens the files that this file names. References are null."""
 
-    source: Source
+    source: InputFile
     file: Hdf5File
     files: SourceFiles
 
     @classmethod
-    def of(cls, source: Source, files: SourceFiles) -> SourceFile:
+    def of(cls, source: InputFile, files: SourceFiles) -> SourceFile:
         """Return a file after reading its superblock; raise `Corrupt` and `Unsupported`."""
         return cls(source, source.run(read_superblock(source.size)), files)
 
@@ -52,13 +57,13 @@ class SourceFile:
 class FoundObject:
     """An object and its file; after an external link, the file differs from the one that the search began in."""
 
-    source: Source
+    source: InputFile
     file: Hdf5File
     object: ParsedObject
 
 
 def find_object(
-    source: Source, file: Hdf5File, files: SourceFiles, path: str, left: int = MAX_LINKS
+    source: InputFile, file: Hdf5File, files: SourceFiles, path: str, left: int = MAX_LINKS
 ) -> FoundObject | None:
     """Return the object at a path from a file's root group, following links, or None if a link is missing.
 
@@ -68,7 +73,7 @@ def find_object(
     parts = _components(path)
     while parts:
         target = _member(source, file, address, part := parts.pop(0))
-        if isinstance(target, HardLink):
+        if isinstance(target, StoredHardLink):
             address, base = target.address, f"{base}/{part}"
             continue
         if target is None or left == 0:
@@ -76,7 +81,7 @@ def find_object(
                 raise Corrupt(f"More than {MAX_LINKS} links lead to {path}.")
             return None
         rest = "/".join(parts)
-        if isinstance(target, ExternalLink):
+        if isinstance(target, StoredExternalLink):
             location = files.find(target.file, source.name)
             if location is None:
                 return None
@@ -84,7 +89,7 @@ def find_object(
             return find_object(
                 other, SourceFile.of(other, files).file, files, f"{target.path}/{rest}", left - 1
             )
-        if not isinstance(target, SoftLink):
+        if not isinstance(target, StoredSoftLink):
             raise Corrupt(f"The link {part} on the way to {path} is user-defined.")
         start = "" if target.path.startswith("/") else base
         return find_object(source, file, files, f"{start}/{target.path}/{rest}", left - 1)
@@ -98,20 +103,21 @@ def _components(path: str) -> list[str]:
     return parts
 
 
-def _member(source: Source, file: Hdf5File, group: int, name: str) -> LinkTarget | None:
+def _member(source: InputFile, file: Hdf5File, group: int, name: str) -> LinkTarget | None:
     links = source.run(parse_object(file, group)).links
     return next((link.target for link in links if link.name == name), None)
 
 
-HULL = 32 * 1024 * 1024
+MAX_HULL_BYTES = 32 * 1024 * 1024
 """Most bytes of a box that includes unneeded elements."""
 ReadBox: TypeAlias = Callable[[Dims, Dims], NDArray[Any]]
 
 
 def read_part(read: ReadBox, part: MappedPart, size: int) -> NDArray[Any]:
-    """Return the elements that a part selects in its source, in the shape of its index lists.
+    """Return the elements that a part of a mapping selects in its source dataset: (n,), or the shape of a product.
 
-    `read(start, stop)` returns a box of the source, and `size` is the number of bytes of an element.
+    `read(start, stop)` returns a box of the source, and `size` is the number of bytes of an element. Elements of an
+    array type add dimensions to the result.
     """
     return _product(read, part.source, size) if part.products else _points(read, part.source, size)
 
@@ -128,7 +134,7 @@ def _product(read: ReadBox, lists: tuple[Indices, ...], size: int) -> NDArray[An
     counts = tuple(map(len, lists))
     if lengths == counts:
         return read(start, stop)
-    if prod(lengths) * size <= HULL:
+    if prod(lengths) * size <= MAX_HULL_BYTES:
         inside = (one - a for one, a in zip(lists, start, strict=True))
         return read(start, stop)[np.ix_(*inside)]
     # Split where the gaps are, until a box has no gaps or is small.
@@ -143,7 +149,7 @@ def _product(read: ReadBox, lists: tuple[Indices, ...], size: int) -> NDArray[An
 def _points(read: ReadBox, coords: tuple[Indices, ...], size: int) -> NDArray[Any]:
     start, stop, lengths = _hull(coords)
     count = len(coords[0]) if coords else 1
-    if prod(lengths) in (1, count) or prod(lengths) * size <= HULL:
+    if prod(lengths) in (1, count) or prod(lengths) * size <= MAX_HULL_BYTES:
         found = read(start, stop)
         return found[tuple(one - a for one, a in zip(coords, start, strict=True))].reshape(
             count, *found.shape[len(coords) :]

@@ -25,17 +25,17 @@ from hsparse.errors import BadRequest, Conflict, Corrupt, Forbidden, NotFound, U
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
 from hsparse.hdf5.format.parse.virtual_mapping import ExternalFile
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.model.dataspace import dims_of
 
 MAX_OPEN = 64
 """Most files that are kept open between reads."""
-OpenSource = Callable[[str], Source]
+OpenSource = Callable[[str], InputFile]
 EtagOf = Callable[[str], str]
 
 
 class SourceFiles:
-    """The files that `main` names; `open_source` opens a file by its path or URL. Thread-safe.
+    """The files that the HDF5 file `main` names; `open_source` opens a file by its path or URL. Thread-safe.
 
     `places` are additional allowed directories, or prefixes `s3://bucket/path`. `name` is the name of `main` in errors.
     `etag_of` returns the current etag of a file or raises `NotFound`; `is_changed` and `etag` need it.
@@ -56,14 +56,14 @@ class SourceFiles:
         self._beside = tuple(one for place in _folders(main) for one in _real(place))
         self._places = tuple(one for place in places for one in _real(place))
         self._found: dict[tuple[str, str], str | None] = {}
-        self._kept: OrderedDict[str, Source] = OrderedDict()
+        self._kept: OrderedDict[str, InputFile] = OrderedDict()
         self._users: dict[str, int] = {}
         self._lock = Lock()
         self.missing: set[str] = set()
         self.others: Mapping[str, str] = {}
-        """Paths that other directories are served as, by directory; files there are named (`in_other`), not read."""
+        """Paths under which other directories are served, by directory; only `in_other` returns files in these."""
         self.imported: Mapping[str, str] = {}
-        """Folders of domains that directories are imported into, by directory."""
+        """Domain folders into which directories are imported, by directory."""
 
     def find(self, name: str, beside: str) -> str | None:
         """Return the path or URL of the file that the file `beside` calls `name`, None if there is none.
@@ -72,7 +72,7 @@ class SourceFiles:
         """
         key = (name, beside)
         if key not in self._found:
-            # Taken before the file is opened, so that a change in between counts as a change.
+            # The etag is read before the file is opened, so that a change in between counts as a change.
             self._etags[key] = self._state_of(key)
             self._found[key] = self._lookup(name, beside)
         return self._found[key]
@@ -103,7 +103,7 @@ class SourceFiles:
         return bool(self._found)
 
     def looked_at(self, name: str, beside: str) -> str:
-        """Return a list, for messages, of the locations that `find` tried; "" for ".", the file itself."""
+        """Return the locations that `find` tried as text for messages; "" for the name ".", the file itself."""
         return (
             ""
             if name == "."
@@ -111,14 +111,14 @@ class SourceFiles:
         )
 
     def in_place(self, name: str, beside: str, *, named: bool = False) -> str | None:
-        """Return the path below the first added place of the file that `beside` calls `name`, None if outside.
+        """Return the path, relative to the first of `places`, of the file that `beside` calls `name`; None if outside.
 
         The file need not exist; of several candidates, the first existing local file is preferred. With `named`, an
         absolute name is only taken as it is, not by its last component.
         """
         place = self._places[0].rstrip("/") + "/"
         found: list[str] = []
-        with suppress(Forbidden):  # beyond the bucket
+        with suppress(Forbidden):  # the name leads out of the bucket
             found = [one for one in self._candidates(name, beside) if one.startswith(place)]
         if named:
             found = [one for one in found if one == os.path.realpath(name)]
@@ -153,7 +153,7 @@ class SourceFiles:
         return name
 
     @contextmanager
-    def use(self, location: str) -> Iterator[Source]:
+    def use(self, location: str) -> Iterator[InputFile]:
         """Yield the open file at a location that `find` has returned; keep up to `MAX_OPEN` files open afterwards."""
         source = self._acquire(location)
         try:
@@ -202,7 +202,7 @@ class SourceFiles:
         # A file in a home directory must not read hidden files there, such as keys.
         return any(not any(part.startswith(".") for part in one.parts) for one in beside)
 
-    def _acquire(self, location: str) -> Source:
+    def _acquire(self, location: str) -> InputFile:
         with self._lock:
             found = self._kept.get(location)
             if found is not None:
@@ -230,7 +230,7 @@ class SourceFiles:
             source.close()
 
 
-class SharedSource(Source):
+class SharedSource(InputFile):
     """The file at a location that `files` has found; `files` opens it for reads, and may keep it open."""
 
     def __init__(self, files: SourceFiles, location: str) -> None:
@@ -250,7 +250,7 @@ class SharedSource(Source):
 
 
 def _folders(main: str) -> tuple[str, ...]:
-    """Return the directories of a local file, by its path and by its real path, or the prefix of an object."""
+    """Return the directories of a local file's path and real path, or the prefix `s3://bucket/path` of an object."""
     if main.startswith(SCHEME):
         return (main.rpartition("/")[0],)
     return str(Path(main).absolute().parent), str(Path(os.path.realpath(main)).parent)
@@ -293,16 +293,16 @@ def _objects(name: str, last: str, beside: str) -> list[str]:
     return [str(S3Url(place.bucket, key))]
 
 
-def _refuse(location: str) -> Source:
+def _refuse(location: str) -> InputFile:
     raise Unsupported(f"Data in another file, {location}, cannot be read here.")
 
 
 NO_FILES = SourceFiles("/nowhere/none", _refuse)
-"""Files of a file that may not read any other files: opening one raises `Unsupported`."""
+"""The `SourceFiles` of a file that may not read other files: opening one raises `Unsupported`."""
 
 
 class NoOtherFiles(SourceFiles):
-    """Files of an uploaded file, which has no files beside it: every file that it names is missing."""
+    """The `SourceFiles` of an uploaded file, which has no files beside it: every file that it names is missing."""
 
     def __init__(self) -> None:
         super().__init__("/nowhere/none", _refuse)
@@ -319,8 +319,8 @@ class NoOtherFiles(SourceFiles):
         return ""
 
 
-class ExternalData(Source):
-    """The bytes of a dataset that the file `beside` stores in external files; files that are too short read as zeros.
+class ExternalData(InputFile):
+    """The bytes of a dataset that the file `beside` stores in external files; zeros follow the end of a short file.
 
     Raises `NotFound` for a missing file, and `Corrupt` if the listed ranges have fewer bytes than the dataset.
     """

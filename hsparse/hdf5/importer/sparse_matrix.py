@@ -15,7 +15,7 @@ from hsparse.cli.progress import Advance
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
-from hsparse.hdf5.importer.dense_upload import LARGEST, ValueUpload
+from hsparse.hdf5.importer.dense_upload import MAX_REQUEST_BYTES, ValueUpload
 from hsparse.hdf5.importer.file_data import Dims
 from hsparse.hdf5.importer.matrix_chunks import ChunkUpload, Lines, lines_of
 from hsparse.hdf5.importer.source import path_in_errors
@@ -24,13 +24,13 @@ from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates (n, rank) uint64, and values (n,)."""
 Json = dict[str, Any]
-BATCH = 1 << 19
+ELEMENTS_PER_REQUEST = 1 << 19
 """Elements per request, unless its chunks have more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A sparse array with `count` stored elements of the datatype `item`.
+    """A sparse array with `count` stored elements; `item` is the type JSON, `fill` the fill value (None: zero).
 
     The elements of a compressed matrix are in `lines`. Otherwise, `batches` yields pairs: the number of bytes of a
     batch in the file, and a function that reads the batch, which takes the memory of at most `most` elements. `chunk`
@@ -43,7 +43,7 @@ class Matrix:
     count: int
     batches: Iterable[tuple[int, Callable[[], MatrixElements]]] = ()
     fill: Any = None
-    most: int = BATCH
+    most: int = ELEMENTS_PER_REQUEST
     chunk: tuple[int, ...] = ()
     lines: Lines | None = None
 
@@ -85,7 +85,7 @@ class MatrixUpload(ValueUpload[Matrix]):
         return self._data.itemsize + 8 * len(self._data.shape)
 
     def submit(self) -> None:
-        """Submit all elements that are not stored."""
+        """Submit all elements, except stored chunks of a compressed matrix."""
         if self._data.lines is not None:
             data, shape = self._data.lines, self._data.shape
             record = self._record | {"type": self._data.item}
@@ -94,7 +94,7 @@ class MatrixUpload(ValueUpload[Matrix]):
             )
         for nbytes, read in self._data.batches:
             self._uploads.submit(
-                4 * self._row * max(BATCH, self._data.most), partial(self._send, nbytes, read)
+                4 * self._row * max(ELEMENTS_PER_REQUEST, self._data.most), partial(self._send, nbytes, read)
             )
 
     def check(self) -> None:
@@ -112,7 +112,7 @@ class MatrixUpload(ValueUpload[Matrix]):
     def _send(self, nbytes: int, read: Callable[[], MatrixElements]) -> None:
         with path_in_errors(self._path):
             coords, values = read()
-            step = LARGEST_BATCH if LARGEST_BATCH * self._row <= LARGEST else BATCH
+            step = LARGEST_BATCH if LARGEST_BATCH * self._row <= MAX_REQUEST_BYTES else ELEMENTS_PER_REQUEST
             for at in range(0, len(values), step):
                 part = Points(self._data.shape, coords[at : at + step])
                 self._put_elements(part, np.ascontiguousarray(values[at : at + step]))

@@ -26,7 +26,7 @@ from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject
 from hsparse.hdf5.importer.convert_elements import NUMBERS
 from hsparse.hdf5.importer.dense_upload import ValueUpload
-from hsparse.hdf5.importer.file_data import Dims, FileData
+from hsparse.hdf5.importer.file_data import Dims, InputData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.object_body import dataset_body
 from hsparse.hdf5.importer.source import path_in_errors
@@ -36,7 +36,7 @@ from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
 CHUNK = 1 << 20
 """Elements of a chunk, including undefined ones, unless the file's chunks have more."""
-PIECE = 1 << 21
+ELEMENTS_AT_ONCE = 1 << 21
 """Elements that are tested at a time."""
 
 
@@ -75,7 +75,7 @@ class Sparsify:
                 raise BadRequest(f"No dataset matches --sparse {one}.")
 
     def kept(self, values: NDArray[Any], fill: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the indices of the elements of `values`, (n,), that are kept."""
+        """Return the indices of the elements of `values`, (n,), that are kept; `fill` is the fill value, ()."""
         kept = np.ones(len(values), np.bool_)
         if self.drop_fill:
             raw = values.view(np.uint8).reshape(len(values), -1)
@@ -143,7 +143,7 @@ class SparsifiedData:
         data = self.data
         if not data.is_allocated:
             return
-        if isinstance(data, FileData) and data.records is not None:
+        if isinstance(data, InputData) and data.records is not None:
             for scaled, rows in data.chunks_by_grid(self.grid.chunk):
                 yield scaled, data.stored_size(rows)
             return
@@ -157,8 +157,8 @@ class SparsifiedData:
         start, stop = self.grid.bounds(scaled)
         values = np.ascontiguousarray(self.data.read(start, stop)).reshape(-1)
         shape = tuple(map(int.__sub__, stop, start))
-        for first in range(0, len(values), PIECE):
-            places = self._rule.kept(values[first : first + PIECE], self._fill) + first
+        for first in range(0, len(values), ELEMENTS_AT_ONCE):
+            places = self._rule.kept(values[first : first + ELEMENTS_AT_ONCE], self._fill) + first
             inside = np.unravel_index(places, shape)
             yield np.stack(inside, axis=1).astype(np.uint64) + np.array(start, np.uint64), values[places]
 
@@ -169,7 +169,7 @@ class SparsifiedData:
             self._objects.kept[self._path] = before + kept, prod(self.data.dims)
 
     def _chunk(self) -> Dims:
-        """Return the chunk dimensions of the file, multiplied as long as a chunk has at most `CHUNK` elements."""
+        """Return the chunk dimensions that the user wants or, by default, the file's, enlarged to `CHUNK` elements."""
         dims, layout = self.data.dims, self.data.dataset.layout
         if self._objects.matrix_chunk:
             return chunk_of(dims, 1, self._objects.matrix_chunk)
@@ -190,7 +190,8 @@ class SparsifiedUpload(ValueUpload[SparsifiedData]):
         self._data.count(0)
         for scaled, size in self._data.chunks():
             self._uploads.submit(
-                2 * data.size * count + row * min(count, PIECE), partial(self._send_chunk, scaled, size)
+                2 * data.size * count + row * min(count, ELEMENTS_AT_ONCE),
+                partial(self._send_chunk, scaled, size),
             )
 
     def _send_chunk(self, scaled: Dims, size: int) -> None:

@@ -28,12 +28,12 @@ from hsparse.format.structured.container import (
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
 from hsparse.hdf5.format.messages.file_type import has_references, is_packed
-from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
-from hsparse.hdf5.format.messages.object_messages import (
+from hsparse.hdf5.format.messages.filter_pipeline_message import (
     Pipelines,
     decode_section_pipelines,
     is_section_pipelines,
 )
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.messages.structured_layout import StructuredLayout, decode_structured_layout
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject

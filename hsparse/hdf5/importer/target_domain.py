@@ -8,7 +8,7 @@ from contextlib import suppress
 from hsparse.client.connection import Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, NotFound
-from hsparse.hdf5.format.messages.group_messages import ExternalLink
+from hsparse.hdf5.format.messages.group_messages import StoredExternalLink
 from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
 from hsparse.model.link import external_domain
 
@@ -24,9 +24,9 @@ class TargetDomain:
         self.path = path
 
     def root_to_resume(self, fingerprint: str) -> str | None:
-        """Return the root group's id of an import of this file to resume, None if there is no domain.
+        """Return the id of the root group of the domain whose import is resumed, None if there is no domain.
 
-        Raises `Conflict` if there is a folder, or a domain that was not imported from this file in this state.
+        Raises `Conflict` if there is a folder, or a domain that was not imported from the file with this fingerprint.
         """
         try:
             root = self._server.json("GET", "/").get("root")
@@ -53,7 +53,7 @@ class TargetDomain:
             "name another domain."
         )
 
-    def missing(self, links: Mapping[str, ExternalLink]) -> list[str]:
+    def missing(self, links: Mapping[str, StoredExternalLink]) -> list[str]:
         """Return a message for each external link, given by path, whose domain is missing or forbidden."""
         found: dict[str, bool] = {}
         left = []

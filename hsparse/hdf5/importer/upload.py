@@ -1,4 +1,4 @@
-"""Uploads: an upload is a domain that contains the bytes of a file, from which the file's domain is imported.
+"""Uploads: an upload is a domain that contains the bytes of a file, so that the file can be imported later.
 
 `/home/ada/run.h5.upload` has a dataset `bytes`, with one element per byte of the file. Attributes of its root group are
 the file's `name`, `size` and `modified` time, and `received`, the number of bytes from the start that are stored. A
@@ -35,7 +35,7 @@ class Upload:
     def parse(cls, path: str, root: Record, dataset: Record) -> Upload:
         """Return the upload at a path; raise `BadRequest` if it is not an upload, `Conflict` if it is incomplete.
 
-        `root` is the JSON of the root group with attributes, `dataset` that of the dataset `bytes_id`.
+        `root` is the JSON of the root group with attributes, `dataset` that of the dataset whose id `bytes_id` returns.
         """
         attributes: Record = root.get("attributes") or {}
         found: Record = {name: one.get("value") for name, one in attributes.items()}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hsparse.bounded_cache import BoundedCache
 from hsparse.errors import Corrupt
 from hsparse.format.plan.virtual_plan import Ordered, is_product, mapped_part, ordered, overlaps
-from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.messages.layout_message import VirtualLayoutMessage
 from hsparse.hdf5.format.parse.parsed_elements import check_readable, parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
 from hsparse.hdf5.format.parse.virtual_mapping import (
@@ -29,7 +29,7 @@ from hsparse.hdf5.format.parse.virtual_mapping import (
     unlimited_dim,
 )
 from hsparse.hdf5.importer.convert_elements import convert_elements
-from hsparse.hdf5.importer.file_data import DataFile, Dims, FileData, is_raw
+from hsparse.hdf5.importer.file_data import DataFile, Dims, InputData, is_raw
 from hsparse.hdf5.importer.mapped_sources import resolve_mappings
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.source_dataset import SourceFile, find_object, read_part
@@ -53,34 +53,34 @@ class RecentData:
     """A thread-safe cache of recently used sources, with at most `MAX_ROWS` rows of chunk indexes together."""
 
     def __init__(self) -> None:
-        self._kept: BoundedCache[Name, FileData | VirtualData] = BoundedCache(
+        self._kept: BoundedCache[Name, InputData | VirtualData] = BoundedCache(
             MAX_ROWS, sys.maxsize, entry_size=0
         )
 
-    def get(self, name: Name) -> FileData | VirtualData | None:
+    def get(self, name: Name) -> InputData | VirtualData | None:
         """Return the data of a source, None if it is not cached."""
         return self._kept.use(name)
 
-    def keep(self, name: Name, data: FileData | VirtualData) -> FileData | VirtualData:
+    def keep(self, name: Name, data: InputData | VirtualData) -> InputData | VirtualData:
         """Add the data of a source, and return the cached data, which another thread may have added before."""
         if (found := self._kept.use(name)) is None:
             self._kept.keep(name, data, _rows(data))
         return found or data
 
 
-def _rows(data: FileData | VirtualData) -> int:
-    return len(data.records) if isinstance(data, FileData) and data.records is not None else 0
+def _rows(data: InputData | VirtualData) -> int:
+    return len(data.records) if isinstance(data, InputData) and data.records is not None else 0
 
 
-def open_data(objects: DataFile, dataset: ParsedDataset) -> FileData | VirtualData:
-    """Return the data of a dataset without structured chunks; raise the errors of `FileData` or `VirtualData`."""
-    if isinstance(dataset.layout, VirtualLayout):
+def open_data(objects: DataFile, dataset: ParsedDataset) -> InputData | VirtualData:
+    """Return the data of a dataset without structured chunks; raise the errors of `InputData` or `VirtualData`."""
+    if isinstance(dataset.layout, VirtualLayoutMessage):
         return VirtualData(objects, dataset)
-    return FileData(objects, dataset)
+    return InputData(objects, dataset)
 
 
 class VirtualData:
-    """The elements of a virtual dataset, with the interface of `FileData`. `dataset` has the current extent.
+    """The elements of a virtual dataset, with the interface of `InputData`. `dataset` has the current extent.
 
     Raises `Corrupt`, `Forbidden` and `TooLarge`, which name the source.
     """
@@ -89,7 +89,7 @@ class VirtualData:
     is_whole = True
 
     def __init__(self, objects: DataFile, dataset: ParsedDataset) -> None:
-        assert isinstance(dataset.layout, VirtualLayout)
+        assert isinstance(dataset.layout, VirtualLayoutMessage)
         self.objects = objects
         self.size = dataset.type.size
         self.is_raw = is_raw(dataset.type)
@@ -131,7 +131,7 @@ class VirtualData:
         for one in self.sources:
             with _nested():
                 found = self._open(one.file, one.dataset)
-            if isinstance(found, FileData):
+            if isinstance(found, InputData):
                 return found.dataset
         return None
 
@@ -162,7 +162,7 @@ class VirtualData:
         return result
 
     def _fill(self) -> NDArray[Any]:
-        """Return the fill value as an array with only the dimensions of an array type; a vlen value is an object."""
+        """Return the fill value as an array, of shape () or the shape of an array type; a vlen value is an object."""
         kind = self.dataset.type
         data = self.dataset.fill.value or bytes(kind.size)
         if len(data) != kind.size:
@@ -171,7 +171,7 @@ class VirtualData:
         return elements(objects.source.run(parse_elements(objects.file, kind, data, (), objects.find)))
 
     def _near(self, start: Dims, stop: Dims) -> list[int]:
-        """Return the numbers of the sources that may have elements in a box, in their order."""
+        """Return the numbers of the sources that may have elements in a box, in the order of the mappings."""
         near = (self._low < np.array(stop, np.int64)) & (self._high > np.array(start, np.int64))
         numbers: list[int] = np.flatnonzero(near.all(1)).tolist()
         return numbers
@@ -219,7 +219,7 @@ class VirtualData:
         self.objects.files.missing.add(f"{path} in {name}" + (f" (looked at {looked})" if looked else ""))
         return False
 
-    def _open(self, name: str, path: str) -> FileData | VirtualData | None:
+    def _open(self, name: str, path: str) -> InputData | VirtualData | None:
         """Return the data of a source, None if its file or the dataset in it is missing."""
         key = (name, path)
         if (recent := self._recent.get(key)) is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Forbidden, Gone, NotFound
-from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.messages.layout_message import VirtualLayoutMessage
 from hsparse.hdf5.format.parse.mapping_json import mapping_json
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
 from hsparse.hdf5.format.parse.virtual_mapping import (
@@ -62,7 +62,7 @@ class VirtualLinks:
 
     def layout(self, objects: FileObjects, dataset: ParsedDataset, path: str) -> Json | None:
         """Return the layout of a dataset that stays virtual, None for one that is not virtual or must be copied."""
-        if not isinstance(dataset.layout, VirtualLayout) or not dims_of(dataset.shape):
+        if not isinstance(dataset.layout, VirtualLayoutMessage) or not dims_of(dataset.shape):
             return None
         mappings = objects.source.run(parse_virtual_mappings(objects.file, dataset.layout))
         found: list[VirtualMapping] = []
@@ -78,7 +78,7 @@ class VirtualLinks:
         return {"class": VIRTUAL, "mappings": [mapping_json(one) for one in found]}
 
     def _reached(self, objects: FileObjects, dataset: ParsedDataset, one: VirtualMapping) -> str | None:
-        """Return the name, for the layout, of the domain of a mapping's source, or None if that is not reachable."""
+        """Return the name that the new layout has for the file of a mapping, or None if the source is not reachable."""
         path = block_name(one.dataset, 0)
         if self._all:
             return one.file if one.file == THIS_FILE else join(self._folder, one.file)
@@ -97,7 +97,7 @@ class VirtualLinks:
         return domain if not varies or item == dataset.type.item else None
 
     def _domain(self, file: str) -> str | None:
-        """Return the name, for the layout, of the domain of a file, or None if there is no such domain."""
+        """Return the name that the new layout has for the domain of a file, or None if there is no such domain."""
         if file not in self._domains:
             names = [file, basename(file)] if file.startswith("/") else [file]
             places = [join(self._folder, name) for name in names]

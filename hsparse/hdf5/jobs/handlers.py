@@ -43,7 +43,7 @@ LEAST_MEMORY = 2 << 30
 
 
 async def post_job(request: Request) -> web.StreamResponse:
-    """Accept a job. Its user needs the right to read the domains it reads, and to create the domain it creates."""
+    """Accept a job. The user needs the right to read the domains that the job reads, and to create its new domain."""
     _require_user(request)
     if request.service.named_bucket is not None:
         raise Unsupported(
@@ -211,7 +211,10 @@ async def _running_jobs(settings: Settings, service: Service, url: str) -> Async
 
 
 def address_space(most: int) -> int:
-    """Return a job's address space in bytes: `most`, or three quarters of memory if that is less; 0 is unlimited."""
+    """Return the limit of a job's address space in bytes, 0 for none.
+
+    The limit is `most`, but at most three quarters of the machine's memory, or `LEAST_MEMORY` if that is more.
+    """
     return min(most, max(LEAST_MEMORY, machine_memory() // 4 * 3))
 
 

@@ -80,7 +80,6 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
         "filter": NAME,
         "virtual": one_of(EXPORTED),
         "force": TRUTH,
-        "resume": TRUTH,
     },
     JobKind.COPY: {},
 }
@@ -90,7 +89,8 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
 def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
     """Return the options in a request body, empty for None; raises `BadRequest` if they are invalid.
 
-    Unknown options, invalid values and contradictory options are invalid; the place of the file is not considered.
+    Options are invalid if they are unknown, have invalid values, or contradict each other; the place of the file is not
+    considered.
     """
     if options is None:
         return {}
@@ -119,7 +119,7 @@ def flags(kind: JobKind, options: dict[str, Any]) -> list[str]:
 
 
 PLACE = {JobKind.IMPORT: "source", JobKind.EXPORT: "target", JobKind.COPY: "source"}
-"""The body's key for the URL of the file, by kind of job; for a copy, for the path of the source domain."""
+"""The key of a job's place in a request body, by kind: the URL of a file or, for a copy, the source domain's path."""
 
 
 class JobStatus(StrEnum):

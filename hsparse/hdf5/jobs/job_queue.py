@@ -31,14 +31,14 @@ S3 = "s3://"
 FILE = "file://"
 USER = "{user}"
 """The placeholder in a place for the name of the job's user."""
-LONGEST = 2048
+MAX_LINE_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlaces:
     """Places of the form `s3://bucket/prefix/` or `file:///directory/`; without places, jobs may not access files.
 
-    A place must not have the server's own objects, which are in the `served` S3 buckets or in the `root` directory.
+    A place must not contain the server's own objects, which are in the `served` S3 buckets or in the `root` directory.
     """
 
     entries: tuple[str, ...]
@@ -84,7 +84,7 @@ class JobPlaces:
                 yield place
 
     def _has_objects(self, place: str) -> bool:
-        """Return whether a place overlaps the root directory, or is a whole served bucket or its objects' folder."""
+        """Return whether a place overlaps the root directory, or is a served bucket or the objects' folder of one."""
         if place.startswith(FILE):
             both = Path(os.path.realpath(place.removeprefix(FILE))), Path(os.path.realpath(self.root))
             return bool(self.root) and (both[0].is_relative_to(both[1]) or both[1].is_relative_to(both[0]))
@@ -101,8 +101,8 @@ class JobPlaces:
 
 def check_file_url(url: str) -> None:
     """Raise `BadRequest` unless a URL is `s3://bucket/key` or `file:///directory/file`, without `.` and `..`."""
-    if len(url) > LONGEST:
-        raise BadRequest(f"A URL of a file can have at most {LONGEST} characters, not {len(url)}.")
+    if len(url) > MAX_LINE_BYTES:
+        raise BadRequest(f"A URL of a file can have at most {MAX_LINE_BYTES} characters, not {len(url)}.")
     scheme = next((scheme for scheme in (S3, FILE) if url.startswith(scheme)), None)
     parts = url.removeprefix(scheme or "").split("/")
     if scheme is None or len(parts) < 2 or (scheme == FILE) != (parts[0] == ""):
@@ -141,8 +141,8 @@ def _inside(url: str, place: str, *, writes: bool) -> str:
 
 log = logging.getLogger(__name__)
 
-KEPT = 100
-"""The most job records of a user. Beyond it, the oldest records of jobs that have ended are deleted."""
+MAX_JOBS_OF_USER = 100
+"""The maximum number of job records of a user. Beyond it, the oldest records of jobs that have ended are deleted."""
 RETRY_SECONDS = 30.0
 UNENDED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
@@ -217,11 +217,11 @@ class JobQueue:
         return record
 
     async def argument(self, job: Job) -> str:
-        """Return the command's argument for the job's file or source; raises as `JobPlaces.argument`."""
+        """Return the command's argument for the job's file or source. Raises the errors of `JobPlaces.argument`."""
         if job.is_inside:
             return job.place
         writes = job.kind is JobKind.EXPORT
-        # In a thread, because the file system may be slow.
+        # Use a thread, because the file system may be slow.
         return await asyncio.to_thread(self.places.argument, job.place, job.owner, writes=writes)
 
     def cancel(self, id: str) -> None:
@@ -261,9 +261,9 @@ class JobQueue:
             log.warning("records of old jobs were not deleted: %s", error.message)
 
     async def _forget_old(self, owner: str) -> None:
-        """Delete the oldest job records of a user beyond `KEPT`, except records of jobs that have not ended."""
+        """Delete the oldest job records of a user beyond `MAX_JOBS_OF_USER`, except those of jobs that run or wait."""
         listing = await self._owners.ask_any(ListKeys(job_key_prefix(owner)))
-        oldest = [job_id_of_key(key) for key in listing.keys][:-KEPT]
+        oldest = [job_id_of_key(key) for key in listing.keys][:-MAX_JOBS_OF_USER]
         if not oldest:
             return
         now = self._clock.now()

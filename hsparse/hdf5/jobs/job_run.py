@@ -1,4 +1,4 @@
-"""One job of this node, which waits, runs and renews its record until it ends; and the process of a job.
+"""A job of this node, from waiting to its end, with the renewal of its record; and the process of a job.
 
 The process is a command that reads its credential from standard input and reports its progress line by line.
 """
@@ -24,7 +24,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import UpdateJob
 
-GRACE = 10.0
+UNDO_SECONDS = 10.0
 """The seconds that a process has to undo its changes after its standard input is closed."""
 KILLED = Failure.of(
     HsparseError(
@@ -79,7 +79,7 @@ class Progress:
 
 
 class JobProcess:
-    """A process that runs once; `progress` has its reports so far."""
+    """The process of a job, which runs once; `progress` has its reports so far."""
 
     def __init__(self, command: JobCommand, arguments: tuple[str, ...], authorization: str | None) -> None:
         self.progress = Progress()
@@ -90,9 +90,10 @@ class JobProcess:
         self._stopped = False
 
     async def run(self, heard: Callable[[], Any] = lambda: None) -> None:
-        """Run the process to its end, and call `heard` after each line; raises the reported failure or `HsparseError`.
+        """Run the process to its end, and call `heard` after each line of its output.
 
-        The process inherits standard error. Cancelling this call kills the process.
+        Raises the failure that the process reports, or `HsparseError` if it fails without a report. The process
+        inherits standard error. Cancelling this call kills the process.
         """
         try:
             process = self._process = await asyncio.create_subprocess_exec(
@@ -131,13 +132,13 @@ class JobProcess:
             )
 
     def stop(self) -> None:
-        """Interrupt the process, and kill it if it does not end within `GRACE`."""
+        """Interrupt the process, and kill it if it does not end within `UNDO_SECONDS`."""
         self._stopped = True
         if self._process is None or self._process.returncode is not None:
             return
         assert self._process.stdin is not None
         self._process.stdin.close()
-        asyncio.get_running_loop().call_later(GRACE, self._kill, self._process)
+        asyncio.get_running_loop().call_later(UNDO_SECONDS, self._kill, self._process)
 
     def _limit_memory(self, process: Process) -> None:
         """Limit the memory of the process, which waits for its credential before it does anything.

@@ -30,21 +30,21 @@ from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.format.plan.file_form import FileForm, FileLayout
 
 PARQUET = "kerchunk-parquet"
-FORMATS = {"json": JSON, "kerchunk": JSON, PARQUET: JSON, "dmrpp": "application/xml"}
+FORMATS = {"json": JSON, "kerchunk": JSON, PARQUET: JSON}
 """The media type of the response by `--format`."""
-PART = 1 << 20
-PIECES = 8
-"""The number of parts of a copy that are compared, each of `PIECE` bytes."""
-PIECE = 16 << 10
-TIMEOUT = 30
-"""The timeout in seconds for reading a copy."""
+PART_BYTES = 1 << 20
+COMPARED_PARTS = 8
+"""The number of parts of a copy of the file that are compared, each of `COMPARED_BYTES` bytes."""
+COMPARED_BYTES = 16 << 10
+READ_SECONDS = 30
+"""The timeout in seconds for reading a part of a copy."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the arguments of `hsparse map`; parsed arguments have `run`."""
     parser.description = (
         "Write the map of a domain's chunks, with which other programs read them: hsparse's own JSON, kerchunk "
-        "references in JSON or as a directory of Parquet files, or DMR++. Objects that a format cannot describe are "
+        "references in JSON or as a directory of Parquet files. Objects that a format cannot describe are "
         "left out and named. A password is asked for, or read as one line if standard input is not a terminal."
     )
     parser.add_argument("domain", metavar="DOMAIN", help="path of the domain, such as /home/user/file.h5")
@@ -146,12 +146,12 @@ def _write_parquet(
 
 
 def _parts(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    while data := answer.read(PART):
+    while data := answer.read(PART_BYTES):
         yield data
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether a directory has only references, so that `--force` may replace it."""
+    """Return whether a directory has Parquet references, so that `--force` may replace it."""
     return (path / ".zmetadata").is_file()
 
 
@@ -162,9 +162,11 @@ def check_copy(base: str, file: DomainFile, remedy: str) -> None:
     file at `base` cannot be read (yet, or from here), a warning is printed to standard error.
     """
     size, etag = file.state()
-    step = max(1, (size - PIECE) // (PIECES - 1))
-    for start in sorted({min(number * step, max(0, size - PIECE)) for number in range(PIECES)}):
-        stop = min(start + PIECE, size)
+    step = max(1, (size - COMPARED_BYTES) // (COMPARED_PARTS - 1))
+    for start in sorted(
+        {min(number * step, max(0, size - COMPARED_BYTES)) for number in range(COMPARED_PARTS)}
+    ):
+        stop = min(start + COMPARED_BYTES, size)
         try:
             found, length = _read(base, start, stop)
         except (OSError, URLError, http.client.HTTPException, ValueError) as error:
@@ -180,7 +182,7 @@ def _read(base: str, start: int, stop: int) -> tuple[bytes, int]:
     parts = urlsplit(base)
     if parts.scheme in ("http", "https"):
         request = Request(base, headers={"Range": f"bytes={start}-{stop - 1}"})  # noqa: S310 - HTTP only
-        with urlopen(request, timeout=TIMEOUT, context=trusted_authorities()) as answer:  # noqa: S310
+        with urlopen(request, timeout=READ_SECONDS, context=trusted_authorities()) as answer:  # noqa: S310
             total = answer.headers.get("Content-Range", "").rpartition("/")[2]
             if answer.status != 206 or not total.isdigit():
                 raise ValueError("the server does not answer range requests")

@@ -32,7 +32,7 @@ from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.chunks.mapped_objects import MappedObject
 from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS
 from hsparse.sn.http.response import encode_json
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.object_path import hard_links, join_path, left_out_links
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, defined_chunks, object_url, refuse_filter_mask
 from hsparse.wire.message import Record
@@ -91,8 +91,9 @@ def masked_value(record: Json, dtype: np.dtype[Any]) -> bytes:
 def zarr_attributes(record: Json, dimensions: Sequence[str] | None, masked: bytes = b"") -> Json:
     """Return the `.zattrs` of a record: attributes of plain types, and the names of an array's dimensions.
 
-    An attribute of one element is a scalar, as in kerchunk. With `masked`, the array's fill value equals `_FillValue`;
-    a float `_FillValue` then has the base64 form that xarray expects for zarr version 3, which VirtualiZarr writes.
+    An attribute of one element is a scalar, as in kerchunk. `masked` is not empty if the array's fill value equals
+    `_FillValue`. A float `_FillValue` is then in base64, the form that xarray expects in zarr version 3, which
+    VirtualiZarr writes.
     """
     found: Json = {name: _single(attribute_value_json(stored)) for name, stored in plain_attributes(record)}
     if masked and isinstance(found[MASKED], float):
@@ -140,7 +141,7 @@ def is_scale(record: Json) -> bool:
     return stored.get("value") == "DIMENSION_SCALE" and len(record["shape"].get("dims") or ()) == 1
 
 
-def is_only_dimension(record: Json) -> bool:
+def _is_only_dimension(record: Json) -> bool:
     """Return whether a dataset is a netCDF dimension without coordinate values, which readers hide."""
     stored = (record.get("attributes") or {}).get("NAME") or {}
     return is_scale(record) and str(stored.get("value")).startswith(DIMENSION_ONLY)
@@ -156,7 +157,7 @@ def _fill(fill: bytes, dtype: np.dtype[Any]) -> Any:
 
 
 Members = AsyncGenerator[bytes, None]
-OpenDataset = Callable[[Record], tuple[Dataset, ChunkPages]]
+OpenDataset = Callable[[Record], tuple[StoredDataset, ChunkPages]]
 
 
 class KerchunkReferences:
@@ -171,7 +172,7 @@ class KerchunkReferences:
         """Return the members of the JSON that precede the references."""
         return {"version": 1} | ({} if self._file is None else {"file": self._file.to_json()})
 
-    async def array(self, prefix: str, dataset: Dataset, chunks: ChunkPages) -> Members:
+    async def array(self, prefix: str, dataset: StoredDataset, chunks: ChunkPages) -> Members:
         """Yield the members of `refs` for one array, with its metadata last.
 
         Raises `Unsupported`, before the first yield, if zarr cannot describe the array.
@@ -215,7 +216,7 @@ class KerchunkReferences:
                         yield b"," + _member(f"{prefix}.zgroup", GROUP)
                     yield b"," + _member(f"{prefix}.zattrs", zarr_attributes(found.record, None))
                     continue
-                if is_only_dimension(found.record):
+                if _is_only_dimension(found.record):
                     continue
                 try:
                     members = self.array(prefix, *open_dataset(found.record))
@@ -233,7 +234,7 @@ class KerchunkReferences:
             self._file.check_complete()
         yield b'},"skipped":' + orjson.dumps(skipped) + b"}"
 
-    def _dimensions(self, prefix: str, dataset: Dataset) -> list[str]:
+    def _dimensions(self, prefix: str, dataset: StoredDataset) -> list[str]:
         """Return the names of an array's dimensions: the names of its scales in visited groups, or generated names."""
         own = prefix.strip("/").rpartition("/")[2]
         if is_scale(dataset.record) and own:
@@ -241,17 +242,17 @@ class KerchunkReferences:
         names = [self._names.get(scale, "") for scale in scales_of(dataset.record)]
         return [name or f"{own or 'array'}_dim_{dim}" for dim, name in enumerate(names)]
 
-    def _check(self, dataset: Dataset) -> None:
-        check_referable(dataset, "zarr", transcoded=self._is_transcoded(dataset))
+    def _check(self, dataset: StoredDataset) -> None:
+        _check_referable(dataset, transcoded=self._is_transcoded(dataset))
         self._array(dataset, (), b"")
 
     def _metadata(
-        self, prefix: str, dataset: Dataset, chunks: ChunkPages, *, is_whole: bool
+        self, prefix: str, dataset: StoredDataset, chunks: ChunkPages, *, is_whole: bool
     ) -> dict[str, Json]:
-        """Return the metadata of an array; `is_whole`: all chunks of the grid are stored.
+        """Return the metadata of an array; `is_whole` is true if all chunks of the grid are stored.
 
         xarray masks elements equal to the fill value, but only elements equal to `_FillValue` should be masked. If all
-        chunks are stored, no element needs HDF5's fill value, so it is left out.
+        chunks are stored, no element needs HDF5's fill value, so `_FillValue` replaces it.
         """
         masked = masked_value(dataset.record, dataset.spec.datatype.dtype)
         fill = masked if is_whole else dataset.spec.fill
@@ -260,17 +261,17 @@ class KerchunkReferences:
         )
         return {".zarray": self._array(dataset, chunks.grid.chunk, fill), ".zattrs": attributes}
 
-    def _array(self, dataset: Dataset, chunk: Sequence[int], fill: bytes) -> Json:
+    def _array(self, dataset: StoredDataset, chunk: Sequence[int], fill: bytes) -> Json:
         spec = dataset.spec
         pipeline = () if self._is_transcoded(dataset) else spec.filters[0]
         return zarr_array(dataset.extent, chunk, spec.datatype.dtype, fill, pipeline)
 
-    def _is_transcoded(self, dataset: Dataset) -> bool:
+    def _is_transcoded(self, dataset: StoredDataset) -> bool:
         return self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
 
-    def _chunk(self, prefix: str, row: Json, dataset: Dataset) -> bytes:
+    def _chunk(self, prefix: str, row: Json, dataset: StoredDataset) -> bytes:
         refuse_filter_mask(row)
-        name = ".".join(map(str, from_zero(row, dataset))) or "0"
+        name = ".".join(map(str, _from_zero(row, dataset))) or "0"
         if self._file is not None:
             place = [self._base, row["file"]["address"], row["file"]["size"]]
         else:
@@ -287,29 +288,29 @@ def _text(value: Json) -> str:
     return encode_json(value).decode()
 
 
-def from_zero(row: Json, dataset: Dataset) -> list[int]:
-    """Return the scaled coordinates of a chunk, relative to the first chunk of the dataset, as in references."""
+def _from_zero(row: Json, dataset: StoredDataset) -> list[int]:
+    """Return the scaled coordinates of a chunk, relative to the dataset's first chunk; references have this form."""
     scaled: list[int] = row["scaled"]
     return list(map(sub, scaled, dataset.spec.base)) if dataset.spec.base else scaled
 
 
-def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
-    """Raise `Unsupported`, naming an alternative, if references for `reader` cannot describe a dataset.
+def _check_referable(dataset: StoredDataset, *, transcoded: bool) -> None:
+    """Raise `Unsupported`, naming an alternative, if references cannot describe a dataset.
 
-    `transcoded`: the references are to chunks that the domain's file has converted to unfiltered dense chunks.
+    `transcoded` is true if the references are to chunks that are converted to unfiltered dense chunks in the file.
     """
     if any(first_of(dataset.extent)):
         raise Unsupported(
-            f"{dataset.id} has a lower bound inside of a chunk, and {reader} counts chunks from 0: read the map in "
+            f"{dataset.id} has a lower bound inside of a chunk, and zarr counts chunks from 0: read the map in "
             "JSON, or move the bound to a multiple of the chunk's dimensions."
         )
     if dataset.spec.sparse and not transcoded:
         raise Unsupported(
-            f"{dataset.id} is sparse, which {reader} does not support: read the map in JSON, or the map of the stock "
+            f"{dataset.id} is sparse, which zarr does not support: read the map in JSON, or the map of the stock "
             "file (addresses=file)."
         )
     if not dataset.arrays.is_exact:
-        raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} cannot refer to.")
+        raise Unsupported(f"{dataset.id} has elements of variable length, which zarr cannot refer to.")
     if transcoded and not is_written_as_stored(file_type(dataset.spec.datatype.item)):
         raise Unsupported(
             f"{dataset.id} has references, gaps or space-padded text, which differ in a file: read values."

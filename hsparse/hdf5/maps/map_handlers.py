@@ -1,7 +1,6 @@
-"""Handlers of maps, which let clients read datasets directly from their objects or from HDF5 files.
+"""Handlers of maps: lists of the locations of chunks, which clients then read from store objects or HDF5 files.
 
-`GET /datasets/{id}/map` and `GET /map` return JSON, with `format=kerchunk` references that zarr opens, or with
-`format=dmrpp` a DMR++ document of OPeNDAP.
+`GET /datasets/{id}/map` and `GET /map` return JSON, or with `format=kerchunk` references that zarr opens.
 
 The etag of a dataset's map changes with each change of its chunks or extent. It is computed from versions that data
 nodes keep in memory, so a 304 response needs no request to the store.
@@ -26,20 +25,18 @@ from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.filters.pipeline import codec_of
 from hsparse.format.selections.points import Selection
 from hsparse.hdf5.files.file_plans import FileAddresses
-from hsparse.hdf5.maps import dmrpp
-from hsparse.hdf5.maps.dmrpp import Dmrpp
 from hsparse.hdf5.maps.kerchunk import KerchunkReferences, OpenDataset
 from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.file_backed import has_no_objects
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
 from hsparse.sn.chunks.handlers import check_own_objects, has_others, listed_chunks, url_seconds
-from hsparse.sn.chunks.mapped_objects import MappedObject, mapped_objects, nested_groups
+from hsparse.sn.chunks.mapped_objects import MappedObject, mapped_objects
 from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS
 from hsparse.sn.domains.listing_check import ListingCheck
 from hsparse.sn.http.challenge import WEAK, is_known
 from hsparse.sn.http.response import encode_json
-from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.dataset import StoredDataset, until_current
 from hsparse.sn.records.object_path import join_path, left_out_links
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, StoredChunks, map_query
 from hsparse.sn.records.streamed_records import respond_parts, wrap_items
@@ -48,11 +45,11 @@ from hsparse.sn.values.url_selection import selected_if_named
 from hsparse.wire.message import Record
 
 
-def map_etag(dataset: Dataset, version: str) -> str | None:
+def map_etag(dataset: StoredDataset, version: str) -> str | None:
     """Return the etag, without quotes, for a version of a dataset's chunks, or None if the version is empty.
 
-    File-backed data has no version, and no version is known if a data node does not answer. Request the version before
-    listing chunks, so that the map has this state or a newer one.
+    The version is empty for file-backed data, and if a data node does not answer. Request the version before listing
+    chunks, so that the map has the state of this version or a newer one.
     """
     if not version:
         return None
@@ -73,7 +70,7 @@ def not_modified(request: Request, etag: str | None) -> web.Response | None:
 
 
 MAP_VERSION = 1
-FORMATS = ("json", "kerchunk", "dmrpp")
+FORMATS = ("json", "kerchunk")
 ADDRESSES = ("objects", "file")
 LOOPBACK = ("127.0.0.1", "::1")
 FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Real-IP")
@@ -86,14 +83,11 @@ async def get_dataset_map(request: Request) -> web.StreamResponse:
     if request.arg("format") not in (None, "json"):
         check_own_objects(request)
 
-    async def read(dataset: Dataset) -> web.StreamResponse:
+    async def read(dataset: StoredDataset) -> web.StreamResponse:
         listing = _listing_check(request)
         listing.note(dataset.record)
         dataset = dataset.seen_by(_places(request))
         file = await _file(request)
-        if request.arg("format") == "dmrpp":
-            document = _confirmed(_dmrpp(request, file, listing).dataset(dataset), listing)
-            return await respond_parts(request, document, dmrpp.DMRPP_TYPE)
         chunks = _chunks(request, dataset, file)
         references = _references(request, file)
         if references is not None:
@@ -113,7 +107,7 @@ async def get_dataset_map(request: Request) -> web.StreamResponse:
 
 
 async def _object_map(
-    request: Request, dataset: Dataset, chunks: StoredChunks, listing: ListingCheck
+    request: Request, dataset: StoredDataset, chunks: StoredChunks, listing: ListingCheck
 ) -> web.StreamResponse:
     """Respond with the map of a dataset's objects, or of a selection; with 304 if the client has this state."""
     etag = map_etag(dataset, await chunks.version())
@@ -142,11 +136,6 @@ async def get_map(request: Request) -> web.StreamResponse:
     _check_request(request)
     check_own_objects(request)
     file, listing = await _file(request), _listing_check(request)
-    if request.arg("format") == "dmrpp":
-        name = request.domain.path.rpartition("/")[2]
-        groups = nested_groups(request.service.owners, root)
-        document = _dmrpp(request, file, listing).domain(name, request.service.owners, groups)
-        return await respond_parts(request, _confirmed(document, listing), dmrpp.DMRPP_TYPE)
     open_dataset = _opening(request, file, listing)
     objects = mapped_objects(request.service.owners, root)
     references = _references(request, file)
@@ -174,7 +163,7 @@ async def _confirmed(
     yield last
 
 
-def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
+def dataset_description(dataset: StoredDataset, chunks: ChunkPages) -> Json:
     """Return the properties of a dataset that are needed to decode its chunks.
 
     `pipelines` has the filters of each section with HDF5's ids and client values. `dtype`, numpy's, and `fillValue`,
@@ -205,7 +194,7 @@ def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
 
 
 async def _map(
-    dataset: Dataset,
+    dataset: StoredDataset,
     chunks: ChunkPages,
     page: tuple[list[Json], Scaled],
     around: Json | None = None,
@@ -275,35 +264,26 @@ def _opening(request: Request, file: FileAddresses | None, listing: ListingCheck
     """Return a function that opens a record as a dataset and its chunks."""
     rights = request.file_rights()
 
-    def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
+    def open_dataset(record: Record) -> tuple[StoredDataset, ChunkPages]:
         listing.note(record)
-        dataset = Dataset.of(record, rights).seen_by(_places(request))
+        dataset = StoredDataset.of(record, rights).seen_by(_places(request))
         return dataset, _chunks(request, dataset, file)
 
     return open_dataset
 
 
 def _places(request: Request) -> str | None:
-    """Return how a map counts coordinates (`Dataset.seen_by`): as requested in JSON, as signed places otherwise."""
+    """Return how a map counts coordinates (`StoredDataset.seen_by`): as requested in JSON, signed otherwise."""
     return request.arg("places") if request.arg("format") in (None, "json") else "signed"
 
 
-def _chunks(request: Request, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:
+def _chunks(request: Request, dataset: StoredDataset, file: FileAddresses | None) -> ChunkPages:
     chunks = listed_chunks(request, dataset)
     return chunks if file is None else file.chunks(dataset, chunks)
 
 
-def _dmrpp(request: Request, file: FileAddresses | None, listing: ListingCheck) -> Dmrpp:
-    return Dmrpp(_base(request, file), _opening(request, file, listing), file)
-
-
-def _base(request: Request, file: FileAddresses | None) -> str:
-    """Return the prefix of objects' URLs in references, empty for bucket URLs, or the URL of the file."""
-    return request.arg("base") or ("" if file is None else file.href)
-
-
 async def _file(request: Request) -> FileAddresses | None:
-    """Return the addresses of the domain's file if the request is for these, None for a map of objects."""
+    """Return the addresses of the domain's file if the request asks for them, None for a map of objects."""
     return await FileAddresses.of(request) if request.arg("addresses") == "file" else None
 
 
@@ -311,7 +291,8 @@ def _references(request: Request, file: FileAddresses | None) -> KerchunkReferen
     """Return the writer of kerchunk references, None for other formats."""
     if request.arg("format") != "kerchunk":
         return None
-    return KerchunkReferences(_base(request, file), file)
+    base = request.arg("base") or ("" if file is None else file.href)
+    return KerchunkReferences(base, file)
 
 
 def _check_request(request: Request) -> None:
@@ -319,7 +300,7 @@ def _check_request(request: Request) -> None:
     format = _choice(request, "format", FORMATS)
     addresses = _choice(request, "addresses", ADDRESSES)
     if format == "json" and request.arg("base"):
-        raise BadRequest("base is for format=kerchunk and dmrpp; in JSON chunks have bucket and key.")
+        raise BadRequest("base is for format=kerchunk; in JSON chunks have bucket and key.")
     for name in ("layout", "revision", "matrices"):
         if addresses == "objects" and request.arg(name):
             raise BadRequest(f"{name} applies to the domain's file: ask for addresses=file too.")

@@ -1,9 +1,9 @@
 """Kerchunk references as a directory of Parquet files, which fsspec reads on demand.
 
-`.zmetadata` has the metadata of groups and arrays. `<array>/refs.<n>.parq` has the references of `RECORD` chunks in
-row-major order of the grid: `path`, `offset`, `size` and `raw`; the path of an unwritten chunk is null. Files without
-chunks are left out. The module needs the extra `hsparse[parquet]`. Its input is kerchunk's JSON, read member by member,
-because a domain may have millions of references.
+`.zmetadata` has the metadata of groups and arrays. `<array>/refs.<n>.parq` has the references of `RECORD_ROWS` chunks
+in row-major order of the grid: `path`, `offset`, `size` and `raw`; the path of an unwritten chunk is null. Files
+without chunks are left out. The module needs the extra `hsparse[parquet]`. Its input is kerchunk's JSON, read member by
+member, because a domain may have millions of references.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from hsparse.errors import Unsupported
 from hsparse.hdf5.json_reader import JsonReader
 
-RECORD = 10_000
+RECORD_ROWS = 10_000
 SCHEMA = pa.schema(
     [
         pa.field("path", pa.string()),
@@ -63,7 +63,7 @@ def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
 
 
 def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
-    """Write references to a new directory. An array's members must be adjacent; they are in memory together."""
+    """Write references to a new directory. The members of an array must be adjacent, and must fit into memory."""
     root.mkdir()
     metadata: dict[str, Any] = {}
     for folder, found in groupby(members, lambda member: member[0].rpartition("/")[0]):
@@ -82,7 +82,7 @@ def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
             pairs = zip(array["shape"], array["chunks"], strict=True)
             counts = [-(-size // chunk) for size, chunk in pairs]
             _write_array(root / folder, [(_number(one, counts), *place) for one, place in chunks.items()])
-    (root / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": RECORD}))
+    (root / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": RECORD_ROWS}))
 
 
 def _number(name: str, counts: list[int]) -> int:
@@ -95,13 +95,13 @@ def _number(name: str, counts: list[int]) -> int:
 
 def _write_array(folder: Path, references: list[Reference]) -> None:
     references.sort()
-    for record, some in groupby(references, lambda one: one[0] // RECORD):
-        paths: list[str | None] = [None] * RECORD
-        offsets, sizes = [0] * RECORD, [0] * RECORD
+    for record, some in groupby(references, lambda one: one[0] // RECORD_ROWS):
+        paths: list[str | None] = [None] * RECORD_ROWS
+        offsets, sizes = [0] * RECORD_ROWS, [0] * RECORD_ROWS
         for number, path, offset, size in some:
-            place = number % RECORD
+            place = number % RECORD_ROWS
             paths[place], offsets[place], sizes[place] = path, offset, size
-        table = pa.table([paths, offsets, sizes, pa.nulls(RECORD, pa.binary())], schema=SCHEMA)
+        table = pa.table([paths, offsets, sizes, pa.nulls(RECORD_ROWS, pa.binary())], schema=SCHEMA)
         folder.mkdir(parents=True, exist_ok=True)
         # Without statistics, fastparquet reads integers as nullable, that is as floats.
         pq.write_table(

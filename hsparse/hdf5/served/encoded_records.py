@@ -1,4 +1,7 @@
-"""Encoded records of a file's objects: all records at once for a small file, each on request for a large one."""
+"""Encoded records of a file's objects: all built at once for a small file, each on request for a large one.
+
+A record is the metadata of a group, dataset or committed type in the form in which an object store keeps it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from hsparse.hdf5.served.file_records import FileRecords
 from hsparse.model.ids import storage_key
 from hsparse.wire.message import Record
 
-RECENT = 32 * 1024 * 1024
+CACHED_BYTES = 32 * 1024 * 1024
 """Bytes of recently requested records that are cached per file."""
 
 
@@ -25,7 +28,7 @@ class EncodedRecords(Protocol):
         ...
 
     def object(self, id: str) -> FileObject | None:
-        """Return the object of an id, or None if it has no record."""
+        """Return the file's object with an id, or None if there is no such object or it has no record."""
         ...
 
     def ids(self) -> Collection[str]:
@@ -59,7 +62,7 @@ class RequestedRecords:
 
     def __init__(self, found: FileRecords) -> None:
         self._found = found
-        self._recent: BoundedCache[str, bytes] = BoundedCache(RECENT, RECENT)
+        self._recent: BoundedCache[str, bytes] = BoundedCache(CACHED_BYTES, CACHED_BYTES)
 
     def get(self, id: str) -> bytes | None:
         data = self._recent.use(id)

@@ -1,7 +1,7 @@
 """Chunks of served datasets, read from the HDF5 file on request.
 
-A dense chunk that has the same dimensions and filters in the file and in its record is returned as stored. Any other
-chunk is returned decoded, and is encoded only if a caller needs the bytes of the chunk object.
+A dense chunk is returned as stored if the file's dataset and its record (its metadata on the server) have the same
+chunk dimensions and filters. Any other chunk is returned decoded, and is encoded only if a caller needs its bytes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from hsparse.format.kinds.registry import arrays_of, kind_of
 from hsparse.format.kinds.sparse import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 from hsparse.hdf5.format.messages.layout_message import UNFILTERED_EDGES, ChunkedLayout
 from hsparse.hdf5.importer.defined_upload import DefinedData
-from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_data import InputData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_column, read_pointers
 from hsparse.hdf5.importer.matrix_forms import MatrixForm
@@ -48,14 +48,14 @@ IN_BAND = 32 * 1024
 """Average number of elements per chunk of a compressed matrix; small, so that reading some rows reads few others."""
 MOST_IN_CHUNK = 2**32 - 1
 KEPT_BYTES = 8 * 1024 * 1024
-"""Bytes of decoded blocks cached per column (at least two blocks): adjacent bands of one request share a block."""
+"""Bytes of decoded blocks that are cached per column (at least two blocks), because adjacent chunks share a block."""
 
 
 class FileChunks(Protocol):
     """The chunks of one dataset. All methods are thread-safe."""
 
     decoded: int
-    """Bytes of the largest piece that must be decoded at once; 0 if that is never more than one chunk of the record."""
+    """Bytes of the largest file chunk or block that must be decoded whole; 0 if it is no larger than a served chunk."""
 
     def sizes(self) -> dict[Scaled, int]:
         """Return the approximate size in bytes of each stored chunk, by its scaled coordinates."""
@@ -129,12 +129,12 @@ def first_in_chunk(record: Record) -> tuple[int, ...]:
     return tuple(map(mod, lower_of(record["shape"]) or (0,) * len(dims), dims))
 
 
-def is_kept(data: FileData | VirtualData, spec: ChunkSpec, first: tuple[int, ...]) -> bool:
-    """Return whether the file stores every chunk with the bytes that a store would keep; `first` as in `ServedGrid`."""
+def is_kept(data: InputData | VirtualData, spec: ChunkSpec, first: tuple[int, ...]) -> bool:
+    """Return whether each chunk has the same bytes in the file and as an object; `first` is as in `ServedGrid`."""
     layout = data.dataset.layout
     if (
         any(first)
-        or not isinstance(data, FileData)
+        or not isinstance(data, InputData)
         or not isinstance(layout, ChunkedLayout)
         or not data.is_raw
     ):
@@ -148,7 +148,7 @@ def is_kept(data: FileData | VirtualData, spec: ChunkSpec, first: tuple[int, ...
 class DenseChunks:
     """The chunks of a dense dataset with any layout in the file: compact, contiguous, chunked, external or virtual."""
 
-    def __init__(self, data: FileData | VirtualData, spec: ChunkSpec, first: tuple[int, ...]) -> None:
+    def __init__(self, data: InputData | VirtualData, spec: ChunkSpec, first: tuple[int, ...]) -> None:
         self._data, self._spec = data, spec
         self._grid = ServedGrid(data.dims, spec.dims, first)
         self._alike = is_kept(data, spec, first)
@@ -158,15 +158,15 @@ class DenseChunks:
 
     @cached_property
     def _rows(self) -> dict[Scaled, NDArray[np.intp]] | None:
-        """Rows of the file's chunk index that each chunk needs, or None for a dataset that has no chunk index."""
-        if not isinstance(self._data, FileData) or self._data.records is None:
+        """Rows of the file's chunk index that each served chunk needs, or None for a dataset without a chunk index."""
+        if not isinstance(self._data, InputData) or self._data.records is None:
             return None
         return dict(self._data.chunks_by_grid(self._spec.dims, self._grid.first))
 
     def sizes(self) -> dict[Scaled, int]:
         size = self._spec.datatype.guessed_size * prod(self._spec.dims)
         if self._rows is not None:
-            assert isinstance(self._data, FileData)
+            assert isinstance(self._data, InputData)
             sizes = self._data.stored_size if self._alike else lambda _: size
             return {one: sizes(rows) for one, rows in self._rows.items()}
         if not self._data.is_allocated:
@@ -178,10 +178,10 @@ class DenseChunks:
         if (self._rows is not None and rows is None) or not self._data.is_allocated:
             return None
         if self._alike and rows is not None:
-            assert isinstance(self._data, FileData)
+            assert isinstance(self._data, InputData)
             return self._data.stored_chunk(int(rows[0]))[0]
         start, stop, inside = self._grid.bounds(scaled)
-        spans = tuple(Span.range(at, at + b - a) for at, a, b in zip(inside, start, stop, strict=True))
+        spans = tuple(StridedSpan.range(at, at + b - a) for at, a, b in zip(inside, start, stop, strict=True))
         selection = Orthogonal(self._spec.dims, spans)
         return _written(self._spec, scaled, selection, self._data.read(start, stop))
 
@@ -247,12 +247,15 @@ class DefinedChunks:
 
 
 class IndexColumn:
-    """A column of a matrix, read in blocks. Recent blocks are cached; concurrent reads of a block share one load."""
+    """A one-dimensional dataset of a matrix, read in blocks of `step` elements.
 
-    def __init__(self, data: FileData | VirtualData) -> None:
+    Recently used blocks are cached; concurrent reads of a block share one load.
+    """
+
+    def __init__(self, data: InputData | VirtualData) -> None:
         self._data = data
         layout = data.dataset.layout
-        records = data.records if isinstance(data, FileData) else None
+        records = data.records if isinstance(data, InputData) else None
         numbers = None if records is None else records.scaled[:, 0]
         self._in_order = numbers is not None and np.array_equal(numbers, np.arange(len(numbers)))
         """Whether chunk n of the file's index holds block n, without gaps: each block is then one whole chunk."""
@@ -281,7 +284,7 @@ class IndexColumn:
         if missing:
             try:
                 found.set_result(self._decoded(number))
-            except BaseException as error:  # noqa: BLE001 - raised below, and in others that wait
+            except BaseException as error:  # noqa: BLE001 - result() raises it, also in threads that wait
                 self._blocks.forget(number)
                 found.set_exception(error)
         return found.result()
@@ -290,7 +293,7 @@ class IndexColumn:
         first = number * self.step
         last = min(first + self.step, self._data.dims[0])
         if self._in_order:
-            assert isinstance(self._data, FileData)
+            assert isinstance(self._data, InputData)
             return self._data.whole_chunk(number)[: last - first]
         return np.asarray(self._data.read((first,), (last,)))
 

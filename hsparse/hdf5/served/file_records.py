@@ -1,4 +1,4 @@
-"""Build the records of the objects of an HDF5 file, equal to the records that an import of the file would store.
+"""Build the records (the stored metadata) of the objects of an HDF5 file, as an import of the file would store them.
 
 An object that is damaged, or that hsparse cannot represent, has no record. Links to it state the reason.
 """
@@ -17,8 +17,8 @@ from hsparse.errors import BadRequest, Conflict, Forbidden, HsparseError, StoreF
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.hdf5.format.lower_bounds import LOWER, MINLOWER, with_bounds
-from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, LinkMessage
-from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout, VirtualLayout
+from hsparse.hdf5.format.messages.group_messages import LinkMessage, StoredExternalLink, StoredHardLink
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout, VirtualLayoutMessage
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, ParsedObject, parse_object
 from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
 from hsparse.hdf5.importer.defined_upload import DefinedData
@@ -37,7 +37,7 @@ from hsparse.hdf5.importer.virtual_data import open_data
 from hsparse.hdf5.served.address_digest import address_of
 from hsparse.hdf5.served.file_chunks import band_of, first_in_chunk, is_kept
 from hsparse.hdf5.served.folders import is_visible
-from hsparse.hdf5.served.known_forms import LONGEST, KnownForms
+from hsparse.hdf5.served.known_forms import MAX_HEADER_BYTES, KnownForms
 from hsparse.hdf5.served.opening import beginnings
 from hsparse.hdf5.served.virtual_layout import as_virtual, virtual_layout
 from hsparse.model.attribute import parse_attribute
@@ -54,7 +54,7 @@ LEAST_CHUNK, MOST_CHUNK = 1024 * 1024, 4 * 1024 * 1024
 """Limits in bytes of the chunk size chosen for a dataset that has no chunks in the file, or very small ones."""
 CREATED = "created"
 MOST_KEPT = 4096
-"""Groups whose records are kept in memory until their links are asked for."""
+"""Most groups whose records are kept in memory, without links, until `FileRecords.of` adds the links."""
 Unlinked: TypeAlias = tuple[Record, tuple[LinkMessage, ...]]
 
 
@@ -79,7 +79,7 @@ class FileRecords:
         self._kept: dict[int, Unlinked] = {}
         """Records kept by address: committed types, which other records contain, and groups until links are added."""
         self._paths = {objects.file.root: "/"}
-        """Path of each object, by its address, that a link leads to and that may not have been read yet."""
+        """Paths, by address, of the objects that links lead to, some of which have not been read yet."""
         self._forms = KnownForms(objects.file)
         self._lock = RLock()
 
@@ -105,7 +105,7 @@ class FileRecords:
         return [*leaves], objects.of(ObjectKind.GROUP)
 
     def find(self, id: str) -> FileObject | None:
-        """Return the object of an id, or None if the id is unknown or the object is left out."""
+        """Return the file's object with an id, or None if the id is unknown or the object is left out."""
         address = self._address(id)
         if address < 0:
             self._objects.at(~address)  # finding the group adds its sparse dataset, which has this address
@@ -133,7 +133,7 @@ class FileRecords:
             self._kept.pop(one.address, None)
             record, links = made
             record["links"] = self._links(one, links)
-            targets = (link.target.address for link in links if isinstance(link.target, HardLink))
+            targets = (link.target.address for link in links if isinstance(link.target, StoredHardLink))
             if self._out and not self._out.isdisjoint(targets):
                 self.elsewhere.add(one.id)
             return record
@@ -142,7 +142,10 @@ class FileRecords:
         return self._objects.file.root if id == self._root else address_of(id, self._root)
 
     def _made(self, one: FileObject) -> Unlinked | None:
-        """Return a record without links, and the file's links; on failure note why and return None (root: raise)."""
+        """Return the record of an object, without links, and the links that the file has for it.
+
+        If that fails, records the reason and returns None; for the root group, raises the error.
+        """
         if one.address in self._objects.failed:
             return None
         make = self._matrix if is_matrix(one) else self._makers[one.kind]
@@ -229,11 +232,15 @@ class FileRecords:
         ids = self._targets(one.path.rstrip("/"), stored)
         for link in stored:
             path = f"{one.path.rstrip('/')}/{link.name}"
-            id = ids.get(link.target.address) if isinstance(link.target, HardLink) else None
-            if isinstance(link.target, HardLink) and id is None and not self._objects.why_left_out(link):
+            id = ids.get(link.target.address) if isinstance(link.target, StoredHardLink) else None
+            if (
+                isinstance(link.target, StoredHardLink)
+                and id is None
+                and not self._objects.why_left_out(link)
+            ):
                 continue  # the target is a part of another object
             body = link_bodies(self._objects, (link,))[link.name] if id is None else {"id": id}
-            if isinstance(link.target, ExternalLink):
+            if isinstance(link.target, StoredExternalLink):
                 body = body | {"file": self._domain(link.target.file)}
             try:
                 _check_texts({link.name: body})
@@ -250,11 +257,11 @@ class FileRecords:
         objects = self._objects
         names: dict[int, str] = {}
         for link in links:
-            if isinstance(link.target, HardLink):
+            if isinstance(link.target, StoredHardLink):
                 names.setdefault(link.target.address, link.name)
         unknown = [] if objects.is_whole else sorted(one for one in names if one not in objects.by_address)
         ids: dict[int, str] = {}
-        for address, start in beginnings(objects.source, objects.file, unknown, LONGEST):
+        for address, start in beginnings(objects.source, objects.file, unknown, MAX_HEADER_BYTES):
             path = self._paths.setdefault(address, f"{parent}/{names[address]}")
             kind = self._forms.kind(start)
             if kind is not None:
@@ -275,8 +282,8 @@ class FileRecords:
     def _domain(self, file: str) -> str:
         """Return the domain path of the file that an external link names, as HDF5 would resolve the name.
 
-        A name that already leads to that domain, or out of all places, is returned unchanged. If there is no file with
-        an absolute name, HDF5 looks for its last component beside the file that contains the link.
+        A name that already leads to that domain, or to a file outside of all places, is returned unchanged. If there is
+        no file with an absolute name, HDF5 looks for its last component beside the file that contains the link.
         """
         files, source = self._objects.files, self._objects.source
         with suppress(BadRequest, Forbidden):
@@ -333,7 +340,7 @@ class FileRecords:
         return self._of_body(one, stored, body)
 
     def _placed(self, one: FileObject, stored: ParsedObject, body: Json) -> Json:
-        """Return a body with the lower bounds that the file's attributes state; attributes that state none are kept.
+        """Return a body with the lower bounds that the file's attributes state, in place of these attributes.
 
         Raises `Unsupported` for a bound that is not a multiple of the chunk's extent along one of `_fixed_axes`.
         """
@@ -380,7 +387,7 @@ class FileRecords:
             max_bytes=MOST_CHUNK,
         )
         if (dims := dims_of(shape)) and asked and "dims" not in asked:
-            # Slabs: the data comes from byte ranges of the file, or from other datasets that mostly lie side by side.
+            # Slabs suit byte ranges of the file, and the sources of a virtual dataset, which mostly lie side by side.
             grid = {"class": CHUNKED, "dims": list(slab_dims(dims, datatype.guessed_size))}
             layout = replace(layout, asked=grid if asked["class"] == CHUNKED else layout.asked, grid=grid)
         fill = parse_fill_value(properties, datatype)
@@ -391,7 +398,9 @@ class FileRecords:
 
 def is_elsewhere(dataset: ParsedDataset | None) -> bool:
     """Return whether the data of a dataset is in other files: raw external files or virtual sources."""
-    return dataset is not None and (bool(dataset.external) or isinstance(dataset.layout, VirtualLayout))
+    return dataset is not None and (
+        bool(dataset.external) or isinstance(dataset.layout, VirtualLayoutMessage)
+    )
 
 
 def _check_texts(record: Json) -> None:

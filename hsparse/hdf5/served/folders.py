@@ -1,6 +1,6 @@
-"""Places whose HDF5 files are served: the contents of folders and the states of files.
+"""Places (directories, bucket prefixes, URLs) whose HDF5 files are served: contents of folders and states of files.
 
-A file in a new state is treated as a new file: nothing known of the old state is served again.
+A file in a new state is treated as a new file: data that was cached for the old state is not served for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hsparse.errors import (
 )
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.superblock import SIGNATURE
-from hsparse.hdf5.importer.source import LocalSource, Source
+from hsparse.hdf5.importer.source import InputFile, LocalSource
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.served.signatures import Signatures
 from hsparse.storage.object_store import is_key
@@ -93,8 +93,8 @@ class FileFolder(Protocol):
         """
         ...
 
-    def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
-        """Open a file, with the files that it may name; reads raise `Conflict` once the file is in another state."""
+    def open(self, path: str, state: FileState) -> tuple[InputFile, SourceFiles]:
+        """Open a file; also return the files that it may name. Reads raise `Conflict` once the file has changed."""
         ...
 
     def close(self) -> None:
@@ -138,7 +138,7 @@ def joined(*parts: str) -> str:
 def walked(folder: FileFolder, path: str) -> Iterator[tuple[str, FolderContent]]:
     """Yield the path and contents of a folder and of all folders below it, each once; skip folders that disappear.
 
-    A folder without an identity is taken for a link to one of its parents if that has equal contents, and skipped.
+    A folder without an identity that has the contents of one of its parents is skipped: it may be a link to the parent.
     """
     seen: set[str] = set()
     ahead: list[tuple[str, tuple[FolderContent, ...]]] = [(path, ())]
@@ -254,7 +254,7 @@ class DirectoryFiles:
             return replace(state, error=StoreFailed(f"The file cannot be read: {error.strerror}."))
         return replace(state, error=Unsupported(f"The file {what}.")) if what else state
 
-    def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
+    def open(self, path: str, state: FileState) -> tuple[InputFile, SourceFiles]:
         place, states = self._inside(path), SourceStates(path)
         main = str(self._root / path)  # not the real path: names are looked up beside a link, not its target
         files = SourceFiles(
@@ -265,7 +265,7 @@ class DirectoryFiles:
     def close(self) -> None:
         """Do nothing: only files that are being read are open."""
 
-    def _other(self, location: str, states: SourceStates) -> Source:
+    def _other(self, location: str, states: SourceStates) -> InputFile:
         """Open a file that another file names; raise `NotFound`, or `Forbidden` if it may not be named."""
         place = Path(location)
         name = str(place.relative_to(self._root)) if place.is_relative_to(self._root) else place.name

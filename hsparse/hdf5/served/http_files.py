@@ -36,7 +36,7 @@ from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.superblock import SIGNATURE
 from hsparse.hdf5.importer.block_cache import Blocks
 from hsparse.hdf5.importer.remote_source import LoopThread, RemoteSource
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.served.folders import (
     REMOTE_READERS,
@@ -60,7 +60,7 @@ MOST_PAGE = 64 * 1024 * 1024
 """Most bytes of a page that lists a folder."""
 REQUESTS_AT_ONCE = 16
 PLACE = "s3://place"
-"""Stands for the place's URL in `SourceFiles`, which resolves the names of other files below bucket prefixes only."""
+"""Replaces the place's URL in `SourceFiles`, which resolves names of other files only below `s3://` prefixes."""
 
 
 R = TypeVar("R")
@@ -112,7 +112,7 @@ class HttpFiles:
             raise NotFound(f"There is no {path}.")
         return self._thread.wait(self._state_of(path))
 
-    def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
+    def open(self, path: str, state: FileState) -> tuple[InputFile, SourceFiles]:
         states = SourceStates(path)
         files = SourceFiles(
             f"{PLACE}/{path}", lambda other: self._other(other, states), (PLACE,), path, self._etag_of
@@ -122,7 +122,7 @@ class HttpFiles:
     def close(self) -> None:
         self._thread.close(self._session.close)
 
-    def _other(self, location: str, states: SourceStates) -> Source:
+    def _other(self, location: str, states: SourceStates) -> InputFile:
         path = location.removeprefix(f"{PLACE}/")
         if not is_unnamed(path):
             check_named(path)
@@ -138,7 +138,7 @@ class HttpFiles:
             raise NotFound(f"There is no file {location}.")
         return state.etag
 
-    def _source(self, path: str, state: FileState) -> Source:
+    def _source(self, path: str, state: FileState) -> InputFile:
         return RemoteSource(
             path,
             state.size,

@@ -16,7 +16,7 @@ from hsparse.hdf5.importer.matrix_chunks import added_up
 from hsparse.hdf5.importer.matrix_forms import MatrixForm
 from hsparse.hdf5.served.file_chunks import IndexColumn, MatrixChunks, Scaled
 
-PIECE = 1 << 20
+ELEMENTS_AT_ONCE = 1 << 20
 """Elements (or events) that are processed at a time, which bounds the memory."""
 
 
@@ -25,8 +25,8 @@ class EventChunks(MatrixChunks):
 
     def _of_lines(self, first: int, last: int, begin: int, end: int) -> SparseChunk:
         offsets, values = np.empty(0, np.uint32), np.empty(0, np.uint32)
-        for at in range(begin, end, PIECE):
-            some = self._offsets(first, last, at, min(at + PIECE, end))
+        for at in range(begin, end, ELEMENTS_AT_ONCE):
+            some = self._offsets(first, last, at, min(at + ELEMENTS_AT_ONCE, end))
             offsets, values = added_up(
                 np.concatenate((offsets, some)), np.concatenate((values, np.ones(len(some), np.uint32)))
             )
@@ -42,12 +42,12 @@ class CooChunks(MatrixChunks):
         super().__init__(objects, form, spec, first)
         self._rows = IndexColumn(open_column(objects, form.indices[0], "indices"))
         self._firsts: dict[int, int] = {}
-        """Row of the first element of each block of the row column that a search has read."""
+        """Row of the first element of a block of the row column, by block number, for blocks that a search has read."""
 
     def sizes(self) -> dict[Scaled, int]:
         found: Counter[int] = Counter()
-        for begin in range(0, self._count, PIECE):
-            rows = self._rows.read(begin, min(begin + PIECE, self._count))
+        for begin in range(0, self._count, ELEMENTS_AT_ONCE):
+            rows = self._rows.read(begin, min(begin + ELEMENTS_AT_ONCE, self._count))
             places = rows.astype(np.int64) + self._before
             bands, counts = np.unique(places // self._spec.dims[0], return_counts=True)
             found.update(dict(zip(bands.tolist(), counts.tolist(), strict=True)))

@@ -25,10 +25,10 @@ from hsparse.setting import MIB
 FORMAT = "5"
 """Version of the entries' content; raise it whenever the records made of a file change."""
 SUFFIX = ".hsparse-file"
-LARGEST = 64 * MIB
+MAX_ENTRY_BYTES = 64 * MIB
 """Most bytes of one entry."""
 DIGEST = sha256().digest_size
-SETTLED = 2.0
+SETTLED_SECONDS = 2.0
 """Seconds after a file's change until any further change certainly gets another timestamp."""
 
 
@@ -60,14 +60,18 @@ class KeptFiles:
         self._lock = Lock()
 
     def of(self, modified: float, *identity: str) -> KeptFile | None:
-        """Return the entry of a file's state, or None if the file was modified less than `SETTLED` seconds ago."""
-        return None if modified > self._clock.now() - SETTLED else KeptFile(self, (str(modified), *identity))
+        """Return the entry of a file's state, or None if the file was modified less than `SETTLED_SECONDS` ago."""
+        return (
+            None
+            if modified > self._clock.now() - SETTLED_SECONDS
+            else KeptFile(self, (str(modified), *identity))
+        )
 
     def get(self, identity: Sequence[str]) -> Any:
         """Return the content kept for a file's state, or None if there is no valid entry."""
         path, salt = self._place(identity)
         try:
-            data = path.read_bytes() if path.stat().st_size <= LARGEST else b""
+            data = path.read_bytes() if path.stat().st_size <= MAX_ENTRY_BYTES else b""
             found = data[DIGEST:]
             if not data or sha256(salt + found).digest() != data[:DIGEST]:
                 return None
@@ -84,7 +88,7 @@ class KeptFiles:
             found = msgpack.packb(content)
         except (TypeError, ValueError, OverflowError):
             return  # msgpack cannot represent it
-        if len(found) > min(LARGEST - DIGEST, self._most):
+        if len(found) > min(MAX_ENTRY_BYTES - DIGEST, self._most):
             return
         with suppress(OSError):
             self._directory.mkdir(0o700, parents=True, exist_ok=True)

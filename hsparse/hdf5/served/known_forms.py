@@ -1,7 +1,7 @@
 """Recognize objects of a large group whose headers equal the header of a parsed object, but for addresses and values.
 
-A form is the pattern of such headers. Objects of a known form have a record too, so that they are parsed only when
-they are requested. Parts outside of the header, such as a chunk index, may still be damaged.
+A form is the pattern of such headers. If an object can be served (has a record), all objects of its form can be, so
+they are parsed only when they are requested. Parts outside of the header, such as a chunk index, may be damaged.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from hsparse.errors import HsparseError
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.messages.attribute_message import attribute_head
 from hsparse.hdf5.format.messages.group_messages import (
     ATTRIBUTE_ORDER_WIDTH,
-    HardLink,
+    StoredHardLink,
     decode_dense_storage,
     decode_link,
 )
@@ -25,13 +26,12 @@ from hsparse.hdf5.format.messages.layout_message import (
     ContiguousLayout,
     decode_layout,
 )
-from hsparse.hdf5.format.messages.object_messages import attribute_head
 from hsparse.hdf5.format.object_header import HeaderMessage, MessageType, block_size, first_block
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind
 from hsparse.hdf5.format.plan.domain_plan import DEFINED
 from hsparse.hdf5.format.plan.matrix_encoding import BINSPARSE, ENCODING_TYPE, OLD_FORMAT
 
-LONGEST = 4096
+MAX_HEADER_BYTES = 4096
 """Bytes of the longest header that is compared."""
 MOST_FORMS = 64
 REFERENCES = slice(4, 8)
@@ -140,7 +140,7 @@ class KnownForms:
             if decode_dense_storage(reader, widths, ATTRIBUTE_ORDER_WIDTH).heap is not None:
                 raise LookupError(message.kind)
         elif message.kind == MessageType.LINK:
-            if not isinstance(decode_link(reader, widths).target, HardLink):
+            if not isinstance(decode_link(reader, widths).target, StoredHardLink):
                 raise LookupError(message.kind)
             yield slice(reader.place - widths.address, reader.place)
         elif message.kind == MessageType.LAYOUT:

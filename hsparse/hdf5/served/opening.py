@@ -13,30 +13,30 @@ from typing import Any, TypeVar
 from hsparse.errors import HsparseError
 from hsparse.hdf5.format.file_fields import ByteRange, Reads, concurrently
 from hsparse.hdf5.format.hdf5_file import Hdf5File
-from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.group_messages import StoredHardLink
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.format.parse.dataset_chunks import read_dataset_chunks
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject, carried_object, parse_object
 from hsparse.hdf5.format.superblock import read_superblock
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.model.dataspace import dims_of
 
 Result = TypeVar("Result")
-TOGETHER = 1000
+MAX_OBJECTS_AT_ONCE = 1000
 """Most objects that are read concurrently."""
-SPAN = 256 * 1024
+MAX_READ_BYTES = 256 * 1024
 """Most bytes of one read that covers several object headers."""
 OPENED = BoundedSemaphore(4)
 """Limits how many files are opened concurrently, because each needs memory for the fetched bytes."""
-REMEMBERED = 32 * 1024 * 1024
+CACHED_BYTES = 32 * 1024 * 1024
 """Most bytes of ranges that are cached per file."""
 
 
-class RememberedSource(Source):
+class RememberedSource(InputFile):
     """A source that caches in memory the ranges that are read while the file is opened."""
 
-    def __init__(self, base: Source) -> None:
+    def __init__(self, base: InputFile) -> None:
         self.base = base
         self.name, self.size, self.fingerprint, self.is_far = (
             base.name,
@@ -45,7 +45,7 @@ class RememberedSource(Source):
             base.is_far,
         )
         self.ranges: dict[ByteRange, bytes] = {}
-        self._left = REMEMBERED
+        self._left = CACHED_BYTES
         self._remembers = False
 
     def close(self) -> None:
@@ -81,14 +81,18 @@ class RememberedSource(Source):
 
 
 def beginnings(
-    source: Source, file: Hdf5File, addresses: Sequence[int], most: int
+    source: InputFile, file: Hdf5File, addresses: Sequence[int], most: int
 ) -> Iterator[tuple[int, memoryview]]:
     """Yield each of the ascending `addresses` with up to `most` bytes from there; addresses nearby share one read."""
     first = 0
     while first < len(addresses):
         end = start = addresses[first]
         last = first
-        while last < len(addresses) and addresses[last] <= end and addresses[last] + most <= start + SPAN:
+        while (
+            last < len(addresses)
+            and addresses[last] <= end
+            and addresses[last] + most <= start + MAX_READ_BYTES
+        ):
             end = addresses[last] + most
             last += 1
         size = min(end, file.size - file.base) - start
@@ -98,14 +102,14 @@ def beginnings(
         first = last
 
 
-def _levels(source: Source, file: Hdf5File) -> Iterator[int]:
+def _levels(source: InputFile, file: Hdf5File) -> Iterator[int]:
     """Read all objects, level by level; yield the number of objects of each level before reading it."""
     seen, level = {file.root}, [file.root]
     while level:
         yield len(level)
         below: dict[int, None] = {}
-        for first in range(0, len(level), TOGETHER):
-            some = level[first : first + TOGETHER]
+        for first in range(0, len(level), MAX_OBJECTS_AT_ONCE):
+            some = level[first : first + MAX_OBJECTS_AT_ONCE]
             for found in source.run(concurrently(_tried(_described(file, one)) for one in some)):
                 below |= dict.fromkeys(found or ())
         level = [one for one in below if one not in seen]
@@ -124,7 +128,7 @@ def _described(file: Hdf5File, address: int) -> Reads[list[int]]:
     """Read an object, its attributes' values and its chunk index; return the addresses that its hard links lead to."""
     found = carried_object((yield from parse_object(file, address)))
     yield from concurrently(map(_tried, _parts(file, found)))
-    return [link.target.address for link in found.links if isinstance(link.target, HardLink)]
+    return [link.target.address for link in found.links if isinstance(link.target, StoredHardLink)]
 
 
 def _parts(file: Hdf5File, found: ParsedObject) -> Iterator[Reads[Any]]:

@@ -1,7 +1,7 @@
 """Access rights of served places: the ACLs of the folder that a place is served as, kept in the object store.
 
-The ACLs apply to all files and folders of the place. The record is stored once somebody changes it; by default every
-authenticated user may read.
+The ACLs apply to all files and folders of the place. The folder's record is stored once somebody changes the ACLs; by
+default every authenticated user may read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class PlaceRights:
         return Stored(data, stored.etag, len(data))
 
     async def put(self, name: str, data: Buffer, etag: str) -> str:
-        """Replace the rights of a place by a conditional put; raise `Forbidden` if `data` changes another field."""
+        """Replace the record of a place by a conditional put; return the new etag.
+
+        Raises `Forbidden` if `data`, the encoded record, changes a field other than `KEPT`.
+        """
         key = _key(name)
         record = RecordCodec(key).decode(bytes(data))
         if {one: x for one, x in record.items() if one not in KEPT} != {

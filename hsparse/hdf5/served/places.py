@@ -12,7 +12,7 @@ from threading import Lock
 
 from hsparse.concurrency.request_trace import current_trace
 from hsparse.errors import Misconfigured, NotFound
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.served.folders import LOCAL_READERS, DirectoryFiles, FileFolder, FileState, FolderContent
 from hsparse.hdf5.served.http_files import HttpFiles
@@ -23,7 +23,7 @@ from hsparse.storage.store_settings import StoreSettings
 S3 = OptionalModule("hsparse.hdf5.served.s3_files", "s3")
 
 
-FEW = 4
+MAX_SINGLE_HEADS = 4
 """Files of a remote folder whose states a request asks for one by one; for more files the folder is listed once."""
 
 
@@ -68,7 +68,7 @@ class AskedOnce:
         parent, _, name = path.rpartition("/")
         with known.lock:
             known.asked[parent] += 1
-            if known.asked[parent] == FEW + 1 and self.readers != LOCAL_READERS:
+            if known.asked[parent] == MAX_SINGLE_HEADS + 1 and self.readers != LOCAL_READERS:
                 with suppress(NotFound):
                     self.content(parent)
             listed = known.contents.get(parent)
@@ -80,7 +80,7 @@ class AskedOnce:
             known.states[path] = self._folder.state(path)
         return known.states[path]
 
-    def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
+    def open(self, path: str, state: FileState) -> tuple[InputFile, SourceFiles]:
         return self._folder.open(path, state)
 
     def close(self) -> None:

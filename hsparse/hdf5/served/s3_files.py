@@ -10,7 +10,7 @@ from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.block_cache import Blocks
 from hsparse.hdf5.importer.remote_source import RemoteSource
 from hsparse.hdf5.importer.s3_source import BucketReader
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.served.folders import (
     REMOTE_READERS,
@@ -109,7 +109,7 @@ class S3Files:
                 raise Unsupported(f"{path}: The file is {NO_SIGNATURE[0]}.")
         raise NotFound(f"There is no {path}.")
 
-    def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
+    def open(self, path: str, state: FileState) -> tuple[InputFile, SourceFiles]:
         key = joined(self._prefix, path)
         place = str(S3Url(self._bucket, self._prefix)) if self._prefix else f"s3://{self._bucket}"
         states = SourceStates(path)
@@ -125,7 +125,7 @@ class S3Files:
     def close(self) -> None:
         self._reader.close()
 
-    def _other(self, url: str, states: SourceStates) -> Source:
+    def _other(self, url: str, states: SourceStates) -> InputFile:
         """Open a file below the prefix that another file names; raise `Forbidden` if it may not be named."""
         key = S3Url.parse(url).key
         path = key.removeprefix(f"{self._prefix}/")
@@ -137,7 +137,7 @@ class S3Files:
         states.check(path, state.etag)
         return self._source(key, path, state)
 
-    def _source(self, key: str, path: str, state: FileState) -> Source:
+    def _source(self, key: str, path: str, state: FileState) -> InputFile:
         get = self._reader.get(key, state.etag, f"The file {path}", "open it again")
         return RemoteSource(path, state.size, state.etag, self._reader.thread, get, self._blocks)
 

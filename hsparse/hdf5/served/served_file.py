@@ -1,4 +1,4 @@
-"""Open an HDF5 file in one state, and return its records and chunks as the store objects that its domain would have.
+"""Open an HDF5 file in one state, and return its metadata and chunks as the store objects of an imported domain.
 
 A `ServedFile` closes its file when the `ServedFile` is garbage collected.
 """
@@ -24,7 +24,7 @@ from hsparse.hdf5.importer.defined_upload import DefinedData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
 from hsparse.hdf5.importer.index_columns import look_at_indices
 from hsparse.hdf5.importer.matrix_forms import EVENTS, DefinedSet, MatrixForm
-from hsparse.hdf5.importer.source import Source, path_in_errors
+from hsparse.hdf5.importer.source import InputFile, path_in_errors
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.importer.structured_upload import StructuredData
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
@@ -58,14 +58,14 @@ CHUNKS: dict[str, type[MatrixChunks]] = {"coo": CooChunks, EVENTS: EventChunks}
 
 
 class ServedFile:
-    """The served file of domain `path` with root group id `root`. All methods block and are thread-safe."""
+    """The served file that is the domain `path`, with root group id `root`. All methods block and are thread-safe."""
 
     def __init__(
         self,
         path: str,
         root: str,
         modified: float,
-        opened: Callable[[], tuple[Source, SourceFiles]],
+        opened: Callable[[], tuple[InputFile, SourceFiles]],
         kept: KeptFile | None = None,
         most: int | None = None,
         others: Mapping[str, str] = NO_OTHERS,
@@ -125,7 +125,9 @@ class ServedFile:
         records = {id: encoded(id, record) for id, record in found.all()}
         self._source.forget()
         self._records = AllRecords(self._objects, records)
-        others = self._elsewhere or self._files.names_others  # the cache entry would not see their changes
+        others = (
+            self._elsewhere or self._files.names_others
+        )  # a cache entry would hide changes of other files
         if kept and not others:
             kept.put(self._content(records))
 
@@ -206,7 +208,7 @@ class ServedFile:
         """Return the sorted keys below a prefix, with the approximate size in bytes of each object.
 
         In a listing of the whole file, the root group's size is the number of the file's bytes outside of chunks, and
-        datasets whose chunks cannot be found, for example in sources that are not served, have none.
+        datasets whose chunks cannot be found, for example in sources that are not served, have no chunk keys.
         """
         id = id_of_key(prefix) or _dataset_of(prefix)
         objects = map(self._records.object, self._records.ids() if id is None else (id,))
@@ -263,7 +265,7 @@ class ServedFile:
 
 @contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Put a name before the messages of errors, and raise `Corrupt` as `DamagedFile`: only its owner can repair it."""
+    """Put a name before the messages of errors; raise `DamagedFile` in place of `Corrupt`."""
     try:
         with path_in_errors(name):
             yield
@@ -291,6 +293,6 @@ def _file_object(kept: dict[str, Any]) -> FileObject:
     return FileObject(**{**kept, "kind": ObjectKind(kept["kind"]), "dims": tuple(kept["dims"]), **forms})
 
 
-def _close(source: Source, files: SourceFiles) -> None:
+def _close(source: InputFile, files: SourceFiles) -> None:
     files.close()
     source.close()

@@ -11,7 +11,7 @@ from hsparse.bounded_cache import BoundedCache
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.superblock import FIRST_USER_BLOCK, SIGNATURE
 
-BEGINNING = 64
+SIGNATURE_BYTES = 64
 """Bytes at the start of a file that are compared with `OTHERS`."""
 HTML = "a web page (HTML), perhaps of a sign-in", "download the file itself"
 OTHERS: tuple[tuple[bytes, tuple[str, str]], ...] = (
@@ -42,7 +42,7 @@ def what_is(size: int, read: Read) -> str:
     """Return a phrase that says what a file of `size` bytes is instead of HDF5, and the remedy; "" for an HDF5 file."""
     if not size:
         return "is empty, not an HDF5 file: write it again"
-    (begin,) = read((ByteRange(0, min(BEGINNING, size)),))
+    (begin,) = read((ByteRange(0, min(SIGNATURE_BYTES, size)),))
     if bytes(begin).startswith(SIGNATURE):
         return ""
     for start, (what, remedy) in OTHERS:

@@ -1,8 +1,8 @@
-"""An object store that serves the HDF5 files of some places as domains, on top of another store.
+"""An object store that adds the HDF5 files of places (directories, bucket prefixes, URLs) to another store, as domains.
 
-The file `sub/run.h5` of the place that is served as NAME is the domain `/NAME/sub/run.h5`. The ids of its objects are
-derived from its path and its state, so that a changed file has new ids and cached data of the old state is never
-returned for it. Records are built when the file is opened and chunks when they are read; nothing is written.
+The file `sub/run.h5` of the place that is served as NAME is the domain `/NAME/sub/run.h5`. Object ids are derived from
+the path and the state of their file, so a changed file has new ids, and data cached for the old state is never returned
+for it. Records (metadata) are built when a file is opened or read, chunks when they are read. Files are never written.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ MOST_REFUSED = 10_000
 """Most files whose errors of opening are remembered."""
 MOST_KNOWN = 100_000
 """Most root ids whose files are remembered; the file of a forgotten id is searched for on request."""
-PAGE = 1000
+PAGE_KEYS = 1000
 LISTINGS, ENTRY = 64 * 1024 * 1024, 200
-"""Bytes of the cache of listings, and the bytes that an entry counts in addition to its key."""
-ATTEMPTS = 3
+"""Bytes of the cache of listings, and the bytes that count for an entry in addition to its key."""
+MAX_READ_ATTEMPTS = 3
 """Attempts to read an object whose data is in other files that change during the read."""
 
 
@@ -85,7 +85,7 @@ class DecodedObject(Stored):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredInFile(Stored):
-    """An object whose bytes come from a file; errors name it `name`."""
+    """An object whose bytes come from a served file; errors call the object `name`."""
 
     name: str
 
@@ -243,9 +243,9 @@ class ServedFiles(DelegatingStore):
         return None if root is None else await self._read(root, key)
 
     async def _read(self, root: str, key: str) -> Stored:
-        """Return an object of a file; raise `Conflict` if files that it depends on change during `ATTEMPTS` reads."""
+        """Return an object of a file; raise `Conflict` if files that it depends on change `MAX_READ_ATTEMPTS` times."""
         loop, readers = asyncio.get_running_loop(), self._readers[self._places[root][0]]
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_READ_ATTEMPTS):
             file = await self._current(root, key)
             try:
                 data = await loop.run_in_executor(readers, file.get, key)
@@ -440,8 +440,8 @@ def _has_path(key: str) -> bool:
 
 
 def _pages(found: Sequence[Entry | str]) -> Iterator[Page]:
-    for first in range(0, len(found), PAGE):
-        some = found[first : first + PAGE]
+    for first in range(0, len(found), PAGE_KEYS):
+        some = found[first : first + PAGE_KEYS]
         yield Page(
             tuple(one for one in some if isinstance(one, Entry)),
             tuple(one for one in some if isinstance(one, str)),

@@ -1,4 +1,4 @@
-"""Find the files of root ids that this process does not know, by walking all places, one walk at a time."""
+"""Find the files that unknown root ids stand for, by walking all folders of all places, one walk at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnknownRoots:
         """Number of the last walk that began, and of the last walk that covered all places."""
 
     async def look_for(self, root: str) -> None:
-        """Walk the places until a file has the id, which another process or an earlier run has issued.
+        """Walk the places until a file has the id `root`, which another process or an earlier run has issued.
 
         A call during a walk waits for that walk and, unless it found the id, walks again, because a file may appear in
         a folder after a walk has passed. A walk is cancelled with the request that started it.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from hsparse.errors import BadRequest
-from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.messages.layout_message import VirtualLayoutMessage
 from hsparse.hdf5.format.parse.mapping_json import mapping_json
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
 from hsparse.hdf5.format.parse.virtual_mapping import THIS_FILE, block_name, parse_virtual_mappings
@@ -34,7 +34,7 @@ def virtual_layout(objects: FileObjects, dataset: ParsedDataset, place: str) -> 
     server cannot represent. The caller reads such a dataset directly from the files, which reports what is wrong.
     """
     dims = dims_of(dataset.shape)
-    if not isinstance(dataset.layout, VirtualLayout) or not dims:
+    if not isinstance(dataset.layout, VirtualLayoutMessage) or not dims:
         return None
     mappings = objects.source.run(parse_virtual_mappings(objects.file, dataset.layout))
     if len(mappings) > MAX_MAPPINGS:
@@ -68,7 +68,7 @@ def as_virtual(record: Record, layout: Json) -> Record:
 
 
 def _is_beside(objects: FileObjects, file: str) -> bool:
-    """Return whether a file with an absolute name is in a place; libhdf5 might find any other file elsewhere."""
+    """Return whether the file with an absolute name is in a served place; libhdf5 may find another one elsewhere."""
     name, beside = block_name(file, 0), objects.source.name
     is_other = objects.files.in_other(name, beside) is not None
     return is_other or objects.files.in_place(name, beside, named=True) is not None

@@ -1,4 +1,4 @@
-"""Wrap the store and the ownership of a data node that serves files; cheap to import for a node without files."""
+"""Wrap the store and the ownership of a data node that serves files; nodes without files do not import the rest."""
 
 from __future__ import annotations
 

@@ -33,14 +33,14 @@ from hsparse.hdf5.virtual.sources import NestedRights, Sources, current_record
 from hsparse.model.layout import CHUNKED, MAPPED, SPARSE_DATA, STRUCTURED, VIRTUAL
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import FileRights
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect
 from hsparse.wire.message import Message, Record
 
 T = TypeVar("T")
-MOST = 1 << 20
+MAX_CHUNK_ELEMENTS = 1 << 20
 """Most elements of a chunk, including undefined ones."""
 MAX_VLEN = 64 * 1024 * 1024
 """Most bytes of a chunk's vlen elements."""
@@ -51,7 +51,7 @@ REMEDY = "export its sources, concatenate with --copy, or keep a dense dataset v
 
 
 class AsksOwners(Protocol):
-    """An object that sends messages to the owner of a name, like `Owners`."""
+    """An object that sends messages to the data node that owns a name, like `Owners`."""
 
     async def ask_owner(self, name: str, message: Message[T]) -> T: ...
 
@@ -70,12 +70,12 @@ class CopiedChunks:
         del self.record[VIRTUAL_DATA]
         self._spec = chunk_spec(self.record)
         read = virtual | {"layout": {"class": MAPPED, "layout": virtual["layout"]["layout"] | {"dims": grid}}}
-        self._dataset = Dataset.of(read, rights)
+        self._dataset = StoredDataset.of(read, rights)
         self._fan = ChunkFanout(owners, self._dataset)
 
     @property
     def memory(self) -> int:
-        """Approximate bytes of memory to make a chunk: coordinates, values, their sorted copies and encoded chunk."""
+        """Approximate bytes of memory to make a chunk: coordinates, values, sorted copies, and the encoded chunk."""
         spec = self._spec
         if spec.is_vlen:
             return 4 * MAX_VLEN
@@ -83,7 +83,7 @@ class CopiedChunks:
         return prod(spec.dims) * each
 
     async def rows(self, take: Callable[[int], None]) -> ChunkRows:
-        """Return the rows of all chunks that have elements; `take` is called with their number and may raise."""
+        """Return the coordinates, sizes and etags of all chunks with elements; `take(number of chunks)` may raise."""
         dataset, extent = self._dataset, self._dataset.extent
         count = prod(extent)
         if dataset.spec.sparse:
@@ -124,7 +124,7 @@ class CopiedChunks:
             at = ChunkSelection(scaled, planned[0].selection, planned[0].full)
             flat = values.reshape((values.size,))
             chunk, _ = kind_of(self._spec).write(at, flat, (), drop_fill=False)(None)
-        return await compute(MOST, self._encoded, scaled, chunk)
+        return await compute(MAX_CHUNK_ELEMENTS, self._encoded, scaled, chunk)
 
     def _sparse(self, found: DefinedElements) -> SparseChunk | SparseVlenChunk:
         dims, values = self._spec.dims, cast("Any", found.values)
@@ -178,7 +178,7 @@ async def copied_chunks(owners: Owners, record: Record, rights: NestedRights | N
 async def require_sources(owners: Owners, virtual: Iterable[Record], rights: FileRights | None) -> None:
     """Raise `Forbidden` if the reader may not read a source of the virtual datasets, including nested sources.
 
-    Needed before a cached plan or chunk is used, because it may have been made for a reader with more rights.
+    Call it before a cached plan or chunk is used, because it may have been made for a reader with more rights.
     """
     for record in virtual:
         sources = Sources(owners, record, rights)
@@ -190,9 +190,9 @@ async def require_sources(owners: Owners, virtual: Iterable[Record], rights: Fil
 
 
 def _divided(dims: tuple[int, ...]) -> list[int]:
-    """Return chunk dimensions with at most `MOST` elements, by halving the first dimensions as needed."""
+    """Return chunk dimensions with at most `MAX_CHUNK_ELEMENTS` elements, by halving the first dimensions as needed."""
     found = list(dims)
     for dim in range(len(found)):
-        while prod(found) > MOST and found[dim] > 1:
+        while prod(found) > MAX_CHUNK_ELEMENTS and found[dim] > 1:
             found[dim] = -(-found[dim] // 2)
     return found

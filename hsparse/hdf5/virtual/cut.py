@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from hsparse.errors import TooLarge
 from hsparse.format.plan.virtual_plan import Listed, Ordered, Product, is_product
 from hsparse.format.selections import orthogonal as ax
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection, coords_at
 
 Indices: TypeAlias = NDArray[np.int64]
 Place: TypeAlias = slice | NDArray[np.intp]
 MAX_LISTED = 1 << 24
-"""Most elements of a selection that are cut one by one."""
+"""Most elements of a selection, if each element is looked up in the mapping."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,12 @@ def _cut_axis(axis: Axis, mapped: Axis) -> tuple[tuple[int, int] | NDArray[np.in
 
     Consecutive positions are returned as (first, last + 1). Returns None if the axes have no common index.
     """
-    if isinstance(axis, Span) and isinstance(mapped, Span) and axis.contiguous and mapped.contiguous:
+    if (
+        isinstance(axis, StridedSpan)
+        and isinstance(mapped, StridedSpan)
+        and axis.contiguous
+        and mapped.contiguous
+    ):
         low, high = max(axis.start, mapped.start), min(axis.stop, mapped.stop)
         if low >= high:
             return None
@@ -96,7 +101,7 @@ def _cut_axis(axis: Axis, mapped: Axis) -> tuple[tuple[int, int] | NDArray[np.in
     bounds, first = ax.bounds(mapped), 0
     if bounds is None:
         return None
-    if isinstance(axis, Span):  # list only the part of a long axis that may be mapped
+    if isinstance(axis, StridedSpan):  # list only the part of a long axis that may be mapped
         first = int(axis.below(np.array([bounds[0]], np.int64))[0])
         axis = ax.clip(axis, *bounds)
     values = ax.indices(axis)

@@ -16,7 +16,7 @@ from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of
 from hsparse.model.layout import MAPPED
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Request
 from hsparse.sn.service import Service
 from hsparse.sn.values.file_data import ReadTable
@@ -31,7 +31,7 @@ class VirtualDatasets:
 
     elements = VirtualElements
 
-    def chunks(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> Any:
+    def chunks(self, owners: Owners, dataset: StoredDataset, bucket: str, read_table: ReadTable) -> Any:
         """Raise `Unsupported` for chunk queries, as libhdf5 does: only the sources have chunks."""
         raise Unsupported(f"{dataset.id} is virtual: it has no chunks, ask for those of its sources.")
 
@@ -60,7 +60,7 @@ class VirtualDatasets:
 
 
 async def _first_grid(request: Request, record: Record, layout: Record) -> list[int]:
-    """Return the first source's chunk dimensions, if it exists, so that reads of a sparse source meet whole chunks."""
+    """Return the chunk dimensions of the first source, so that reads meet its whole chunks; else the own ones."""
     own: list[int] = record["layout"]["dims"]
     names = [(block_name(one["file"], 0), block_name(one["dataset"], 0)) for one in layout["mappings"][:1]]
     try:
@@ -79,7 +79,7 @@ class VirtualExtents:
 
     @classmethod
     def of(cls, service: Service) -> VirtualExtents:
-        """Return the extents of a service node."""
+        """Return an instance, which does not depend on `service`."""
         return cls()
 
     async def current(self, request: Request, record: Record) -> Record:

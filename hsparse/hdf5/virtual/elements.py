@@ -1,7 +1,8 @@
-"""Read, query and reduce the elements of a virtual dataset. Each source is read by one message to each owner.
+"""Read, query and reduce the elements of a virtual dataset.
 
-A selection is cut by the mappings that it intersects; where mappings overlap, the last one counts. Elements that no
-mapping covers read as the fill value or, if the dataset is sparse, are undefined.
+A source is read by one message to each of its owners, the data nodes that own its chunks. A selection is cut by the
+mappings that it intersects; where mappings overlap, the last one counts. Elements that no mapping covers read as the
+fill value or, if the dataset is sparse, are undefined.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from hsparse.hdf5.virtual.pieces import (
     index_of,
     placed,
 )
-from hsparse.hdf5.virtual.sources import AT_ONCE, Source
+from hsparse.hdf5.virtual.sources import AT_ONCE, SourceDataset
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import count_defined
 from hsparse.wire.chunk_message import NO_LIMIT
@@ -59,7 +60,7 @@ REDUCED_BYTES = 32 * 1024 * 1024
 class VirtualElements:
     """The `ElementSource` implementation for a virtual dataset."""
 
-    def __init__(self, owners: Owners, dataset: Dataset) -> None:
+    def __init__(self, owners: Owners, dataset: StoredDataset) -> None:
         self._owners = owners
         self._dataset = dataset
         self._pieces = Pieces(owners, dataset)
@@ -73,7 +74,7 @@ class VirtualElements:
     async def read(
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = NO_LIMIT
     ) -> list[Values | int | None]:
-        """Return the values of each planned chunk, None if no source covers it, or its bytes if beyond `limit`."""
+        """Return the values of each planned chunk, None without a source, or the number of bytes if above `limit`."""
         return await self._read(planned, fields, limit, lambda values: values)
 
     async def _read(
@@ -122,8 +123,8 @@ class VirtualElements:
         )
         return [(piece.chunk, placed(piece, values)) for piece, values in found]
 
-    def _has_type_of(self, source: Dataset) -> bool:
-        """Return whether a source has the datatype of this dataset, ignoring which committed types they refer to."""
+    def _has_type_of(self, source: StoredDataset) -> bool:
+        """Return whether a source has the datatype of this dataset; ids of committed types are ignored."""
         types = [
             {key: value for key, value in one.items() if key != "id"} if isinstance(one, dict) else one
             for one in (source.record["type"], self._dataset.record["type"])
@@ -204,7 +205,7 @@ class VirtualElements:
         places_only: bool = False,
         order_by: str = "",
     ) -> list[FoundElements | None]:
-        """Return the elements that a query finds. It is evaluated here, on values read from the sources."""
+        """Return the elements that a query finds; this node evaluates the query on values read from the sources."""
         dtype = self._dataset.dtype
         ordering = Ordering.parse(order_by, dtype) if order_by else None
         search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
@@ -233,7 +234,10 @@ class VirtualElements:
     async def read_defined(
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
     ) -> list[DefinedElements | int | None]:
-        """Return the defined elements of each planned chunk, or their bytes if beyond `limit`; see `ReadDefined`."""
+        """Return the defined elements of each planned chunk, None without any; see `ReadDefined`.
+
+        If they have more than `limit` bytes, returns their number of bytes. With `places_only`, returns no values.
+        """
         layout = await self._pieces.mapped()
         wanted = await self._pieces.of(layout, planned, once=True)
         self._check_sparse(wanted)
@@ -285,7 +289,10 @@ class VirtualElements:
         parts: Sequence[tuple[Piece, _Found | int]],
         places_only: bool,
     ) -> DefinedElements | int | None:
-        """Merge the elements of one chunk in row-major order; where mappings overlap, the last one counts."""
+        """Merge the elements of one chunk in row-major order; where mappings overlap, the last one counts.
+
+        Returns the number of bytes if a part is a number of bytes, None without elements.
+        """
         if any(isinstance(found, int) for _, found in parts):
             nbytes = self._dataset.arrays.nbytes
             return sum(found if isinstance(found, int) else nbytes(found[1]) for _, found in parts)
@@ -345,7 +352,7 @@ class VirtualElements:
             found = [await self.read_defined(some, places_only=True) async for some in chunks.batches(whole)]
             return sum(len(one.offsets) for some in found for one in some if isinstance(one, DefinedElements))
 
-        async def count(item: tuple[Source, Piece]) -> int:
+        async def count(item: tuple[SourceDataset, Piece]) -> int:
             source, piece = item
             return await count_defined(source.owners, source.dataset, ascending(piece.cut.source))
 

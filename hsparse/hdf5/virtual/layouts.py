@@ -44,7 +44,7 @@ MOST_COMPARED = 4000
 
 
 class Mapped:
-    """The n resolved mappings of a virtual dataset; boxes around the virtual selections are `low:high`, (n, rank)."""
+    """The n resolved mappings of a virtual dataset; `low[i]:high[i]` is the bounding box of virtual selection i."""
 
     def __init__(self, mappings: Sequence[Record | MappedSource], dims: Dims) -> None:
         self.dims = dims

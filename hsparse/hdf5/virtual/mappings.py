@@ -71,7 +71,7 @@ def _rank(selection: Serialized) -> int | None:
 
 
 def _check_ends(one: VirtualMapping, number: int) -> None:
-    """Raise `BadRequest` unless both selections of a mapping are unlimited, or neither; with %b only the virtual is."""
+    """Raise `BadRequest` if only one selection of a mapping is unlimited; with %b, only the virtual one must be."""
     virtual, source = unlimited_dim(one.virtual), unlimited_dim(one.source)
     if one.by_blocks and (virtual is None or source is not None):
         raise BadRequest(

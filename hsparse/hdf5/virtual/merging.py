@@ -14,27 +14,27 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.serialized_selection import UNLIMITED, Regular
 from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping
 
-FEW = 8
+MIN_MERGED_MAPPINGS = 8
 """Up to this many mappings are not merged."""
-MOST = 2000
+MAX_COMPARED_MAPPINGS = 2000
 """Most mappings that are compared pairwise."""
-Spans: TypeAlias = tuple[Span, ...]
+Spans: TypeAlias = tuple[StridedSpan, ...]
 
 
 def merged_mappings(mappings: list[VirtualMapping]) -> list[VirtualMapping]:
     """Return equivalent mappings, merged where possible."""
-    if len(mappings) <= FEW or not all(map(_is_plain, mappings)):
+    if len(mappings) <= MIN_MERGED_MAPPINGS or not all(map(_is_plain, mappings)):
         return mappings
     groups: dict[tuple[object, ...], list[VirtualMapping]] = {}
     for one in mappings:
         key = one.file, one.dataset, _shape(one.virtual), _shape(one.source)
         groups.setdefault(key, []).append(one)
     found = [one for group in groups.values() for one in _runs(group)]
-    return found if len(found) <= MOST and _are_apart(found) else mappings
+    return found if len(found) <= MAX_COMPARED_MAPPINGS and _are_apart(found) else mappings
 
 
 def _is_plain(one: VirtualMapping) -> bool:
@@ -99,8 +99,8 @@ def _joined(one: VirtualMapping, step: tuple[tuple[int, int], tuple[int, int]], 
 
 def _repeated(selection: object, dim: int, step: int, count: int) -> Regular:
     spans = list(_spans(selection))
-    span = Span(spans[dim].start, step, count, spans[dim].block)
-    spans[dim] = Span.range(span.start, span.stop) if span.contiguous else span
+    span = StridedSpan(spans[dim].start, step, count, spans[dim].block)
+    spans[dim] = StridedSpan.range(span.start, span.stop) if span.contiguous else span
     return Regular(tuple(spans))
 
 

@@ -19,9 +19,9 @@ from hsparse.format.selections.points import Orthogonal, Selection, ascending
 from hsparse.hdf5.virtual.cut import Cut, cut
 from hsparse.hdf5.virtual.layouts import Mapped, Name, mapped
 from hsparse.hdf5.virtual.mappings import FILL
-from hsparse.hdf5.virtual.sources import Source, Sources
+from hsparse.hdf5.virtual.sources import SourceDataset, Sources
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
 from hsparse.sn.values.element_source import ElementSource
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 SOURCES_AT_ONCE = 128
 """Most sources that a read holds in memory at a time."""
 CUT_AT_ONCE = 1024
-"""Pieces that are cut before other work may run: cutting holds Python's global lock most of the time."""
+"""Pieces that are cut before other work may run, because cutting holds Python's GIL most of the time."""
 MAX_CELLS = 1 << 20
 """Most grid chunks of a virtual dataset that one listing may have."""
 
@@ -70,14 +70,14 @@ class OfSource:
     """The pieces of planned chunks that are read from one source."""
 
     name: Name
-    source: Source
+    source: SourceDataset
     pieces: list[Piece]
 
 
 class Pieces:
     """Cuts selections of one virtual dataset into pieces, and looks up only the sources that they need."""
 
-    def __init__(self, owners: Owners, dataset: Dataset) -> None:
+    def __init__(self, owners: Owners, dataset: StoredDataset) -> None:
         self._dataset = dataset
         self.sources = Sources(owners, dataset.record, dataset.rights)
         self._fills = dataset.record["creationProperties"]["layout"]["missing"] == FILL
@@ -114,7 +114,7 @@ class Pieces:
 
             def cut_some(
                 some: Sequence[tuple[Name, int, int]],
-                sources: Mapping[Name, Source | None] = sources,
+                sources: Mapping[Name, SourceDataset | None] = sources,
                 found: dict[Name, OfSource] = found,
             ) -> None:
                 for name, place, number in some:
@@ -134,7 +134,7 @@ class Pieces:
         return await mapped(self._dataset.record, self.sources.dims)
 
     def _piece(
-        self, layout: Mapped, source: Source | None, selection: Selection, number: int, place: int
+        self, layout: Mapped, source: SourceDataset | None, selection: Selection, number: int, place: int
     ) -> Piece | None:
         """Return the piece of a selection that a mapping covers, None for nothing; raise `NotFound` or `Conflict`."""
         virtual, name = layout.virtual(number), layout.name(number)
@@ -193,8 +193,9 @@ async def by_piece(
     read: Callable[[ElementSource, list[PlannedChunk]], Awaitable[Sequence[Any]]],
     make: Callable[[Piece, Sequence[PlannedChunk], Sequence[Any]], T],
 ) -> list[tuple[Piece, T | int]]:
-    """Read `select(piece)` for all pieces of a source by one call; return each piece with `make` of its answers.
+    """Read the selection `select(piece)` of all pieces of a source by one call of `read`; return pairs (piece, result).
 
+    The result is `make(piece, planned chunks of the source, their values)`.
     If the source left out values because of a limit, the result is the piece's number of bytes instead.
     """
     source = wanted.source.dataset

@@ -1,7 +1,8 @@
 """Find the source datasets of a virtual dataset by name, with the access rights of the request's user.
 
 Names are resolved like external links. A source may be virtual itself; its sources are resolved relative to its own
-domain. The trail is the chain of virtual datasets that led to a source; a cycle in it is refused.
+domain. The trail is the chain of virtual datasets that led to a source; a cycle in it is refused. A walk is a
+generator that follows the links of one source's path and yields its next request.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hsparse.model.layout import is_signed
 from hsparse.model.link import EXTERNAL, HARD, external_file, left_out_reason
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Domain, FileRights
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
@@ -46,7 +47,7 @@ class NestedRights:
     rights: FileRights
     beside: str
     trail: tuple[tuple[str, str], ...] = ()
-    """Id and displayed name of each virtual dataset on the way."""
+    """Id and displayed name of each virtual dataset that led to this one."""
 
     @property
     def owners(self) -> Owners:
@@ -63,15 +64,15 @@ class NestedRights:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceDataset:
     """A source dataset, and the owners of the objects in its domain."""
 
     owners: Owners
-    dataset: Dataset
+    dataset: StoredDataset
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SourcePlace:
     """An object in the domain `path` with root group `root`; `owners` are the owners of the domain's bucket."""
 
     owners: Owners
@@ -80,9 +81,9 @@ class _Place:
     id: str
 
 
-_Asked: TypeAlias = _Place | tuple[str, str]
-"""The next request of a walk: the record of a place, or the domain of (name, domain that the name is relative to)."""
-_Found: TypeAlias = tuple[_Place, Outcome] | None
+_Asked: TypeAlias = _SourcePlace | tuple[str, str]
+"""The next request of a walk: an object's record, or the domain of (name, domain that the name is relative to)."""
+_Found: TypeAlias = tuple[_SourcePlace, Outcome] | None
 Walk: TypeAlias = Generator[_Asked, Any, _Found]
 
 
@@ -96,15 +97,15 @@ class Sources:
         self._owners = owners
         self._root = record["root"]
         self._rights = rights if isinstance(rights, NestedRights) else NestedRights(rights, rights.beside)
-        self._known: dict[Name, Source | None] = {}
-        self._domains: dict[str, _Place | None] = {}
+        self._known: dict[Name, SourceDataset | None] = {}
+        self._domains: dict[str, _SourcePlace | None] = {}
         if len(self._rights.trail) > MAX_NESTED:
             raise BadRequest(
                 f"More than {MAX_NESTED} virtual datasets are sources of each other: "
                 f"{_shown_trail(self._rights.trail)}."
             )
 
-    async def find_all(self, names: Iterable[Name]) -> dict[Name, Source | None]:
+    async def find_all(self, names: Iterable[Name]) -> dict[Name, SourceDataset | None]:
         """Return the source of each name, None for a missing one; raise `Forbidden` if the user may not read one."""
         wanted = list(dict.fromkeys(names))
         files = [file for file in dict.fromkeys(file for file, _ in wanted) if file not in self._domains]
@@ -148,22 +149,22 @@ class Sources:
     def _shown(self, file: str) -> str:
         return self._rights.beside if file == THIS_FILE else file
 
-    async def _domain(self, file: str) -> _Place | None:
-        """Return the root group of the domain that a name leads to, None if there is no such domain."""
+    async def _domain(self, file: str) -> _SourcePlace | None:
+        """Return the root group of the domain that a mapping's file name leads to, None if there is no such domain."""
         if file == THIS_FILE:
-            return _Place(self._owners, self._rights.beside, self._root, self._root)
+            return _SourcePlace(self._owners, self._rights.beside, self._root, self._root)
         return await self._entered(file, self._rights.beside)
 
-    async def _entered(self, file: str, beside: str) -> _Place | None:
+    async def _entered(self, file: str, beside: str) -> _SourcePlace | None:
         try:
             service, domain = await self._rights.domain(file, beside)
         except (NotFound, Gone):
             return None
         if domain.root is None:
             return None
-        return _Place(service.owners, domain.path, domain.root, domain.root)
+        return _SourcePlace(service.owners, domain.path, domain.root, domain.root)
 
-    async def _find_some(self, names: Sequence[Name]) -> dict[Name, Source | None]:
+    async def _find_some(self, names: Sequence[Name]) -> dict[Name, SourceDataset | None]:
         walks = [self._walk(name) for name in names]
         found = await gather_each(self._source, zip(names, await self._in_step(walks), strict=True), AT_ONCE)
         return dict(zip(names, found, strict=True))
@@ -186,7 +187,7 @@ class Sources:
         """Return the domain or the record that each walk asks for."""
         names, ids = dict[tuple[str, str], None](), dict[Owners, dict[str, None]]()
         for one in asked.values():
-            if isinstance(one, _Place):
+            if isinstance(one, _SourcePlace):
                 ids.setdefault(one.owners, {})[one.id] = None
             else:
                 names[one] = None
@@ -195,7 +196,7 @@ class Sources:
         for owners, some in ids.items():
             found |= zip([(owners, id) for id in some], await owners.read(*some), strict=True)
         return {
-            number: found[(one.owners, one.id) if isinstance(one, _Place) else one]
+            number: found[(one.owners, one.id) if isinstance(one, _SourcePlace) else one]
             for number, one in asked.items()
         }
 
@@ -209,7 +210,7 @@ class Sources:
             raise self.unfit(name, "it is no dataset.")
         return found, (yield found)
 
-    async def _source(self, item: tuple[Name, _Found]) -> Source | None:
+    async def _source(self, item: tuple[Name, _Found]) -> SourceDataset | None:
         """Return the source that a walk has found, with its current extent; raise if it cannot be a source."""
         name, walked = item
         if walked is None:
@@ -233,11 +234,13 @@ class Sources:
                 name, "it has a lower bound, and mappings count from 0; write a copy without one."
             )
         try:
-            return Source(found.owners, Dataset.of(record, rights))
+            return SourceDataset(found.owners, StoredDataset.of(record, rights))
         except BadRequest as error:
             raise self.unfit(name, error.message) from error
 
-    def _followed(self, place: _Place, path: str, links: list[str]) -> Generator[_Asked, Any, _Place | None]:
+    def _followed(
+        self, place: _SourcePlace, path: str, links: list[str]
+    ) -> Generator[_Asked, Any, _SourcePlace | None]:
         """Return the object at a path, following links, None if the path leads to nothing; `links` collects names."""
         if path.startswith("/"):
             place = replace(place, id=place.root)
@@ -260,7 +263,7 @@ class Sources:
                 raise LeftOut(f"A source of the virtual dataset {self.id} is left out of {place.path}: {why}")
             if len(links) > MAX_LINKS:
                 return None
-            into: _Place | None = place
+            into: _SourcePlace | None = place
             if link["class"] == EXTERNAL:
                 into = yield external_file(link), place.path
             found = None if into is None else (yield from self._followed(into, link["h5path"], links))

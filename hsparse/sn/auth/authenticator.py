@@ -36,7 +36,7 @@ class Authenticator(Protocol):
         ...
 
     def users(self) -> list[Principal]:
-        """Return the users that the server knows without a sign-in, sorted by name; an issuer's users are unknown."""
+        """Return the users known from files and settings, sorted by name; users of an OpenID issuer are not known."""
         ...
 
 
@@ -45,29 +45,29 @@ class Scheme(Protocol):
 
     @property
     def way(self) -> str:
-        """The description of the scheme in error messages, such as `Bearer with an API key`."""
+        """The scheme's name in error messages, such as `Bearer with an API key`."""
         ...
 
     @property
     def as_password(self) -> bool:
-        """Whether clients that support only passwords may send a credential as a Basic password."""
+        """Whether a credential may be sent as the password of Basic, for clients that support only passwords."""
         ...
 
     @property
     def is_general(self) -> bool:
-        """Whether the scheme gets credentials that no scheme owns, because its credentials have no particular form."""
+        """Whether the scheme's credentials have no particular form: it gets credentials that no scheme `owns`."""
         ...
 
     def owns(self, text: str, *, whole: bool) -> bool:
-        """Return whether a text, or without `whole` its beginning, has the form of this scheme's credentials."""
+        """Return whether `text` has the form of this scheme's credentials; without `whole`, its beginning suffices."""
         ...
 
     def users(self) -> Iterable[str]:
-        """Return the names of the users that the scheme knows without a sign-in."""
+        """Return the names of the users that the scheme knows before they sign in."""
         ...
 
     async def principal(self, text: str, user: str | None = None) -> Principal:
-        """Return the principal of a credential, which must be that of `user` if given; else `Unauthenticated`."""
+        """Return a credential's principal; raise `Unauthenticated` if it is invalid or not that of `user`, if given."""
         ...
 
 
@@ -108,10 +108,9 @@ class SchemeAuthenticator:
         return (*basic, BEARER) if self._schemes else basic
 
     async def principal(self, authorization: str | None) -> Principal:
-        """Return the principal, anonymous without a header.
+        """Return the principal, anonymous without a header; raise `Unauthenticated` for a wrong or unsupported one.
 
-        Raises `Unauthenticated` for a wrong or malformed credential or a scheme that is not configured, `Busy` if the
-        credential cannot be checked now, and `Misconfigured` if a file cannot be used.
+        Raises `Busy` if the credential cannot be checked now, and `Misconfigured` if a file cannot be used.
         """
         if authorization is None:
             return ANONYMOUS
@@ -123,10 +122,7 @@ class SchemeAuthenticator:
         raise Unauthenticated(f"This authentication scheme is not supported; use {self._ways()}.")
 
     def users(self) -> list[Principal]:
-        """Return the users of the password file, the schemes (API keys), the group file and the settings.
-
-        Raises `Misconfigured` if a file cannot be used.
-        """
+        """Return all known users; raise `Misconfigured` if a file that has users cannot be used."""
         known = {name: Principal(name) for name in self._roles.users()}
         known |= {name: Principal(name) for scheme in self._schemes for name in scheme.users()}
         known |= self._passwords.users() if self._passwords else {}

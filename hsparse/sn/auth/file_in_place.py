@@ -1,7 +1,8 @@
-"""Rewriting a small file in place, so that processes which have the inode, not the name, see the change.
+"""Rewriting a small file in place, so that its inode stays the same.
 
-A container into which a single file is bind-mounted has the inode: after a rename it would keep the old file. A lock of
-the file (`flock`) lets readers see either the old or the new bytes, where the file system has locks.
+A container into which a single file is bind-mounted refers to the inode: if a new file were renamed to the path, the
+container would still see the old file. A lock (`flock`) lets readers see either the old or the new bytes, if the file
+system has locks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 def read_status(path: Path) -> tuple[os.stat_result, bytes]:
-    """Return a file's status before the read, and its bytes; raise `BlockingIOError` while the file is written."""
+    """Return a file's status before the read, and its bytes; raise `BlockingIOError` while it is being written."""
     with path.open("rb") as file:
         _lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
         return os.fstat(file.fileno()), file.read()
@@ -88,7 +89,7 @@ def _lock(descriptor: int, operation: int) -> None:
     except BlockingIOError:
         raise
     except OSError:
-        return  # no locks here: a reader of a partial file reads it again, because its time changes
+        return  # no locks on this file system: a reader of a partial file reads it again, because its mtime changes
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Text files with one entry on each line, such as the password file, that are read again after a change.
 
-Empty lines, and lines that begin with `#`, are kept and ignored. The text is UTF-8.
+Empty lines, and lines that begin with `#`, are ignored, and kept when the file is edited. The text is UTF-8.
 
 `TryLimit` limits the tries of each name within a period; successful tries do not count. `basic_credential` parses Basic
 credentials (RFC 7617), for servers and for commands that they start as jobs.
@@ -35,10 +35,10 @@ Entry = TypeVar("Entry")
 
 @dataclass(frozen=True, slots=True)
 class LineFormat(Generic[Entry]):
-    """A kind of file: its name in messages, how to create one, and the parser of a line.
+    """A kind of file: its name in messages (`noun`), how to create one (`remedy`), and the parser of a line (`read`).
 
     `read` returns an entry's unique name and the entry, or raises `BadRequest` with a message without secrets. If a
-    `private` file is accessible to others than its owner, a warning is logged.
+    `private` file is accessible to users other than its owner, a warning is logged.
     """
 
     noun: str
@@ -50,8 +50,8 @@ class LineFormat(Generic[Entry]):
 class LineFile(Generic[Entry]):
     """The file of a `LineFormat` at `path`, and its current entries.
 
-    If the file's link count is 0, it was bind-mounted into a container and then replaced outside. The server no longer
-    sees its changes, and logs a warning once a minute.
+    If the file's link count is 0, the file was bind-mounted into a container and then replaced outside. The server does
+    not see the new file, and logs a warning once a minute.
     """
 
     def __init__(self, path: Path, kind: LineFormat[Entry], clock: Clock | None = None) -> None:
@@ -63,10 +63,7 @@ class LineFile(Generic[Entry]):
         self._complaint = ""
 
     def served(self) -> Mapping[str, Entry]:
-        """Return all entries as `entries` does, to serve a request.
-
-        An error in the file is logged once for the operator; the `Misconfigured` for clients does not disclose it.
-        """
+        """Return `entries` for a request; an error is logged once, but the `Misconfigured` does not disclose it."""
         try:
             return self.entries()
         except Misconfigured as error:
@@ -77,10 +74,7 @@ class LineFile(Generic[Entry]):
             raise Misconfigured(f"The server's {noun} cannot be used; its log says why.") from error
 
     def entries(self) -> Mapping[str, Entry]:
-        """Return all entries of the current file, by name; this costs one `stat` if the file has not changed.
-
-        Raises `Misconfigured` if the file does not exist, cannot be read, or has an invalid line.
-        """
+        """Return the current file's entries by name; raise `Misconfigured` if it is missing, unreadable or invalid."""
         noun = self._kind.noun
         try:
             status = self.path.stat()
@@ -88,7 +82,7 @@ class LineFile(Generic[Entry]):
                 self._load()
             if (
                 status.st_nlink == 0 and self.path.stat().st_nlink == 0
-            ):  # check twice, a rename may be under way
+            ):  # checked twice, because a rename may be under way
                 self._warn_of_replaced()
         except FileNotFoundError as error:
             raise Misconfigured(f"There is no {noun} {self.path}; {self._kind.remedy}.") from error
@@ -196,7 +190,7 @@ def _signature(status: os.stat_result) -> Signature:
 
 
 class TryLimit:
-    """A limit of `most` tries of each name within `seconds` of its first try; at most `names` names are stored."""
+    """A limit of `most` tries of each name within `seconds` of the first try; at most `names` names are remembered."""
 
     def __init__(self, most: int, seconds: float, names: int, clock: Clock) -> None:
         self._most = most

@@ -28,11 +28,11 @@ WRONG = "The user name or the password is wrong."
 class PasswordLimits:
     """The limits of a `PasswordAuthenticator`; times are in seconds.
 
-    At most `remember_count` verified credentials are cached, each for `remember_time`. From one address, a user may
-    fail `failures` times within `failure_time` of the first failure, and all users together `address_failures` times;
+    At most `remember_count` verified credentials are cached, each for `remember_time`. Within `failure_time` of the
+    first failure, a user may fail `failures` times from one address, and all users together `address_failures` times;
     at most `failure_count` names and addresses are counted. At most `waiting` credentials are verified or wait at a
-    time, `waiting_each` of them from one address. Another `waiting_known` may wait if their names were verified from
-    the same address within `known_time`; at most `remember_count` of these names are stored.
+    time, `waiting_each` of them from one address. Another `waiting_known` may wait if their users signed in from the
+    same address within `known_time`; at most `remember_count` pairs of user and address are stored for that.
     """
 
     remember_time: float = 300.0
@@ -50,9 +50,9 @@ class PasswordLimits:
 class PasswordAuthenticator:
     """Signs in the users of a password file.
 
-    A verified credential is cached by a keyed hash of the name, the password and the user's line, so that a changed
-    line is verified again and a removed user is refused at once. Other credentials cost one check of an argon2 hash,
-    a single flight for concurrent requests with the same credential.
+    A verified credential is cached by a keyed hash of the name, the password and the user's line in the file, so a
+    changed line is verified again and a removed user is refused at once. Other credentials cost one check of an argon2
+    hash; concurrent requests with the same credential share it (single flight).
 
     Failures are counted for each pair of a name, known or not, and an address (`queue_user` before the sign-in). Beyond
     the limit only cached credentials pass; all others are `RateLimited` until `failure_time` after the first failure.
@@ -76,9 +76,9 @@ class PasswordAuthenticator:
         self._dummy = self._hashes.dummy(clock)
         most = self._limits.remember_count
         self._verified: BoundedCache[bytes, float] = BoundedCache.of_entries(most)
-        """The time until which each verified credential is remembered, by its digest."""
+        """The time until which each verified credential is cached, by its digest (`_key`)."""
         self._known: BoundedCache[str, float] = BoundedCache.of_entries(most)
-        """The time until which a user is known at an address, by both."""
+        """The time until which a user who signed in from an address is known there, by `<address> <name>`."""
         self._flights: SingleFlight[bytes, bool] = SingleFlight()
         self._waiting: Counter[str] = Counter()
         limits = self._limits
@@ -92,10 +92,9 @@ class PasswordAuthenticator:
         return {name: user.principal for name, user in self._file.served().items()}
 
     async def sign_in(self, name: str, password: str) -> Principal:
-        """Return the principal of a user name and password.
+        """Return the principal of a user name and password; raise `Unauthenticated` if they are wrong.
 
-        Raises `Unauthenticated` for a wrong credential, `Busy` if too many wait for verification, `RateLimited`
-        after too many failures, `Misconfigured` if the file cannot be used.
+        Raises `Busy` if too many wait, `RateLimited` after too many failures, `Misconfigured` if the file is unusable.
         """
         if not is_user_name(name):
             raise Unauthenticated(WRONG)

@@ -139,7 +139,7 @@ class PasswordFile:
         return replaced
 
     def add(self, *users: User) -> None:
-        """Add all users; raise `Conflict` if one of the names exists; otherwise as `put`."""
+        """Add all users; raise `Conflict`, and add none, if one of the names exists; otherwise as `put`."""
 
         def change(lines: list[str]) -> None:
             for user in users:
@@ -172,7 +172,7 @@ class PasswordFile:
             raise self._missing(name)
 
     def refuse_existing(self, name: str) -> None:
-        """Raise `Conflict` if there is a user of that name; called before a password is asked for."""
+        """Raise `Conflict` if there is a user of that name; commands call this before they ask for a password."""
         if self.path.exists() and name in self.users():
             raise self._existing(name)
 

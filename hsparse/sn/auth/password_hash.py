@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from hsparse.clock import Clock
-from hsparse.compute import LONG, compute
+from hsparse.compute import LONG_WORK_BYTES, compute
 from hsparse.errors import BadRequest, Misconfigured
 
 
@@ -39,10 +39,10 @@ class PasswordHash:
         """Return whether `encoded` is a hash of `password`; raise `Misconfigured` for an unusable hash."""
         async with self._slots:
             # argon2 releases the GIL, so a thread keeps the event loop free.
-            return await compute(LONG, self._verify, encoded, password)
+            return await compute(LONG_WORK_BYTES, self._verify, encoded, password)
 
     def dummy(self, clock: Clock) -> str:
-        """Return a random hash, which no known password has and which takes as long to check as any other."""
+        """Return a random hash, which no known password has; a check of it takes as long as that of a real hash."""
         hasher = self._hasher
         cost = f"m={hasher.memory_cost},t={hasher.time_cost},p={hasher.parallelism}"
         salt, digest = (

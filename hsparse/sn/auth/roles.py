@@ -4,7 +4,7 @@ The group file has one line for each group, like HSDS's:
 
     group: user user user
 
-These groups are added to the groups that the password file, an API key or a token's claim names.
+A user's groups are those of this file, and those that the password file, an API key or a token's claim names.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class GroupFile:
 
 
 class Roles:
-    """The groups of the group file and the admins of the settings; `admins` has user names, and groups as `g:name`."""
+    """The groups from the group file and the admins from the settings: names of users, and of groups as `g:name`."""
 
     def __init__(self, groups: GroupFile | None = None, admins: tuple[str, ...] = ()) -> None:
         self._groups = groups

@@ -1,6 +1,6 @@
 """Handlers of chunk queries (RFC "Chunk query functionality in HDF5", 2018) and of the stored bytes of chunks.
 
-They correspond to H5Dget_num_chunks, H5Dget_chunk_info, H5Dchunk_iter, H5Dget_chunk_info_by_coord,
+The handlers correspond to H5Dget_num_chunks, H5Dget_chunk_info, H5Dchunk_iter, H5Dget_chunk_info_by_coord,
 H5Dget_chunk_selection, H5Dread_chunk, H5Dwrite_chunk, and their forms for structured chunks.
 """
 
@@ -25,7 +25,7 @@ from hsparse.format.selections.selection_json import places_json
 from hsparse.format.selections.signed_extent import SignedExtent, first_of
 from hsparse.model.file_backed import SERVED
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
-from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.dataset import StoredDataset, until_current
 from hsparse.sn.records.stored_chunks import (
     ChunkObjectInfo,
     ChunkOrder,
@@ -40,7 +40,7 @@ from hsparse.sn.records.stored_chunks import (
 )
 from hsparse.sn.request import Request, respond
 from hsparse.sn.values.chunk_fanout import table_reader
-from hsparse.sn.values.file_data import FileChunks, other_data
+from hsparse.sn.values.file_data import ChunkLocations, other_data
 from hsparse.sn.values.url_selection import selected_if_named
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
@@ -48,26 +48,26 @@ DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
 """The most chunks in an answer; `DEFAULT_LIMIT` is used without the parameter `limit`."""
 MAX_URL_SECONDS = 7 * 24 * 3600
-"""The most seconds that a URL may be valid: S3's limit."""
+"""The most seconds that a presigned URL may be valid: S3's limit."""
 MAX_NUMBERED_CHUNKS = 2**32
-"""The most chunks of a grid with 32-bit row-major numbers; only in such grids are adjacent chunks joined."""
+"""In a grid of at least this many chunks, adjacent chunks are not joined: their row-major numbers exceed 32 bits."""
 
 
-def listed_chunks(request: Request, dataset: Dataset) -> StoredChunks:
-    """Return the stored chunks of a dataset, in chunk objects or files; with the parameter `urls`, with URLs."""
+def listed_chunks(request: Request, dataset: StoredDataset) -> StoredChunks:
+    """Return the stored chunks of a dataset, in chunk objects or files; the parameter `urls` adds presigned URLs."""
     chunks = stored_chunks(request, dataset)
     seconds = url_seconds(request)
     if seconds is None:
         return chunks
     if not dataset.elsewhere:
         check_own_objects(request)
-    # A URL gives access to the whole file, but the right to read the domain only to the file-backed datasets.
+    # A URL gives access to the whole file, but the right to read the domain gives access to its datasets only.
     rights = request.file_rights() if dataset.elsewhere else None
     return SignedChunks(chunks, request.service.owners, seconds, rights)
 
 
-def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileChunks:
-    """Return the stored chunks of a dataset without URLs."""
+def stored_chunks(request: Request, dataset: StoredDataset) -> ChunkObjectInfo | ChunkLocations:
+    """Return the stored chunks of a dataset, without URLs; raise `BadRequest` if `places` is needed and missing."""
     owners, bucket = request.service.owners, request.service.settings.bucket
     dataset.require_places()
     if dataset.elsewhere:
@@ -76,12 +76,12 @@ def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileC
 
 
 def has_others(request: Request) -> bool:
-    """Return whether the domain is a snapshot, a clone or a served file, whose objects may not be stored as its own."""
+    """Return whether the domain is a snapshot, a clone or a served file: the store may have no objects of its own."""
     return "head" in request.domain.record or SERVED in request.domain.record
 
 
 def check_own_objects(request: Request) -> None:
-    """Raise `Unsupported` if references would name keys that do not exist, which readers take for unwritten chunks."""
+    """Raise `Unsupported` if chunks may have no keys of their own: readers would take missing keys for fill values."""
     if has_others(request) and request.arg("addresses") != "file":
         raise Unsupported(
             f"Objects of {request.domain.path} have no keys of their own: export it, or map it with addresses=file."
@@ -104,11 +104,11 @@ async def get_chunks(request: Request) -> web.StreamResponse:
     if not 0 < limit <= MAX_LIMIT:
         raise BadRequest(f"limit must be 1 to {MAX_LIMIT}, not {limit}.")
 
-    async def read(dataset: Dataset) -> web.StreamResponse:
+    async def read(dataset: StoredDataset) -> web.StreamResponse:
         async with selected_if_named(request, dataset.extent) as selection:
             return await answer(dataset, selection)
 
-    async def answer(dataset: Dataset, selection: Selection | None) -> web.StreamResponse:
+    async def answer(dataset: StoredDataset, selection: Selection | None) -> web.StreamResponse:
         chunks, marker = listed_chunks(request, dataset), request.arg("marker")
         if request.flag("count_only"):
             return respond({"count": await chunks.count(selection)})
@@ -132,7 +132,7 @@ async def get_chunks(request: Request) -> web.StreamResponse:
 async def get_chunk(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks/{chunk}`: one chunk by its scaled coordinates; its size is 0 if it is not stored."""
 
-    async def read(dataset: Dataset) -> web.StreamResponse:
+    async def read(dataset: StoredDataset) -> web.StreamResponse:
         chunks = listed_chunks(request, dataset)
         scaled = requested_chunk(request, dataset, chunks.grid)
         found = await chunks.find(scaled)
@@ -143,9 +143,9 @@ async def get_chunk(request: Request) -> web.StreamResponse:
 
 
 async def get_chunk_selection(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks/selection`: the elements in stored chunks, as a selection of hyperslabs."""
+    """`GET /datasets/{id}/chunks/selection`: all elements in stored chunks, as a selection of hyperslabs."""
 
-    async def read(dataset: Dataset) -> web.StreamResponse:
+    async def read(dataset: StoredDataset) -> web.StreamResponse:
         chunks = listed_chunks(request, dataset)
         selection = covered_selection(chunks.grid, await chunks.scaled())
         if isinstance(dataset.extent, SignedExtent):
@@ -167,8 +167,8 @@ def check_json(request: Request, nbytes: int) -> None:
         )
 
 
-def requested_chunk(request: Request, dataset: Dataset, grid: Grid) -> Scaled:
-    """Return the scaled coordinates in the request's path; `BadRequest` or `OutOfRange` outside of the extent."""
+def requested_chunk(request: Request, dataset: StoredDataset, grid: Grid) -> Scaled:
+    """Return the scaled coordinates of the chunk in the URL; raise `BadRequest` or `OutOfRange` outside the extent."""
     scaled = parse_chunk_name(request.params["chunk"], dataset)
     if not grid.holds(scaled):
         name, base = request.params["chunk"], dataset.spec.base
@@ -182,7 +182,7 @@ def requested_chunk(request: Request, dataset: Dataset, grid: Grid) -> Scaled:
 
 
 def covered_selection(grid: Grid, scaled: NDArray[np.uint64]) -> Selection:
-    """Return the part of the extent in the chunks at `scaled`, (n, rank) uint64; adjacent chunks are joined."""
+    """Return a selection of all elements in the chunks at `scaled`, (n, rank) uint64; adjacent chunks are joined."""
     if not grid.chunk:
         return Orthogonal.all(()) if len(scaled) else Points((), np.zeros((0, 0), np.uint64))
     if not len(scaled):
@@ -212,9 +212,9 @@ UNFILTERED_SIZE = "X-Hdf-section-unfiltered-size"
 
 
 async def get_chunk_value(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/chunks/{chunk}/value`: the stored bytes of a chunk, with sections and masks in headers."""
+    """`GET /datasets/{id}/chunks/{chunk}/value`: the stored bytes of a chunk; headers have its sections and masks."""
 
-    async def read(dataset: Dataset) -> web.StreamResponse:
+    async def read(dataset: StoredDataset) -> web.StreamResponse:
         chunks = stored_chunks(request, dataset)
         scaled = requested_chunk(request, dataset, chunks.grid)
         if not isinstance(chunks, ChunkObjectInfo):
@@ -231,12 +231,12 @@ async def get_chunk_value(request: Request) -> web.StreamResponse:
 
 
 async def put_chunk_value(request: Request) -> web.StreamResponse:
-    """`PUT /datasets/{id}/chunks/{chunk}/value`: store a chunk's bytes as they are; durable when answered."""
+    """`PUT /datasets/{id}/chunks/{chunk}/value`: store the body as a chunk's filtered bytes; durable when answered."""
     masks, sizes = _numbers(request, "filter_mask"), _numbers(request, "section_size")
     unfiltered = _numbers(request, "section_unfiltered_size")
     data = await request.body()
 
-    async def write(dataset: Dataset) -> None:
+    async def write(dataset: StoredDataset) -> None:
         dataset.require_writable()
         scaled = requested_chunk(request, dataset, dataset.grid)
         if any(map(int.__lt__, dataset.grid.origin(scaled), first_of(dataset.extent))):
@@ -252,7 +252,7 @@ async def put_chunk_value(request: Request) -> web.StreamResponse:
 
 
 async def _answer_piece(
-    request: Request, chunks: FileChunks, dataset: Dataset, scaled: tuple[int, ...]
+    request: Request, chunks: ChunkLocations, dataset: StoredDataset, scaled: tuple[int, ...]
 ) -> web.StreamResponse:
     """Answer with the stored bytes of a file-backed dataset's chunk."""
     found = await chunks.locate(scaled)
@@ -267,7 +267,7 @@ async def _answer_piece(
         return web.Response(body=data.tobytes(), content_type=BINARY_TYPE, headers={FILTER_MASK: str(mask)})
 
 
-def _absent(dataset: Dataset, scaled: tuple[int, ...]) -> NotFound:
+def _absent(dataset: StoredDataset, scaled: tuple[int, ...]) -> NotFound:
     return NotFound(
         f"The chunk {stored_name(scaled, dataset)} of {dataset.id} is not stored: nothing was written there."
     )
@@ -294,9 +294,9 @@ def _numbers(request: Request, name: str) -> list[int]:
 
 
 def _sections(
-    dataset: Dataset, masks: list[int], sizes: list[int], unfiltered: list[int], nbytes: int
+    dataset: StoredDataset, masks: list[int], sizes: list[int], unfiltered: list[int], nbytes: int
 ) -> NDArray[np.uint64]:
-    """Return the table of sections from the parameters, (k, 3) uint64; `BadRequest` if they do not fit the dataset."""
+    """Return the table of a chunk's sections, (k, 3) uint64; raise `BadRequest` if they do not fit the dataset."""
     if not dataset.spec.sparse:
         if sizes or unfiltered or len(masks) > 1:
             raise BadRequest(f"{dataset.id} is dense: a chunk has one filter_mask and no sections.")

@@ -1,4 +1,4 @@
-"""The groups and datasets of a domain by path, as chunk maps of domains list them."""
+"""The groups and datasets of a domain, each with its path, for the chunk map of a whole domain."""
 
 from __future__ import annotations
 
@@ -27,45 +27,26 @@ class MappedObject:
 
 
 async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
-    """Yield the groups reached by hard links, each once and before its datasets, and each link's dataset.
+    """Yield the groups that hard links reach, each once, and after each group its datasets.
 
-    Soft links to datasets of the domain are followed, external links are not.
+    A dataset is yielded once for each hard or soft link to it. External links are not followed.
     """
     first: dict[str, str] = {}
     groups = walk_groups(owners, root)
     async with aclosing(groups):
         async for path, record in groups:
             yield MappedObject(path, record, path)
-            datasets = datasets_of_group(owners, record)
+            datasets = _datasets_of_group(owners, record)
             async with aclosing(datasets):
                 async for title, dataset in datasets:
                     here = join_path(path, title)
                     yield MappedObject(here, dataset, first.setdefault(dataset["id"], here))
 
 
-async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
-    """Yield the groups of `mapped_objects` sorted by path, so that each group precedes the groups inside of it."""
-    found: dict[tuple[str, ...], str] = {}
-    groups = walk_groups(owners, root)
-    async with aclosing(groups):
-        async for path, record in groups:
-            found[path_components(path)] = record["id"]
-    places = [("/" + "/".join(parts), found[parts]) for parts in sorted(found)]
-    async with aclosing(read_each(owners, places)) as read:
-        async for path, outcome in read:
-            if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
-                yield MappedObject(path, outcome.unwrap(), path)
-
-
-async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
+async def _datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
     """Yield titles and records of the datasets that a group's hard and soft links lead to."""
     links = [link for link in await object_links(owners, group) if collection_of(link[1]) == "datasets"]
     async with aclosing(read_each(owners, links)) as read:
         async for title, outcome in read:
             if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
                 yield title, outcome.unwrap()
-
-
-def path_components(path: str) -> tuple[str, ...]:
-    """Return the names in a path, () for the root."""
-    return tuple(part for part in path.split("/") if part)

@@ -1,8 +1,8 @@
 """The stored bytes of many chunks in one answer, for clients that decode chunks themselves.
 
-The answer has a frame for each chunk, in the order of the request: the length of the chunk's object in bytes, as a
-little-endian u64, followed by the bytes. The length `CHANGED`, without bytes, says that the object was deleted or has
-another etag.
+The answer has a frame for each chunk, in the order of the request. A frame is the length of the chunk's object in
+bytes, as a little-endian u64, followed by the object's bytes. If the object was deleted or has another etag than the
+request names, the length is `CHANGED` and no bytes follow.
 """
 
 from __future__ import annotations
@@ -21,34 +21,31 @@ from hsparse.format.buffer import Buffer, byte_view
 from hsparse.sn.chunks.handlers import MAX_LIMIT
 from hsparse.sn.http.request import BINARY_TYPE, read_json_object, text_list
 from hsparse.sn.http.stream import respond_stream
-from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_dataset
+from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, StoredDataset, load_dataset
 from hsparse.sn.records.stored_chunks import parse_chunk_name
 from hsparse.sn.request import Request
 from hsparse.wire.chunk_info_message import ReadObjectBytes
 
 LENGTH = Struct("<Q")
 CHANGED = LENGTH.pack(2**64 - 1)
-PAGE = 4 << 20
-"""Bytes of the chunks that are read at a time, with one message to each owner; larger chunks are read one by one."""
-PIECE = 1 << 20
-"""The least bytes of a piece of the answer, which has several small frames or a large one."""
+PAGE_BYTES = 4 << 20
+"""Bytes of chunks that are read at a time, with one message to each owner; a larger chunk is read alone."""
+MIN_PIECE_BYTES = 1 << 20
+"""The least bytes of a piece of the answer; a piece has several small frames or a large one."""
 MAX_ETAG = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedChunks:
-    """The chunks of a request: `scaled: (n, rank) uint64`, their objects' etags, and `sizes: (n,) uint64` in bytes."""
+    """The chunks that a request names: `scaled: (n, rank) uint64`, and each object's etag and size in bytes."""
 
     scaled: NDArray[np.uint64]
     etags: tuple[str, ...]
     sizes: NDArray[np.uint64]
 
     @classmethod
-    def parse(cls, body: dict[str, Any], dataset: Dataset, largest: int) -> NamedChunks:
-        """Parse a body `{"chunks": ["0_3"], "etags": ["..."], "sizes": [4711]}`; raise `BadRequest` for others.
-
-        Raises `TooLarge` for more than `MAX_LIMIT` chunks, or a chunk of more than `largest` bytes.
-        """
+    def parse(cls, body: dict[str, Any], dataset: StoredDataset, largest: int) -> NamedChunks:
+        """Parse a body `{"chunks": ["0_3"], "etags": ["..."], "sizes": [4711]}`; raise `BadRequest` or `TooLarge`."""
         names, etags, sizes = text_list(body, "chunks"), text_list(body, "etags"), body.get("sizes")
         if names is None or etags is None or not isinstance(sizes, list):
             raise BadRequest("The body must have chunks, etags and sizes: three lists, as in the chunk map.")
@@ -71,20 +68,20 @@ class NamedChunks:
         return cls(rows, tuple(etags), np.array(sizes, np.uint64))
 
     def pages(self) -> Iterator[NamedChunks]:
-        """Yield the chunks in order, about `PAGE` bytes at a time."""
+        """Yield the chunks in order, about `PAGE_BYTES` bytes at a time."""
         first, room = 0, 0
         for place, size in enumerate(self.sizes.tolist()):
             if place > first and size > room:
                 yield self._between(first, place)
                 first = place
-            room = (PAGE if place == first else room) - size
+            room = (PAGE_BYTES if place == first else room) - size
         if len(self.sizes):
             yield self._between(first, len(self.sizes))
 
     @property
     def memory(self) -> int:
-        """About the most bytes in memory at a time, because a page is sent while the next page is read."""
-        largest = max(PAGE, int(self.sizes.max(initial=0)))
+        """About the most bytes in memory at a time: a page is sent while the next page is read."""
+        largest = max(PAGE_BYTES, int(self.sizes.max(initial=0)))
         return 2 * min(2 * largest, int(self.sizes.sum()))
 
     def take(self, places: NDArray[np.intp]) -> NamedChunks:
@@ -96,7 +93,7 @@ class NamedChunks:
 
 
 async def post_chunk_values(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/chunks/values`: the objects of many chunks as they are stored, in frames."""
+    """`POST /datasets/{id}/chunks/values`: the bytes of many chunk objects as they are stored, in frames."""
     dataset = await load_dataset(request)
     if dataset.elsewhere:
         raise Unsupported(
@@ -108,8 +105,10 @@ async def post_chunk_values(request: Request) -> web.StreamResponse:
         return await respond_stream(request, BINARY_TYPE, _frames(request, dataset, named))
 
 
-async def _frames(request: Request, dataset: Dataset, named: NamedChunks) -> AsyncGenerator[bytes, None]:
-    """Yield the answer in pieces of about `PIECE` bytes; there is always one piece, which may be empty."""
+async def _frames(
+    request: Request, dataset: StoredDataset, named: NamedChunks
+) -> AsyncGenerator[bytes, None]:
+    """Yield the answer in pieces of about `MIN_PIECE_BYTES` bytes; there is always one piece, which may be empty."""
     piece: list[Buffer] = []
     nbytes = 0
     for page in named.pages():
@@ -117,23 +116,23 @@ async def _frames(request: Request, dataset: Dataset, named: NamedChunks) -> Asy
         for found in objects:
             piece += (CHANGED,) if found is None else (LENGTH.pack(len(found)), byte_view(found))
             nbytes += 0 if found is None else len(found)
-            if nbytes >= PIECE:
+            if nbytes >= MIN_PIECE_BYTES:
                 yield b"".join(piece)
                 piece, nbytes = [], 0
     yield b"".join(piece)
 
 
 async def _read(
-    request: Request, dataset: Dataset, page: NamedChunks
-) -> tuple[Dataset, list[NDArray[np.uint8] | None]]:
-    """Return the dataset and the objects of a page; if a shrink makes the plan stale, use the newer generation."""
+    request: Request, dataset: StoredDataset, page: NamedChunks
+) -> tuple[StoredDataset, list[NDArray[np.uint8] | None]]:
+    """Return the dataset, with its new generation after a shrink, and each object's bytes (None: it was changed)."""
 
     def message(some: list[int]) -> ReadObjectBytes:
         part = page.take(np.array(some, np.intp))
         return ReadObjectBytes(dataset.spec, part.scaled, part.etags, part.sizes)
 
     keys = [dataset.spec.key(scaled) for scaled in page.scaled.tolist()]
-    for _ in range(ATTEMPTS - 1):
+    for _ in range(MAX_STALE_ATTEMPTS - 1):
         try:
             return dataset, await request.service.owners.gather(range(len(keys)), keys.__getitem__, message)
         except Moved:  # the request names chunks by coordinates, which stay valid
@@ -152,4 +151,4 @@ REPORTED_KINDS = (
     ErrorKind.TOO_LARGE,
     ErrorKind.UNSUPPORTED,
 )
-"""The kinds of errors of a dataset that a domain's chunk map reports in the dataset's place."""
+"""The kinds of errors that a domain's chunk map reports in place of the dataset that has the error."""

@@ -1,13 +1,14 @@
 """The members of a cluster as a service node sees them: read from the store, with failover to other members.
 
-If a data node does not answer, the next node in rendezvous order reads for it at once, at the cost of one hop. Other
-nodes take over its objects when its lease has expired (`hsparse.dn.membership`). A message that may already have been
-carried out can be sent again: changes of records are marked as repeated (`Message.as_repeated`), appends have tokens,
-and other writes are idempotent.
+If a data node does not answer a read, the next node in rendezvous order reads the object from the store at once, at
+the cost of one hop. Other nodes take over its objects when its lease has expired (`hsparse.dn.membership`). A message
+that may already have been carried out can be sent again: changes of records are marked as repeated
+(`Message.as_repeated`), appends have tokens, and other writes are idempotent.
 
-Reads are hedged (Dean and Barroso, "The Tail at Scale", 2013): after the 95th percentile of read times, another node is
-asked as well. This costs a few more requests and cuts off the slowest answers. If all nodes are overloaded, hedging
-would double their load, so only a part of the reads is hedged, as in gRPC's retry throttling.
+Reads are hedged (Dean and Barroso, "The Tail at Scale", 2013): a read that takes longer than the 95th percentile of
+recent reads is also sent to another node, and the first answer is used. This costs a few more requests and cuts off the
+slowest answers. If all nodes are overloaded, hedging would double their load, so only a part of the reads is hedged, as
+in gRPC's retry throttling.
 """
 
 from __future__ import annotations
@@ -32,43 +33,44 @@ from hsparse.sn.data_nodes.owners import RESEND, Delivery, Resend
 from hsparse.wire.message import CheckMember, Message, Routed
 from hsparse.wire.remote_node import Connect, MemberConnections
 
-WINDOW = 256
-"""The number of last reads whose times are kept."""
-RENEWED = 32
+TIMED_READS = 256
+"""The number of recent reads whose durations are kept."""
+READS_PER_PERCENTILE = 32
 """The number of reads after which the percentile is computed again."""
 PERCENTILE = 0.95
-LEAST = 0.1
+MIN_HEDGE_SECONDS = 0.1
 """The least seconds before a read is hedged, because a read from the store can take that long."""
-MOST = 2.0
-HEDGED = 0.1
+MAX_HEDGE_SECONDS = 2.0
+"""The most seconds before a read is hedged."""
+HEDGED_FRACTION = 0.1
 """The fraction of reads that may be hedged."""
 MOST_SAVED = 100.0
-"""The most hedged reads in a burst, which must last until a node that hangs is taken over."""
+"""The most hedged reads in a burst, which must suffice until the objects of a node that hangs are taken over."""
 
 
 CHECK_AFTER = 1.0
-"""Seconds without an answer after which other nodes are asked whether the node is still a member."""
+"""Seconds after which other nodes are asked whether a node that has not answered is still a member."""
 
 
 class HedgeDelay:
-    """The times of the last reads, and the delay after which another node is asked to read as well."""
+    """The durations of recent reads, and the delay after which a read is hedged."""
 
     def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=WINDOW)
+        self._times: deque[float] = deque(maxlen=TIMED_READS)
         self._noted = 0
         self._saved = MOST_SAVED
-        self.seconds = MOST / 2
-        """Seconds after which another node is asked to read as well."""
+        self.seconds = MAX_HEDGE_SECONDS / 2
+        """Seconds after which a read is hedged."""
 
     def note(self, seconds: float) -> None:
         """Record the duration of a read."""
         self._times.append(seconds)
-        self._saved = min(self._saved + HEDGED, MOST_SAVED)
+        self._saved = min(self._saved + HEDGED_FRACTION, MOST_SAVED)
         self._noted += 1
-        if self._noted % RENEWED == 0:
+        if self._noted % READS_PER_PERCENTILE == 0:
             ordered = sorted(self._times)
             slow = ordered[int(PERCENTILE * (len(ordered) - 1))]
-            self.seconds = min(max(slow, LEAST), MOST)
+            self.seconds = min(max(slow, MIN_HEDGE_SECONDS), MAX_HEDGE_SECONDS)
 
     def may_hedge(self) -> bool:
         """Return whether one more read may be hedged, and count it if so."""
@@ -82,22 +84,22 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-DEADLINE = 30.0
+MAX_RESEND_SECONDS = 30.0
 """Seconds during which a message is sent again before its request fails, unless the request's deadline is earlier."""
-PAUSE = 0.02
-"""Seconds before a message is sent again in the same membership; the pause doubles each time, up to `MAX_PAUSE`."""
+RESEND_SECONDS = 0.02
+"""Seconds before a message is sent again if the membership has not changed; doubled each time, up to `MAX_PAUSE`."""
 MAX_PAUSE = 0.5
-LOOK = 1.0
-"""The least seconds between two reads of the membership while this node may not use the members or knows none."""
-AVOIDED = 5.0
-"""Seconds for which a node that did not answer is asked only after the other nodes."""
-RECALL = 0.5
-"""Seconds in which a node that did not answer may still confirm a change, before another node carries it out."""
-ASKS = 4
-"""The number of times that each other node is asked whether a node is gone."""
-NOBODY = 5.0
-"""Seconds that messages wait for a data node after the last one is gone: enough for one that restarts."""
-CHECKED = 10.0
+MEMBERSHIP_READ_SECONDS = 1.0
+"""The least seconds between two reads of the membership while this node may not use the store or knows no member."""
+AVOIDED_SECONDS = 5.0
+"""Seconds for which a node that did not answer is asked only if the other nodes do not answer either."""
+RECALL_SECONDS = 0.5
+"""Seconds in which a node that did not answer a change may still confirm it, before another node carries it out."""
+QUESTIONS_PER_NODE = 4
+"""The most times that each other node is asked whether a node is gone."""
+NO_NODE_SECONDS = 5.0
+"""Seconds that messages wait while there is no data node: long enough for a data node to restart."""
+CHECKED_SECONDS = 10.0
 """Seconds after which a readiness probe reads a known membership again."""
 NO_NODES = "There is no data node: start `hsparse dn` over the same store and token, and see `hsparse nodes`."
 UNREAD = (Unanswered, StoreFailed)
@@ -105,7 +107,7 @@ UNREAD = (Unanswered, StoreFailed)
 
 
 class ClusterNodes:
-    """The `NodeSet` of the cluster members that are registered in the store; `connect` connects to one."""
+    """The `NodeSet` of the cluster members that are registered in the store; `connect` connects to a member."""
 
     def __init__(self, stored: MembershipObject, clock: Clock, connect: Connect) -> None:
         self._stored = stored
@@ -117,17 +119,17 @@ class ClusterNodes:
         self._reminder = Reminder(clock)
         self._refused: Misconfigured | None = None
         self._next_look = 0.0
-        self._read_at = -CHECKED
+        self._read_at = -CHECKED_SECONDS
         self._empty_since: float | None = None
         self.membership: Membership = NO_MEMBERS
 
     # --- the membership -------------------------------------------------------------------------------
 
     async def readiness_error(self) -> Misconfigured | None:
-        is_known = self._clock.monotonic() - self._read_at < CHECKED
+        is_known = self._clock.monotonic() - self._read_at < CHECKED_SECONDS
         if self._refused is not None or not self.membership.nodes or not is_known:
             try:
-                async with asyncio.timeout(LOOK):
+                async with asyncio.timeout(MEMBERSHIP_READ_SECONDS):
                     await self._look()
             except (HsparseError, TimeoutError) as error:
                 if error is not self._refused and self._reminder.is_due(str(error)):
@@ -137,9 +139,9 @@ class ClusterNodes:
         return self._refused
 
     async def _look(self) -> None:
-        """Read the membership, at most once in `LOOK` seconds."""
+        """Read the membership, at most once in `MEMBERSHIP_READ_SECONDS` seconds."""
         if self._clock.monotonic() >= self._next_look:
-            self._next_look = self._clock.monotonic() + LOOK
+            self._next_look = self._clock.monotonic() + MEMBERSHIP_READ_SECONDS
             await self._read()
 
     async def members(self, delivery: Delivery) -> Membership:
@@ -162,9 +164,9 @@ class ClusterNodes:
         return self.membership
 
     async def _wait_for_nodes(self, delivery: Delivery) -> None:
-        """Pause while there is no data node; raise `Unanswered` once there has been none for `NOBODY` seconds."""
+        """Pause while there is no data node; raise `Unanswered` once there has been none for `NO_NODE_SECONDS`."""
         since = self._empty_since
-        if since is not None and self._clock.monotonic() - since > NOBODY:
+        if since is not None and self._clock.monotonic() - since > NO_NODE_SECONDS:
             raise Unanswered(NO_NODES)
         await self._pause(delivery)
 
@@ -195,13 +197,15 @@ class ClusterNodes:
             delivery.until = self._end()
         if self._clock.monotonic() > delivery.until:
             raise Unanswered("No data node has confirmed the request in time; see `hsparse nodes`.")
-        await asyncio.sleep(min(PAUSE * 2**delivery.pauses, MAX_PAUSE))
+        await asyncio.sleep(min(RESEND_SECONDS * 2**delivery.pauses, MAX_PAUSE))
         delivery.pauses += 1
 
     def _end(self) -> float:
         """Return the monotonic time until which a message is sent again."""
         left = seconds_left()
-        return self._clock.monotonic() + (DEADLINE if left is None else min(DEADLINE, left))
+        return self._clock.monotonic() + (
+            MAX_RESEND_SECONDS if left is None else min(MAX_RESEND_SECONDS, left)
+        )
 
     # --- sending --------------------------------------------------------------------------------------
 
@@ -233,7 +237,7 @@ class ClusterNodes:
         return RESEND
 
     async def _read_from(self, membership: Membership, node: str, message: Message[T]) -> T:
-        """Return the read of the owner or, if that is slow or fails, of another node."""
+        """Return the reply of the owner to a read or, if the owner is slow or fails, the reply of another node."""
         started = self._clock.monotonic()
         attempts = self._readings(membership, node, message)
         reading = staggered(attempts, self._hedging.seconds, UNREAD, self._hedging.may_hedge)
@@ -250,7 +254,7 @@ class ClusterNodes:
     def _readings(
         self, membership: Membership, node: str, message: Message[T]
     ) -> Iterator[Callable[[], Awaitable[T]]]:
-        """Yield functions that read from the owner and its stand-ins; an avoided owner comes last."""
+        """Yield functions that send a read to the owner `node` and to its stand-ins; an avoided owner comes last."""
         last = self._is_avoided(node)
         if not last:
             yield partial(self._connections.send, node, Routed(node, membership.epoch, message))
@@ -263,7 +267,7 @@ class ClusterNodes:
     async def _change_at(
         self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T:
-        """Return the owner's reply; raise `Unanswered` if it gives none and other nodes find that it is gone."""
+        """Send a change to its owner and return the reply; raise `Unanswered` if the owner is avoided or gone."""
         if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
         change = self._change(membership, node, message, delivery)
@@ -272,10 +276,7 @@ class ClusterNodes:
     async def _unless_gone(
         self, membership: Membership, node: str, reply: Coroutine[Any, Any, T], *owners: str
     ) -> T:
-        """Return a node's reply; raise `Unanswered` if it gives none and it, or one of `owners`, is found to be gone.
-
-        The node that is gone is avoided for `AVOIDED` seconds.
-        """
+        """Return `node`'s reply; if `node` or an owner is gone first, raise `Unanswered` and avoid it for a while."""
         sending, gone = asyncio.create_task(reply), node
         ends: list[asyncio.Task[str]] = []
         try:
@@ -289,7 +290,7 @@ class ClusterNodes:
             gone = next(end.result() for end in ends if end.done())
             raise Unanswered(f"The data node {gone} is gone.")
         except Unanswered:
-            self._avoided[gone] = self._clock.monotonic() + AVOIDED
+            self._avoided[gone] = self._clock.monotonic() + AVOIDED_SECONDS
             raise
         finally:
             for task in (sending, *ends):
@@ -297,20 +298,21 @@ class ClusterNodes:
             del sending, ends, task  # an error's traceback refers to this frame: avoid a reference cycle
 
     async def _wait_until_gone(self, membership: Membership, node: str) -> str:
-        """Check periodically whether a node is a member that answers; return its id once it is not."""
+        """Check periodically whether a node is gone, see `_is_gone`; return the node's id when it is gone."""
         while True:
             if await self._is_gone(membership, node):
                 return node
             await asyncio.sleep(CHECK_AFTER)
 
     async def _is_gone(self, membership: Membership, node: str) -> bool:
-        """Ask other nodes whether a node is a member that answers; if none can tell, look for a newer membership.
+        """Return whether `node` is gone: whether another node says that it is no member, or does not answer that node.
 
-        Returns False if it cannot be found out.
+        If no other node can tell, the result is whether the store has a newer membership.
         """
         others, check = membership.stand_ins(node), CheckMember(membership.epoch, node)
-        # Another node may be gone as well. Half of the members can evict the others only with this node as a witness.
-        asking = ASKS * [partial(self._connections.send, other, check) for other in others]
+        # Other nodes may be gone as well. If half of the members are gone, the other half can evict them only with this
+        # node as a witness, which asks each of them.
+        asking = QUESTIONS_PER_NODE * [partial(self._connections.send, other, check) for other in others]
         if asking:
             try:
                 return not await staggered(asking, CHECK_AFTER, (Unanswered,))
@@ -338,12 +340,12 @@ class ClusterNodes:
         raise Unanswered(f"No other data node answers for {node}.")
 
     async def _recall(self, membership: Membership, node: str, message: Message[T], delivery: Delivery) -> T:
-        """Return the stored reply of a node that has carried a change out, but may no longer be the owner.
+        """Return the reply that a node stored when it carried a change out; it may no longer be the owner.
 
-        Raises `Misdirected` if the node has not carried it out, `Unanswered` if it does not answer within `RECALL`.
+        Raises `Misdirected` if it has not carried it out, `Unanswered` after `RECALL_SECONDS` without an answer.
         """
         try:
-            async with asyncio.timeout(RECALL):
+            async with asyncio.timeout(RECALL_SECONDS):
                 routed = self._change(membership, node, message, delivery)
                 return await self._connections.send(node, routed)
         except TimeoutError as error:
@@ -372,7 +374,7 @@ class ClusterNodes:
             membership = await self.members(delivery)
             nodes = sorted(membership.nodes, key=self._is_avoided)
             asked = (partial(self._connections.send, node, message) for node in nodes)
-            delay = self._hedging.seconds if message.only_reads else DEADLINE
+            delay = self._hedging.seconds if message.only_reads else MAX_RESEND_SECONDS
             try:
                 failures = UNREAD if message.only_reads else (Unanswered,)
                 return await staggered(asked, delay, failures)

@@ -1,7 +1,8 @@
-"""Sending messages to the owners of objects: split by owner, sent concurrently, with results in the items' order.
+"""Sending messages to the data nodes that own objects: one message to each owner, sent concurrently.
 
-`NodeSet` is the protocol of the data nodes that a service node sends to: nodes in this process (`FixedNodes`), or the
-members of a cluster. `key_pages` lists keys of the store, which any data node can answer.
+Each object is owned by one data node. `NodeSet` is the protocol of the data nodes that a service node sends to: nodes
+in this process (`FixedNodes`), or the members of a cluster. `key_pages` lists keys of the store, which any data node
+can do.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ RESEND = Resend.RESEND
 
 @dataclass(slots=True)
 class Delivery:
-    """The state of a message, or of its parts for several owners, that may have to be sent again.
+    """The state of sending one message, or its parts for several owners, which may have to be sent again.
 
-    `epoch` is the epoch of the last membership whose owner did not carry it out, -1 before that. If attempts were
-    `unanswered`, the message may have been carried out. The message was first sent at the time `since`, in the epoch
-    `first_epoch`, and is sent again until the time `until`; both are monotonic, in seconds.
+    `epoch` is the epoch of the last membership whose owner did not carry the message out, -1 before that. If
+    `unanswered` is not 0, the message may have been carried out. It was first sent at the time `since`, in the epoch
+    `first_epoch`, and is sent again until the time `until`; both times are monotonic, in seconds.
     """
 
     epoch: int = -1
@@ -57,17 +58,14 @@ class NodeSet(Protocol):
         ...
 
     async def readiness_error(self) -> Misconfigured | None:
-        """Return the error that keeps messages from being sent (None: none), such as that there is no node.
+        """Return the error that keeps messages from being sent, such as that there is no node; None if there is none.
 
         If the nodes are not known yet, this call looks for them.
         """
         ...
 
     async def members(self, delivery: Delivery) -> Membership:
-        """Return a membership with at least one node, newer than `delivery.epoch` if possible.
-
-        Raises `Unanswered` if there is no node in time.
-        """
+        """Return a membership with nodes, newer than `delivery.epoch` if possible; raise `Unanswered` if none."""
         ...
 
     async def send(
@@ -77,16 +75,16 @@ class NodeSet(Protocol):
         ...
 
     async def send_any(self, message: Message[T]) -> T:
-        """Send a message to any node that answers."""
+        """Send a message to any node; return the reply of one that answers."""
         ...
 
     async def send_all(self, message: Message[T]) -> list[T]:
-        """Send a message to all nodes; return the replies of all members of one epoch."""
+        """Send a message to all nodes of one membership; return all their replies."""
         ...
 
 
 class FixedNodes:
-    """The `NodeSet` of the data nodes in this process, by id. `refused` returns the error if they have stopped."""
+    """The `NodeSet` of data nodes in this process, by id. `refused` returns the error if they have stopped, or None."""
 
     def __init__(
         self, nodes: dict[str, DataNode], refused: Callable[[], Misconfigured | None] = lambda: None
@@ -117,7 +115,7 @@ U = TypeVar("U")
 
 
 class Owners:
-    """The owners of the objects of one bucket: of `bucket`, or if that is empty, of the data nodes' first bucket."""
+    """Sends messages about the objects of one bucket to their owners; an empty `bucket` is the nodes' first bucket."""
 
     def __init__(
         self,
@@ -125,7 +123,7 @@ class Owners:
         bucket: str = "",
         trouble: Callable[[], Awaitable[Misconfigured | None]] | None = None,
     ) -> None:
-        """`trouble` returns the error that keeps the nodes' stores from answering, if there is one."""
+        """`trouble`, if given, returns the error that keeps the nodes' store from answering, or None."""
         self._nodes = nodes
         self._bucket = bucket
         self._trouble = trouble
@@ -136,7 +134,7 @@ class Owners:
         return self._nodes.membership.nodes
 
     def of_bucket(self, bucket: str) -> Owners:
-        """Return the owners of the objects of another bucket, on the same data nodes."""
+        """Return the `Owners` for another bucket on the same data nodes."""
         return Owners(self._nodes, bucket)
 
     async def readiness_error(self) -> Misconfigured | None:
@@ -145,7 +143,7 @@ class Owners:
         return await self._trouble() if error is None and self._trouble is not None else error
 
     async def read(self, *ids: str) -> list[Outcome]:
-        """Read records; one outcome for each id, in order."""
+        """Read records; return an outcome for each id, in order. Failures are not raised."""
         if len(ids) == 1:
             return list(await self.ask_owner(ids[0], ReadObjects(ids)))
         found = await self._read(ids)
@@ -154,7 +152,7 @@ class Owners:
         return [outcome async for _, some in self.read_parts(ids) for outcome in some]
 
     async def read_parts(self, ids: Sequence[str]) -> AsyncGenerator[tuple[int, list[Outcome]], None]:
-        """Read records, as many at a time as fit into a reply; yield the index of the first id, and outcomes.
+        """Yield the outcomes of `ids` in parts that fit into a reply, each with the index of its first id.
 
         Memory stays bounded if the caller drops each part after use.
         """
@@ -191,11 +189,11 @@ class Owners:
         return outcome
 
     async def ask_any(self, message: Message[T]) -> T:
-        """Send a message that any data node can answer."""
+        """Send a message that any data node can answer; return the reply."""
         return await self._nodes.send_any(self._in_bucket(message))
 
     async def ask_owner(self, name: str, message: Message[T]) -> T:
-        """Send a message to the owner of `name`."""
+        """Send a message to the owner of `name`, an object's id or a chunk's key; return the reply."""
         if self._bucket:
             message = InBucket(self._bucket, message)
         delivery = Delivery()
@@ -208,7 +206,7 @@ class Owners:
                 return reply
 
     async def ask_all(self, message: Message[T]) -> list[T]:
-        """Send a message to every data node; return the replies of the members of one epoch."""
+        """Send a message to every data node of one membership; return all their replies."""
         return await self._nodes.send_all(self._in_bucket(message))
 
     async def gather(
@@ -217,7 +215,7 @@ class Owners:
         name: Callable[[U], str],
         message: Callable[[list[U]], Message[Sequence[T]]],
     ) -> list[T]:
-        """Send each owner one message about its items; return a reply for each item. `name` returns an item's key."""
+        """Send each owner one message about its items; return each item's reply. `name` returns an item's id or key."""
         replies = await self.scatter(items, name, lambda some: message([items[place] for place in some]))
         if len(replies) == 1:
             return list(replies[0][1])
@@ -233,9 +231,9 @@ class Owners:
         name: Callable[[U], str],
         message: Callable[[Sequence[int]], Message[T]],
     ) -> list[tuple[Sequence[int], T]]:
-        """Send each owner a message about its items, by their indices; return the indices and reply of each message.
+        """Send each owner one message about its items; return each message's items, as indices, and its reply.
 
-        A message is sent again to the next owner if its owner has lost the items, or is gone without an answer.
+        A message is sent again, to the next owner, if its owner has lost the items or is gone.
         """
         done: list[tuple[Sequence[int], T]] = []
         todo: Sequence[int] = range(len(items))
@@ -269,7 +267,7 @@ def _is_left_out(outcome: Outcome) -> bool:
 def _split(
     membership: Membership, items: Sequence[U], places: Sequence[int], name: Callable[[U], str]
 ) -> list[tuple[str, Sequence[int]]]:
-    """Group the items at `places` by owner; return each owner with the places of its items."""
+    """Group the items at the indices `places` by owner; return each owner with the indices of its items."""
     if len(membership.nodes) == 1:
         return [(membership.nodes[0], places)]
     shares: dict[str, list[int]] = {}
@@ -282,7 +280,7 @@ KEYS_AT_ONCE = 10_000
 
 
 async def key_pages(owners: Owners, prefix: str) -> AsyncIterator[list[tuple[str, int, float]]]:
-    """Yield pages of the keys that begin with `prefix`, in order: key, bytes, and seconds since the Unix epoch."""
+    """Yield pages of the keys that begin with `prefix`, in order: key, size in bytes, change time in Unix seconds."""
     marker = ""
     while True:
         listing = await owners.ask_any(ListKeys(prefix, start_after=marker, limit=KEYS_AT_ONCE))

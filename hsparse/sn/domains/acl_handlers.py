@@ -18,7 +18,7 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutAcl
 
 ACL_ATTEMPTS = 16
-"""The most attempts at a change of an ACL, if the entries that allow it are changed concurrently."""
+"""The most attempts at a change of an ACL while the entries that allow the change are changed concurrently."""
 
 
 async def get_acls(request: Request) -> web.StreamResponse:
@@ -29,7 +29,7 @@ async def get_acls(request: Request) -> web.StreamResponse:
 
 
 async def get_acl(request: Request) -> web.StreamResponse:
-    """Answer with a user's rights; the right to read is enough for the principal's own and the default entry."""
+    """Answer with a user's ACL entry; the right to read is enough for the principal's own entry and for `default`."""
     user = request.params["user"]
     own = user in (request.principal.name, DEFAULT)
     domain = await request.named_domain(Right.READ if own else Right.READ_ACL)

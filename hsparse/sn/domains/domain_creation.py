@@ -32,7 +32,7 @@ from hsparse.wire.record_message import CreateObject, DeleteObject, Forget, List
 
 @dataclass(frozen=True, slots=True)
 class _DomainRequest:
-    """The parsed body of a request that creates a domain or folder."""
+    """The parsed body of a request that creates a domain or folder; `shared_domain` is its `linked_domain`."""
 
     path: str
     owner: str
@@ -130,10 +130,10 @@ def _properties(group: Any) -> Record:
 
 
 async def require_creation(request: Request, new_path: str) -> Domain:
-    """Return the parent folder of `new_path`, after all checks that a creation there must pass.
+    """Return the parent folder of `new_path`, if the principal may create a domain or folder there.
 
-    Raises `Forbidden` if the principal may not create there, `NotFound` if there is no such folder, `BadRequest` if the
-    parent is a domain or the new path is reserved, `OverQuota` if a quota leaves no room.
+    Raises `Forbidden` if the principal may not, `NotFound` if the parent folder does not exist, `BadRequest` if the
+    parent is a domain or the new path is reserved, `OverQuota` or `Busy` if a quota leaves no room.
     """
     check_new_path(new_path)
     path = new_path.rpartition("/")[0] or "/"
@@ -159,19 +159,19 @@ async def require_creation(request: Request, new_path: str) -> Domain:
 
 
 async def require_nothing_below(request: Request, path: str) -> None:
-    """Raise `Conflict` if there are files below a new path. Called for principals who may not read the parent folder.
+    """Raise `Conflict` if the store has keys below a new path, such as files in folders without a record.
 
-    The new domain or folder would be the nearest one above these files and give its owner the right to read them.
+    Otherwise a principal who may not read the parent folder could get the right to read these files, by owning `path`.
     """
     if (await request.service.owners.ask_any(ListKeys(f"{path[1:]}/", limit=1))).keys:
         raise Conflict(f"{path} exists already.")
 
 
 async def _first_name(request: Request, path: str, new_path: str) -> Domain:
-    """Return the first name of the domain at `path`, whose objects the new domain at `new_path` shares.
+    """Return the first name of the objects of the domain at `path`, which the new domain at `new_path` is to share.
 
-    The principal needs all rights in that domain, because the new name can outlive the first name. Raises `OverQuota`
-    if a quota above the new domain has no room for the objects.
+    The principal needs all rights in the domain at `path`, because the new name can outlive the first name. Raises
+    `OverQuota` or `Busy` if a quota above `new_path` has no room for the objects.
     """
     domain = await request.find(path, Right.READ)
     if domain.root is None:
@@ -204,7 +204,7 @@ async def _create_root(request: Request, requested: _DomainRequest) -> str:
 
 
 async def _require_unused(request: Request, root: str) -> None:
-    """Raise `Conflict` if objects are stored below a root, of a domain or of a deletion that has not ended."""
+    """Raise `Conflict` if the store has objects of this root group, even of a domain that is still being deleted."""
     below = await request.service.owners.ask_any(ListKeys(domain_prefix(root), limit=1))
     if below.keys:
         raise Conflict(f"There are objects of {root} already: choose another root_id.")
@@ -214,7 +214,7 @@ def acls_of_new(parent: Domain, new_owner: str, *, folder: bool = False) -> dict
     """Return the ACLs of a new domain: the parent's entries that grant a right, except `default` and the owners'.
 
     A new folder must not be readable by users who may not read its parent. It therefore also inherits the entries that
-    grant nothing, and `default`'s right to read. Without that right, the parent's owner gets an entry to read.
+    grant nothing, and `default`'s right to read. If `default` lacks it, the parent's owner gets an entry to read.
     """
     acls, owner = parent.record.get("acls") or {}, parent.record.get("owner")
     inherited = {

@@ -1,8 +1,9 @@
-"""Deletion of a domain: noted in the store first, so that any data node can finish it after a crash.
+"""Deletion of a domain. A note is stored first, so that any data node can finish the deletion after a crash.
 
-A name can be deleted without the objects (`keep_root`). Objects that count in a quota must then keep another name below
-the folder with the quota. Two concurrent deletions can each rely on the name that the other one deletes. Each deletion
-therefore checks again afterwards, and restores its name if the objects are left without one.
+A domain's record (a name of its objects) can be deleted without the objects (`keep_root`). If the objects count in a
+folder's quota, they must then have another name below that folder. Two concurrent deletions can each rely on the name
+that the other one deletes. Each deletion therefore checks again afterwards, and restores its name if the objects have
+no other name.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ LAST_SECONDS = 10.0
 
 
 class Dependents(Component, Protocol):
-    """An extension's component that knows the domains which depend on objects of other domains."""
+    """An extension's component that knows which domains depend on objects of other domains."""
 
     async def release(self, root: str, principal: Principal) -> None:
-        """End other users' dependencies on a root group's objects; `Conflict` if the principal's domains need them."""
+        """Make others' domains independent of the objects of `root`; raise `Conflict` if the principal's need them."""
         ...
 
 
@@ -67,16 +68,16 @@ class DomainDeletions:
         """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
 
         On return the deletion is durably decided; at most `wait` seconds are spent waiting for its end. If a lost reply
-        hides who deleted the record, the objects stay until a sweep finds that they have no other name. Raises
-        `NotFound` or `Gone`, without deleting anything, if the record is missing or of another domain. The objects of a
-        domain whose record is marked as `deleted` belong to another domain and stay.
+        hides who deleted the record, the objects stay until a sweep (`hsparse sweep`) finds that they have no other
+        name. If the record is marked as `deleted`, the objects belong to another domain and stay. Raises `NotFound` or
+        `Gone`, without deleting anything, if the record is missing or is that of a later domain at the path.
         """
         owners, path, root = self._owners, domain.path, domain.root
         record = DeleteObject(path, domain.identity)
         if root is None or keep_root or "deleted" in domain.record:
             await owners.apply(record)
             return
-        check_changeable(path, domain.record)  # a refused deletion must leave no note
+        check_changeable(path, domain.record)  # before the note: a refused deletion must leave none
         token = self._clock.token(8).hex()
         born = await owners.ask_any(BeginDeletion(root, path, token=token))
         [outcome] = await owners.change(record)
@@ -145,11 +146,11 @@ async def check_root_stays(owners: Owners, domain: Domain, root: str) -> None:
 
 
 async def require_kept(request: Request, domain: Domain) -> tuple[str, ...]:
-    """Return the other names by which the objects of `domain` stay counted in all quotas above it.
+    """Return other names of the objects of `domain` that allow its record to be deleted without the objects.
 
-    These are a name given by `linked_domain`, or the first name, anywhere; or else a name below each folder with a
-    quota. Raises `Forbidden` if there are none, because a quota would no longer count the objects. Returns () if no
-    quota applies, or if the domain's objects or its first name no longer exist.
+    The first name or the request's `linked_domain` is enough; otherwise each folder with a quota needs a name below it.
+    Raises `Forbidden` if one has none, because its quota would no longer count the objects. Returns () if no quota
+    applies, or if the domain's objects or its first name no longer exist.
     """
     service, other = request.service, request.arg("linked_domain")
     limits = service.provided(FolderLimits)
@@ -220,7 +221,7 @@ async def _name_below(request: Request, domain: Domain, limits: FolderLimits, fo
 
 
 async def _opening(request: Request, domain: Domain, paths: Iterable[str]) -> list[str]:
-    """Return the `paths` whose domains give access to the objects of `domain` once that is deleted."""
+    """Return the `paths` whose domains give access to the objects of `domain` after `domain` is deleted."""
     others = [path for path in paths if path != domain.path]
     if not others:
         return []
@@ -236,7 +237,7 @@ async def _those_opening(request: Request, domain: Domain, others: list[Domain])
 
 
 def _opens(other: Domain, deleted: Domain, user: str) -> bool:
-    """Return whether `other` gives access to the objects of `deleted` once the user has deleted that domain."""
+    """Return whether `other` gives access to the objects of `deleted` after `user` has deleted that domain."""
     if other.path == deleted.path or other.root != deleted.root or "deleted" in other.record:
         return False
     if other.first is None or other.first.path != deleted.path:

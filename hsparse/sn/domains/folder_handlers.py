@@ -35,7 +35,7 @@ from hsparse.wire.record_message import ListKeys
 
 MAX_QUERY = 4096
 MAX_COMPARISONS = 64
-"""The most comparisons of a query, because each is made for every domain of a folder."""
+"""The most comparisons of a query; all of them are made for every domain in a folder."""
 MAX_DEPTH = 32
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>b?'[^']*'|b?"[^"]*")|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
@@ -70,7 +70,7 @@ def parse_attribute_query(text: str) -> AttributeQuery:
     """Parse a query; raise `BadRequest` if its syntax is wrong."""
     if len(text) > MAX_QUERY:
         raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_QUERY}.")
-    parser = _Parser(_tokens(text))
+    parser = _FilterParser(_tokens(text))
     test = parser.either(0)
     parser.expect_end()
     return AttributeQuery(test)
@@ -89,7 +89,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return tokens
 
 
-class _Parser:
+class _FilterParser:
     """A recursive descent parser over (kind, text) tokens."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
@@ -169,7 +169,10 @@ KEYS_AT_ONCE = 1000
 MATCHED_AT_ONCE = 50
 """Domains that a query is matched against without a pause for other requests."""
 ENTRY_KEYS = ("owner", "created", "lastModified", "error", "reason")
-"""The keys of a domain's record that an entry has; the last two say that the domain is known to be unreadable."""
+"""The keys of a domain's record that are copied to its entry in a listing.
+
+`error` and `reason` say that the domain cannot be read.
+"""
 UNREADABLE = (
     *UNREADABLE_KINDS,
     *MISSING_KINDS,
@@ -179,7 +182,7 @@ UNREADABLE = (
 )
 """The kinds of errors of one domain that are reported in its entry instead of failing the whole listing."""
 OBJECTS = "db/"
-"""The prefix of object keys in the store, which is not a folder."""
+"""The prefix of object keys in the store, which must not be listed as a folder."""
 
 
 async def get_domains(request: Request) -> web.StreamResponse:
@@ -236,15 +239,15 @@ async def _pages(request: Request, path: str) -> AsyncGenerator[list[Record], No
 async def _matching_domains(
     request: Request, paths: list[str], query: AttributeQuery | None, limit: int | None
 ) -> list[Record]:
-    """Return the entries of at most `limit` domains at `paths` that exist and match the query.
+    """Return the entries of the domains at `paths` that exist and match the query, at most `limit` (None: any number).
 
-    Domains whose records are unreadable are listed with their names only, unless there is a query.
+    Domains whose records are unreadable get an entry with an `error`, unless there is a query.
     """
     domains: list[Domain] = []
     unreadable: dict[str, str] = {}
     for path, outcome in zip(paths, await read_records(request.service.owners, paths), strict=True):
         if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
-            continue  # the prefix of other keys, without a domain record
+            continue  # no domain: only a prefix of other keys
         if outcome.failure is not None and outcome.failure.kind in UNREADABLE_KINDS:
             unreadable[path] = outcome.failure.kind
             domains.append(Domain(path, {}))
@@ -304,7 +307,7 @@ async def _entry(request: Request, domain: Domain) -> Record:
 
 
 def usable_rights(request: Request, domain: Domain) -> dict[str, bool]:
-    """Return which rights the principal can use in a domain or folder: read rights only if it is read-only."""
+    """Return, by right, whether the principal can use it in a domain or folder; if that is read-only, only to read."""
     record = domain.record
     is_fixed = request.service.settings.read_only or record.get(SERVED) is True or "snapshot" in record
     rights = (Right.READ, Right.READ_ACL) if is_fixed else Right

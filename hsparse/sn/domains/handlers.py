@@ -40,16 +40,17 @@ from hsparse.wire.record_message import ChangedLately, ListKeys, SettleChanges
 
 MAX_PATHS = 10_000
 VARYING: dict[str, str] = {hdrs.VARY: hdrs.ACCEPT}
-"""Headers of the JSON at `/`, because `Accept` decides whether a browser gets a page there instead."""
-SETTLING = 10.0
-"""Seconds after a change during which clients that cache a domain's objects do not get them in bulk."""
+"""Headers of the JSON at `/`, because a browser whose `Accept` names HTML gets a page there."""
+SETTLE_SECONDS = 10.0
+"""Seconds after a change of a domain's objects during which clients that cache objects do not get them in bulk."""
 FACTS = ("owner", "created", "lastModified", "snapshot")
+"""The keys of a domain's record that are copied to the answer."""
 MAX_NAME = 256
 """The most characters of a user's name in an ACL."""
 
 
 async def get_domain(request: Request) -> web.StreamResponse:
-    """Answer with the domain, with an object in it (`h5path`) or, without a domain, with the top-level folders."""
+    """Answer with the domain or, with `h5path`, with an object in it; without a domain, list the top-level folder."""
     if request.domain_path is None or request.domain_path == "/":
         return await respond_folder(request, "/", hrefs(request, self="/"), VARYING)
     domain = await request.named_domain(Right.READ)
@@ -79,7 +80,7 @@ async def get_domain(request: Request) -> web.StreamResponse:
 
 
 async def _is_changing(request: Request, root: str) -> bool:
-    return any(await request.service.owners.ask_all(ChangedLately(root, SETTLING)))
+    return any(await request.service.owners.ask_all(ChangedLately(root, SETTLE_SECONDS)))
 
 
 async def _with_objects(request: Request, root: str, answer: Record) -> web.StreamResponse:
@@ -113,9 +114,9 @@ async def post_domain(request: Request) -> web.StreamResponse:
 
 
 async def put_domain(request: Request) -> web.StreamResponse:
-    """Create a domain or folder; or, with `flush`, do nothing; or, with `rescan`, count the domain's objects.
+    """Create a domain or folder; with `flush` or `rescan`, use an existing one.
 
-    A flush has nothing to do, because every write is durable when it is answered.
+    A flush does nothing, because every write is durable when it is answered. A rescan counts the domain's objects.
     """
     body = await read_json_object(request)
     wants_ids = _truth(request, body, "getdnids")
@@ -137,13 +138,13 @@ async def put_domain(request: Request) -> web.StreamResponse:
 
 
 async def delete_domain(request: Request) -> web.StreamResponse:
-    """Delete an empty folder, or a domain with all its objects; with `keep_root`, without the objects.
+    """Delete an empty folder, or a domain with all its objects; with `keep_root`, keep the objects.
 
-    A second name is deleted without the objects if the first name does not let the principal delete them.
+    The objects are also kept if the domain is a second name of them and the principal may not delete the first name.
     """
     body = await read_json_object(request)
     if _truth(request, body, "meta_only"):
-        return respond({})  # HSDS's parameter to drop a cache entry; nothing to do here
+        return respond({})  # with this parameter, HSDS only drops a cache entry
     wait = request.wait_seconds()
     domain = await request.named_domain(Right.DELETE, dangling=True)
     if domain.path.count("/") == 1 and not request.principal.admin:
@@ -173,7 +174,7 @@ async def delete_domain(request: Request) -> web.StreamResponse:
 
 
 def _check_quota(request: Request, folder: Domain) -> None:
-    """Raise `Forbidden` if the folder has a quota, which its owner could evade by creating the folder again."""
+    """Raise `Forbidden` if the folder has a quota, because its owner could create the folder again without it."""
     if (folder.record.get("quota") or {}).get("bytes") is not None and not request.principal.admin:
         raise Forbidden(f"{folder.path} has a quota: only an admin can delete it.")
 

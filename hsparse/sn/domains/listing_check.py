@@ -1,8 +1,8 @@
 """Checks that a listing of chunks is complete: that no chunks were deleted while they were listed.
 
-A chunk that is not listed reads as the fill value. Deletions and shrinks are first noted in the store, in the domain's
-deletion note or in the dataset's record, and remove chunks afterwards. A listing is therefore complete if neither shows
-a deletion or shrink after the listing has ended.
+A chunk that is not listed reads as the fill value, so an incomplete listing would change values. A deletion is noted in
+the domain's deletion note, and a shrink in the dataset's record, before chunks are removed. A listing is therefore
+complete if the note and the record show no deletion or shrink after the listing has ended.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ State = tuple[object, int]
 async def is_deleted(owners: Owners, root: str) -> bool:
     """Return whether the objects of a root group are being deleted, or were deleted.
 
-    The deletion note is looked up before the root group, because it is removed after the root group.
+    The deletion note is looked up before the root group, because a deletion removes the note after the root group.
     """
     is_noted = (await owners.ask_any(ListKeys(deletion_key(root), limit=1))).keys
     return bool(is_noted) or not (await owners.ask_any(ListKeys(storage_key(root), limit=1))).keys
 
 
 class ListingCheck:
-    """The datasets of the domain of `root` whose chunks are listed, with the state of their records before that."""
+    """A check that no chunks are removed during listings: `note` each dataset before them, `confirm` after all."""
 
     def __init__(self, owners: Owners, root: str) -> None:
         self._owners = owners
@@ -39,7 +39,7 @@ class ListingCheck:
         self._datasets: dict[str, State] = {}
 
     def note(self, dataset: Record) -> None:
-        """Note a dataset's record before its chunks are listed."""
+        """Note the state of a dataset's record, before the dataset's chunks are listed."""
         self._datasets[dataset["id"]] = _state(dataset)
 
     async def confirm(self) -> None:

@@ -1,12 +1,13 @@
 """HTTP headers: challenges, byte ranges, etags, and idempotency keys.
 
-Challenges are the `WWW-Authenticate` of answers (RFC 9110, section 11.6.1). A browser shows its own password window for
-a `Basic` challenge. That is right for a page that a person opens, but not for a script, which shows a form of its own.
+Challenges are the `WWW-Authenticate` headers of answers (RFC 9110, section 11.6.1). A browser shows its own password
+window for a `Basic` challenge. The window is right for a page that a person opens, but not for a request of a script,
+because the page has a form of its own.
 
 Byte ranges and conditional requests follow RFC 9110, sections 13 and 14.
 
-`Idempotency-Key` is a client's key for a change, with which the change can be repeated safely. Its value is a quoted
-string of RFC 8941, section 3.3.3 (draft-ietf-httpapi-idempotency-key-header).
+`Idempotency-Key` is a client's key for a change: a change that is sent again with the same key is applied once. Its
+value is a quoted string of RFC 8941, section 3.3.3 (draft-ietf-httpapi-idempotency-key-header).
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ REQUESTED_WITH = "X-Requested-With"
 HTML = "text/html"
 BASIC = "Basic "
 UNKNOWN_BASIC = "xBasic "
-"""The name of the `Basic` scheme for scripts; browsers do not know it, so they show no password window."""
+"""The name of the `Basic` scheme in answers to scripts: browsers do not know this name, so they show no window."""
 
 
 def is_page(request: web.BaseRequest) -> bool:
     """Return whether a person opens the URL in a browser.
 
-    Browsers send `Sec-Fetch-Mode` only over HTTPS and to loopback addresses. Without it, a request that accepts HTML
-    and is not sent by a script is taken for one of a person.
+    Browsers send `Sec-Fetch-Mode` only over HTTPS and to loopback addresses. Without this header, the result is whether
+    the request accepts HTML and is not sent by a script.
     """
     mode = request.headers.get(FETCH_MODE)
     if mode is not None:
@@ -55,7 +56,7 @@ def _is_script(request: web.BaseRequest) -> bool:
 def add_challenges(
     request: web.BaseRequest, response: web.StreamResponse, challenges: tuple[str, ...]
 ) -> None:
-    """Add the challenges to a 401; for a script, rename the `Basic` scheme so that browsers show no window."""
+    """Add the challenges to a 401; for a script, rename the `Basic` scheme so that browsers show no password window."""
     for challenge in challenges:
         if _is_script(request) and challenge.startswith(BASIC):
             challenge = UNKNOWN_BASIC + challenge.removeprefix(BASIC)
@@ -63,13 +64,13 @@ def add_challenges(
 
 
 def would_sign_in(request: web.BaseRequest, challenges: tuple[str, ...]) -> bool:
-    """Return whether a 403 should be a 401: a person opened a page without credentials, and the browser can ask."""
+    """Return whether to answer 401 instead of 403: a person opened a page without credentials, and there is Basic."""
     asks = any(challenge.startswith(BASIC) for challenge in challenges)
     return asks and is_page(request) and hdrs.AUTHORIZATION not in request.headers
 
 
 WEAK = "W/"
-"""The prefix of a weak etag, whose answers are equivalent but may differ in their bytes."""
+"""The prefix of a weak etag: answers with the same weak etag are equivalent, but their bytes may differ."""
 ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.IGNORECASE)
 
 
@@ -92,9 +93,9 @@ class HttpRange:
 
 
 def requested_range(headers: Mapping[str, str], etag: str, size: int) -> HttpRange | None:
-    """Return the range that a request asks for, of `size` bytes with `etag`, or None to send all bytes.
+    """Return the range that a request asks for, of `size` bytes with the etag `etag`, or None for all bytes.
 
-    All bytes are sent without a Range, for several ranges, for a malformed range, and if If-Range names another etag.
+    None is returned without a Range, for several ranges, for a malformed range, and if If-Range names another etag.
     """
     found = ONE_RANGE.fullmatch(headers.get(hdrs.RANGE, ""))
     if found is None or headers.get(hdrs.IF_RANGE, f'"{etag}"').strip() != f'"{etag}"':
@@ -127,9 +128,9 @@ DIGEST_BYTES = 16
 
 
 def idempotency_key(request: web.BaseRequest, user: str) -> str:
-    """Return a digest of the user and the request's idempotency key, empty without a key.
+    """Return a digest of the request's idempotency key and the user, so that users' keys differ; empty without a key.
 
-    The digest keeps the keys of different users apart. Raises `BadRequest` if the key is no quoted string or too long.
+    Raises `BadRequest` if the key is no quoted string or is too long.
     """
     values = request.headers.getall(HEADER, [])
     if not values:

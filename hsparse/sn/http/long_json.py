@@ -1,8 +1,9 @@
 """Parsing long JSON in pieces, so that other threads run in between.
 
 A parser holds the interpreter's lock until it returns: for half a second when it makes a million lists. A long body is
-therefore cut at commas into pieces of about `WINDOW` bytes. Each comma has a level: the number of lists and objects
-around it (RFC 8259, section 2). A piece is a run of members of one list or object, which brackets make JSON again.
+therefore cut at commas into pieces of about `WINDOW_BYTES` bytes. Each comma has a level: the number of lists and
+objects around it (RFC 8259, section 2). A piece is a run of members of one list or object; it becomes JSON again when
+brackets are put around it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
 
-WINDOW = 256 * 1024
+WINDOW_BYTES = 256 * 1024
 MAX_DEPTH = 240
-"""The most levels of nesting in a body: orjson writes 254 levels, and a record adds a few."""
+"""The most levels of nesting in a body: orjson writes at most 254 levels, and a record adds a few to a body."""
 MAX_MEMBERS = 100_000
 """The most members of one object, because loops over the members' names block other requests."""
 LONGEST_NAME = 64 * 1024
-"""The most bytes of a name whose value is longer than a piece; names of links and attributes are much shorter."""
+"""The most bytes of an object member's name if its value is longer than a piece."""
 SPACE = b" \t\r\n"
 NAME = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:', re.DOTALL)
 ESCAPE = re.compile(rb"\\.", re.DOTALL)
@@ -34,7 +35,7 @@ BRACKETS = {ord("["): b"[]", ord("{"): b"{}"}
 Parse = Callable[[bytes | bytearray], Any]
 
 
-def parse_long_json(data: bytearray, parse: Parse, window: int = WINDOW) -> Any:
+def parse_long_json(data: bytearray, parse: Parse, window: int = WINDOW_BYTES) -> Any:
     """Parse JSON by calling `parse` on pieces of about `window` bytes; return the value.
 
     Raises `BadRequest` for invalid JSON, for which `parse` raises `ValueError`, and `TooLarge` for an object with more
@@ -44,7 +45,7 @@ def parse_long_json(data: bytearray, parse: Parse, window: int = WINDOW) -> Any:
 
 
 class _Pieces:
-    """The pieces of one body, found by the first and the last comma of each level in each window."""
+    """The pieces of one body. The body is cut at the first and the last comma of each level in each window."""
 
     def __init__(self, data: bytearray, parse: Parse, window: int) -> None:
         self._data = data
@@ -53,7 +54,7 @@ class _Pieces:
         self._commas = _commas(data, window)
 
     def value(self, start: int, stop: int, level: int) -> Any:
-        """Return the one value between two places, which is inside of `level` lists and objects."""
+        """Return the value in `data[start:stop]`, which is inside of `level` lists and objects."""
         if stop - start <= self._short:
             return self._piece(self._data[start:stop], start)
         start, stop = self._stripped(start, stop)
@@ -90,7 +91,7 @@ class _Pieces:
         return found
 
     def _members(self, start: int, stop: int, level: int) -> Iterator[tuple[int, int, bool]]:
-        """Yield (start, stop, is one long member) of each run of members of the list or object between two places."""
+        """Yield runs of members of the list or object in `data[start:stop]`, as (start, stop, is one long member)."""
         if self._data[stop - 1] != BRACKETS[self._data[start]][1]:
             raise _invalid("a list or an object that does not end", start)
         commas = self._commas.get(level, np.zeros(0, np.int64))
@@ -131,7 +132,7 @@ def _invalid(why: str, place: int) -> BadRequest:
 
 
 def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
-    """Return, by level, the places of its first and last comma in each window, ignoring commas in strings."""
+    """Return, by level, the indices of its first and last comma in each window; commas in strings do not count."""
     found: dict[int, list[int]] = {}
     depth, in_text, escaped = 0, False, False
     for start in range(0, len(data), window):
@@ -156,7 +157,7 @@ def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
 
 
 def _ends(places: NDArray[np.int64], levels: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last place of each level."""
+    """Yield (level, index) of the first and of the last comma of each level; commas are given by `places`, `levels`."""
     last = np.full(MAX_DEPTH + 1, -1)
     last[levels] = places
     first = np.full(MAX_DEPTH + 1, -1)
@@ -167,7 +168,7 @@ def _ends(places: NDArray[np.int64], levels: NDArray[np.int64]) -> Iterator[tupl
 
 
 def _without_escapes(text: bytearray, escaped: bool) -> tuple[bytearray, bool]:
-    """Return text with escaped characters replaced by `_`, and whether the character that follows it is escaped."""
+    """Return text with its escapes replaced by `_`, and whether the character that follows the text is escaped."""
     if escaped:
         text[:1] = b"_"
     if b"\\" not in text:

@@ -1,6 +1,6 @@
 """Reading requests: JSON bodies, as stock clients send them, and media types in headers.
 
-A JSON body is parsed with memory reserved for its value, which can be twenty times as large as the text.
+Before a JSON body is parsed, memory is reserved for its value, which can be twenty times as large as the text.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 import orjson
 
 from hsparse.compute import compute
-from hsparse.concurrency.collector import MANY, paused_collector
+from hsparse.concurrency.collector import PAUSING_LISTS, paused_collector
 from hsparse.concurrency.gathering import with_pauses
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.json_values import item_count
 from hsparse.sn.body_memory import BodyMemory
-from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW, parse_long_json
+from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW_BYTES, parse_long_json
 from hsparse.sn.request import Request
 
 T = TypeVar("T")
-LEAST = 64 * 1024
-"""The fewest bytes of a body for whose value memory is reserved."""
-BLOCK = 1 << 18
+MIN_RESERVED_BYTES = 64 * 1024
+"""Memory is reserved for the values of bodies of at least this many bytes."""
+SCAN_BYTES = 1 << 18
 """Bytes that are scanned without a pause for other requests: about 1 ms."""
 LIST, DICT, TEXT, ITEM = 64, 208, 64, 36
 """Bytes of memory of a list, a dict and a text without their content, and of an item: a number and its reference."""
@@ -35,10 +35,10 @@ WIDE = 4
 
 
 async def value_memory(data: bytes | bytearray) -> int:
-    """Return about the most bytes of memory that the parsed JSON takes; other requests may run after each block."""
+    """Return about the most bytes of memory that the value of the JSON `data` takes; let other requests run."""
     nbytes, wide, view = 0, 1, memoryview(data)
-    async for first in with_pauses(range(0, len(data), BLOCK), 1):
-        block = bytes(view[first : first + BLOCK])
+    async for first in with_pauses(range(0, len(data), SCAN_BYTES), 1):
+        block = bytes(view[first : first + SCAN_BYTES])
         every = np.frombuffer(block, np.uint8)
         lists, dicts, quotes, commas = (int(np.count_nonzero(every == one)) for one in b'[{",')
         nbytes += LIST * lists + DICT * dicts + TEXT * quotes // 2 + ITEM * (commas + lists + dicts)
@@ -56,18 +56,18 @@ MAX_LISTS = 1 << 22
 MAX_NAMES = 100_000
 """The most names of links, attributes or chunks in one list."""
 REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)")
-"""The weight 0 of a media type that the client refuses (RFC 9110, section 12.4.2)."""
+"""The weight 0, in a header, of a media type that the client refuses (RFC 9110, section 12.4.2)."""
 JSON_BYTES = 16
-"""Bytes of JSON per unit of work, see `compute`."""
-FEW = 1 << 14
-"""The most items of a value for which no memory is held, because it is little compared to the body."""
+"""Bytes of JSON whose parsing takes as long as one unit of the work passed to `compute`."""
+MAX_UNRESERVED_ITEMS = 1 << 14
+"""The most items of a packed value for which no memory is held, because it is small compared to the body."""
 
 
 async def read_json(request: Request, pack: Callable[[Any], None] = lambda value: None) -> Any:
-    """Return the JSON value of the body, None for an empty body; `NaN` and `Infinity` are floats, as in Python.
+    """Return the JSON value of the body, None if it is empty; raise `BadRequest` if invalid, `TooLarge` if too large.
 
-    Python clients (h5pyd) write them for floats that are not finite. `pack` may replace long lists in the value by
-    arrays, before the cyclic garbage collector scans them.
+    `NaN` and `Infinity` are accepted as floats, because Python clients (h5pyd) write them. `pack` may replace long
+    lists in the value by arrays, before the cyclic garbage collector scans them.
     """
     data = await request.body()
     if len(data) > MAX_JSON:
@@ -76,18 +76,18 @@ async def read_json(request: Request, pack: Callable[[Any], None] = lambda value
         )
     if not data.strip():
         return None
-    memory = request.body_memory() if len(data) >= LEAST else None
+    memory = request.body_memory() if len(data) >= MIN_RESERVED_BYTES else None
     if memory is not None:
         await _make_room(request, memory, await value_memory(data))
     value = await compute(len(data) // JSON_BYTES, _parse_packed, data, pack)
-    if memory is not None and item_count(value, FEW) <= FEW:
+    if memory is not None and item_count(value, MAX_UNRESERVED_ITEMS) <= MAX_UNRESERVED_ITEMS:
         # `pack` has replaced the lists by arrays: release the memory before the answer is sent.
         await memory.drop_value()
     return value
 
 
 async def _make_room(request: Request, memory: BodyMemory, nbytes: int) -> None:
-    """Hold memory for a body's value, without a place in admission control while the request waits for memory."""
+    """Hold `nbytes` for a body's value; a request that must wait for them gives up its place in admission control."""
     if memory.has_room_for_value(nbytes):
         await memory.hold_value(nbytes)
     else:
@@ -101,15 +101,15 @@ def _parse_packed(data: bytearray, pack: Callable[[Any], None]) -> Any:
         raise TooLarge(
             f"A JSON body can have {MAX_LISTS} lists and objects, not {opened}; send values as octet-stream."
         )
-    with paused_collector() if opened >= MANY else nullcontext():
+    with paused_collector() if opened >= PAUSING_LISTS else nullcontext():
         value = _parse(data, opened)
         pack(value)
     return value
 
 
 def _parse(data: bytearray, opened: int) -> Any:
-    """Parse JSON with `opened` lists and objects; raise `BadRequest` if it is invalid or cannot be stored."""
-    if len(data) > 2 * WINDOW:
+    """Parse JSON that has `opened` opening brackets; raise `BadRequest` if it is invalid or cannot be stored."""
+    if len(data) > 2 * WINDOW_BYTES:
         return parse_long_json(data, _parse_piece)
     try:
         value = _parse_piece(data)

@@ -1,4 +1,7 @@
-"""The type in a request's body: an item, a predefined name, or an item with ids of committed types at any depth."""
+"""The type in a request's body, in HDF5/JSON: an object, a predefined name, or the id of a committed type.
+
+Ids of committed types may also be nested in an object, as a base type or as the type of a field.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ PREFIX = "datatypes/"
 
 
 async def read_type(request: Request, body: Record) -> Datatype:
-    """Return the `type` of a body; items of committed types, at any depth, get the type's `id`."""
+    """Return the `type` of a body; ids of committed types, at any depth, are replaced by the types, with their `id`."""
     item = body.get("type")
     if item is None:
         raise BadRequest("A type is needed, and none is given.")
@@ -42,7 +45,7 @@ async def parsed_value(body: Record, datatype: Datatype, parse: Callable[[Record
 
 
 def committed_id(item: Any) -> str | None:
-    """Return the id in an item that refers to a committed type (`t-...` or `datatypes/t-...`), else None."""
+    """Return the id of the committed type that `item` refers to (`t-...` or `datatypes/t-...`), else None."""
     if not isinstance(item, str):
         return None
     id = item.removeprefix(PREFIX)
@@ -50,7 +53,7 @@ def committed_id(item: Any) -> str | None:
 
 
 def _collect(item: Any, named: dict[str, None], depth: int) -> None:
-    """Collect the ids of committed types in an unchecked item; `parse_requested_type` checks the rest."""
+    """Add the references to committed types in an unchecked type to `named`; `parse_requested_type` checks the rest."""
     id = committed_id(item)
     if id is not None:
         named[id] = None

@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 from aiohttp import web
 
-from hsparse.compute import INLINE, compute
+from hsparse.compute import MAX_INLINE_BYTES, compute
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.model.json_values import list_count
 from hsparse.model.short_text import shorten
@@ -29,17 +29,17 @@ MAX_MESSAGE = 4096
 PIECE_BYTES = 1 << 18
 """The most bytes of JSON that `json` encodes at a time, because it is slow and blocks other threads."""
 PIECE_ITEMS = 1 << 12
-"""The most items of a list that are encoded at a time if floats that are not finite must be found."""
+"""The most items of a list that are encoded at a time if the list may have floats that are not finite."""
 TRIED_LEVELS = 2
-"""Levels of nested short lists that are tried as a whole with the fast encoder before their items are."""
-LONG = 1 << 16
-"""The most items of a value that is first tried as a whole; larger values are encoded in pieces at once."""
+"""Levels of nested short lists at which the fast encoder is tried on a whole list before it is tried on each item."""
+MAX_WHOLE_ITEMS = 1 << 16
+"""The most items of a value on which the fast encoder is tried as a whole; larger values are encoded in pieces."""
 UNPRINTABLE = re.compile("[^ -~]")
-"""The characters that the reason phrase of a status line must not have."""
+"""Characters that are removed from the reason phrase of a status line."""
 Href = dict[str, str]
-"""A link of an answer: `rel` and `href`."""
+"""A link in the `hrefs` of an answer: `rel` and `href`."""
 Encoded: TypeAlias = bytes | Callable[[], bytes]
-"""JSON, or a function that returns it and may be called in any thread, because that takes long."""
+"""JSON or, if encoding takes long, a function that returns the JSON and may be called in any thread."""
 
 
 def respond_floats(value: Any, status: int = 200, items: int = 0) -> web.Response:
@@ -48,10 +48,7 @@ def respond_floats(value: Any, status: int = 200, items: int = 0) -> web.Respons
 
 
 def respond_error(error: HsparseError, status: int | None = None) -> web.Response:
-    """Answer with an error: `{"error": {"kind":..., "message":...}}`, and the message as the reason phrase.
-
-    The default of `status` is the status of the error's kind.
-    """
+    """Answer with an error: `{"error": {"kind":..., "message":...}}`, and the message as the reason phrase."""
     headers = {"Content-Type": JSON_HEADER}
     if error.kind in (ErrorKind.MOVED, ErrorKind.UNANSWERED):
         headers["Retry-After"] = "1"
@@ -70,10 +67,10 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
 def encode_json(value: Any, items: int = 0) -> bytes:
     """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them.
 
-    Arrays of numbers are allowed in `value`. Values with more than `LONG` items, by the caller's estimate `items`, are
-    encoded in pieces.
+    Arrays of numbers are allowed in `value`. Values with more than `MAX_WHOLE_ITEMS` items, by the caller's estimate
+    `items`, are encoded in pieces.
     """
-    if items <= LONG:
+    if items <= MAX_WHOLE_ITEMS:
         # orjson writes NaN as null, and is nine times as fast as `json`. Its JSON is right if it has no null.
         body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
         if b"null" not in body:
@@ -89,7 +86,7 @@ def _encode_floats(value: Any) -> bytes:
 
 
 def _encode_parts(value: Any, tried: int) -> bytes:
-    """Return the JSON of a long value, encoded part by part; `tried` levels of short lists are tried as a whole."""
+    """Return the JSON of a long value, encoded part by part; see `TRIED_LEVELS` for `tried`."""
     if isinstance(value, dict):
         members = (orjson.dumps(name) + b":" + _encode_parts(item, tried) for name, item in value.items())
         return b"{%b}" % b",".join(members)
@@ -112,16 +109,16 @@ def _is_flat(items: Sequence[Any]) -> bool:
 
 
 def encode_unless_long(items: int, make: Callable[[], Any]) -> Encoded:
-    """Return the JSON of `make()` or, for more than `INLINE` items, a function that returns the JSON."""
+    """Return the JSON of `make()` or, for more than `MAX_INLINE_BYTES` items, a function that returns the JSON."""
 
     def encode() -> bytes:
         return encode_json(make(), items)
 
-    return encode if items > INLINE else encode()
+    return encode if items > MAX_INLINE_BYTES else encode()
 
 
 def href(request: Request, path: str, domain: str | None = None, more: str = "") -> str:
-    """Return an absolute URL with `domain` (default: the request's) and `more` parameters."""
+    """Return the absolute URL of `path`, with the parameter `domain` (default: the request's) and the text `more`."""
     http = request.http
     named = domain if domain is not None else http.query.get("domain")
     parameters = "&".join(filter(None, (named and f"domain={named}", more)))
@@ -164,7 +161,7 @@ def encode_pieces(value: Any, encode: Encode = encode_json) -> Iterator[bytes]:
 
 
 def encode_rows(values: Any, items: int, rows: Rows, encode: Encode) -> Iterator[bytes]:
-    """Yield the JSON of values with a shape; `items` is about their number of numbers, texts and lists."""
+    """Yield the JSON of `values`, about `items` numbers, texts and lists; `rows` slices their first dimension."""
     count = values.shape[0] if values.shape else 0
     if items <= STREAMED_ITEMS or not count:
         yield encode(values)
@@ -183,7 +180,7 @@ def encode_rows(values: Any, items: int, rows: Rows, encode: Encode) -> Iterator
 
 
 def items_of(shape: Sequence[int]) -> int:
-    """Return how many numbers and lists the JSON of an array of this shape has."""
+    """Return the number of numbers and lists in the JSON of an array of this shape."""
     return prod(shape) + list_count(shape)
 
 
@@ -192,7 +189,7 @@ def _rows(values: Any, first: int, last: int) -> Any:
 
 
 async def respond_pieces(count: int, value: Any, encode: Encode = encode_json) -> web.Response:
-    """Answer with the JSON of `value`, see `encode_pieces`; `count` is about its number of items, see `compute`."""
+    """Answer with the JSON of `value`, as `encode_pieces` yields it; `count` is about its number of items."""
     headers = {"Content-Type": JSON_HEADER}
     return await respond_computed(
         count, lambda: web.Response(body=b"".join(encode_pieces(value, encode)), headers=headers)
@@ -200,5 +197,5 @@ async def respond_pieces(count: int, value: Any, encode: Encode = encode_json) -
 
 
 async def respond_computed(work: int, make: Callable[[], Answer]) -> Answer:
-    """Answer with `make()`; `work` is about the number of elements that it converts and encodes, see `compute`."""
+    """Answer with `make()`, called in a worker thread if `work`, about the number of elements to convert, is large."""
     return await compute(work, make)

@@ -1,4 +1,4 @@
-"""Streamed answers of any size: a failure after the headers were sent aborts the connection."""
+"""Streamed answers of any size. A failure after the headers were sent aborts the connection."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from hsparse.sn.request import JSON_HEADER, Request
 
 BodyPart = Any
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
-PART = 1 << 20
+PART_BYTES = 1 << 20
 MAX_WHOLE_BODY = 1 << 20
 """The most bytes of a body that is sent in one piece; aiohttp warns that larger bodies block the event loop."""
-SMALL = 64 * 1024
+MAX_WHOLE_BYTES = 64 * 1024
 """The most bytes of an answer of unknown size that is sent whole instead of streamed."""
-PATIENCE = 60.0
+PART_SECONDS = 60.0
 """Seconds in which a client must take a part of an answer."""
-HURRY = 5.0
-"""Seconds for a part while other requests wait for memory, about 200 kB/s, so that slow clients cannot block many."""
+CROWDED_PART_SECONDS = 5.0
+"""The same while other requests wait for memory, so that slow clients (less than about 200 kB/s) do not block them."""
 
 
 class HungUp(ConnectionResetError):
-    """The client has closed the connection or stopped reading while an answer is sent; this is no defect."""
+    """The client closed the connection or stopped reading while an answer was sent; this is no error of the server."""
 
 
 @contextmanager
 def sending() -> Iterator[None]:
-    """Turn connection errors and timeouts while an answer is sent into `HungUp`."""
+    """Turn connection errors and timeouts into `HungUp`."""
     try:
         yield
     except (ConnectionError, TimeoutError) as error:
@@ -61,18 +61,18 @@ async def respond_stream(
     length: int | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
 ) -> web.StreamResponse:
-    """Send pieces of bytes of a media type; the next piece is generated while the last one is sent.
+    """Answer with pieces of bytes, of the media type `media`; each piece is generated while the one before is sent.
 
     The first pieces are generated before the headers are sent, so that their failure is answered as an error. A later
     failure aborts the connection, so that a client never mistakes part of an answer for all of it. The connection is
-    also aborted if the client is slower than `PATIENCE` and `HURRY` allow.
+    also aborted if the client is slower than `PART_SECONDS` and `CROWDED_PART_SECONDS` allow.
     """
     headers = {**headers, "Content-Type": JSON_HEADER if media == JSON_TYPE else media}
     first, size = [], 0
     async for piece in pieces:
         first.append(piece)
         size += memoryview(piece).nbytes
-        if size > SMALL:
+        if size > MAX_WHOLE_BYTES:
             break
     else:
         return web.Response(body=b"".join(first), headers=headers)
@@ -130,7 +130,7 @@ async def _resumed(
 async def _end(
     following: asyncio.Future[BodyPart | None] | None, pieces: AsyncGenerator[BodyPart, None]
 ) -> None:
-    """Stop generating pieces; await nothing without need, because an abort soon cancels this task."""
+    """Stop generating pieces. Only necessary awaits are made, because the abort that follows cancels this task."""
     if following is not None and not following.done():
         following.cancel()
         await asyncio.wait([following])
@@ -138,7 +138,7 @@ async def _end(
 
 
 async def _send(response: web.StreamResponse, piece: BodyPart, budgets: Sequence[MemoryBudget]) -> None:
-    """Send a piece in parts; raise `HungUp` if the client does not read, or reads too slowly while others wait."""
+    """Send a piece in parts; raise `HungUp` if the client stalls, or is too slow while others wait for `budgets`."""
     view, loop = memoryview(piece), asyncio.get_running_loop()
 
     look: asyncio.TimerHandle
@@ -148,14 +148,14 @@ async def _send(response: web.StreamResponse, piece: BodyPart, budgets: Sequence
         if any(budget.is_waited_for for budget in budgets):
             limit.reschedule(loop.time())
         else:
-            look = loop.call_later(HURRY, hurry)
+            look = loop.call_later(CROWDED_PART_SECONDS, hurry)
 
-    for first in range(0, len(view), PART):
-        look = loop.call_later(HURRY, hurry)
+    for first in range(0, len(view), PART_BYTES):
+        look = loop.call_later(CROWDED_PART_SECONDS, hurry)
         try:
             with sending():
-                async with asyncio.timeout(PATIENCE) as limit:
-                    await response.write(view[first : first + PART])
+                async with asyncio.timeout(PART_SECONDS) as limit:
+                    await response.write(view[first : first + PART_BYTES])
         finally:
             look.cancel()
 

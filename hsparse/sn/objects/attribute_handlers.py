@@ -78,9 +78,9 @@ async def get_attributes(request: Request) -> web.StreamResponse:
 
 
 async def post_attributes(request: Request) -> web.StreamResponse:
-    """Answer with the attributes of `attr_names`, or all attributes, of the request's object or of each in `obj_ids`.
+    """Answer with attributes (`attr_names`, or all) of the object in the URL, or of each object in `obj_ids`.
 
-    `follow_links` adds all attributes of all objects below. Missing names are ignored then, and for a list of ids.
+    `follow_links` adds all attributes of objects below. Missing names are ignored then, and for a list of several ids.
     """
     body = await read_json_object(request)
     wanted = await KEYS.wanted(request, body)
@@ -110,13 +110,13 @@ async def post_attributes(request: Request) -> web.StreamResponse:
 
 
 async def put_attributes(request: Request) -> web.StreamResponse:
-    """Set attributes of the request's object or of each object in `obj_ids`; 201, or 200 if nothing changed."""
+    """Set attributes of the object in the URL or of each object in `obj_ids`; answer 201, or 200 if nothing changed."""
     body = await read_json_object(request)
     return await _put(request, await KEYS.parsed(request, body, lambda items: _parsed(request, items)))
 
 
 async def delete_attributes(request: Request) -> web.StreamResponse:
-    """Delete the attributes in `attr_names`, which is base64 of the joined names with `encoding=base64`.
+    """Delete the attributes in `attr_names`: names joined by the separator, in base64 if `encoding=base64` is given.
 
     Missing names are ignored, because h5pyd 1.0.0 repeats the request at every flush of a session.
     """
@@ -142,7 +142,7 @@ async def get_attribute(request: Request) -> web.StreamResponse:
 
 
 async def put_attribute(request: Request) -> web.StreamResponse:
-    """Set one attribute; 201, or 200 if nothing changed."""
+    """Set one attribute; answer 201, or 200 if nothing changed."""
     name = check_name(request.params["name"])
     id, body = request.object_id(), await read_json_object(request)
     return await _put(request, {id: {name: await _parsed_one(request, body)}})
@@ -156,7 +156,7 @@ async def delete_attribute(request: Request) -> web.StreamResponse:
 
 
 async def get_attribute_value(request: Request) -> web.StreamResponse:
-    """Answer with one attribute's value in JSON or, if `Accept` names it, in bytes, length-prefixed for vlen types."""
+    """Answer with an attribute's value in JSON or, if `Accept` names octet-stream, in bytes (vlen: length-prefixed)."""
     name, stored = await _requested(request)
     links = {"hrefs": _hrefs(request, name)}
     is_binary = BINARY in request.http.headers.get(hdrs.ACCEPT, "")
@@ -196,7 +196,7 @@ async def put_attribute_value(request: Request) -> web.StreamResponse:
 
 
 def own_path(request: Request) -> str:
-    """Return the path of the request's object."""
+    """Return the URL path of the object in the request's URL, such as `/groups/g-...`."""
     return f"/{request.collection}/{request.params['id']}"
 
 
@@ -218,9 +218,9 @@ async def _requested(request: Request) -> tuple[str, Record]:
 def _of_object(
     request: Request, wanted: dict[str, NamePlaces | None], limit: ReplyLimit | None = None
 ) -> Callable[[str, Record], Encoded]:
-    """Return a function that lists an object's attributes: all, or the existing ones that `wanted` names.
+    """Return a function that returns the JSON of an object's attributes: all, or those in `wanted` that exist.
 
-    `Limit` applies to each object or, with `limit`, to the total.
+    The request's `Limit` applies to each object or, with `limit`, to all objects together.
     """
 
     data = request.flag("IncludeData")
@@ -272,7 +272,7 @@ def _attribute_answer(request: Request, name: str, stored: Record, *, data: bool
 
 
 async def _respond(request: Request, some: Collection[Record], answer: Callable[[], Record]) -> web.Response:
-    """Answer with the JSON of `answer()`, computed in a worker thread if there are many attributes or elements."""
+    """Answer with the JSON of `answer()`, made in a worker thread if `some`, its attributes, are many or large."""
     work = max(answer_work(some), listing_work(request, len(some)))
     return await respond_computed(work, lambda: respond_floats(answer(), items=work))
 
@@ -285,7 +285,7 @@ def _base64(request: Request) -> bool:
 
 
 async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamResponse:
-    """Set attributes, by object id; replacing an attribute requires the right to update."""
+    """Set attributes, given by object id; with `replace=1` and the right to update, replace existing attributes."""
     asked = request.flag("replace")
     replace = asked and request.domain.allows(request.principal, Right.UPDATE)
     changes = [PutAttributes(id, some, replace) for id, some in attributes.items()]
@@ -299,7 +299,7 @@ async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamRes
 
 
 async def _parsed(request: Request, bodies: Any) -> Record:
-    """Return the stored form of attributes, in order of creation."""
+    """Return the stored form of the attributes in `bodies`, by name, in the order of their creation times."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     if not all(isinstance(body, dict) for body in bodies.values()):

@@ -1,7 +1,7 @@
 """Creation of objects: the record is stored before the link to it, so that no link dangles.
 
-A body may have the object's `id`, `attributes`, and `links` (for groups). It names the place of a link to the object by
-`link` (a group's id and a name) or by `h5path`, whose missing groups are created with `implicit=1`.
+A body may have the object's `id`, `attributes`, and `links` (for groups). The link to the new object is given by
+`link`, with a group's id and a name, or by `h5path`. With `implicit=1`, the missing groups of `h5path` are created.
 """
 
 from __future__ import annotations
@@ -40,16 +40,19 @@ from hsparse.wire.record_message import (
 
 MAX_OBJECTS = 10_000
 MAX_IMPLICIT = 256
-"""The most missing groups that one request creates: each takes two consecutive puts."""
+"""The most missing groups that one request creates, one after the other: each takes two puts to the store."""
 DRAFTED_AT_ONCE = 64
 """Bodies that are checked without a pause for other requests."""
 DraftMaker = Callable[[Request, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
-"""A function that fills a new record from a body; it returns an action to run after the creation, or None."""
+"""A function of (request, new record, body) that adds the body's content to the record.
+
+It returns a function to call after the object was created, or None.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An object to create: its record, the group and path of its link, and an action to run after the creation."""
+    """An object to create, with a link at the path `titles` from `parent` (None: the root group); () means no link."""
 
     record: Record
     parent: str | None
@@ -58,10 +61,7 @@ class Draft:
 
 
 async def post_objects(request: Request, collection: str, fill: DraftMaker) -> web.StreamResponse:
-    """Answer a POST that creates one object or, with a list, many.
-
-    All bodies are checked before any object is created. If the creation fails, the request's objects are deleted again.
-    """
+    """Answer a POST that creates one object or a list; all are checked first, and deleted if one creation fails."""
     body = await read_json(request)
     bodies = body if isinstance(body, list) else [{} if body is None else body]
     if not bodies or len(bodies) > MAX_OBJECTS:
@@ -80,7 +80,7 @@ async def post_objects(request: Request, collection: str, fill: DraftMaker) -> w
 
 
 async def draft(request: Request, collection: str, body: Any, fill: DraftMaker) -> Draft:
-    """Check a body and return the draft of the object that it describes, without creating the object."""
+    """Check a body and return the `Draft` of the object that it describes."""
     if not isinstance(body, dict):
         raise BadRequest("Each object to create must be described by a JSON object.")
     record = new_record(request, collection, body)
@@ -96,7 +96,7 @@ async def draft(request: Request, collection: str, body: Any, fill: DraftMaker) 
 
 
 def new_record(request: Request, collection: str, body: Record) -> Record:
-    """Return a new record with the keys that all objects have."""
+    """Return a new object's record with the keys that all objects have; `BadRequest` if the body's id is invalid."""
     root = request.domain.root_group
     id = body.get("id")
     if id is None:
@@ -114,7 +114,7 @@ def new_record(request: Request, collection: str, body: Record) -> Record:
 
 
 async def create(request: Request, drafts: list[Draft]) -> None:
-    """Create the objects, then link them; delete the objects again after a failure."""
+    """Create the objects, then link them; after a failure, delete the objects that were created."""
     await PathSteps(request).take(sum(len(one.titles) for one in drafts))
     owners = request.service.owners
     records = [one.record for one in drafts]
@@ -132,11 +132,11 @@ async def create(request: Request, drafts: list[Draft]) -> None:
 
 
 async def remove(owners: Owners, id: str) -> None:
-    """Delete an object, and the chunks of a dataset; raise `NotFound` or `Gone` if it does not exist."""
+    """Delete an object, for a dataset with its chunks; raise `NotFound` or `Gone` if the object does not exist."""
     if collection_of(id) != "datasets":
         await owners.apply(DeleteObject(id))
         return
-    check_changeable(id, await owners.record(id))  # a refused deletion must leave no note
+    check_changeable(id, await owners.record(id))  # before the note: a refused deletion must leave none
     await owners.ask_any(BeginDeletion(id))
     await owners.apply(DeleteObject(id))
     await owners.ask_all(FenceDeleted(id))
@@ -164,7 +164,7 @@ async def _link(request: Request, drafts: list[Draft]) -> None:
 
 
 class _Parents:
-    """Finds the groups from which `objects` new objects are linked; with `implicit=1`, creates missing groups."""
+    """Finds the groups that get the links to `objects` new objects; with `implicit=1`, creates missing groups."""
 
     def __init__(self, request: Request, objects: int) -> None:
         self._request = request
@@ -176,7 +176,7 @@ class _Parents:
         self._count = 0
 
     async def find(self, group: str, titles: tuple[str, ...]) -> str:
-        """Return the id of the group at the path `titles` from `group`."""
+        """Return the id of the group at the path `titles` from the group with the id `group`."""
         for title in titles:
             await self._steps.take(1)
             record = await self._owners.record(group)
@@ -224,7 +224,7 @@ class _Parents:
 
 
 def _place(request: Request, body: Record) -> tuple[str | None, tuple[str, ...]]:
-    """Return the group (None: root group) and the path from it at which to link a new object; () for no link."""
+    """Return the place of the link to a new object, as `parent` and `titles` of `Draft`."""
     link, h5path = body.get("link"), body.get("h5path")
     if link is not None and h5path is not None:
         raise BadRequest("A new object's place is given by link or by h5path, not by both.")

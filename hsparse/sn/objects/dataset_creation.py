@@ -30,7 +30,7 @@ from hsparse.model.json_values import Values
 from hsparse.model.layout import STATISTICS, class_elsewhere, parse_layout
 from hsparse.sn.http.requested_type import parsed_value, read_type
 from hsparse.sn.objects.create import post_objects
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.file_data import file_data, other_data
@@ -38,7 +38,7 @@ from hsparse.wire.message import Record
 
 
 async def post_datasets(request: Request) -> web.StreamResponse:
-    """Create one dataset or many; `value` or `value_base64` is written before the dataset is linked."""
+    """Create one dataset or many; the values in `value` or `value_base64` are written before the dataset is linked."""
     return await post_objects(request, "datasets", _fill_dataset)
 
 
@@ -86,7 +86,7 @@ async def _fill_dataset(
         raise BadRequest(
             "A dataset whose data is in a file or in other datasets has no values of its own; leave them out."
         )
-    dataset = Dataset.of(record)
+    dataset = StoredDataset.of(record)
 
     async def write() -> None:
         selection = parse_select(None, dataset.extent)
@@ -97,7 +97,7 @@ async def _fill_dataset(
 
 
 def _wants_statistics(spec: ChunkSpec, properties: Record) -> bool:
-    """Return whether chunks get statistics: sparse chunks of numbers do, unless the request declines."""
+    """Return whether chunks get statistics: chunks of sparse datasets of numbers do, unless the request declines."""
     wanted = properties.get(STATISTICS, True)
     if not isinstance(wanted, bool):
         raise BadRequest(f"{STATISTICS} must be true or false.")

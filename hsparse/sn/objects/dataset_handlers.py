@@ -1,4 +1,8 @@
-"""Handlers of a dataset's type and of changes of its extent; `hsparse.sn.values.handlers` has those of its values."""
+"""Handlers of a dataset's type and of changes of its extent.
+
+A change of an extent has a token, made from its idempotency key or at random. The dataset's record keeps the extents of
+the last changes by token, so that a repeated change gets the same answer.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs
-from hsparse.sn.records.dataset import ATTEMPTS, change_extent, finish_trim
+from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, change_extent, finish_trim
 from hsparse.sn.request import OBJECT_BYTES, Request, respond
 from hsparse.sn.values.append import parse_side
 from hsparse.wire.message import Record
@@ -47,9 +51,9 @@ async def get_dataset_type(request: Request) -> web.StreamResponse:
 
 
 async def put_shape(request: Request) -> web.StreamResponse:
-    """Set a dataset's extent; if one dimension grew, the answer has a selection of the new elements.
+    """Set a dataset's extent; if only one dimension grew, at one end, the answer has a selection of the new elements.
 
-    Elements outside of a smaller extent are erased before the answer.
+    If the extent shrinks, the elements outside of it are erased before the answer.
     """
     record = await request.record("datasets")
     key = idempotency_key(request.http, request.principal.name)
@@ -71,7 +75,7 @@ async def put_shape(request: Request) -> web.StreamResponse:
 
 
 def _grows(record: Record, change: SetExtent) -> bool:
-    """Return whether a change of an extent makes a dimension longer."""
+    """Return whether a change of an extent adds elements in any dimension."""
     shape = record["shape"]
     if change.extend_dim >= 0 or any(map(int.__lt__, change.lower, lower_of(shape))):
         return True
@@ -105,14 +109,14 @@ def _require_same(
 
 
 async def _set_extent(owners: Owners, record: Record, change: SetExtent) -> Record:
-    """Change the extent and return the changed record; appends under way are retried at the end of the new extent."""
-    for _ in range(ATTEMPTS):
+    """Change the extent and return the changed record; raise `Busy` if appends interrupt the change too often."""
+    for _ in range(MAX_STALE_ATTEMPTS):
         if is_trimmed(record):
             await finish_trim(owners, record)  # after an interrupted shrink
         try:
             return await change_extent(owners, change)
         except Moved:
-            await change_extent(owners, AbandonAppends(change.id))
+            await change_extent(owners, AbandonAppends(change.id))  # retried at the end of the new extent
             record = await owners.record(change.id)
     raise Busy(f"Appends to {change.id} kept interrupting the change of its extent; try again.")
 
@@ -125,7 +129,7 @@ def growth_selection(
     *,
     in_places: bool = False,
 ) -> str | None:
-    """Return the selection of the new elements if one dimension grew at one end and no other changed, else None."""
+    """Return the select string of the new elements if one dimension grew at one end and no other changed, else None."""
     changed = [dim for dim, (was, now) in enumerate(zip(before, after, strict=True)) if was != now]
     moved = [dim for dim, (was, now) in enumerate(zip(old, lower, strict=True)) if was != now]
     if len(changed) != 1 or after[changed[0]] < before[changed[0]] or moved not in ([], changed):
@@ -142,7 +146,7 @@ def growth_selection(
 
 
 def _extent_change(record: Record, body: Record) -> SetExtent:
-    """Parse a change from `shape`, `lower`, `minlower`, `extend` and `extend_dim`; check it against the dataset."""
+    """Parse a change; raise `BadRequest` if it does not fit the dataset, `Conflict` for an extent beyond `maxdims`."""
     shape, id, elsewhere = record["shape"], record["id"], class_elsewhere(record)
     if elsewhere == VIRTUAL:
         raise BadRequest(

@@ -1,4 +1,4 @@
-"""The handler of a dataset's shape. Clients that follow a measurement can wait for a dataset to grow by a long poll."""
+"""The handler of a dataset's shape. Clients that follow a measurement can wait until a dataset grows (long polling)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from hsparse.sn.request import Request, respond
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
-INTERVAL = 0.2
+POLL_SECONDS = 0.2
 """Seconds between two reads of a dataset's record while requests wait for its extent to change."""
 
 
 class ExtentLooks:
-    """Reads the records of datasets that requests wait for: once each `INTERVAL`, however many requests wait."""
+    """Reads the records of datasets for requests that wait for a change: once each `POLL_SECONDS` for all of them."""
 
     def __init__(self, owners: Owners) -> None:
         self._owners = owners
@@ -44,11 +44,11 @@ class ExtentLooks:
         return cls(service.owners)
 
     async def next(self, id: str) -> Record:
-        """Wait for the next read of a dataset's record, within `INTERVAL`, and return the record."""
+        """Wait for the next read of a dataset's record, at most about `POLL_SECONDS`, and return the record."""
         return await self._looks.run(id, lambda: self._look(id))
 
     async def _look(self, id: str) -> Record:
-        await asyncio.sleep(INTERVAL)
+        await asyncio.sleep(POLL_SECONDS)
         return await self._owners.record(id)
 
 
@@ -76,7 +76,7 @@ async def changed_record(request: Request) -> Record:
             async with asyncio.timeout(left):
                 record = await request.current(await looks.next(id))
                 if request.domain.record.get(SERVED):  # a changed file has other ids
-                    # Find it outside of this request's context, which sees one state of each file.
+                    # The domain is found in a new context, because this request's context sees one state of each file.
                     finding = request.find(request.domain.path, Right.READ)
                     request.found = await loop.create_task(finding, context=Variables())
                     request.object_id("datasets")
@@ -105,7 +105,7 @@ def _has_bounds(shape: Shape, extent: tuple[int, ...], lower: tuple[int, ...]) -
 
 
 async def get_shape(request: Request) -> web.StreamResponse:
-    """Answer with a dataset's dataspace; with `wait`, once it has changed or the time is over."""
+    """Answer with a dataset's dataspace; with `wait`, when it has changed, or after that time."""
     record = await changed_record(request)
     own = f"/datasets/{record['id']}"
     answer = {

@@ -1,4 +1,4 @@
-"""Handlers of groups and committed types, and handlers of all objects: list, get, delete."""
+"""Handlers that list, get and delete objects, and that create groups and committed types."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from hsparse.sn.service import Service
 from hsparse.sn.statistics import Statistics
 from hsparse.wire.message import Record
 
-PREVIEWED = 100
-"""The most elements that a dataset's `preview` link selects."""
+MAX_PREVIEWED_ELEMENTS = 100
+"""The most elements that the link `preview` of a dataset selects."""
 
 
 CACHE_BYTES = 32 << 20
@@ -42,14 +42,14 @@ CACHE_BYTES = 32 << 20
 RECORD_WEIGHT = 8
 """Estimated bytes of memory of a record for each byte of its JSON."""
 JsonKey = tuple[str, ...]
-"""An object's id, followed by the parameters that its JSON depends on in addition to the record."""
+"""The key of an entry: an object's id, and the parameters of the request that its JSON depends on."""
 
 
 class ObjectJsonCache:
     """An LRU cache of the JSON of objects, and of answers with objects.
 
-    An entry is valid for one record, compared by identity, because records are not modified: a changed object has a
-    new record. Records from a remote data node are new objects each time, so they are always encoded again.
+    An entry is valid for one record (compared with `is`), because records are never modified: a changed object has a
+    new record. Records from a remote data node are new Python objects each time, so they are always encoded again.
     """
 
     def __init__(self, budget: int = CACHE_BYTES) -> None:
@@ -83,12 +83,12 @@ class ObjectJsonCache:
         return None if cached is None or cached[0] is not record else cached[1]
 
     def keep(self, key: JsonKey, record: Record, data: bytes) -> None:
-        """Cache JSON that depends on nothing but the record and `key`."""
+        """Cache JSON under `key`; it must depend on nothing but the record and `key`."""
         self._made.keep(key, (record, data), sum(map(len, key)) + (1 + RECORD_WEIGHT) * len(data))
 
 
 async def list_objects(request: Request) -> web.StreamResponse:
-    """Answer with the ids of a collection's objects that hard links reach, without the root group."""
+    """Answer with the ids of a collection's objects that hard links reach from the root group, without that group."""
     collection, root = request.collection, request.domain.root
     ids = await _reachable(request, root, collection) if root is not None else []
     answer: Record = {collection: page_of(request, ids, "object")}
@@ -110,7 +110,7 @@ async def _reachable(request: Request, root: str, collection: str) -> list[str]:
 
 
 async def get_object(request: Request) -> web.StreamResponse:
-    """Answer with the object whose id is in the URL or, with `h5path`, with the object at that path from this group."""
+    """Answer with the object whose id is in the URL or, for a group with `h5path`, with the object at that path."""
     h5path = request.arg("h5path")
     if not h5path or request.collection != "groups":
         return await answer_object(request, request.domain, await request.record(), {})
@@ -120,7 +120,7 @@ async def get_object(request: Request) -> web.StreamResponse:
 
 
 async def get_object_by_path(request: Request) -> web.StreamResponse:
-    """Answer with the object at `h5path`; `NotFound` if it is in another collection."""
+    """Answer with the object at `h5path`; raise `NotFound` if it is not in the collection in the URL."""
     h5path, collection = request.arg("h5path"), request.collection
     if not h5path:
         raise BadRequest(f"Name one of the {collection} by its id or by h5path.")
@@ -137,7 +137,7 @@ def _check_collection(h5path: str, record: Record, collection: str) -> None:
 
 
 async def delete_object(request: Request) -> web.StreamResponse:
-    """Delete the object of the id in the path. Links to it and the members of a group stay, as in HSDS."""
+    """Delete the object whose id is in the URL. Links to it, and the members of a group, stay, as in HSDS."""
     id = request.object_id()
     if is_root(id):
         raise Forbidden(f"{id} is the root group: delete the domain instead.")
@@ -148,7 +148,7 @@ async def delete_object(request: Request) -> web.StreamResponse:
 async def answer_object(
     request: Request, domain: Domain, record: Record, extra: Record
 ) -> web.StreamResponse:
-    """Answer with one object; cache the answer unless it has keys that do not follow from the record."""
+    """Answer with one object and the keys of `extra`; the answer is cached if it depends on the record alone."""
     if extra or request.flag("getalias"):
         return await _make_answer(request, domain, record, extra)
     http, cache = request.http, request.service.component(ObjectJsonCache)
@@ -176,15 +176,12 @@ async def _make_answer(request: Request, domain: Domain, record: Record, extra: 
 
 
 def object_work(request: Request, record: Record) -> int:
-    """Return the work of making an answer with an object, in elements of attributes, see `respond_computed`."""
+    """Return the work of making an answer with an object, about its attributes' elements, for `respond_computed`."""
     return answer_work((record.get("attributes") or {}).values()) if request.flag("include_attrs") else 0
 
 
 def object_json_with_class(record: Record, place: ResolvedPath, request: Request) -> Record:
-    """Return the JSON of an object found by path, with its class and domain.
-
-    The key `h5path` is added if an external link led to the object.
-    """
+    """Return the JSON of an object found by path, with its class, its domain and, after an external link, `h5path`."""
     found = {"domain": place.domain.path, "class": OBJECT_CLASSES[collection_of(record["id"])]}
     if place.away is not None:
         found["h5path"] = place.away
@@ -192,7 +189,7 @@ def object_json_with_class(record: Record, place: ResolvedPath, request: Request
 
 
 def _requested_json(request: Request, record: Record) -> Record:
-    """Return the JSON of an object, with links and attributes, and in creation order, if the parameters ask for it."""
+    """Return the JSON of an object; the parameters choose whether it has links and attributes, and their order."""
     found = object_json(
         record,
         links=request.flag("include_links"),
@@ -216,7 +213,7 @@ def object_hrefs(request: Request, record: Record) -> list[Href]:
     paths |= {"root": f"/groups/{record['root']}", "home": "/", "attributes": f"{own}/attributes"}
     if collection == "datasets" and record["shape"]["class"] != "H5S_NULL":
         dims = dims_of(record["shape"]) or ()
-        if prod(dims) > PREVIEWED:
+        if prod(dims) > MAX_PREVIEWED_ELEMENTS:
             preview = f"select={preview_select(dims)}"
             return [
                 *hrefs(request, **paths),
@@ -227,12 +224,12 @@ def object_hrefs(request: Request, record: Record) -> list[Href]:
 
 
 def preview_select(dims: Sequence[int]) -> str:
-    """Return a selection of at most `PREVIEWED` elements, in the plane of the last two dimensions at index 0."""
-    *_, rows, columns = (1, *(min(dim, PREVIEWED) for dim in dims))
+    """Return a select string of at most `MAX_PREVIEWED_ELEMENTS`: index 0, except in the last two dimensions."""
+    *_, rows, columns = (1, *(min(dim, MAX_PREVIEWED_ELEMENTS) for dim in dims))
     if rows <= columns:
-        columns = min(columns, PREVIEWED // rows)
+        columns = min(columns, MAX_PREVIEWED_ELEMENTS // rows)
     else:
-        rows = min(rows, PREVIEWED // columns)
+        rows = min(rows, MAX_PREVIEWED_ELEMENTS // columns)
     stops = [1] * (len(dims) - 2) + [rows, columns][-len(dims) :]
     return f"[{','.join(f'0:{stop}' for stop in stops)}]"
 
@@ -243,16 +240,13 @@ async def post_groups(request: Request) -> web.StreamResponse:
 
 
 async def _fill_group(request: Request, record: Record, body: Record) -> None:
-    """Add nothing, as groups only have the keys of all objects; raise `BadRequest` if the body has a type."""
+    """Add nothing, because groups have no keys of their own; raise `BadRequest` if the body has a type."""
     if "type" in body:
         raise BadRequest("A group has no type: create a dataset, or commit a type by POST /datatypes.")
 
 
 async def get_dataset(request: Request) -> web.StreamResponse:
-    """Answer with one dataset; with `verbose`, also with its number of chunks and their bytes.
-
-    If counting takes too long, these numbers are of the domain's last count, if there is one.
-    """
+    """Answer with one dataset; with `verbose`, also with its number of chunks and their bytes, if they are known."""
     record, extra = await request.record(), {}
     if request.flag("verbose"):
         counts = await request.service.component(Statistics).of_dataset(record["root"], record["id"])

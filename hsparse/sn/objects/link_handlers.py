@@ -33,9 +33,9 @@ KEYS = MultiObjectRequest("grp_ids", "links", "titles", "groups")
 
 
 async def put_links(request: Request) -> web.StreamResponse:
-    """Set links of the request's group or of each group in `grp_ids`; 201, or 200 if nothing changed.
+    """Set links of the group in the URL, or of each group in `grp_ids`; answer 201, or 200 if nothing changed.
 
-    The same change removes the links in `remove` from the request's group, which requires the right to delete.
+    The same change removes the links in `remove` from the group in the URL, which requires the right to delete.
     """
     body = await read_json_object(request)
     removed = text_list(body, "remove") or []
@@ -71,7 +71,7 @@ async def get_link(request: Request) -> web.StreamResponse:
 
 
 async def put_link(request: Request) -> web.StreamResponse:
-    """Set one link; 201, or 200 if nothing changed."""
+    """Set one link; answer 201, or 200 if nothing changed."""
     title = request.params["title"]
     id, body = request.object_id("groups"), await read_json_object(request)
     return await _put(request, {id: await _parsed(request, {title: body})})
@@ -87,7 +87,7 @@ async def delete_link(request: Request) -> web.StreamResponse:
 async def _put(
     request: Request, links: dict[str, Record], removed: tuple[str, ...] = ()
 ) -> web.StreamResponse:
-    """Set links, by group id, if all targets of hard links exist; remove the links `removed`."""
+    """Set links, given by group id, and remove the links `removed`; raise if a hard link's target does not exist."""
     changes = [PutLinks(id, some, removed) for id, some in links.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
     async with aclosing(read_each(request.service.owners, list(enumerate(sorted(targets))))) as found:
@@ -100,7 +100,7 @@ async def _put(
 
 
 async def _parsed(request: Request, bodies: Any) -> Record:
-    """Return the stored form of links, in order of creation."""
+    """Return the stored form of the links in `bodies`, by title, in the order of their creation times."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("links must be an object, with a link for each title.")
     now = request.service.clock.now()

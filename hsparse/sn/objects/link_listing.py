@@ -54,10 +54,7 @@ async def get_links(request: Request) -> web.StreamResponse:
 
 
 async def post_links(request: Request) -> web.StreamResponse:
-    """Answer with the links of `titles`, or all links, of the request's group or of each group in `grp_ids`.
-
-    With `follow_links`, answer with all links of these groups and of all groups below them.
-    """
+    """Answer with links (of `titles`, or all) of a group or of each in `grp_ids`; `follow_links` adds all below."""
     body = await read_json_object(request)
     wanted = await KEYS.wanted(request, body)
     groups = list(wanted)
@@ -85,7 +82,7 @@ async def post_links(request: Request) -> web.StreamResponse:
 
 
 def _of_group(request: Request, wanted: dict[str, NamePlaces | None]) -> Callable[[str, Record], Encoded]:
-    """Return a function that lists a group's links: all, or the existing links that `wanted` names."""
+    """Return a function that returns the JSON of a group's links: all, or those in `wanted` that exist."""
 
     def to_json(id: str, group: Record) -> Encoded:
         links, places = group.get("links") or {}, wanted.get(id)

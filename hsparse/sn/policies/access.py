@@ -1,9 +1,9 @@
-"""Access control: finding the domain that a request names, and the principal's rights there, elsewhere and to files.
+"""Access control: finding the domain that a request names, and checking the principal's rights to domains and files.
 
 A user's home folder is created when it is first requested.
 
-The right to read the nearest folder or domain above a file is the right to read the file. The same folder decides
-whether a principal may learn which names exist in it.
+A principal who may read the nearest folder or domain above a file may read the file. A principal who may not read the
+nearest folder above a path is not told whether the path exists.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
 
 UNCHECKED_BODY = 1 << 20
-"""The most bytes of a body on routes whose handlers check rights themselves, because every client can send one."""
+"""The most bytes of a body on routes without a right, because clients without any rights can send such a body."""
 TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
-"""The folder of the top level, which has no record in the store."""
+"""The top-level folder, which has no record in the store."""
 HOME = "/home"
 ADMIN = "admin"
 MAX_FOLDERS = 1000
 """The most folders that the files of one read may be in."""
 
 
-class Access:
+class AccessPolicy:
     """Finds the bucket and the domain of a request, and checks the right that its route needs.
 
-    Handlers use it, through the request, to check further rights that depend on parameters and bodies.
+    Handlers use it as `Request.access` to check further rights, which depend on parameters and bodies.
     """
 
     def applies(self, route: Route) -> bool:
@@ -74,7 +74,7 @@ class Access:
     async def find(
         self, service: Service, path: str, principal: Principal, right: Right, *, dangling: bool = False
     ) -> Domain:
-        """See `hsparse.sn.request.Access`."""
+        """See `hsparse.sn.request.AccessControl`."""
         try:
             domain = await find_domain(service, path, principal, dangling=dangling)
         except HsparseError as error:
@@ -83,12 +83,12 @@ class Access:
         (replace(domain, first=None) if dangling else domain).require(principal, right)
         return domain
 
-    def files(self, service: Service, principal: Principal, beside: str) -> FileRights:
-        """See `hsparse.sn.request.Access`."""
-        return FileRights(service.owners, principal, service.settings.bucket, service.of_bucket, beside)
+    def files(self, service: Service, principal: Principal, beside: str) -> UserFileRights:
+        """See `hsparse.sn.request.AccessControl`."""
+        return UserFileRights(service.owners, principal, service.settings.bucket, service.of_bucket, beside)
 
     async def _find_again(self, request: Request) -> None:
-        """Load the domain again; raise if another domain is at its path now, or the principal has lost the right."""
+        """Load the domain again; raise `Conflict` if it was replaced, `Forbidden` if the principal lost the right."""
         assert request.route.right is not None
         found = await request.find(request.domain.path, request.route.right)
         if found.identity != request.domain.identity:
@@ -99,11 +99,10 @@ class Access:
 
 
 def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, str | None]:
-    """Return the service of the bucket that a request names, and its domain path, if any.
+    """Return the service of the bucket that a request names, and the normal form of its domain path, or None.
 
-    The path is given by `?domain=` or the header X-Hdf-domain, without a leading `hdf5:/` and a trailing slash. The
-    bucket is given in front of the path, by `?bucket=` or the header X-Hdf-bucket; the default is the first bucket.
-    Raises `NotFound` if the bucket is not served, `BadRequest` if its name or the path is malformed.
+    A bucket in front of the path comes first; the default is the first bucket. Raises `NotFound` if the bucket is not
+    served, `BadRequest` if its name or the path is malformed.
     """
     if "host" in request.query:
         raise BadRequest("The parameter host is not supported; use domain.")
@@ -125,8 +124,7 @@ async def find_domain(
 ) -> Domain:
     """Return the domain or folder at `path`; raise `NotFound` or `Gone` if there is none.
 
-    A domain whose objects were deleted by another name is `Gone` too, unless `dangling` is set. `/home` and the home
-    folder of `principal` are created if they do not exist.
+    Objects deleted by another name raise `Gone` unless `dangling` is set. Missing home folders are created.
     """
     if path == "/":
         return TOP_FOLDER
@@ -170,7 +168,7 @@ async def _create_home(service: Service, path: str, owner: str, acls: dict[str, 
 
 
 async def _hide_name(owners: Owners, path: str, principal: Principal, error: HsparseError) -> None:
-    """Raise `Forbidden` for a missing name, as for an existing one, if the principal may not read its folder."""
+    """Raise `Forbidden` if `error` says that `path` is missing and the principal may not read the folder above it."""
     if error.kind in MISSING_KINDS:
         above = await _nearest_above(owners, path)
         if above is not None and not above.allows(principal, Right.READ):
@@ -193,8 +191,8 @@ async def _nearest_above(owners: Owners, path: str) -> Domain | None:
 
 
 @dataclass(frozen=True, slots=True)
-class FileRights:
-    """The rights of a principal to files of `bucket`, and of other served buckets, whose services `others` returns."""
+class UserFileRights:
+    """The `FileRights` of a principal; `others` returns the service of a bucket other than `bucket`."""
 
     owners: Owners
     principal: Principal
@@ -207,10 +205,10 @@ class FileRights:
         bucket, path = parsed_path(external_domain(name, beside, self.bucket))
         assert self.others is not None
         service = self.others(bucket or self.bucket)
-        return service, await Access().find(service, path, self.principal, Right.READ)
+        return service, await AccessPolicy().find(service, path, self.principal, Right.READ)
 
     def owners_of(self, uri: str) -> tuple[Owners, str, str]:
-        """Return the owners, the bucket and the key of a file; raise `Forbidden` if its bucket is not served."""
+        """See `hsparse.sn.request.FileRights`."""
         bucket, key = file_reference(uri, self.bucket)
         if bucket != self.bucket and self.others is not None:
             with suppress(NotFound):
@@ -218,10 +216,10 @@ class FileRights:
         return self.owners, self.bucket, file_key(uri, self.bucket)
 
     async def require(self, *uris: str) -> None:
-        """Raise `Forbidden` if one of the files is in a folder that the principal may not read.
+        """Raise `Forbidden` if one of the files is in a folder that the principal may not read, or in no served bucket.
 
-        The nearest folder or domain above a file decides; a file without one is readable by everybody. A file in a
-        bucket that is not served raises `Forbidden`, a URI that names no file `BadRequest`.
+        The nearest folder or domain above a file decides; a file without one is readable by everybody. Raises
+        `BadRequest` for a URI that names no file, `TooLarge` for files in more than `MAX_FOLDERS` folders.
         """
         folders: dict[tuple[str, str], Owners] = {}
         for uri in uris:

@@ -1,8 +1,9 @@
 """Admission control of requests: deadlines, places, the time limit of reads, and checks of request bodies.
 
-A place stands for work of the node. A request gives up its place while it waits for memory or for its client
-(`Request.without_place`). A streamed answer gives it up with its first bytes, so that no other request waits for the
-minutes that a client takes to read. From then on the memory budget for answers bounds their number.
+A request needs one of a limited number of places while the node works on it. It gives up its place while it waits for
+memory or for its client (`Request.without_place`). A streamed answer gives up the place when it begins, so that no
+other request waits for the minutes that a client takes to read. From then on, the memory budget for answers bounds the
+number of streamed answers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 
 TIMEOUT_HEADER = "Request-Timeout"
-"""The header with the seconds, a decimal number, that a client waits for its answer to begin."""
+"""The header with the time that a client waits for its answer to begin: seconds, as a decimal number."""
 TIMEOUT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
@@ -69,7 +70,7 @@ class Queueing:
 
 
 def _late(limit: float, max_read_time: float) -> HsparseError:
-    """Return the error for an answer that has not begun in time: `TooLarge` by the node's limit, else `Busy`."""
+    """Return the error for an answer that begins too late: `TooLarge` for the node's limit, `Busy` for the client's."""
     if limit == max_read_time:
         return TooLarge(
             f"The answer did not begin within {limit:g} s, the limit (max_read_time); ask for less at a time."
@@ -78,7 +79,7 @@ def _late(limit: float, max_read_time: float) -> HsparseError:
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds in a `Request-Timeout` header; raise `BadRequest` if that is no positive number."""
+    """Return the seconds in a `Request-Timeout` header; raise `BadRequest` unless they are a positive number."""
     if TIMEOUT.fullmatch(text) is None or not (seconds := float(text)):
         raise BadRequest(
             f"{TIMEOUT_HEADER} must be a positive number of seconds, such as 2.5, not {text:.40}."

@@ -17,10 +17,10 @@ from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 
 CLIENT_BITS = 64
-MOST = 10_000
+MAX_CACHED_ADDRESSES = 10_000
 """The most addresses whose networks are cached."""
 MAX_BUCKETS = 10_000
-"""The most token buckets in memory; the least recently used bucket, which tends to be the fullest, is evicted first."""
+"""The most token buckets in memory. The least recently used one is evicted first: it tends to be full, as if new."""
 BURST_SECONDS = 10
 
 
@@ -47,7 +47,7 @@ class Authentication:
         return await next(request)
 
     async def _signed_in(self, request: Request) -> Principal:
-        """Return the principal that the credential names; until then the request is queued for its network."""
+        """Return the principal that the credential names. Until then the request counts for its client's network."""
         request.trace.queue_user = f"{ANONYMOUS_NAME} {network_of(request.http.remote)}"
         request.checks.append(self._require_same)
         try:
@@ -75,7 +75,7 @@ class RateLimit:
         self._burst = float(burst or max(1, math.ceil(rate * BURST_SECONDS)))
         self._clock = clock
         self._buckets: BoundedCache[str, tuple[float, float]] = BoundedCache.of_entries(MAX_BUCKETS)
-        """The tokens of each user, and the time when they were counted."""
+        """The tokens that each user has left, and the time when they were counted."""
 
     def take(self, who: str) -> None:
         """Count a request of `who`; raise `RateLimited`, with the time to wait, if there is no token left."""
@@ -93,12 +93,12 @@ class RateLimit:
             )
 
 
-@lru_cache(MOST)
+@lru_cache(MAX_CACHED_ADDRESSES)
 def network_of(address: str | None) -> str | None:
-    """Return the network that belongs to one client: an IPv4 address (also if mapped to IPv6), or an IPv6 network.
+    """Return the network of a client's address: an IPv4 address as it is, or the /64 network of an IPv6 address.
 
-    A client has any number of IPv6 addresses in a network of 64 bits (RFC 4291, section 2.5.4). Text that is no address
-    is returned unchanged.
+    A client has any number of IPv6 addresses in a network with a prefix of 64 bits (RFC 4291, section 2.5.4). An IPv4
+    address mapped to IPv6 is returned as IPv4. Text that is no address is returned unchanged.
     """
     if address is None:
         return None

@@ -20,12 +20,12 @@ TEXTS = frozenset({"application/json", "application/xml", "text/html"})
 """Media types that are compressed by default."""
 SHORT_ANSWERS = frozenset({"PUT", "DELETE"})
 """Methods whose answers are too short to compress."""
-SMALLEST = 4096
+MIN_COMPRESSED_BYTES = 4096
 """The fewest bytes of a body that is compressed."""
 
 
 class Compression:
-    """Compresses whole answers, and chooses the coding of streamed ones."""
+    """Compresses answers that are sent whole, and chooses the coding of streamed answers."""
 
     def __init__(self, policy: CompressionPolicy) -> None:
         self._policy = policy
@@ -36,12 +36,12 @@ class Compression:
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
         request.choose_coding = self.choose
         response = await next(request)
-        if isinstance(response, web.Response) and (size := _size(response)) >= SMALLEST:
+        if isinstance(response, web.Response) and (size := _size(response)) >= MIN_COMPRESSED_BYTES:
             await self._compress(request, response, size)
         return response
 
     def choose(self, request: Request, media: str, response: web.StreamResponse) -> Coding | None:
-        """Return the coding of a stream of this media type, None for no compression; add the headers to `response`."""
+        """Return the coding of a stream of this media type, None for no compression; set the headers of `response`."""
         if not self._is_wanted(media):
             return None
         response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)

@@ -1,7 +1,7 @@
 """Cross-origin resource sharing (Fetch standard): which pages of other origins may read answers.
 
-The answer to a request without `Origin` grants no permission, because images and simple requests of any page can bring
-such an answer, with data that the browser's credentials may read, into the browser's cache.
+The answer to a request without `Origin` grants no permission. Images and simple requests of any page send no `Origin`,
+and with the browser's credentials they can bring answers into the browser's cache.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Cors:
         return await next(request)
 
     def headers(self, origin: str) -> dict[str, str]:
-        """Return the CORS headers of an answer to a page of `origin`, {} if that is not allowed."""
+        """Return the CORS headers of an answer to a page of `origin`, {} if that page may not read the answer."""
         if self._any:
             return FOR_ANY
         if origin not in self._origins:
@@ -60,7 +60,7 @@ class Cors:
 
 
 def _preflight(http: web.BaseRequest) -> dict[str, str]:
-    """Return the headers of a preflight's answer: the requested method or, if it is unknown, all methods are allowed.
+    """Return the headers of a preflight's answer, which allow the requested method or, if it is unknown, all methods.
 
     The request that follows the preflight is authenticated as usual.
     """

@@ -28,11 +28,7 @@ class Errors:
         return True
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
-        """Answer errors, and log exceptions that are not hsparse errors as defects.
-
-        If the client hangs up, or an error occurs after the answer has begun, the request is cancelled, so that the
-        connection is aborted.
-        """
+        """Turn errors into answers, log unexpected ones; cancel after a hang-up or when the answer has begun."""
         try:
             return await next(request)
         except HsparseError as error:
@@ -40,7 +36,7 @@ class Errors:
         except HungUp:
             raise asyncio.CancelledError from None
         except Exception:
-            # A defect must fail one request, not the process.
+            # A programming error must fail one request, not the process.
             log.exception("%s failed", _place(request))
             message = f"Internal error; the server's log has the details, by the id {request.trace.id}."
             answer = respond_error(HsparseError(message))
@@ -53,7 +49,7 @@ class Errors:
             error = Unauthenticated(f"{error.message} Sign in as a user who has it.")
         answer = respond_error(error)
         if answer.status >= 500 and answer.status != 503:
-            # Without the query and headers, because clients put secrets there.
+            # The line has neither query nor headers, because clients put secrets there.
             log.error("%s: %s", _place(request), error.message)
         if error.kind is ErrorKind.UNAUTHENTICATED:
             add_challenges(request.http, answer, self._challenges)

@@ -33,12 +33,12 @@ FETCH_SITE = "Sec-Fetch-Site"
 """The relation of the requesting page's site to the server's: `same-origin`, `same-site`, `cross-site` or `none`."""
 OWN_SITES = frozenset({"same-origin", "none"})
 """The values of `Sec-Fetch-Site` for the server's own pages, and for requests that no page caused."""
-HOSTS = 256
+MAX_CACHED_HOSTS = 256
 """The most values of `Host` whose decisions are cached."""
 
 
 def named_origins(origins: tuple[str, ...]) -> frozenset[str]:
-    """Return the origins in a setting without `*`."""
+    """Return the origins in the setting `cors_origins`, without `*`."""
     return frozenset(origin.rstrip("/") for origin in origins) - {ANY}
 
 
@@ -61,7 +61,7 @@ class PageGuard:
     def __init__(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = named_origins(origins)
-        self._is_ours = lru_cache(HOSTS)(self._names_us)
+        self._is_ours = lru_cache(MAX_CACHED_HOSTS)(self._names_us)
 
     def applies(self, route: Route) -> bool:
         return True
@@ -71,7 +71,7 @@ class PageGuard:
         return await next(request)
 
     def check(self, method: str, headers: Mapping[str, str]) -> None:
-        """Raise `Forbidden` if the host or the requesting page's origin or site is neither the server's nor allowed."""
+        """Raise `Forbidden` for a host that is not allowed, or a page of another site that is not in `origins`."""
         host, origin = headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN)
         if host is not None and not self._is_ours(host):
             raise Forbidden(
@@ -105,7 +105,7 @@ class PageGuard:
 
 
 class FormGuard:
-    """Refuses requests that forms of foreign pages can send; pages of `origins` are not foreign, `*` is ignored.
+    """Refuses changes that a form of a foreign page can send; pages of `origins` are not foreign, `*` is ignored.
 
     Programs send neither `Origin` nor `Sec-Fetch-Site`, so their requests need no particular media type.
     """
@@ -133,10 +133,10 @@ class FormGuard:
             )
 
     def _is_foreign(self, headers: Mapping[str, str]) -> bool:
-        """Return whether the request is sent by a page that is neither this server's nor of an origin in `origins`."""
+        """Return whether the request comes from a page that is neither this server's nor of an origin in `origins`."""
         origin, site = headers.get(hdrs.ORIGIN), headers.get(FETCH_SITE)
         if origin in self._origins:
             return False
         if site is not None:
-            return site not in OWN_SITES  # also right behind a proxy that changes Host
+            return site not in OWN_SITES  # unlike Origin, correct even behind a proxy that changes Host
         return origin is not None and origin not in own_origins(headers.get(hdrs.HOST))

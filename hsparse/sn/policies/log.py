@@ -40,12 +40,12 @@ LONGEST_PATH = 2000
 """The most characters of a path in the log."""
 LONGEST_METHOD = 20
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-"""Paths that monitoring requests every few seconds, which are left out of the access log and of spans."""
+"""Paths that monitoring requests every few seconds; their requests have no spans and no lines in the access log."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessEntry:
-    """A request in the access log: `time` in Unix seconds, `size` in bytes of the answer's body."""
+    """A request in the access log: `time` in Unix seconds, `size` of the answer's body in bytes, `seconds` it took."""
 
     time: float
     trace: RequestTrace
@@ -62,8 +62,8 @@ AccessFormat: TypeAlias = Callable[[AccessEntry], str]
 class RequestLog:
     """The outermost policy: gives each request an id, counts it, and logs it.
 
-    `write`, if given, gets the lines of the access log, formatted by `form`. A request that takes at least `slow`
-    seconds is logged as a warning (0: never). `tracer`, if given, begins the span of each request.
+    `write`, if given, is called with each line of the access log, which `form` makes. A request that takes at least
+    `slow` seconds is logged as a warning (0: never). `tracer`, if given, begins the span of each request.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class RequestLog:
     def _note_access(
         self, request: Request, status: str, size: int, seconds: float, *, is_probe: bool
     ) -> None:
-        """Write a request's line to the access log, and end its span."""
+        """Write a request's line to the access log unless it is a probe, and end its span."""
         trace, http = request.trace, request.http
         path, method = http.rel_url.raw_path[:LONGEST_PATH], http.method[:LONGEST_METHOD]
         entry = AccessEntry(self._clock.now(), trace, method, path, status, size, seconds)

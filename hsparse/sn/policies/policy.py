@@ -19,7 +19,7 @@ class Policy(Protocol):
     """A middleware. It may depend on the request, its route, and the answer, but not on the route's handler."""
 
     def applies(self, route: Route) -> bool:
-        """Return whether requests of a route pass this policy; called once for each route, at the start."""
+        """Return whether requests of a route pass this policy; called once for each route, when the node starts."""
         ...
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:

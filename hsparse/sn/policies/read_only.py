@@ -11,7 +11,7 @@ from hsparse.sn.route import Route
 
 
 class ReadOnly:
-    """Refuses requests that change something with the error message `sentence`, before anything is read for them."""
+    """Refuses requests that change something, before anything is read for them; `sentence` is the error's message."""
 
     def __init__(self, sentence: str) -> None:
         self._sentence = sentence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hsparse.sn.policies.access import Access
+from hsparse.sn.policies.access import AccessPolicy
 from hsparse.sn.policies.admission import Bodies, Queueing
 from hsparse.sn.policies.authentication import Authentication, RateLimit
 from hsparse.sn.policies.compression import Compression
@@ -38,7 +38,7 @@ def policies_of(
         FormGuard(origins) if has_users else PageGuard(settings.allowed_hosts, origins),
         *((Authentication(limited),) if limited or service.authenticator.only is None else ()),
         Queueing(service.admission, settings.request_timeout, settings.max_read_time),
-        Access(),
+        AccessPolicy(),
         Bodies(),
     ]
     for after, policy in reversed(added):

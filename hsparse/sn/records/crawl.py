@@ -1,7 +1,7 @@
-"""Reading many records: the records of given ids, or all that hard links reach from a group (a crawl).
+"""Reading many records: the records of given ids, or of all objects that hard links reach from a group (a crawl).
 
-A reply has about `READ_BYTES`, whatever the size of the records. The visited set of a crawl takes 8 bytes for each
-object, because ids of one domain and collection differ only in 16 hex digits.
+A batch of records has about `READ_BYTES`, whatever the size of the records. The visited set of a crawl takes 8 bytes
+for each object, because ids of one domain and collection differ only in 16 hex digits.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.message import Record
 
 FIRST_READS, MAX_READS = 64, 500
-"""The number of records in the first message, and the most in any message."""
+"""The number of records in the first batch, and the most records in any batch."""
 READ_BYTES = 4 << 20
-"""The target size of a reply, in bytes of records, estimated from the last reply."""
+"""The target size of a batch, in bytes of the records' JSON."""
 Batch = list[tuple[str, Record]]
 Numbers = NDArray[np.uint64]
 COMMON_LENGTH = 20
 """The length of the prefix that ids of a domain and collection have in common: `d-00000000-00000000-`."""
 LINKS_AT_ONCE = 10_000
+"""Links that a crawl follows without a pause for other requests."""
 ID_PREFIXES = ("g", "d", "t")
 
 
 class Pace:
-    """The number of records to read next, adapted to their size."""
+    """The number of records in the next batch, adapted to the size of the records."""
 
     def __init__(self) -> None:
         self.reads = FIRST_READS
 
     def weigh(self, nbytes: int) -> None:
-        """Adapt to the size of the last batch, in bytes."""
+        """Set `reads` so that the next batch has about `READ_BYTES`; the last batch had `nbytes`."""
         wanted = self.reads * READ_BYTES // max(nbytes, 1)
         self.reads = max(1, min(wanted, 2 * self.reads, MAX_READS))
 
@@ -56,7 +57,7 @@ class RecordSource(Protocol):
 
 
 class RecordReader:
-    """A `RecordSource` of given ids (a dict of ids by name), which raises the error of an id without a record."""
+    """A `RecordSource` of the objects `ids`, by name; it raises the error of a record that cannot be read."""
 
     def __init__(self, owners: Owners, ids: dict[str, str]) -> None:
         self.pace = Pace()
@@ -106,7 +107,7 @@ class Crawl:
     """A `RecordSource` that follows hard links from `starts`, objects of one domain, roughly breadth first.
 
     It reads groups and, with `leaves`, datasets and committed types. It skips links whose target was deleted or is in
-    another domain. Once `ended()` is true it follows no more links, and yields only the objects it has already visited.
+    another domain. Once `ended()` is true it follows no more links, and yields only the objects that it has found.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Crawl:
                             await asyncio.sleep(0)
 
     def ids(self, kind: str) -> list[str]:
-        """Return the visited ids of `kind` (`g`, `d`, `t`), ascending; they may include deleted objects."""
+        """Return the ids of `kind` (`g`, `d` or `t`) that links have led to, ascending, even of deleted objects."""
         return [self._id(kind, number) for number in self._visited[kind].all().tolist()]
 
     def _add(self, ids: list[str]) -> None:

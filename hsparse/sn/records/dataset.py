@@ -36,28 +36,32 @@ from hsparse.wire.record_message import AbandonAppends, EndTrim, ListKeys, SetEx
 
 T = TypeVar("T")
 
-ATTEMPTS = 8
-"""The most attempts at an operation whose plan is stale (`Moved`)."""
+MAX_STALE_ATTEMPTS = 8
+"""The most attempts at an operation that raises `Moved`, because the dataset was shrunk after it was loaded."""
 KEYS_AT_ONCE = 9_999
 """Keys in each message of a full listing: one less than ten pages of the store, which saves an eleventh page."""
 FIRST_KEYS = 999
+"""Keys in the first message of a listing that looks for certain keys only."""
 MOST_ASKED, MOST_SOUGHT = 100, 10_000
-"""The most chunks that a shrink cuts without listing, and the most that it looks up by key in a listing."""
+"""The most chunks that a shrink cuts without a listing, and the most chunks whose keys it looks up in a listing.
+
+For more chunks, a shrink lists all of the dataset's chunks.
+"""
 SMALL_RECORD = 16 * 1024
 """The most bytes of JSON of a record whose dataset is cached."""
 RECORD_BYTES = 10
-"""Bytes of memory of a cached dataset for each byte of its record's JSON, without its type and fill value."""
+"""Bytes of memory that a cached dataset takes for each byte of its record's JSON, without type and fill value."""
 KNOWN_BYTES = 64 * 1024 * 1024
 MOST_UNKNOWN = 512
 AT_ONCE = 64
 """Datasets that are loaded without a pause for other requests."""
 ORIGIN = re.compile(r"\[-?[0-9]{1,18}(,-?[0-9]{1,18})*\]")
-"""The form of an origin in the parameter `places`."""
+"""The form of an origin, such as `[-5,0]`, in the request's parameter `places`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
-    """A dataset with a simple or scalar dataspace: `extent` is `()` if scalar, a `SignedExtent` with lower bounds."""
+class StoredDataset:
+    """A dataset with a simple or scalar dataspace; `extent` is `()` if scalar, a `SignedExtent` with lower bounds."""
 
     id: str
     record: Record
@@ -69,15 +73,13 @@ class Dataset:
     elsewhere: str = ""
     """The layout class if the data is not in the dataset's own chunk objects (see `OtherData`); else empty."""
     grown_from: tuple[int, ...] = ()
-    """The recorded extent, if `extent` was changed from it, for `ChunkSelection.begins_outside`; else empty."""
+    """The extent before an append, in the form that `ChunkSelection.begins_outside` takes; else empty."""
     rights: FileRights | None = None
+    """The reader's rights to files that the data may be in, if they are needed."""
 
     @classmethod
-    def of(cls, record: Record, rights: FileRights | None = None) -> Dataset:
-        """Make the dataset of a stored record, which must not be modified; raise `BadRequest` for a null dataspace.
-
-        `rights` are the reader's rights to files that the data may be in. Datasets are cached, see `_remember`.
-        """
+    def of(cls, record: Record, rights: FileRights | None = None) -> StoredDataset:
+        """Return the dataset of a record, which must not be modified; raise `BadRequest` for a null dataspace."""
         known = _KNOWN.get(record["id"])
         if known is None or known.record is not record:
             known = cls._parsed(record)
@@ -85,7 +87,7 @@ class Dataset:
         return known if rights is None else replace(known, rights=rights)
 
     @classmethod
-    def _parsed(cls, record: Record) -> Dataset:
+    def _parsed(cls, record: Record) -> StoredDataset:
         shape = record["shape"]
         if shape["class"] == "H5S_NULL":
             raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
@@ -98,17 +100,17 @@ class Dataset:
             record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec), class_elsewhere(record)
         )
 
-    def with_length(self, dim: int, length: int) -> Dataset:
+    def with_length(self, dim: int, length: int) -> StoredDataset:
         """Return the dataset as if it had `length` elements along a dimension."""
         extent = (*self.extent[:dim], length, *self.extent[dim + 1 :])
         recorded = self.grown_from or self.extent
         grown_from = () if extent == recorded else recorded
         return replace(self, extent=extent, grid=Grid(extent, self.spec.dims), grown_from=grown_from)
 
-    def seen_by(self, places: str | None) -> Dataset:
-        """Return the dataset with coordinates counted as the request's parameter `places` asks.
+    def seen_by(self, places: str | None) -> StoredDataset:
+        """Return the dataset with the coordinates that `places` asks for; raise `BadRequest` for an unknown value.
 
-        They are counted from 0 (None), as signed places (`signed`), or from an origin such as `[-5,0]`.
+        They count from the first element (None), are signed (`signed`), or count from an origin such as `[-5,0]`.
         """
         if places is None:
             return self
@@ -119,8 +121,8 @@ class Dataset:
         origin = () if places == "signed" else tuple(map(int, places.strip("[]").split(",")))
         return replace(self, extent=self.extent.for_request(in_places=True, origin=origin))
 
-    def slab(self, dim: int, count: int) -> Dataset:
-        """Return the dataset as if it had only the `count` elements, counted from 0, that an append adds to `dim`."""
+    def slab(self, dim: int, count: int) -> StoredDataset:
+        """Return the dataset as if it had, along `dim`, only the `count` elements of an append, with indices from 0."""
         extent = self.extent
         if not isinstance(extent, SignedExtent):
             return self.with_length(dim, count)
@@ -132,8 +134,8 @@ class Dataset:
         new = SignedExtent.of(lengths, lower, (0,) * len(extent), in_places=extent.in_places, origin=origin)
         return replace(self, extent=new, grid=Grid(new, self.spec.dims))
 
-    def reaching(self, dim: int, start: int, stop: int) -> Dataset:
-        """Return the dataset with its extent grown to the places from `start` to `stop` along a dimension."""
+    def reaching(self, dim: int, start: int, stop: int) -> StoredDataset:
+        """Return the dataset with its extent grown to contain the signed indices `start` to `stop` of a dimension."""
         if not isinstance(self.extent, SignedExtent):
             return self.with_length(dim, stop)
         shape = self.record["shape"]
@@ -141,13 +143,13 @@ class Dataset:
         upper = max(stop, lower[dim] + dims[dim])
         lower[dim] = min(start, lower[dim])
         dims[dim] = upper - lower[dim]
-        grown = Dataset._parsed(self.record | {"shape": {**shape, "dims": dims, "lower": lower}})
+        grown = StoredDataset._parsed(self.record | {"shape": {**shape, "dims": dims, "lower": lower}})
         below = (grown.spec.base[dim] - self.spec.base[dim]) * self.spec.dims[dim]
         before = [below if axis == dim and below else length for axis, length in enumerate(self.extent)]
         return replace(grown, grown_from=tuple(before))
 
     def require_places(self) -> None:
-        """Raise `BadRequest` if the dataset has a lower bound and the request counts from 0, unlike its chunks."""
+        """Raise `BadRequest` if the dataset has lower bounds and the request's coordinates count from them."""
         if isinstance(self.extent, SignedExtent) and not self.extent.in_places:
             raise BadRequest(
                 f"{self.id} has the lower bound {list(self.extent.lower)}, with which chunks do not begin at multiples "
@@ -165,25 +167,21 @@ class Dataset:
             raise not_sparse(self.spec)
 
     def require_writable(self) -> None:
-        """Raise `BadRequest` if the data is in files or in a virtual dataset's sources, which are never written."""
+        """Raise `BadRequest` if the dataset is virtual or its data is in a file; such data is never written."""
         if self.elsewhere == VIRTUAL:
             raise BadRequest(f"{self.id} cannot be written: it is virtual, write to its sources.")
         if self.elsewhere:
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
 
-_KNOWN: BoundedCache[str, Dataset] = BoundedCache(KNOWN_BYTES)
+_KNOWN: BoundedCache[str, StoredDataset] = BoundedCache(KNOWN_BYTES)
 """Datasets by id; an entry is valid while the dataset's record is the same object."""
 _MET: BoundedCache[str, int] = BoundedCache.of_entries(MOST_UNKNOWN)
-"""By dataset id, the `id()` of its last record that is not cached; negated once the record was found too large."""
+"""By dataset id, the `id()` of the record seen last, if its dataset is not cached; negative if it is too large."""
 
 
-def _remember(dataset: Dataset) -> None:
-    """Cache a dataset when the same small record object is seen a second time.
-
-    Only data nodes in this process return the same object again. Records from other nodes are new objects each time, so
-    they are neither cached nor measured.
-    """
+def _remember(dataset: StoredDataset) -> None:
+    """Cache a dataset whose small record object is seen again, which only data nodes in this process return."""
     this, last = id(dataset.record), _MET.forget(dataset.id) or 0
     if this == last and (nbytes := len(orjson.dumps(dataset.record))) <= SMALL_RECORD:
         _KNOWN.keep(dataset.id, dataset, RECORD_BYTES * nbytes + dataset.spec.nbytes)
@@ -191,29 +189,29 @@ def _remember(dataset: Dataset) -> None:
     _MET.keep(dataset.id, -this if this == abs(last) else this)
 
 
-async def load_dataset(request: Request) -> Dataset:
+async def load_dataset(request: Request) -> StoredDataset:
     """Load the dataset whose id is in the request's path, from the request's domain."""
-    dataset = Dataset.of(await request.record("datasets"), request.file_rights())
+    dataset = StoredDataset.of(await request.record("datasets"), request.file_rights())
     return dataset.seen_by(request.arg("places")) if dataset.spec.base else dataset
 
 
-async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Dataset]:
+async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, StoredDataset]:
     """Load the datasets of these ids from the request's domain; return them by id."""
     own = [request.domain.member(id, "datasets") for id in ids]
     rights, places = request.file_rights(), request.arg("places")
-    found: dict[str, Dataset] = {}
+    found: dict[str, StoredDataset] = {}
     async with aclosing(request.service.owners.read_parts(own)) as parts:
         async for first, outcomes in parts:
             named = zip(ids[first:], outcomes, strict=False)
             async for id, one in with_pauses(named, AT_ONCE):
-                dataset = Dataset.of(await request.current(one.unwrap()), rights)
+                dataset = StoredDataset.of(await request.current(one.unwrap()), rights)
                 found[id] = dataset.seen_by(places)
     return found
 
 
-async def until_current(request: Request, work: Callable[[Dataset], Awaitable[T]]) -> T:
-    """Return `work(dataset)` for the dataset in the path; reload it and retry if a shrink makes the plan stale."""
-    for _ in range(ATTEMPTS - 1):
+async def until_current(request: Request, work: Callable[[StoredDataset], Awaitable[T]]) -> T:
+    """Return `work(dataset)` for the dataset in the path; reload it and retry if a shrink made `work` raise `Moved`."""
+    for _ in range(MAX_STALE_ATTEMPTS - 1):
         try:
             return await work(await load_dataset(request))
         except Moved:
@@ -221,7 +219,7 @@ async def until_current(request: Request, work: Callable[[Dataset], Awaitable[T]
     return await work(await load_dataset(request))
 
 
-async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:
+async def list_chunks(owners: Owners, dataset: StoredDataset, most: int | None = None) -> NDArray[np.uint64]:
     """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in key order.
 
     Chunks below the lower bound's chunk are left out. Raises `TooLarge` if more than `most` chunks are stored.
@@ -229,26 +227,26 @@ async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None)
     return _coordinates(await _stored(owners, dataset, most), dataset)
 
 
-def scaled_of_keys(dataset: Dataset, keys: Iterable[str]) -> NDArray[np.uint64]:
+def scaled_of_keys(dataset: StoredDataset, keys: Iterable[str]) -> NDArray[np.uint64]:
     """Return the scaled coordinates in chunk keys, (k, rank) uint64; other keys are left out."""
     return _coordinates([scaled for key in keys if (scaled := _scaled_of(dataset, key)) is not None], dataset)
 
 
-def _coordinates(found: Sequence[tuple[int, ...]], dataset: Dataset) -> NDArray[np.uint64]:
+def _coordinates(found: Sequence[tuple[int, ...]], dataset: StoredDataset) -> NDArray[np.uint64]:
     found = [scaled for scaled in found if min(scaled, default=0) >= 0]
     return np.array(found, np.uint64).reshape(len(found), len(dataset.extent))
 
 
-def _scaled_of(dataset: Dataset, key: str) -> tuple[int, ...] | None:
+def _scaled_of(dataset: StoredDataset, key: str) -> tuple[int, ...] | None:
     """Return the scaled coordinates in a chunk's key, None for other keys."""
     scaled, rank = dataset.spec.scaled_of(key), len(dataset.extent)
     return None if scaled is None or len(scaled) != max(rank, 1) else scaled[:rank]
 
 
 async def _stored(
-    owners: Owners, dataset: Dataset, most: int | None = None, sought: Sequence[str] | None = None
+    owners: Owners, dataset: StoredDataset, most: int | None = None, sought: Sequence[str] | None = None
 ) -> list[tuple[int, ...]]:
-    """Return the scaled coordinates of all stored chunks or, at least, of those with the keys `sought`, in order.
+    """Return the scaled coordinates of all stored chunks or, at least, of those with the keys `sought`, in key order.
 
     After each page the listing resumes at the next sought key, so it takes at most one page for each sought key.
     """
@@ -270,18 +268,18 @@ async def _stored(
 
 
 def _before(key: str) -> str:
-    """Return a listing marker directly before a chunk's key: after all smaller chunk keys."""
+    """Return a marker from which a listing begins at this chunk's key: it sorts after all smaller chunk keys."""
     return f"{key[:-1]}{'.012345678'[int(key[-1])]}~"
 
 
 async def finish_trim(owners: Owners, record: Record) -> None:
     """Erase the elements outside the extent in `record`, then remove `trim` from the record; durable on return.
 
-    First a fence is set on every data node: it refuses later writes with a plan for the larger extent, and earlier
-    writes become durable, so that the listing finds their chunks. `Moved` is ignored, because another request has then
-    finished the shrink or shrunk the dataset further.
+    First, a message makes every data node refuse later writes that were planned for the larger extent (a fence), and
+    make earlier writes durable, so that the listing finds their chunks. `Moved` is ignored, because another request
+    has then finished the shrink or shrunk the dataset further.
     """
-    dataset = Dataset.of(record)
+    dataset = StoredDataset.of(record)
     with suppress(Moved):
         await _trim(owners, dataset)
 
@@ -294,8 +292,8 @@ async def change_extent(owners: Owners, change: SetExtent | AbandonAppends) -> R
     return record
 
 
-def _cut(dataset: Dataset) -> tuple[list[range], list[range]]:
-    """Return a range of scaled coordinates for each dimension: of all affected chunks, and of those that stay whole.
+def _cut(dataset: StoredDataset) -> tuple[list[range], list[range]]:
+    """Return two lists of ranges of scaled coordinates, one range per dimension, which say what a shrink cuts.
 
     A shrink cuts a chunk whose coordinates are all in the first ranges, unless they are all in the second ranges.
     """
@@ -311,7 +309,7 @@ def _cut(dataset: Dataset) -> tuple[list[range], list[range]]:
 
 
 def _places(every: list[range], whole: list[range]) -> list[tuple[int, ...]] | None:
-    """Return the coordinates of the chunks that a shrink cuts, None if there are more than `MOST_SOUGHT`."""
+    """Return the scaled coordinates of the chunks that a shrink cuts (see `_cut`), None for more than `MOST_SOUGHT`."""
     count, kept = (prod(some.stop - some.start for some in ranges) for ranges in (every, whole))
     if count - kept > MOST_SOUGHT:
         return None
@@ -322,7 +320,7 @@ def _places(every: list[range], whole: list[range]) -> list[tuple[int, ...]] | N
     return found
 
 
-async def _trim(owners: Owners, dataset: Dataset) -> None:
+async def _trim(owners: Owners, dataset: StoredDataset) -> None:
     spec, extent = dataset.spec, dataset.extent
     first = first_of(extent)
     await owners.ask_all(TrimChunks(spec, extent, ()))

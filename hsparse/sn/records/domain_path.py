@@ -16,7 +16,7 @@ from hsparse.printable import is_printable
 from hsparse.sn.service import Service
 
 MAX_COMPONENT, MAX_NEW_COMPONENT = 255, 240
-"""The most bytes of a path component: of any domain or served file, and of a new domain."""
+"""The most bytes of a path component: in the path of any domain or served file, and in the path of a new domain."""
 RECORD = ".domain.json"
 """The last component of the key of a domain's record."""
 

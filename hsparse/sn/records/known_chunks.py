@@ -1,9 +1,10 @@
-"""A cache of the stored chunks of datasets, for plans of many chunks: listed once, then updated by changed keys.
+"""A cache of the coordinates of datasets' stored chunks: they are listed once, then updated by changed keys.
 
-Each data node answers with the chunk keys it has put since a version of its chunks (`GetChunkChanges`), and with a new
-version. The version is requested before the chunks are listed, so that a cached listing, extended by the keys of later
-versions, has every chunk that was stored before the request began. A node that is new, was restarted, has lost its
-lease, or has deleted chunks cannot answer by keys; then all chunks are listed again.
+Each data node answers the message `GetChunkChanges` with the keys of the chunks that it has put since an earlier
+version of its chunks, and with the current version. The version is requested before the chunks are listed, so that a
+cached listing, extended by the keys of later versions, has every chunk that was stored before the request began. A node
+that is new, was restarted, has lost its lease, or has deleted chunks does not know which keys have changed; then all
+chunks are listed again.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from hsparse.concurrency.single_flight import SingleFlight
 from hsparse.errors import StoreFailed
 from hsparse.format.chunk_map import row_names
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset, list_chunks, scaled_of_keys
+from hsparse.sn.records.dataset import StoredDataset, list_chunks, scaled_of_keys
 from hsparse.wire.chunk_info_message import GetChunkChanges
 
 Scaled = NDArray[np.uint64]
 Versions = tuple[str, ...]
-FEW = 32
-"""The most new keys that are searched one by one, which is faster than sorting all coordinates."""
+MAX_SEARCHED_KEYS = 32
+"""The most new chunks that are looked up one by one, which is faster than sorting all coordinates."""
 KNOWN_BYTES = 64 * 1024 * 1024
 """Bytes of cached coordinates: enough for several million chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """Coordinates (k, rank) of the stored chunks, relative to `base`, and the data nodes' versions they belong to."""
+    """A dataset's stored chunks: `scaled: (k, rank) uint64` relative to `base`, and each data node's version."""
 
     versions: Versions
     base: tuple[int, ...]
@@ -40,12 +41,12 @@ class _Listing:
 
 
 _KNOWN: BoundedCache[str, _Listing] = BoundedCache(KNOWN_BYTES, KNOWN_BYTES // 2)
-"""Listings by dataset id. A version is unique to a node, run and bucket, so equal ids in other buckets never match."""
+"""Listings by dataset id. A dataset with the same id in another bucket has other versions, so it never matches."""
 _LISTING: SingleFlight[tuple[str, Versions], Scaled] = SingleFlight()
 """The listings under way (single flight), by dataset and the versions that they began with."""
 
 
-async def stored_chunks(owners: Owners, dataset: Dataset) -> Scaled:
+async def stored_chunks(owners: Owners, dataset: StoredDataset) -> Scaled:
     """Return the scaled coordinates of a dataset's stored chunks, (k, rank) uint64, in any order."""
     known = _KNOWN.use(dataset.id)
     if known is not None and known.base != dataset.spec.base:
@@ -69,17 +70,17 @@ async def stored_chunks(owners: Owners, dataset: Dataset) -> Scaled:
     return scaled
 
 
-def _with(scaled: Scaled, dataset: Dataset, keys: Iterable[str]) -> Scaled:
+def _with(scaled: Scaled, dataset: StoredDataset, keys: Iterable[str]) -> Scaled:
     """Return the coordinates `scaled`, extended by the coordinates of the chunk keys `keys` that are not in it."""
     more = scaled_of_keys(dataset, dict.fromkeys(keys))
-    if len(more) <= FEW:
+    if len(more) <= MAX_SEARCHED_KEYS:
         is_new = np.array([not (scaled == row).all(axis=1).any() for row in more], np.bool_)
     else:
         is_new = ~np.isin(row_names(more), row_names(scaled))
     return np.concatenate((scaled, more[is_new]))
 
 
-async def _listed(owners: Owners, dataset: Dataset, versions: Versions) -> Scaled:
+async def _listed(owners: Owners, dataset: StoredDataset, versions: Versions) -> Scaled:
     """List the chunks; concurrent requests with the same versions share one listing."""
     name = dataset.id, (*versions, *map(str, dataset.spec.base))
     return await _LISTING.run(name, lambda: list_chunks(owners, dataset))

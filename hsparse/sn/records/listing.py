@@ -1,6 +1,7 @@
 """Listings of links and attributes: pages, patterns, and errors about missing names.
 
-`Marker` is the last name that a client has, `Limit` the number of names it wants; patterns have `*`, `?` and `[a-z]`.
+The parameter `Marker` is the last name that the client has, and `Limit` is the number of names that it wants. The
+parameter `pattern` may have `*`, `?` and `[a-z]`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class ReplyLimit:
         self._left = request.number("Limit") or None
 
     def take(self, names: list[str]) -> list[str]:
-        """Return the names that match `pattern`, up to the rest of the limit, and subtract them from it."""
+        """Return the names that match `pattern`, at most as many as are left, and subtract their number."""
         matches = name_matcher(self._request.arg("pattern"))
         taken = [name for name in names if matches(name)][: self._left]
         if self._left is not None:
@@ -80,7 +81,7 @@ def split_names(request: Request, parameter: str) -> tuple[str, ...]:
 
 
 def name_matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Return a function that tests whether a name matches; without a pattern every name does."""
+    """Return a test for names (all pass without a pattern); raise `BadRequest` if the pattern is invalid."""
     if not pattern:
         return lambda name: True
     if len(pattern) > MAX_PATTERN:
@@ -99,12 +100,12 @@ def encode_listing(request: Request, count: int, make: Callable[[], Any]) -> Enc
 
 
 def listing_work(request: Request, count: int) -> int:
-    """Return the approximate work of listing `count` names with the request's pattern, see `respond_computed`."""
+    """Return the approximate work of listing `count` names with the request's pattern, to pass to `compute`."""
     return count * (1 + len(request.arg("pattern") or ""))
 
 
 def in_creation_order(bodies: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return named bodies sorted by their `created` times; bodies without one come first."""
+    """Return the items of `bodies` sorted by their bodies' `created` times; bodies without a time come first."""
 
     def created(item: tuple[str, Any]) -> float:
         time = item[1].get("created") if isinstance(item[1], dict) else None

@@ -1,4 +1,4 @@
-"""Multi-object requests: the links or attributes to set or to return, for each object that the body names."""
+"""Multi-object requests: bodies that name several objects, and the links or attributes to set or return of each."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class MultiObjectRequest:
     async def parsed(
         self, request: Request, body: Record, parse: Callable[[Any], Awaitable[Record]]
     ) -> dict[str, Record]:
-        """Return the parsed items to set, by id; callers must not modify them.
+        """Return the items to set, by object id, as `parse` returns them; callers must not modify them.
 
-        The body has items for the request's object, items for all ids in a list (parsed once), or a dict with items for
-        each id. Raises `TooLarge` if the objects would get too many items or bytes in total.
+        The body has items for the object in the URL, or items for all ids in a list, which are parsed once, or a dict
+        with items for each id. Raises `TooLarge` if the objects would get too many items or bytes in total.
         """
         ids, items = body.get(self.ids), body.get(self.items)
         if ids is None:
@@ -58,7 +58,7 @@ class MultiObjectRequest:
         return {self._check(request, id): await parse(one) async for id, one in with_pauses(given.items(), 1)}
 
     async def wanted(self, request: Request, body: Record) -> dict[str, NamePlaces | None]:
-        """Return the names to return, by id, or None for all. Raises `TooLarge` for more than `MAX_NAMES` in total."""
+        """Return the wanted names by object id, None for all; raise `TooLarge` for more than `MAX_NAMES` in total."""
         ids, names = body.get(self.ids), _places(text_list(body, self.names))
         if ids is None:
             if names is None:
@@ -110,5 +110,5 @@ def _places(names: list[str] | None) -> NamePlaces | None:
 
 
 def stored_names(names: NamePlaces, stored: Record) -> list[str]:
-    """Return the `names` that are stored, in the order of `names`; the time depends on the smaller of the two."""
+    """Return the `names` that are keys of `stored`, in the order of `names`, in time proportional to the smaller."""
     return sorted(names.keys() & stored.keys(), key=names.__getitem__)

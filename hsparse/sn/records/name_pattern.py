@@ -13,10 +13,10 @@ ELEMENT = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 """An element of a pattern: a set in brackets, or one character."""
 SPECIAL = re.compile(r"[?\[]")
 END = re.compile(r"\\[zZ]$")
-"""The end that `translate` adds to a regular expression."""
-FEW = 32
-"""The most different elements of a part that is searched by bits; a regular expression, which tries one place after
-the other, is slow for a few repeated elements."""
+"""The anchor at the end of the regular expressions that `fnmatch.translate` returns."""
+MAX_BIT_ELEMENTS = 32
+"""The most different elements of a part that is searched with bit masks. Other parts are searched with a regular
+expression, which would be slow for a few elements that are repeated often."""
 
 
 class NamePattern:
@@ -73,13 +73,13 @@ class _Part:
         """Return the start of the first match within `start` to `end`, -1 if there is none."""
         if self._text is not None:
             return name.find(self._text, start, end)
-        if len(self._elements) > FEW:
+        if len(self._elements) > MAX_BIT_ELEMENTS:
             found = self._expression.search(name, start, end)
             return -1 if found is None else found.start()
         return self._find_by_bits(name, start, end)
 
     def _find_by_bits(self, name: str, start: int, end: int) -> int:
-        """Find the first match of all elements at once, with a bit mask of matching places for each element."""
+        """Do what `find` does with bit operations: each element has a bit mask of the characters that it matches."""
         text = name[start:end][::-1]
         if len(text) < self.length:
             return -1

@@ -1,4 +1,4 @@
-"""Conversion of records to the JSON that clients see, with the keys of both dialects (HSDS 0.9 and 1.0)."""
+"""Conversion of records to the JSON that clients get, with the keys of both dialects of the API (HSDS 0.9 and 1.0)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def attribute_json(
 
 
 def _dataset_properties(record: Record, *, ignore_nan: bool) -> Record:
-    """Return the creation properties with the requested layout (dialect 1.0), and the chunk layout (0.9)."""
+    """Return `creationProperties` with the requested layout (dialect 1.0), and `layout` with the chunk dims (0.9)."""
     properties = {**(record.get("creationProperties") or {}), "layout": layout_json(record)}
     if "fillValue" in properties and not ignore_nan:
         properties["fillValue"] = fill_value_json(record)

@@ -27,13 +27,13 @@ MAX_STEPS = 256
 STEPS_AT_ONCE = 64
 """Links followed without a pause for other requests, which is needed because reads of cached records never suspend."""
 READS_AT_ONCE = 500
-"""Records in one message, so that neither it nor its reply grows with the domain."""
+"""The most records in one message, so that messages and replies do not grow with the domain."""
 MAX_GROUPS = 100_000
-"""The most groups that `walk_groups` visits; objects below others get no path."""
+"""The most groups that `walk_groups` visits; objects that are reached only from further groups get no path."""
 
 
 class PathSteps:
-    """Counts the links followed by all paths of a request, and lets other requests run in between."""
+    """Counts the links that all paths of a request follow, and lets other requests run in between."""
 
     def __init__(self, request: Request) -> None:
         self._most = request.service.settings.max_path_steps
@@ -54,7 +54,7 @@ class PathSteps:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """The object at a path, and its domain; `away` is its path in that domain if an external link led there."""
+    """The object at a path, and its domain; `away` is its path in that domain if an external link led to the domain."""
 
     domain: Domain
     id: str
@@ -64,7 +64,7 @@ class ResolvedPath:
 async def resolve_object(
     request: Request, domain: Domain, h5path: str, start: str | None = None
 ) -> tuple[ResolvedPath, Record]:
-    """Resolve `h5path` with the request's parameters; return the place of the object, and its record.
+    """Resolve `h5path` with the request's parameters; return the resolved path, and the object's record.
 
     A relative path starts at the group `start`, else `parent_id` or `grpid`, else the root group. Soft and external
     links are followed only with `follow_soft_links` and `follow_external_links`; otherwise such a link raises
@@ -201,7 +201,7 @@ def left_out_links(record: Record) -> dict[str, str]:
 
 
 async def object_links(owners: Owners, group: Record) -> list[tuple[str, str]]:
-    """Return a group's hard links, and the soft links that lead to an object, as (title, id), ordered by title."""
+    """Return a group's hard links, and its soft links to objects of the domain, as (title, id), ordered by title."""
     found, links = hard_links(group), group.get("links") or {}
     for title, link in links.items():
         if link.get("class") == SOFT:

@@ -1,12 +1,13 @@
 """Second names: domains that share the objects of another domain (`linked_domain`), whose ACLs apply as well.
 
-The record of a second name has `firstName`: the `path` and `created` time of the domain that had the objects first.
-The first name's record has `secondNames`: the user who gave each second name, by path, until the name is deleted. A
-second name grants nothing that the first name does not grant.
+The record of a second name has `firstName`: the `path` and `created` time of the domain that had the objects first (the
+first name). The first name's record has `secondNames`: a dict from the paths of its second names to the users who gave
+them. A second name grants nothing that the first name does not grant.
 
 When the first name is deleted and the objects stay, as at the end of a move, the second names given by the same user
-become independent names, and all others lose access. Because the node can crash in between, these names are marked as
-`released` before the deletion, which takes effect once the first name is missing, and forget it afterwards.
+become independent names, and all others lose access. Because the node can crash in between, the `firstName` keys of
+the independent names are marked as `released` before the deletion, and removed after it. The mark takes effect once
+the first name is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hsparse.wire.record_message import AddSecondName, DeleteObject, ForgetFirst
 
 FIRST_NAME, SECOND_NAMES = "firstName", "secondNames"
 ELSEWHERE = frozenset({FIRST_NAME, PLACE})
-"""The record keys which say that the ACLs of another record apply."""
+"""The keys of a domain's record that say that the ACLs of another record apply to the domain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,10 @@ class DomainNames:
 
 
 class FolderLimits(Protocol):
-    """The limits on the size of folders, implemented by an extension.
+    """The limits on the size of folders (quotas), implemented by an extension.
 
-    The checks raise `OverQuota` or `Busy` if a folder above the path has no room for a new domain or folder, or for the
-    objects of `root`, whose name is `first`. `domains_below` may omit domains that are deleted meanwhile.
+    The checks raise `OverQuota` or `Busy` if a folder above `path` has no room for a new domain or folder, or for the
+    objects of `root`, whose existing name is `first`. `domains_below` may omit domains that are deleted meanwhile.
     """
 
     async def check_new(self, path: str, principal: Principal) -> None: ...
@@ -56,7 +57,7 @@ class FolderLimits(Protocol):
 async def with_first_names(
     owners: Owners, domains: Sequence[Domain], passed: Sequence[ErrorKind] = MISSING_KINDS
 ) -> list[Domain]:
-    """Return the domains with everything that determines their rights: first names, and ACLs of served files' places.
+    """Return the domains with all that determines the rights to them: first names, and ACLs of served files' folders.
 
     If a first name is missing or its read fails with an error kind in `passed`, `first` has an empty record, which
     grants rights to admins only. `first` stays None if the first name is missing and had released the second name.
@@ -80,7 +81,7 @@ async def with_first_names(
 async def _in_places(
     owners: Owners, domains: Sequence[Domain], passed: Collection[ErrorKind]
 ) -> list[Domain]:
-    """Return the domains; served files get the ACLs of their place instead, or none if the place is missing."""
+    """Return the domains; those of served files get the ACLs of the folder `PLACE`, or none if it is missing."""
     places = list(dict.fromkeys(domain.record[PLACE] for domain in domains if PLACE in domain.record))
     acls: dict[str, Record] = {}
     for place, outcome in zip(places, await owners.read(*places) if places else (), strict=True):
@@ -101,7 +102,7 @@ def first_name(domain: Domain) -> Domain:
 
 
 def names_of(domain: Domain) -> DomainNames:
-    """Return the names that the domain's objects were given; some of `others` may have been deleted since."""
+    """Return all names of the domain's objects; some of `others` may have been deleted since they were given."""
     first = first_name(domain)
     names = (first.path, *(first.record.get(SECOND_NAMES) or {}))
     return DomainNames(domain.path, tuple(path for path in names if path != domain.path), domain.root)
@@ -113,9 +114,9 @@ def named_after(first: Domain) -> Record:
 
 
 async def note_second_name(owners: Owners, first: Domain, second: Domain, principal: Principal) -> None:
-    """Note in the first name's record that the principal has given the second name; delete that name on failure.
+    """Note in the first name's record that the principal has given the second name; on failure, delete that name.
 
-    The name is created before it is noted, so that a failed attempt keeps an existing note. May raise `TooLarge`.
+    Callers create the second name first, so that a failed creation keeps an existing note. May raise `TooLarge`.
     """
     note = AddSecondName(first.path, second.path, principal.name)
     try:
@@ -158,7 +159,7 @@ def given_names(first: Domain, principal: Principal) -> list[str]:
 
 
 async def forget_first_name(owners: Owners, first: Domain, names: Iterable[str], *, release: bool) -> None:
-    """Make second names of `first` independent names; with `release`, mark them to become so when it is deleted."""
+    """Make second names of `first` independent names; with `release`, only mark them as `released`."""
     created = first.record.get("created")
     changes = (ForgetFirstName(path, first.path, created, release) for path in names)
     for outcome in await owners.change(*changes):
@@ -169,7 +170,7 @@ async def forget_first_name(owners: Owners, first: Domain, names: Iterable[str],
 async def may_delete_objects(owners: Owners, domain: Domain, principal: Principal) -> bool:
     """Return whether a principal who may delete this name of a domain may also delete the objects.
 
-    Old second names have no `firstName`; they are compared with the path that the root group was created for.
+    Second names of old versions have no `firstName`. Their first name is the path that the root group was created for.
     """
     if domain.root is None or domain.first is not None:
         return domain.first is None or (

@@ -1,6 +1,6 @@
 """The stored chunks of a dataset, as HDF5's chunk query functions report them: coordinates, address, size, filter mask.
 
-On request, chunks have presigned URLs, by which clients can read a chunk's object or file for a limited time.
+On request, chunks have presigned URLs, by which clients can read the chunks' objects or files for a limited time.
 
 Chunks are listed page by page. Requests for pages name the version of the chunks that was current when the client's
 request began, so that the data node lists the chunks once for all pages, and for all requests until a chunk changes.
@@ -29,7 +29,7 @@ from hsparse.format.selections.points import Selection
 from hsparse.model.ids import map_key
 from hsparse.model.stripes import is_placed, placed_key, unplaced_key
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset, list_chunks
+from hsparse.sn.records.dataset import StoredDataset, list_chunks
 from hsparse.sn.request import FileRights
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, GetChunkVersion, ListChunks, SignKeys
 
@@ -50,9 +50,9 @@ async def chunk_version(owners: Owners, dataset: str) -> str:
 
 
 async def chunk_pages(
-    owners: Owners, dataset: Dataset, selection: Selection | None = None
+    owners: Owners, dataset: StoredDataset, selection: Selection | None = None
 ) -> AsyncGenerator[ChunkRows, None]:
-    """Yield pages of the stored chunks that a selection intersects, with the data of sparse chunks' footers."""
+    """Yield pages of the stored chunks that a selection (None: all) intersects, with data of sparse chunks' footers."""
     version = await chunk_version(owners, dataset.id)
     after: tuple[int, ...] = ()
     while True:
@@ -84,7 +84,7 @@ class ChunkOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkQuery:
-    """The chunks to list: those that overlap a selection (None: all), after a marker, without the first `skip`."""
+    """A page of the chunks that overlap a selection (None: all), after the chunk `after` and the next `skip` chunks."""
 
     selection: Selection | None
     order: ChunkOrder
@@ -94,7 +94,7 @@ class ChunkQuery:
 
 
 def map_query(after: Scaled = (), selection: Selection | None = None) -> ChunkQuery:
-    """Return the query for the page after `after` of all chunks, or of a selection's, in the cheapest order."""
+    """Return the query for the page of chunks after the chunk `after`, in the order that is cheapest to list."""
     return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, CHUNK_PAGE)
 
 
@@ -115,7 +115,7 @@ class StoredChunks(ChunkPages, Protocol):
     """The stored chunks of one dataset: pages of them, their number, and lookup by coordinates."""
 
     async def version(self) -> str:
-        """Return the version of the chunks, requested once so that all pages agree; empty if it is unknown."""
+        """Return the version of the chunks at the first call, so that all pages agree; empty if it is unknown."""
         ...
 
     async def count(self, selection: Selection | None) -> int:
@@ -165,9 +165,9 @@ def object_url(row: Json, base: str) -> str:
 
 
 class ChunkObjectInfo:
-    """The `StoredChunks` of a dataset with chunk objects; with `bucket` None their JSON has no bucket and key."""
+    """The `StoredChunks` of a dataset with chunk objects; if `bucket` is None, their JSON has no bucket and key."""
 
-    def __init__(self, owners: Owners, dataset: Dataset, bucket: str | None) -> None:
+    def __init__(self, owners: Owners, dataset: StoredDataset, bucket: str | None) -> None:
         self._owners = owners
         self._dataset = dataset
         self._bucket = bucket
@@ -250,23 +250,23 @@ class ChunkObjectInfo:
 
 
 def chunk_place(grid: Grid, scaled: Sequence[int], base: Sequence[int] = ()) -> Json:
-    """Return the place of a chunk in the dataset: scaled coordinates, and the coordinates of its first element.
+    """Return the JSON of a chunk's scaled coordinates and of its first element's coordinates (`scaled`, `offset`).
 
-    With `base`, the scaled coordinates of a signed dataset's first chunk, `scaled` in the result is signed.
+    If `base` is given, the scaled coordinates of the first chunk of a dataset with lower bounds, both are signed.
     """
     shown = list(map(int.__add__, scaled, base)) if base else list(scaled)
     return {"scaled": shown, "offset": list(grid.origin(shown))}
 
 
-def stored_name(scaled: Sequence[int], dataset: Dataset) -> str:
-    """Return the name of a chunk that its key and requests use."""
+def stored_name(scaled: Sequence[int], dataset: StoredDataset) -> str:
+    """Return the name of a chunk in keys and requests, such as `0_3`."""
     return chunk_name(chunk_place(dataset.grid, scaled, dataset.spec.base)["scaled"])
 
 
-def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
-    """Parse a chunk name `<i>_<j>_<k>` (`0` for a scalar dataset) to scaled coordinates; `BadRequest` for others.
+def parse_chunk_name(name: str, dataset: StoredDataset) -> Scaled:
+    """Parse a chunk name `<i>_<j>_<k>` (`0` for a scalar dataset) to scaled coordinates; raise `BadRequest` for others.
 
-    The name of a signed dataset's chunk has signed coordinates; the result counts from the dataset's first chunk, and
+    If the dataset has lower bounds, the name has signed coordinates. The result counts from the dataset's first chunk;
     `OutOfRange` is raised for chunks before it.
     """
     dataset.require_places()
@@ -310,9 +310,9 @@ def sections_json(table: list[list[int]]) -> list[Json]:
 
 
 class SignedChunks:
-    """A `StoredChunks` that adds to each chunk of another one a presigned `url`, valid for `seconds`.
+    """A `StoredChunks` that wraps `chunks` and adds to each chunk a presigned `url`, valid for `seconds`.
 
-    `rights` are the principal's rights, needed for chunks in files; raises `Forbidden` if a file may not be read.
+    `rights` are the principal's rights to files, None for chunk objects; raises `Forbidden` if a file may not be read.
     """
 
     def __init__(

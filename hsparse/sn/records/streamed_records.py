@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.compute import LONG, compute
+from hsparse.compute import LONG_WORK_BYTES, compute
 from hsparse.errors import HsparseError
 from hsparse.model.schema import VIRTUAL_DATA
 from hsparse.sn.http.request import JSON_TYPE
@@ -22,7 +22,7 @@ from hsparse.sn.records.crawl import RecordSource
 from hsparse.sn.request import JSON_HEADER, Request
 from hsparse.wire.message import Record
 
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 ENCODED_AT_ONCE = 64
 ENCODED_BYTES = 1 << 16
 """The most records, and about the most bytes of JSON, that are encoded without a pause for other requests."""
@@ -34,12 +34,12 @@ async def respond_parts(
     media: str = JSON_TYPE,
     headers: Mapping[str, str] = NO_HEADERS,
 ) -> web.StreamResponse:
-    """Answer with the concatenation of `parts`; an answer of at least `PIECE` bytes is streamed."""
-    async with request.service.answers.hold(4 * PIECE):
+    """Answer with the concatenation of `parts`, of media type `media`; stream an answer of `PIECE_BYTES` or more."""
+    async with request.service.answers.hold(4 * PIECE_BYTES):
         pieces = _joined_parts(parts)
         async with aclosing(pieces):
             first = await anext(pieces, b"")
-            if len(first) < PIECE:
+            if len(first) < PIECE_BYTES:
                 kind = JSON_HEADER if media == JSON_TYPE else media
                 return web.Response(body=first, headers={**headers, "Content-Type": kind})
             return await respond_stream(request, media, _continued(first, pieces), headers=headers)
@@ -52,12 +52,12 @@ async def _continued(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGe
 
 
 async def _joined_parts(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Join the parts to pieces of at least `PIECE` bytes, except the last."""
+    """Join the parts to pieces of at least `PIECE_BYTES` bytes; the last piece may be shorter."""
     piece = bytearray()
     async with aclosing(parts):
         async for part in parts:
             piece += part
-            if len(piece) >= PIECE:
+            if len(piece) >= PIECE_BYTES:
                 yield bytes(piece)
                 piece = bytearray()
     if piece:
@@ -67,7 +67,7 @@ async def _joined_parts(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[by
 async def wrap_items(
     name: str, items: AsyncGenerator[bytes, None], around: dict[str, Any], brackets: bytes = b"{}"
 ) -> AsyncGenerator[bytes, None]:
-    """Yield a JSON object with `items` in `brackets` (`{}` or `[]`) under the key `name`, and the keys of `around`."""
+    """Yield a JSON object with `items` in `brackets` ({} or []) under the key `name`, and the keys of `around`."""
     yield b"{" + encode_json(name) + b":" + brackets[:1]
     first = True
     async with aclosing(items):
@@ -85,9 +85,9 @@ async def respond_records(
     to_json: Callable[[str, Record], Encoded],
     around: Record,
 ) -> web.StreamResponse:
-    """Answer with the keys of `around` and, under the key `name`, an object with `to_json` of each record by its name.
+    """Answer with the keys of `around` and, under the key `name`, an object with the JSON of each record by its name.
 
-    `to_json` is called in the order of the records. If it returns a function, that is called in a worker thread.
+    `to_json` is called with each name and record, in order. A function that it returns is called in a worker thread.
     """
     return await respond_parts(
         request, wrap_items(name, _encoded_records(records, to_json, request.current), around)
@@ -108,7 +108,7 @@ async def _encoded_records(
                     with suppress(HsparseError):
                         record = await current(record)
                 found = to_json(name, record)
-                item = found if isinstance(found, bytes) else await compute(LONG, found)
+                item = found if isinstance(found, bytes) else await compute(LONG_WORK_BYTES, found)
                 some += b"%b%b:%b" % (b"," if some else b"", encode_json(name), item)
                 if len(some) >= ENCODED_BYTES or done % ENCODED_AT_ONCE == 0 or done == len(batch):
                     size += len(some)

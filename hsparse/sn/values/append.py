@@ -1,9 +1,10 @@
 """Appends: grow a dataset and write its new elements, as one visible change.
 
-An append reserves its place at the end, writes the elements, and then grows the extent over them. Readers see either
-the old extent or all new elements. If an append fails, the extent stays as it was and the written elements are erased
-(`hsparse.model.dataset_state`). Because an append takes three consecutive puts, appends that arrive while another is
-under way share them (group commit): a group reserves one place, writes each chunk once, and becomes visible at once.
+An append reserves a range of indices at an end of a dimension, writes the elements there, and then grows the extent
+over them. Readers see either the old extent or all new elements. If an append fails, the extent stays as it was and the
+written elements are erased (`hsparse.model.dataset_state`). Because an append takes three consecutive puts, appends
+that arrive while another is under way share their puts (group commit): a group reserves one range, writes each chunk
+once, and becomes visible at once.
 
 Tests: tests/sn/values/test_append.py, tests/sn/values/test_append_groups.py, tests/sn/values/test_idempotency.py.
 """
@@ -38,34 +39,37 @@ from hsparse.model.json_values import Values
 from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray, join_elements
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
+from hsparse.sn.records.dataset import StoredDataset, change_extent, finish_trim
 from hsparse.sn.service import Service
 from hsparse.wire.message import Failure
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 
-ATTEMPTS = 32
-"""The most attempts of one append, which concurrent changes of the extent or abandoned appends can undo."""
-LEASE = 10.0
-"""Seconds after which an append expires unless its service node renews its lease."""
-RENEWAL = LEASE / 3
-"""Seconds after which a service node that is still writing renews the lease."""
+MAX_APPEND_ATTEMPTS = 32
+"""The most attempts at one append: concurrent changes of the extent can make an attempt fail."""
+LEASE_SECONDS = 10.0
+"""Seconds after which an append that is under way expires unless its service node renews its lease."""
+RENEWAL_SECONDS = LEASE_SECONDS / 3
+"""Seconds after which a service node that is still writing an append's elements renews the lease."""
 LEAST_WAIT, MOST_WAIT = 0.001, 0.05
-"""The least and most seconds between two checks of whether the preceding appends are written."""
-PATIENCE = 1.0
+"""The least and most seconds between two checks of whether other appends, on which this one waits, have ended."""
+EXPIRY_CHECK_SECONDS = 1.0
 """Seconds of waiting after which the data node is told to drop expired appends."""
 MOST_PAUSE = 0.02
 """The most seconds that a group waits for further members after the previous group has ended."""
 MOST_APPENDS, MOST_BYTES = 256, 16 * 1024 * 1024
-"""The most appends of a group, and the most bytes of their values and places, which are joined in 2 to 4 ms."""
-LARGE = 1024 * 1024
-"""Appends of at least this many bytes are written alone: their time is spent on bytes, so grouping gains nothing."""
+"""The most appends of a group, and the most bytes of their values and coordinates: joining them takes 2 to 4 ms."""
+MIN_LONE_APPEND_BYTES = 1024 * 1024
+"""Appends of at least this many bytes are written alone: most of their time is spent on bytes, which no group saves."""
 
 LOWER, UPPER = "lower", "upper"
 """The names of the ends of a dimension in requests and records."""
 
-Load = Callable[[], Awaitable[Dataset]]
-Prepare = Callable[[Dataset], AbstractAsyncContextManager[tuple[Selection, Values]]]
-Write = Callable[[Dataset, Selection, Values], Awaitable[None]]
+Load = Callable[[], Awaitable[StoredDataset]]
+"""A function that loads the current dataset."""
+Prepare = Callable[[StoredDataset], AbstractAsyncContextManager[tuple[Selection, Values]]]
+"""A function of an append's slab (`Append.slab`) that yields the selection in it and the values to write."""
+Write = Callable[[StoredDataset, Selection, Values], Awaitable[None]]
+"""A function that writes values to a selection in a dataset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,8 @@ class Append:
     dim: int
     below: bool = False
 
-    def slab(self, dataset: Dataset) -> Dataset:
-        """Return the dataset restricted to the new elements, in which the request's selection is resolved.
+    def slab(self, dataset: StoredDataset) -> StoredDataset:
+        """Return the slab of new elements, as a dataset; the request's selection is resolved in its extent.
 
         Raises `BadRequest` if the dataset cannot be appended to.
         """
@@ -88,10 +92,10 @@ class Append:
             raise BadRequest(f"{dataset.id} has no lower bound: elements can be appended at its end only.")
         return dataset.slab(self.dim, self.count)
 
-    def select(self, dataset: Dataset, start: int) -> str:
-        """Return the select string of the new elements, which begin at the place `start`.
+    def select(self, dataset: StoredDataset, start: int) -> str:
+        """Return the select string of the new elements, which begin at the index `start` (signed with lower bounds).
 
-        If the request counts from 0, the string is relative to the dataset as loaded, grown by this append alone.
+        If the request counts from the lower bounds, the string is relative to the dataset as loaded, after this append.
         """
         if isinstance(dataset.extent, SignedExtent) and not dataset.extent.in_places:
             start = max(0, start - dataset.record["shape"]["lower"][self.dim])
@@ -99,8 +103,8 @@ class Append:
         axes[self.dim] = f"{start}:{start + self.count}"
         return f"[{','.join(axes)}]"
 
-    def require_same(self, dataset: Dataset, dim: int, count: int, side: str) -> None:
-        """Raise `BadRequest` if an earlier append with this one's key had another `dim`, `count` or `side`."""
+    def require_same(self, dataset: StoredDataset, dim: int, count: int, side: str) -> None:
+        """Raise `BadRequest` unless this append has `dim`, `count` and `side`, those of an earlier one with its key."""
         if (dim, count, side == LOWER) != (self.dim, self.count, self.below):
             raise BadRequest(
                 f"The Idempotency-Key was used to append {count} elements to dimension {dim} of {dataset.id}: give "
@@ -109,7 +113,7 @@ class Append:
 
 
 def parse_append(count: Any, dim: Any, side: Any = None) -> Append | None:
-    """Return the append of a request, None if `count` is missing; `BadRequest` if a parameter is malformed."""
+    """Return the append of a request, None without a `count`; raise `BadRequest` if a parameter is malformed."""
     if count is None or count is False:
         return None
     below = parse_side(side, "append_side")
@@ -120,7 +124,7 @@ def parse_append(count: Any, dim: Any, side: Any = None) -> Append | None:
 
 
 def parse_side(side: Any, name: str) -> bool:
-    """Return whether `side` names the lower end of a dimension (default: the upper); `BadRequest` for other names."""
+    """Return whether `side` is `lower`, not `upper` (the default); raise `BadRequest` for other values."""
     if side not in (None, "", UPPER, LOWER):
         raise BadRequest(f"{name} must be {UPPER} or {LOWER}, not {short_repr(side)}.")
     return bool(side == LOWER)
@@ -128,10 +132,10 @@ def parse_side(side: Any, name: str) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _Member:
-    """An append that is ready to be written: `selection` is in `slab`. `start` is set if it waits for a group."""
+    """An append that is ready to be written, as a `selection` of `slab`; `start` is set if it waits for a group."""
 
     append: Append
-    slab: Dataset
+    slab: StoredDataset
     selection: Selection
     values: Values
     write: Write
@@ -141,18 +145,18 @@ class _Member:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the selection is all new elements, in order."""
+        """Whether the selection is all elements of the slab, in order."""
         return isinstance(self.selection, Orthogonal) and self.selection.is_all
 
     @property
     def nbytes(self) -> int:
-        """The bytes that its values and their places take in a group."""
+        """The bytes that the append's values and coordinates take when they are joined with others."""
         repeated = self.selection.size if self.values.size == 1 else 1
         places = 0 if self.is_whole else self.selection.size * 8 * len(self.slab.extent)
         return self.values.nbytes * repeated + places
 
     def kind(self, how: Hashable) -> Hashable:
-        """Return a key that is equal for appends that one write can carry out."""
+        """Return a key that is equal for appends that one write can carry out; `how` is as in `AppendGroups.apply`."""
         dim, extent = self.append.dim, self.slab.extent
         values = "vlen" if isinstance(self.values, VlenArray) else self.values.dtype
         whole = self.is_whole and not isinstance(self.values, VlenArray)
@@ -161,12 +165,12 @@ class _Member:
 
 
 @dataclass(slots=True)
-class _Line:
+class _AppendQueue:
     """The queue of appends of one kind: whether a group is under way, and the appends that wait for it.
 
     Clients answered by one group send their next appends at about the same time. The next group therefore waits until
-    all of these have arrived, but not longer than the previous group took: a group that began with the first arrival
-    would leave the others to the group after it.
+    as many appends have arrived, but not longer than the previous group took. A group that began with the first append
+    to arrive would leave all others to the group after it.
     """
 
     is_busy: bool = False
@@ -181,7 +185,7 @@ class _Line:
         return not self.is_busy and count > 0 and (count >= self.clients or self.pause is None)
 
     def end(self, size: int, pause: asyncio.TimerHandle) -> None:
-        """Note that a group of `size` has ended."""
+        """Note that a group of `size` appends has ended; `pause` is the timer of the wait for the next group."""
         self.is_busy = False
         self.clients = min(size + len(self.waiting), MOST_APPENDS)
         if self.pause is not None:
@@ -202,17 +206,17 @@ class _Line:
 
 
 class AppendGroups:
-    """Group commit of a service node's appends: appends to a dataset that wait for another are written as one.
+    """Group commit of a service node's appends: appends that wait while another is under way are written as one.
 
     One group of each kind is under way at a time. Two groups, each with half of the clients, would take twice as many
-    puts and be slower, because both change the dataset's record. A request writes its append itself if no group is
-    under way. A group is written in a task of its own, which continues if one of its requests is cancelled.
+    puts and be slower, because both change the dataset's record. If no group is under way, a request writes its append
+    itself. A group is written in a task of its own, which continues if one of its requests is cancelled.
     """
 
     def __init__(self, owners: Owners, clock: Clock) -> None:
         self._owners = owners
         self._clock = clock
-        self._lines: dict[Hashable, _Line] = {}
+        self._lines: dict[Hashable, _AppendQueue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -229,13 +233,13 @@ class AppendGroups:
         key: str = "",
         how: Hashable = (),
     ) -> str:
-        """Append to the dataset that `load` returns; return the select string of the new elements, once visible.
+        """Append to the dataset that `load` returns; when the elements are visible, return their select string.
 
-        `prepare` yields a selection in the slab that it is given, and its values. The `write` of one request may get
-        the elements of several, if their `how` is equal. Elements already appended with `key` are not appended again;
-        `BadRequest` if the key was used for a different append.
+        The `write` of one request may be called with the elements of several requests whose `how` is equal. If elements
+        were already appended with the idempotency key `key`, they are not appended again. Raises `BadRequest` if the
+        key was used for a different append, `Busy` after too many attempts.
         """
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_APPEND_ATTEMPTS):
             dataset = await load()
             slab = append.slab(dataset)
             before = await self._appended_before(append, slab, key)
@@ -253,8 +257,8 @@ class AppendGroups:
             await self._others(append, dataset.id)
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 
-    async def _appended_before(self, append: Append, dataset: Dataset, key: str) -> str | None:
-        """Return the select string of the elements appended with `key`, or None if there are none (any more)."""
+    async def _appended_before(self, append: Append, dataset: StoredDataset, key: str) -> str | None:
+        """Return the select string of the elements appended with `key`, if any; wait if such an append is under way."""
         record = dataset.record
         while key:
             if (before := appended_before(record, key)) is not None:
@@ -269,11 +273,11 @@ class AppendGroups:
         return None
 
     async def _join(self, member: _Member, how: Hashable) -> int:
-        """Append a member, alone or in a group; return its place. Raises `Moved` if the caller must try again."""
-        if member.nbytes >= LARGE:
+        """Append a member, alone or in a group; return its first index. Raises `Moved` if the caller must try again."""
+        if member.nbytes >= MIN_LONE_APPEND_BYTES:
             return (await self._write([member]))[0]
         kind, loop = member.kind(how), asyncio.get_running_loop()
-        line, began = self._lines.setdefault(kind, _Line()), loop.time()
+        line, began = self._lines.setdefault(kind, _AppendQueue()), loop.time()
         if not line.waiting and line.may_begin(1):
             line.is_busy = True
             try:
@@ -290,8 +294,8 @@ class AppendGroups:
                 line.waiting.remove(member)
             raise
 
-    def _begin(self, kind: Hashable, line: _Line) -> None:
-        """Begin the next group if `may_begin` allows it; drop the line if it is idle and empty."""
+    def _begin(self, kind: Hashable, line: _AppendQueue) -> None:
+        """Begin the next group of the queue `line` if `may_begin` allows it; drop the queue if it is idle and empty."""
         if line.may_begin(len(line.waiting)):
             group = line.take()
             line.is_busy = True
@@ -304,18 +308,18 @@ class AppendGroups:
         elif not line.is_busy and not line.waiting and line.pause is None:
             del self._lines[kind]
 
-    def _end(self, kind: Hashable, line: _Line, size: int, began: float) -> None:
-        """Note that a group of `size` has ended; begin the next one now or after a pause."""
+    def _end(self, kind: Hashable, line: _AppendQueue, size: int, began: float) -> None:
+        """Note that a group of `size` appends has ended; begin the next group now or after a pause."""
         loop = asyncio.get_running_loop()
         line.end(size, loop.call_later(min(loop.time() - began, MOST_PAUSE), self._end_pause, kind, line))
         self._begin(kind, line)
 
-    def _end_pause(self, kind: Hashable, line: _Line) -> None:
+    def _end_pause(self, kind: Hashable, line: _AppendQueue) -> None:
         line.pause = None
         self._begin(kind, line)
 
-    async def _carry_out(self, kind: Hashable, line: _Line, group: list[_Member]) -> None:
-        """Append a group, and set its members' results."""
+    async def _carry_out(self, kind: Hashable, line: _AppendQueue, group: list[_Member]) -> None:
+        """Append a group, and set the result of each member's `start`."""
         waiting, began = (
             [one.start for one in group if one.start is not None],
             asyncio.get_running_loop().time(),
@@ -334,9 +338,9 @@ class AppendGroups:
             self._end(kind, line, len(group), began)
 
     async def _outcomes(self, group: list[_Member]) -> list[int | Exception]:
-        """Append a group; return each member's place or error.
+        """Append a group; return each member's first index or error.
 
-        A group that is refused, for example as too large, is retried member by member: a single append may fit.
+        If a group is refused, for example as too large, each member is tried alone, because a single append may fit.
         """
         try:
             return list(await self._write(group))
@@ -351,7 +355,7 @@ class AppendGroups:
         return outcomes
 
     async def _write(self, group: Sequence[_Member]) -> list[int]:
-        """Append a group as one append; return each member's place. Raises `Moved` if the append was dropped."""
+        """Append a group as one append; return each member's first index. Raises `Moved` if the append was dropped."""
         first, (*offsets, count) = group[0], accumulate((one.append.count for one in group), initial=0)
         dim, slab = first.append.dim, first.slab.slab(first.append.dim, count)
         lower = slab.extent.lower if isinstance(slab.extent, SignedExtent) else ()
@@ -359,11 +363,11 @@ class AppendGroups:
             (one.key, offset, one.append.count) for one, offset in zip(group, offsets, strict=True) if one.key
         )
         token, below = self._clock.token(8).hex(), first.append.below
-        begin = BeginAppend(slab.id, token, tuple(slab.extent), dim, LEASE, keys, below, lower)
+        begin = BeginAppend(slab.id, token, tuple(slab.extent), dim, LEASE_SECONDS, keys, below, lower)
         record = (await self._owners.apply(begin)).unwrap()
         starts = [part_starts(record)[begin.token] + offset for offset in offsets]
         try:
-            target = Dataset.of(record).reaching(dim, starts[0], starts[0] + count)
+            target = StoredDataset.of(record).reaching(dim, starts[0], starts[0] + count)
             selection, values = _joined(group, starts, target)
             await _renewing(self._owners, begin, first.write(target, selection, values))
             await self._show(slab.id, begin.token)
@@ -373,7 +377,7 @@ class AppendGroups:
         return starts
 
     async def _show(self, id: str, token: str) -> None:
-        """Wait until the elements are visible; raise `Moved` if they were dropped with an expired earlier append."""
+        """Grow the extent over the append `token`; raise `Moved` if it was dropped with an expired earlier append."""
 
         async def end() -> bool:
             record = (await self._owners.apply(EndAppend(id, token))).unwrap()
@@ -382,7 +386,7 @@ class AppendGroups:
         await self._until(id, end)
 
     async def _while_begun(self, id: str, token: str) -> None:
-        """Wait until another request's append is visible or dropped."""
+        """Wait until the append `token` of another request is visible or dropped."""
 
         async def done() -> bool:
             record = await self._owners.record(id)
@@ -400,10 +404,10 @@ class AppendGroups:
         await self._until(id, done)
 
     async def _until(self, id: str, done: Callable[[], Awaitable[bool]]) -> None:
-        """Poll until `done()` is true, which depends on other requests' appends; have expired appends dropped."""
+        """Poll until `done()` is true; meanwhile, tell the data node from time to time to drop expired appends."""
         wait, waited = LEAST_WAIT, 0.0
         while not await done():
-            if waited > PATIENCE:
+            if waited > EXPIRY_CHECK_SECONDS:
                 await change_extent(self._owners, AbandonAppends(id, expired=True))
                 waited = 0.0
             await asyncio.sleep(wait)
@@ -411,8 +415,10 @@ class AppendGroups:
             wait = min(2 * wait, MOST_WAIT)
 
 
-def _joined(group: Sequence[_Member], starts: Sequence[int], target: Dataset) -> tuple[Selection, Values]:
-    """Join the members' elements, each at its place in `target`, into one selection and its values."""
+def _joined(
+    group: Sequence[_Member], starts: Sequence[int], target: StoredDataset
+) -> tuple[Selection, Values]:
+    """Return the selection in `target` of all members' elements, and their values; `starts` has their first indices."""
     first, dim = group[0], group[0].append.dim
     offset = list(first_of(target.extent))
     inside = [start - corner_of(target.extent)[dim] for start in starts]
@@ -443,17 +449,17 @@ def _columns(group: Sequence[_Member]) -> NDArray[Any] | VlenArray:
 
 
 def _column(values: Values, selection: Selection) -> Values:
-    """Return one value for each selected element, (n,)."""
+    """Return one value for each selected element, (n,); a single value is repeated."""
     if values.size == 1 and selection.size != 1:
         return values.reshape((1,))[np.zeros(selection.size, np.intp)]
     return values.reshape((selection.size,))
 
 
 async def _renewing(owners: Owners, begin: BeginAppend, work: Awaitable[None]) -> None:
-    """Await `work`, renewing the lease of the append that it writes for."""
+    """Await `work`, which writes the elements of the append `begin`; meanwhile, renew the append's lease."""
     task = asyncio.ensure_future(work)
     try:
-        while not (await asyncio.wait({task}, timeout=RENEWAL))[0]:
+        while not (await asyncio.wait({task}, timeout=RENEWAL_SECONDS))[0]:
             await owners.apply(begin)
         await task
     finally:

@@ -1,4 +1,7 @@
-"""Operations on the chunks of a dataset: plan them, send one message to each owner, and assemble the results."""
+"""Operations on a dataset's chunks: plan the chunks, send one message to each owner, and assemble the results.
+
+A plan cuts a selection into one part for each chunk (`PlannedChunk`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import INLINE, compute
+from hsparse.compute import MAX_INLINE_BYTES, compute
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
@@ -32,7 +35,7 @@ from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.points import Boxes, Orthogonal, Selection, ascending
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.known_chunks import stored_chunks
 from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.values.element_source import ElementSource
@@ -51,22 +54,23 @@ from hsparse.wire.chunk_message import (
 T = TypeVar("T")
 Array = NDArray[Any]
 DefinedPiece: TypeAlias = tuple[list[Array], Values]
-"""Coordinates, one (n,) array for each dimension, and their values, (n,)."""
+"""Coordinates of defined elements, one (n,) array for each dimension, and the elements, (n,)."""
 CHUNK_OFFSET_BYTES = 4
+"""Bytes of the offset of a defined element in a reply."""
 MAX_UNDEFINED = 1 << 20
-"""The most pages of selected elements in a run of chunks that is read at once, however few are defined."""
+"""A run of chunks that is read at once selects at most this many pages of elements, however few are defined."""
 MAX_GROWTH = 16
-"""The largest factor by which a run may select more elements than the run before, because the density is a guess."""
+"""A run of chunks selects at most this many times the elements of the run before, because the density is a guess."""
 REPLY_PAGES = 2
-"""The most pages of a reply with fixed-size elements, so that a run guessed to have one page is rarely read again."""
+"""The most pages of a reply with fixed-size elements: a run that was guessed to have one page may have two."""
 MANY_CHUNKS = 1024
-"""Selections of more chunks are planned over the existing chunks only: one listing costs less than many misses."""
+"""If a selection has more chunks, only its existing chunks are planned: a listing costs less than many missing keys."""
 MANY_WHOLE = 64
 """From this many whole chunks on, chunk footers are listed instead of reading chunks; fewer may be in caches."""
 MAX_WRITE_CHUNKS = 1 << 17
-"""The most chunks of one write: a body with one value for all elements is short, but each chunk adds to messages."""
+"""The most chunks of one write. The body does not limit them: it may be short, with one value for all elements."""
 PLAN_WORK = 32
-"""The work of planning a chunk, in units of single elements, see `compute`."""
+"""The work of planning a chunk, for `compute`, in units of the work on an element."""
 MAX_COMPUTED = 1 << 15
 """The most chunks of computed values (`arange`) in one plan of a read, because all values of a chunk are computed."""
 
@@ -76,7 +80,7 @@ class ChunkObjectElements:
     """The `ElementSource` of a dataset with chunk objects. Each owner gets one message for each operation."""
 
     _owners: Owners
-    _dataset: Dataset
+    _dataset: StoredDataset
 
     async def existing(self) -> NDArray[np.uint64]:
         return await stored_chunks(self._owners, self._dataset)
@@ -149,7 +153,7 @@ class ChunkObjectElements:
 
 
 def _intersected(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the chunks in the grid that a selection intersects; an unfinished shrink leaves others outside of it."""
+    """Return the chunks of `scaled` that a selection intersects, without those that a shrink left outside the grid."""
     inside = scaled[(scaled < np.array(grid.counts, np.uint64)).all(axis=1)]
     return inside[selection_intersects(selection, grid, inside)]
 
@@ -157,7 +161,7 @@ def _intersected(selection: Selection, grid: Grid, scaled: NDArray[np.uint64]) -
 class ChunkFanout:
     """Reads and writes the chunks of one dataset: chunk objects, chunks in files, or parts of other datasets."""
 
-    def __init__(self, owners: Owners, dataset: Dataset) -> None:
+    def __init__(self, owners: Owners, dataset: StoredDataset) -> None:
         self.dataset = dataset
         self._owners = owners
         self._existing: NDArray[np.uint64] | None = None
@@ -171,7 +175,7 @@ class ChunkFanout:
     # --- plans --------------------------------------------------------------------------------------
 
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
-        """Yield the plan of a read or an erasure in batches; a plan of many chunks has only those that exist."""
+        """Yield the plan of a read or an erasure in batches; a plan of many chunks has only the chunks that exist."""
         planned = await self.plan(selection)
         if planned is not None:
             yield planned
@@ -190,17 +194,19 @@ class ChunkFanout:
     async def plan(
         self, selection: Selection, existing: NDArray[np.uint64] | None = None
     ) -> tuple[PlannedChunk, ...] | None:
-        """Return the plan of a selection, or None if it meets so many chunks that the caller must list existing ones.
+        """Return the plan of a selection; None if it has more than `MANY_CHUNKS` chunks and `existing` is None.
 
-        With `existing`, (k, rank) uint64 scaled coordinates, only these chunks are planned.
+        Only chunks in `existing`, (k, rank) uint64, are planned. Raises `TooLarge` for too many computed chunks.
         """
         return await self._with_plan(selection, existing, partial(self._plan, selection, existing))
 
     async def _with_plan(
         self, selection: Selection, existing: NDArray[np.uint64] | None, make: Callable[[], T], more: int = 0
     ) -> T:
-        """Return `make()`, offloaded if planning the selection and `more` further units of work take long."""
-        if existing is not None or selection.size > INLINE // PLAN_WORK:  # else there are few chunks
+        """Return `make()`, called in a worker thread if planning the selection and `more` units of work take long."""
+        if (
+            existing is not None or selection.size > MAX_INLINE_BYTES // PLAN_WORK
+        ):  # else there are few chunks
             more += planning_work(selection, self.dataset.grid, existing)
         return await compute(more, make)
 
@@ -225,10 +231,7 @@ class ChunkFanout:
         return [chunk async for batch in self.batches(selection) for chunk in batch]
 
     async def existing(self, selection: Selection | None = None) -> NDArray[np.uint64]:
-        """Return the scaled coordinates of the chunks that have elements, (k, rank) uint64.
-
-        With a selection, only chunks that it intersects are returned.
-        """
+        """Return the scaled coordinates, (k, rank) uint64, of chunks with elements (in the selection, if given)."""
         if self._existing is None:
             self._existing = await self.source.existing()
         if selection is None:
@@ -249,10 +252,10 @@ class ChunkFanout:
     async def read_within(
         self, selection: Selection, fields: Sequence[str] = (), limit: int = NO_LIMIT
     ) -> Values | int:
-        """Return what `read` returns or, if that has more than `limit` bytes, how many elements to read at a time.
+        """Return the values as `read` does or, if they have more than `limit` bytes, a number of elements.
 
-        This number is at most half of the selection's size. The limit applies to vlen elements only, because the size
-        of other elements is known before the read.
+        The caller should then read this number of elements at a time; it is at most half of the selection's size. The
+        limit applies to vlen elements only, because the size of other elements is known before the read.
         """
         arrays = self.dataset.arrays.of_fields(fields)
         limit = NO_LIMIT if arrays.is_exact else limit
@@ -318,7 +321,7 @@ class ChunkFanout:
     async def update(
         self, planned: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
     ) -> list[FoundElements]:
-        """Change the elements that a query finds in each planned chunk, see `UpdateElements`; durable on return."""
+        """Set `fields` to `value` in the elements that a query finds, see `UpdateElements`; durable on return."""
         self.dataset.require_writable()
         spec, names = self.dataset.spec, tuple(fields)
         return await self._owners.gather(
@@ -328,7 +331,7 @@ class ChunkFanout:
         )
 
     def check_write(self, selection: Selection, nbytes: int, most: int) -> int:
-        """Return what `check_size` returns; `BadRequest` if the dataset is not writable, `TooLarge` for many chunks."""
+        """Return the result of `check_size`; raise `BadRequest` if not writable, `TooLarge` for too many chunks."""
         if self.dataset.elsewhere:
             self.dataset.require_writable()
         if selection.size > MAX_WRITE_CHUNKS:
@@ -336,10 +339,7 @@ class ChunkFanout:
         return self.check_size(selection, nbytes, most)
 
     def check_size(self, selection: Selection, nbytes: int, most: int) -> int:
-        """Return about how many bytes a write of `nbytes` of values changes: dense chunks are stored whole.
-
-        Raises `TooLarge` if that exceeds `most`.
-        """
+        """Return about how many bytes a write changes (all of dense chunks); raise `TooLarge` if more than `most`."""
         spec, grid = self.dataset.spec, self.dataset.grid
         if not spec.sparse and self.dataset.arrays.is_exact:
             chunk = prod(grid.chunk) * self.dataset.dtype.itemsize
@@ -358,10 +358,7 @@ class ChunkFanout:
     async def write(
         self, selection: Selection, values: Values, *, drop_fill: bool = False, fields: Sequence[str] = ()
     ) -> None:
-        """Write `values`, of the selection's shape or one element for all; durable on return.
-
-        With `fields` the values have only these fields, packed, and the other fields keep their values.
-        """
+        """Write `values` (of the selection's shape, or one for all) durably; with `fields`, only these, packed."""
         count, spec, grown_from = selection.size, self.dataset.spec, self.dataset.grown_from
         if not count:
             return
@@ -414,10 +411,7 @@ class ChunkFanout:
 
 
 async def from_parts(parts: Sequence[Any], make: Callable[[Any], T], least: int = 0) -> T:
-    """Return `make(parts)`, offloaded if the owners' replies have many elements.
-
-    The parts are arrays, elements or partial results. The work is their number of elements, at least `least`.
-    """
+    """Return `make(parts)`, called in a worker thread if the parts have, or `least` is, a large number of elements."""
     return await compute(max(least, sum(map(_size, parts))), make, parts)
 
 
@@ -431,7 +425,7 @@ def _size(part: Any) -> int:
 class DefinedRead:
     """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each chunk.
 
-    With `places_only` the values are empty. With `form`, pieces are `form(coordinates, values)`.
+    With `places_only` the values are empty. With `form`, `pieces` yields `form(coordinates, values)` instead of both.
     """
 
     chunks: ChunkFanout
@@ -441,11 +435,11 @@ class DefinedRead:
     form: Callable[[list[Array], Values], Any] | None = None
 
     @property
-    def dataset(self) -> Dataset:
+    def dataset(self) -> StoredDataset:
         return self.chunks.dataset
 
     async def pieces(self, selection: Selection) -> AsyncGenerator[Any, None]:
-        """Yield the defined elements, as `DefinedPiece` or results of `form`, about a page of bytes at a time.
+        """Yield the defined elements, about a page at a time, as `DefinedPiece` or as results of `form`.
 
         An element larger than a page is yielded alone.
         """
@@ -454,10 +448,7 @@ class DefinedRead:
                 yield piece
 
     async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[Any]:
-        """Read runs of chunks, each of about a page; split a chunk whose reply would be too large.
-
-        A chunk of fixed-size elements is never split, because its owner has it in memory anyway.
-        """
+        """Yield the elements of planned chunks in runs of about a page; only chunks of vlen elements are split."""
         arrays = self.chunks.dataset.arrays
         cut = not arrays.is_exact and not self.places_only
         page = max(1, self.page_size // (arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)))
@@ -468,7 +459,7 @@ class DefinedRead:
             found = await self.chunks.source.read_defined(
                 planned[first:until], places_only=self.places_only, limit=limit
             )
-            # Chunks after one that was too large are read again, so that the pieces stay in order.
+            # If a chunk was too large for the reply, the chunks after it are read again: the pieces stay in order.
             good = next((n for n, item in enumerate(found) if isinstance(item, int)), len(found))
             pairs = zip(planned[first : first + good], found, strict=False)
             there = [(chunk, item) for chunk, item in pairs if isinstance(item, DefinedElements)]
@@ -490,7 +481,7 @@ class DefinedRead:
             first += good
 
     async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[Any]:
-        """Yield the elements of a chunk in parts, because they have `nbytes` bytes, more than a page."""
+        """Yield the elements of a chunk in parts of about a page; all of them have `nbytes` bytes."""
         dims = self.chunks.dataset.spec.dims
         # An ascending selection has each element once, so that no element is in two pages.
         selection = chunk.selection if isinstance(chunk.selection, Boxes) else ascending(chunk.selection)
@@ -501,7 +492,7 @@ class DefinedRead:
                 yield piece
 
     def _piece(self, planned: Sequence[PlannedChunk], there: Sequence[DefinedElements]) -> Any:
-        """Convert chunk offsets to coordinates of the dataset; return them with the values, or `form` of both."""
+        """Return the coordinates and values of the elements `there`, as `DefinedPiece` or as the result of `form`."""
         extent, dims = self.chunks.dataset.extent, self.chunks.dataset.spec.dims
         total = sum([len(item.offsets) for item in there])
         places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
@@ -518,18 +509,18 @@ class DefinedRead:
 
 
 def planning_work(selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None) -> int:
-    """Return the approximate work of planning a selection, from its points, boxes and chunks, see `compute`."""
+    """Return the approximate work of planning a selection, to pass to `compute`."""
     points = 0 if isinstance(selection, Orthogonal) else selection.size
     scattered = len(selection.starts) if isinstance(selection, Boxes) else points
     if existing is not None:
         return scattered + PLAN_WORK * len(existing)
-    return scattered + (PLAN_WORK * count_chunks(selection, grid) if scattered <= INLINE else 0)
+    return scattered + (PLAN_WORK * count_chunks(selection, grid) if scattered <= MAX_INLINE_BYTES else 0)
 
 
 def table_reader(owners: Owners) -> ReadTable:
-    """Return a function that reads a chunk table, which is an ordinary dataset."""
+    """Return a function that reads a selection of a chunk table, a dataset that locates chunks in files."""
 
-    async def read(table: Dataset, selection: Selection) -> Any:
+    async def read(table: StoredDataset, selection: Selection) -> Any:
         return await ChunkFanout(owners, table).read(selection)
 
     return read

@@ -12,7 +12,7 @@ from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import ARROW_TYPE
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, Array, ChunkFanout, DefinedRead
 from hsparse.wire.chunk_message import CountDefined
 
@@ -34,8 +34,10 @@ async def read_whole(read: DefinedRead, selection: Selection, limit: int) -> tup
     return Points(extent, np.concatenate(places)), arrays.join(values)
 
 
-def whole_bound(dataset: Dataset, selection: Selection, limit: int, *, places_only: bool = False) -> int:
-    """Return an estimated upper bound of the bytes that `read_whole` returns."""
+def whole_bound(
+    dataset: StoredDataset, selection: Selection, limit: int, *, places_only: bool = False
+) -> int:
+    """Return about the most bytes that `read_whole` returns; with `places_only`, of coordinates alone."""
     places = 8 * len(dataset.extent) * selection.size
     values = 0 if places_only else dataset.arrays.expected(selection.size)
     return min(limit, places + values)
@@ -50,15 +52,15 @@ def defined_too_large(limit: int) -> TooLarge:
 
 
 def places_too_large(limit: int) -> TooLarge:
-    """Return the error for too many defined places; it suggests `/value`, because places alone have no Arrow form."""
+    """Return the error for too many coordinates; it suggests `/value`, because coordinates alone have no Arrow form."""
     return TooLarge(
         f"The answer has more than {limit} bytes (max_request_size): select less, or read /value with sparse=1 "
         f"as {ARROW_TYPE}, which has the places too and is not limited."
     )
 
 
-async def count_defined(owners: Owners, dataset: Dataset, selection: Selection) -> int:
-    """Return how many of the selected elements are defined; many whole chunks are counted by their footers alone."""
+async def count_defined(owners: Owners, dataset: StoredDataset, selection: Selection) -> int:
+    """Return how many of the selected elements are defined; many whole chunks are counted from their footers."""
     chunks, spec = ChunkFanout(owners, dataset), dataset.spec
     if dataset.elsewhere and (known := await chunks.source.count_defined(selection)) is not None:
         return known
@@ -82,7 +84,7 @@ async def count_defined(owners: Owners, dataset: Dataset, selection: Selection) 
 
 
 async def _count_whole(chunks: ChunkFanout, selection: Selection, whole: Sequence[tuple[int, ...]]) -> int:
-    """Return how many elements the chunks `whole` have, from the footers in the chunk listing."""
+    """Return how many defined elements the chunks `whole` have, from the footers in the chunk listing."""
     wanted = set(whole)
     total: int = 0
     async for rows in chunks.listed(selection):

@@ -1,7 +1,7 @@
 """Handler of `/datasets/{id}/density`: counts of defined elements in the bins of a box, and reduced values of each bin.
 
-A picture of a sparse dataset needs one number for each pixel, however large the dataset is. Exact counts read the
-defined elements; approximate counts use only the stored chunks' numbers of elements.
+A picture of a sparse dataset needs one number for each pixel, however large the dataset is. Exact counts are made by
+reading the defined elements. Approximate counts use only each stored chunk's number of defined elements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hsparse.model.ids import map_key
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE, named_types
 from hsparse.sn.http.response import encode_nulls, encode_pieces, items_of, respond_computed
-from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.dataset import StoredDataset, until_current
 from hsparse.sn.records.stored_chunks import parse_chunk_name, stored_name
 from hsparse.sn.request import JSON_HEADERS, Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
@@ -31,18 +31,18 @@ from hsparse.wire.chunk_info_message import ListChunks
 Floats = NDArray[np.float64]
 MAX_BINS = 1 << 20
 MAX_SPREAD = 1 << 22
-"""The most places of the arrays used to spread the elements of chunks evenly over bins, see `spread_size`.
+"""The most items of the arrays that spread the elements of chunks evenly over bins, see `spread_size`.
 
-Beyond this size, all elements of a chunk count in the bin of the chunk's middle.
+If more items would be needed, all elements of a chunk count in the bin of the chunk's middle.
 """
 SPREAD_BYTES = 48
-"""Bytes of memory for each place of these arrays."""
+"""Bytes of memory for each item of these arrays."""
 REDUCTIONS = ("mean", "min", "max", "sum")
 
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Equal bins of the box from `start` to `stop` (exclusive), each `width` places wide; the last may be narrower."""
+    """Equal bins of the box from `start` to `stop` (exclusive), each `width` indices wide; the last may be narrower."""
 
     start: tuple[int, ...]
     stop: tuple[int, ...]
@@ -84,12 +84,12 @@ class Bins:
         return Orthogonal.box(tuple(extent), self.start, self.stop)
 
     def edges(self, dim: int) -> NDArray[np.int64]:
-        """Return the first place of each bin of a dimension, and the end of the last bin: (bins + 1,) int64."""
+        """Return the first index of each bin of a dimension, and the end of the last bin: (bins + 1,) int64."""
         first = np.arange(self.start[dim], self.stop[dim], self.width[dim], dtype=np.int64)
         return np.append(first, self.stop[dim])
 
     def numbers(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-        """Return the row-major number of each place's bin, (n,); `columns` has (n,) coordinates for each dimension."""
+        """Return the row-major number of each element's bin, (n,); `columns` has (n,) coordinates per dimension."""
         result = np.zeros(len(columns[0]) if columns else 0, np.int64)
         for column, start, width, count in zip(columns, self.start, self.width, self.shape, strict=True):
             result *= count
@@ -113,7 +113,7 @@ class Density:
         self._values = np.full(size if self.reduce else 0, empty)
 
     def add(self, columns: Sequence[NDArray[Any]], values: Values | None) -> None:
-        """Add elements at places in the box; their `values`, (n,) numbers, are used only for a reduction."""
+        """Add elements at coordinates in the box; their `values`, (n,) numbers, are used only for a reduction."""
         numbers = self.bins.numbers(columns)
         size = self.bins.size
         self.counts += np.bincount(numbers, minlength=size)
@@ -138,7 +138,7 @@ class Density:
 class ChunkCounts:
     """Estimates of the number of elements in each bin, which assume that a chunk's elements are spread evenly.
 
-    Chunks of dimensions `chunk` in an `extent` are added in any number of pages; memory use is constant.
+    The chunks, of dimensions `chunk` in the `extent`, can be added in any number of pages; memory use is constant.
     """
 
     def __init__(self, bins: Bins, chunk: Sequence[int], extent: Sequence[int]) -> None:
@@ -169,7 +169,7 @@ class ChunkCounts:
 
 
 def spread_size(bins: Bins, chunk: Sequence[int]) -> int:
-    """Return the places of the largest array needed to spread chunks over bins, 0 if that exceeds `MAX_SPREAD`."""
+    """Return the most items of an array that spreads chunks over bins, 0 if they are more than `MAX_SPREAD`."""
     size = math.prod(map(max, _chunk_grid(bins, chunk)[1], bins.shape))
     return size if size <= MAX_SPREAD else 0
 
@@ -182,7 +182,7 @@ def _chunk_grid(bins: Bins, chunk: Sequence[int]) -> tuple[list[int], list[int]]
 
 
 def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length: int, first: int) -> Floats:
-    """Convert a dimension from chunks to bins: the differences of the interpolated running sum at the bins' edges."""
+    """Convert `dim` from chunks to bins: differences of the interpolated running sum of counts at the bins' `edges`."""
     rows = np.moveaxis(grid, dim, 0)
     sums = np.zeros((len(rows) + 1, *rows.shape[1:]))
     np.cumsum(rows, axis=0, out=sums[1:])
@@ -194,8 +194,8 @@ def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length
     return np.moveaxis(np.diff(running, axis=0), 0, dim)
 
 
-def parse_reduction(name: str | None, dataset: Dataset) -> str | None:
-    """Return a reduction's name, None if absent; `BadRequest` if it is unknown or the values are no numbers."""
+def parse_reduction(name: str | None, dataset: StoredDataset) -> str | None:
+    """Return the reduction `name`, None if missing; `BadRequest` if it is unknown or the values are no numbers."""
     if name is None or name == "":
         return None
     if name not in REDUCTIONS:
@@ -221,15 +221,15 @@ def _widths(text: str | None, rank: int) -> tuple[int, ...]:
 CHUNKS_AT_ONCE = 10_000
 """The most chunks of one request to a data node."""
 MARKER = "X-Hdf-marker"
-"""The header of a binary answer that names the last chunk of the page, after which the next page begins."""
+"""The header of a binary answer with the `Marker` of the next page: the name of the last chunk of this page."""
 BIN_BYTES = 32
 """Bytes of memory for each bin while elements are counted."""
 
 
 async def get_density(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/density`: the defined elements in each bin of a box, and their values reduced."""
+    """`GET /datasets/{id}/density`: the number of defined elements in each bin of a box, and their reduced value."""
 
-    async def read(dataset: Dataset) -> web.StreamResponse:
+    async def read(dataset: StoredDataset) -> web.StreamResponse:
         dataset.require_sparse()
         bins = Bins.parse(request.arg("select"), request.arg("bin"), dataset.extent)
         reduction = parse_reduction(request.arg("reduce"), dataset)
@@ -251,7 +251,7 @@ async def get_density(request: Request) -> web.StreamResponse:
     return await until_current(request, read)
 
 
-async def _exact(request: Request, dataset: Dataset, bins: Bins, reduction: str | None) -> Density:
+async def _exact(request: Request, dataset: StoredDataset, bins: Bins, reduction: str | None) -> Density:
     density = Density(bins, reduction)
     if not bins.size:
         return density
@@ -266,8 +266,10 @@ async def _exact(request: Request, dataset: Dataset, bins: Bins, reduction: str 
     return density
 
 
-async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[Callable[[], Floats], str]:
-    """Return a function for the counts of a page of `Limit` chunks (default: all), and the marker of the next page."""
+async def _approximate(
+    request: Request, dataset: StoredDataset, bins: Bins
+) -> tuple[Callable[[], Floats], str]:
+    """Return a function that computes the counts of a page of `Limit` chunks, and the marker of the next page."""
     limit, after = request.number("Limit") or None, request.arg("Marker")
     dataset.require_places()
     marker = parse_chunk_name(after, dataset) if after else ()

@@ -1,7 +1,7 @@
 """Queries over the elements of a dataset, page by page, in row-major order.
 
-Data nodes send only the matching elements. Elements that were never written match if the fill value does; if it does
-not, the query skips chunks that were never written.
+Data nodes send only the elements that match. Elements that were never written match if the fill value matches. If the
+fill value does not match, the query skips chunks that were never written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hsparse.format.query import ELEMENT, Query, Ranges, bind_query, queried
 from hsparse.format.selections.extent import check_countable, ravel
 from hsparse.format.selections.points import Boxes, Selection, ascending, coords_at
 from hsparse.model.vlen_array import VlenArray, VlenFields, take_elements
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.stored_chunks import Scaled
 from hsparse.sn.values.chunk_fanout import (
     MANY_CHUNKS,
@@ -47,12 +47,12 @@ BOXES_AT_ONCE = 1 << 18
 
 
 class DatasetQuery(Protocol):
-    """One query over one dataset."""
+    """One query over one dataset; `find` yields at most `limit` matches, which the constructors take (0: no limit)."""
 
     def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
     ) -> AsyncGenerator[Rows, None]:
-        """Yield pages of the first `limit` matches, in row-major order; the elements have `fields`, or all fields."""
+        """Yield pages of matches, in row-major order; the elements have `fields`, or all fields for ()."""
         ...
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
@@ -61,10 +61,10 @@ class DatasetQuery(Protocol):
 
 
 class FixedQuery:
-    """A `DatasetQuery` over fixed-size elements, which the chunks' owners evaluate."""
+    """A `DatasetQuery` over fixed-size elements; the owners of the chunks evaluate it."""
 
     def __init__(
-        self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
+        self, dataset: StoredDataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
     ) -> None:
         check_queryable(dataset)
         self._dataset = dataset
@@ -78,7 +78,7 @@ class FixedQuery:
 
     @property
     def fits_fill(self) -> bool:
-        """Whether the query finds elements that were never written."""
+        """Whether the query may find elements in chunks that were never written."""
         return self._fits_fill
 
     async def find(
@@ -107,7 +107,7 @@ class FixedQuery:
         fields: Sequence[str],
         places_only: bool,
     ) -> Rows:
-        """Ask the owners of planned chunks, and return the matches in row-major order."""
+        """Ask the owners of planned chunks, of `stored` chunks only if given; return the matches in row-major order."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         in_order = len(asked) < 2 or len(self._dataset.extent) == 1
         replies = await self._chunks.source.find(
@@ -132,14 +132,14 @@ class FixedQuery:
         return join_rows(changed, self._dataset.dtype)
 
     async def _stored(self, selection: Selection) -> set[Scaled] | None:
-        """Return the stored chunks, None if asking for each chunk is cheaper than a listing; see `MANY_CHUNKS`."""
+        """Return the stored chunks that the selection intersects, or None if planning needs no listing of them."""
         few = count_chunks(selection, self._dataset.grid) <= MANY_CHUNKS
         if not self._fits_fill or few or self._dataset.spec.arange:
             return None
         return set(map(tuple, (await self._chunks.existing(selection)).tolist()))
 
     async def _candidates(self, selection: Selection) -> ChunkRows | None:
-        """Return the stored chunks whose statistics allow matches.
+        """Return the stored chunks that may contain matches by their statistics.
 
         Returns None if the statistics do not help, or if there are so few chunks that owners may have them cached.
         """
@@ -165,10 +165,7 @@ class FixedQuery:
     async def _pages(
         self, selection: Selection, candidates: NDArray[np.uint64] | None = None
     ) -> AsyncIterator[tuple[PlannedChunk, ...]]:
-        """Yield the planned chunks of each page of the selection, with pages in row-major order.
-
-        With `candidates`, (k, rank) uint64 scaled coordinates, only these chunks are planned.
-        """
+        """Yield the planned chunks of each page of the selection, in row-major order; with `candidates`, only these."""
         selection, grid = ascending(selection), self._dataset.grid
         if candidates is None and (self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS):
             for page in _small_pages(selection, grid, self._room):
@@ -201,7 +198,7 @@ class FixedQuery:
         *,
         places_only: bool = False,
     ) -> Rows:
-        """Return the matches of planned chunks as rows in row-major order."""
+        """Return the matches of all planned chunks, in row-major order."""
         pieces = self._located(planned, found, limit, fields)
         if places_only:
             pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
@@ -221,7 +218,7 @@ class FixedQuery:
     def _rows(
         self, chunk: PlannedChunk, found: FoundElements | None, limit: int, fields: Sequence[str]
     ) -> Rows:
-        """Return the matches of a chunk; in a chunk that does not exist, every element has the fill value."""
+        """Return the matches of one chunk; `found` is None if the chunk does not exist and has only the fill value."""
         if found is not None:
             positions, rows = found.positions, found.values
         else:
@@ -234,13 +231,13 @@ class FixedQuery:
 
 
 class VlenQuery:
-    """A `DatasetQuery` over compounds with vlen members, by their fixed-size fields.
+    """A `DatasetQuery` over compounds with vlen members, which compares their fixed-size fields.
 
-    The service node reads the elements and evaluates the query itself.
+    The service node reads all selected elements and evaluates the query itself.
     """
 
     def __init__(
-        self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
+        self, dataset: StoredDataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
     ) -> None:
         check_queryable(dataset)
         self._dataset = dataset
@@ -273,7 +270,7 @@ class VlenQuery:
     def _matches(
         self, most: int, picked: VlenFields | None, pieces: Sequence[VlenArray]
     ) -> tuple[NDArray[np.intp], VlenArray]:
-        """Return the positions of the first `most` matches in the one piece, and their elements with picked fields."""
+        """Return the positions of the first `most` matches in the piece, and their elements with `picked` fields."""
         positions = np.flatnonzero(self._mask(pieces[0]))[:most]
         rows = take_elements(pieces, positions)
         return positions, picked.pick(rows) if picked else rows
@@ -282,7 +279,7 @@ class VlenQuery:
         return self._query.mask(self._queried_fields.columns(array))
 
     async def _parts(self, selection: Selection) -> AsyncIterator[Selection]:
-        """Yield the selection or, if it meets many chunks, its parts in rows of stored chunks. Boxes become pages."""
+        """Yield the selection or, if it has many chunks, its parts in rows of stored chunks; `Boxes` become pages."""
         grid = self._dataset.grid
         if self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
             parts = iter((selection,))
@@ -300,7 +297,7 @@ class VlenQuery:
         raise unchangeable(self._dataset)
 
 
-def unchangeable(dataset: Dataset) -> BadRequest:
+def unchangeable(dataset: StoredDataset) -> BadRequest:
     """Return the error for a query that would change vlen elements."""
     return BadRequest(
         f"Elements of {dataset.id} have no fixed size, so a query cannot change them: read the elements that it finds "
@@ -309,15 +306,15 @@ def unchangeable(dataset: Dataset) -> BadRequest:
 
 
 def dataset_query(
-    dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
+    dataset: StoredDataset, chunks: ChunkFanout, text: str, page_size: int, limit: int = 0
 ) -> DatasetQuery:
-    """Return a query over a dataset; a `limit` of 0 means no limit. Raises `BadRequest` if the text does not fit it."""
+    """Return the query `text` over a dataset; a `limit` of 0 means no limit. Raises `BadRequest` if it does not fit."""
     query = FixedQuery if dataset.arrays.is_exact else VlenQuery
     return query(dataset, chunks, text, page_size, limit)
 
 
-def check_queryable(dataset: Dataset) -> None:
-    """Raise `BadRequest` for a dataset that is scalar or whose elements are too many for 64-bit offsets."""
+def check_queryable(dataset: StoredDataset) -> None:
+    """Raise `BadRequest` for a dataset that is scalar or has too many elements for 64-bit offsets."""
     if not dataset.extent:
         raise BadRequest(f"{dataset.id} is scalar: its one element cannot be queried.")
     check_countable(dataset.extent)
@@ -354,10 +351,10 @@ def _small_pages(selection: Selection, grid: Grid, room: int) -> Iterator[Select
 def row_bands(
     selection: Selection, existing: NDArray[np.uint64], grid: Grid, room: int
 ) -> Iterator[tuple[Selection, NDArray[np.uint64]]]:
-    """Yield pieces of the selection, each with the stored chunks that it overlaps.
+    """Yield pieces of the selection, each with the scaled coordinates of the stored chunks that it overlaps.
 
-    A piece is a range of whole rows of chunks whose stored chunks have at most `room` elements or, if a single row
-    has more, a page of that row.
+    A row of chunks are the chunks with the same first coordinate. A piece covers consecutive rows whose stored chunks
+    have at most `room` elements together. If a single row has more, a piece is a page of that row.
     """
     rows, counts = np.unique(existing[:, 0], return_counts=True)
     order = np.argsort(existing[:, 0], kind="stable")

@@ -27,17 +27,17 @@ class ElementSource(Protocol):
     async def read(
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...], limit: int
     ) -> list[Values | int | None]:
-        """Return the values of each planned chunk, see `ReadChunks`."""
+        """Return the values of each planned chunk, None if all are the fill value; see `ReadChunks`."""
         ...
 
     async def read_defined(
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
     ) -> list[DefinedElements | int | None]:
-        """Return the defined elements of each planned chunk of a sparse dataset, see `ReadDefined`."""
+        """Return the defined elements of each planned chunk of a sparse dataset, None for none; see `ReadDefined`."""
         ...
 
     async def count_defined(self, selection: Selection) -> int | None:
-        """Return how many selected elements of a sparse dataset are defined, or None if only the chunks know."""
+        """Return how many selected elements of a sparse dataset are defined, None if chunks must be read for that."""
         ...
 
     async def find(
@@ -51,13 +51,13 @@ class ElementSource(Protocol):
         places_only: bool = False,
         order_by: str = "",
     ) -> list[FoundElements | None]:
-        """Return what a query finds in each planned chunk, see `FindElements`."""
+        """Return the elements that a query finds in each planned chunk (see `FindElements`), None if never written."""
         ...
 
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
     ) -> list[Partials]:
-        """Return partial results that the caller merges into the result of all planned chunks, see `ReduceChunks`.
+        """Return partial results of the planned chunks, which the caller merges into one result, see `ReduceChunks`.
 
         `codes: (n,)` has the group of each position of the whole selection along the grouped axis.
         """

@@ -14,18 +14,18 @@ from hsparse.model.dataspace import Shape
 from hsparse.model.datatype import Datatype
 from hsparse.model.file_backed import CHUNKED_REF
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.stored_chunks import StoredChunks
 from hsparse.sn.request import Request
 from hsparse.sn.values.element_source import ElementSource
 from hsparse.wire.message import Record
 
-ReadTable = Callable[[Dataset, Selection], Awaitable[NDArray[Any]]]
-"""A function that reads the selected rows of a chunk table, which is an ordinary dataset."""
+ReadTable = Callable[[StoredDataset, Selection], Awaitable[NDArray[Any]]]
+"""A function that reads the selected rows of a chunk table, a dataset that locates chunks in files."""
 
 
-class FileChunks(StoredChunks, Protocol):
-    """The chunks of one dataset in files. `locate` returns file, offset, size and filter mask, or None for no chunk."""
+class ChunkLocations(StoredChunks, Protocol):
+    """The chunks of one dataset in files; `locate` returns file, offset, size and filter mask, or None for no chunk."""
 
     async def locate(self, scaled: tuple[int, ...]) -> tuple[Any, int, int, int] | None: ...
 
@@ -33,14 +33,16 @@ class FileChunks(StoredChunks, Protocol):
 
 
 class OtherData(Protocol):
-    """Reads the datasets of some layout classes (`ELSEWHERE`) and checks new ones.
+    """Reads the datasets of layout classes whose data is not in chunk objects (`ELSEWHERE`).
 
-    `check` validates a new record and adds what later reads need, such as a file's state.
+    `check` validates the record of a new dataset, and adds facts that later reads need, such as a file's etag.
     """
 
-    def elements(self, owners: Owners, dataset: Dataset) -> ElementSource: ...
+    def elements(self, owners: Owners, dataset: StoredDataset) -> ElementSource: ...
 
-    def chunks(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> FileChunks: ...
+    def chunks(
+        self, owners: Owners, dataset: StoredDataset, bucket: str, read_table: ReadTable
+    ) -> ChunkLocations: ...
 
     async def counts(self, owners: Owners, record: Record, read_table: ReadTable) -> Record: ...
 

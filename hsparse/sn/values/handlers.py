@@ -25,7 +25,7 @@ from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import BINARY_TYPE, named_types, read_json, read_json_object
 from hsparse.sn.http.response import respond_computed
 from hsparse.sn.http.stream import respond_stream
-from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
+from hsparse.sn.records.dataset import StoredDataset, load_dataset, until_current
 from hsparse.sn.request import Request, respond
 from hsparse.sn.values.append import AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
@@ -45,12 +45,12 @@ MEDIA: dict[str, Medium] = {medium.name: medium for medium in (JSON, BINARY, ARR
 
 
 def accepted_medium(request: web.BaseRequest) -> Medium:
-    """Return the medium of the answer: the first known one that `Accept` names, else JSON."""
+    """Return the medium of the answer: the first medium in `MEDIA` that `Accept` names, else JSON."""
     return _first_named(request.headers.get(hdrs.ACCEPT, ""))
 
 
 def body_medium(request: web.BaseRequest) -> Medium:
-    """Return the medium that `Content-Type` names, else JSON: stock clients leave out the header."""
+    """Return the medium that `Content-Type` names, else JSON, because stock clients leave out the header."""
     return _first_named(request.headers.get(hdrs.CONTENT_TYPE, ""))
 
 
@@ -60,11 +60,11 @@ def _first_named(header: str) -> Medium:
 
 
 WHOLE = ("append", "append_dim", "append_side", "sparse", "element_count", "query")
-"""Parameters that exclude a streamed write, because they need the whole body."""
+"""Parameters with which a write cannot be streamed, because they need the whole body."""
 
 
 def is_streamed(request: Request) -> bool:
-    """Return whether a write exceeds `request.limit` and can be applied part by part because its body is binary."""
+    """Return whether the body of a write exceeds `request.limit`, but can be applied part by part."""
     length = request.http.content_length
     is_large = length is not None and length > request.limit
     return is_large and body_medium(request.http) is BINARY and not any(map(request.arg, WHOLE))
@@ -73,7 +73,7 @@ def is_streamed(request: Request) -> bool:
 async def put_streamed(request: Request) -> web.StreamResponse:
     """Write the elements of a body page by page as they arrive; durable when answered.
 
-    Every check is made before the first write. If the body is cut short, the pages before that stay written.
+    Every check is made before the first write. If the body is cut short, the pages that had arrived stay written.
     """
     dataset = await load_dataset(request)
     fields, drops_fill = parse_fields(request.arg("fields"), dataset.dtype), request.flag("drop_fill")
@@ -101,14 +101,14 @@ async def _write_page(
 ) -> None:
     """Receive the elements of a page and write them in the dataset's current extent.
 
-    `corner` is the place of the origin of the page's coordinates, which moves if the extent's lower bound changes.
+    `corner` has the signed coordinates of the page's origin, which moves if the dataset's lower bounds change.
     """
     dataset = await load_dataset(request)
     arrays = dataset.arrays.of_fields(fields)
     data = await request.part(page.size * arrays.guessed_size)
     values: Values = arrays.from_bytes(data, page.size, page.shape)
 
-    async def write(current: Dataset) -> None:
+    async def write(current: StoredDataset) -> None:
         where = page
         moves = list(map(int.__sub__, corner, corner_of(current.extent)))
         if current.extent != page.extent or any(moves):
@@ -120,7 +120,7 @@ async def _write_page(
 
 
 async def get_value(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/value`: read values by `select` and `query`; with `sparse=1` the defined elements only."""
+    """`GET /datasets/{id}/value`: read elements by `select` and `query`; with `sparse=1`, only the defined elements."""
     return await _read(request, ReadRequest.of(request, *select_parameter(request)))
 
 
@@ -143,7 +143,7 @@ async def _read(request: Request, asked: ReadRequest) -> web.StreamResponse:
     """Answer with the values of a selection that is resolved in the dataset's current extent."""
     medium = accepted_medium(request.http)
 
-    async def read(dataset: Dataset) -> web.StreamResponse:
+    async def read(dataset: StoredDataset) -> web.StreamResponse:
         async with selected(request, dataset.extent, asked.body, asked.resolve) as selection:
             fields = parse_fields(asked.fields, dataset.dtype) if asked.fields else ()
             if asked.sparse:
@@ -192,16 +192,16 @@ class ValueWrite:
 
     @property
     def how(self) -> Hashable:
-        """The options that `write` depends on; appends with equal options can share one write."""
+        """The options on which `write` depends; appends with equal options can share one write."""
         return self._drop_fill, self.body.fields
 
-    async def apply(self, dataset: Dataset) -> None:
+    async def apply(self, dataset: StoredDataset) -> None:
         """Write to the dataset; raise `Moved` if its extent was shrunk meanwhile."""
         async with self.resolve(dataset) as (selection, values):
             await self.write(dataset, selection, values)
 
     @asynccontextmanager
-    async def resolve(self, dataset: Dataset) -> AsyncIterator[tuple[Selection, Values]]:
+    async def resolve(self, dataset: StoredDataset) -> AsyncIterator[tuple[Selection, Values]]:
         """Yield the selection and the values, holding memory for them; `BadRequest` if they do not fit the dataset."""
         if self._sparse:
             dataset.require_sparse()
@@ -214,7 +214,7 @@ class ValueWrite:
             await self._request.make_room(found[2])
             yield found[:2]
 
-    def _resolve(self, dataset: Dataset, extent: tuple[int, ...]) -> tuple[Selection, Values, int]:
+    def _resolve(self, dataset: StoredDataset, extent: tuple[int, ...]) -> tuple[Selection, Values, int]:
         selection, values = self.body.resolve(dataset, self._fields)
         nbytes = dataset.arrays.nbytes(values) * (selection.size if values.size == 1 else 1)
         most = self._request.service.settings.max_write_size
@@ -224,14 +224,14 @@ class ValueWrite:
             ChunkFanout(self._request.service.owners, dataset).check_write(selection, nbytes, most),
         )
 
-    async def write(self, dataset: Dataset, selection: Selection, values: Values) -> None:
+    async def write(self, dataset: StoredDataset, selection: Selection, values: Values) -> None:
         """Write the values; durable on return."""
         chunks = ChunkFanout(self._request.service.owners, dataset)
         await chunks.write(selection, values, drop_fill=self._drop_fill, fields=self._fields)
 
 
 async def _put_by_query(request: Request) -> web.StreamResponse:
-    """Change the elements that match a query. The answer contains them, so the right to read is required as well."""
+    """Change the elements that match a query; the right to read is needed too, because the answer has the elements."""
     if body_medium(request.http) is not JSON:
         raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
     if any(
@@ -241,7 +241,7 @@ async def _put_by_query(request: Request) -> web.StreamResponse:
     body = await read_json(request)
     request.domain.require(request.principal, Right.READ)
 
-    async def change(dataset: Dataset) -> web.StreamResponse:
+    async def change(dataset: StoredDataset) -> web.StreamResponse:
         async with selected_in_url(request, dataset.extent) as selection:
             return await change_by_query(request, dataset, selection, body)
 
@@ -252,7 +252,7 @@ async def _put_by_query(request: Request) -> web.StreamResponse:
 
 
 async def get_defined(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/defined`: which of the selected elements are defined or, with `count_only`, how many.
+    """`GET /datasets/{id}/defined`: a selection of the defined elements or, with `count_only`, their number.
 
     All elements of a dense dataset are defined, as for H5Dget_defined.
     """
@@ -260,17 +260,17 @@ async def get_defined(request: Request) -> web.StreamResponse:
 
 
 async def post_defined(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/defined`: like GET, for points, a long `select` string or an HDF5/JSON selection."""
+    """`POST /datasets/{id}/defined`: like GET, with points, a `select` or an HDF5/JSON selection in the body."""
     body = await read_json_object(request, pack_points)
     return await _defined(request, body, body_resolve(body))
 
 
 async def _defined(request: Request, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
-    async def read(dataset: Dataset) -> web.StreamResponse:
+    async def read(dataset: StoredDataset) -> web.StreamResponse:
         async with selected(request, dataset.extent, body, resolve) as selection:
             return await answer(dataset, selection)
 
-    async def answer(dataset: Dataset, selection: Selection) -> web.StreamResponse:
+    async def answer(dataset: StoredDataset, selection: Selection) -> web.StreamResponse:
         sparse = dataset.spec.sparse
         if request.flag("count_only"):
             owners = request.service.owners
@@ -287,7 +287,7 @@ async def _defined(request: Request, body: dict[str, Any], resolve: Resolve) -> 
     return await until_current(request, read)
 
 
-async def _defined_places(request: Request, dataset: Dataset, selection: Selection) -> Selection:
+async def _defined_places(request: Request, dataset: StoredDataset, selection: Selection) -> Selection:
     settings = request.service.settings
     chunks = ChunkFanout(request.service.owners, dataset)
     places = DefinedRead(chunks, settings.page_size, places_only=True)
@@ -299,7 +299,7 @@ async def _defined_places(request: Request, dataset: Dataset, selection: Selecti
     return found[0]
 
 
-def _check_listable(request: Request, dataset: Dataset, selection: Selection) -> None:
+def _check_listable(request: Request, dataset: StoredDataset, selection: Selection) -> None:
     """Raise `TooLarge` if the answer must list the selection's points and they exceed `max_request_size`."""
     limit = request.service.settings.max_request_size
     if not _is_regular(selection) and selection.size * 8 * len(dataset.extent) > limit:
@@ -322,13 +322,13 @@ async def delete_value(request: Request) -> web.StreamResponse:
 
 
 async def post_erase(request: Request) -> web.StreamResponse:
-    """`POST /datasets/{id}/erase`: make elements undefined, by points, a select string or an HDF5/JSON selection."""
+    """`POST /datasets/{id}/erase`: like DELETE of values, with points, a `select` or an HDF5/JSON selection."""
     body = await read_json_object(request, pack_points)
     return await _erase(request, body, body_resolve(body))
 
 
 async def _erase(request: Request, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
-    async def erase(dataset: Dataset) -> None:
+    async def erase(dataset: StoredDataset) -> None:
         dataset.require_sparse()
         dataset.require_writable()
         async with selected(request, dataset.extent, body, resolve) as selection:
@@ -339,7 +339,7 @@ async def _erase(request: Request, body: dict[str, Any], resolve: Resolve) -> we
 
 
 async def get_reduce(request: Request) -> web.StreamResponse:
-    """`GET /datasets/{id}/reduce`: sums, means and the like of the selected elements, over axes and by groups."""
+    """`GET /datasets/{id}/reduce`: sums, means and other reductions of the selected elements, by axes and groups."""
     return await _reduce(request, ReduceRequest.of(request, {}))
 
 
@@ -351,7 +351,7 @@ async def post_reduce(request: Request) -> web.StreamResponse:
 async def _reduce(request: Request, asked: ReduceRequest) -> web.StreamResponse:
     medium = accepted_medium(request.http)
 
-    async def reduce(dataset: Dataset) -> web.StreamResponse:
+    async def reduce(dataset: StoredDataset) -> web.StreamResponse:
         named = {"select": asked.select, "orthogonal": True}
         async with selected(request, dataset.extent, named, asked.resolve) as selection:
             reduction = DatasetReduction(request, dataset, asked, selection)

@@ -18,7 +18,7 @@ from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.signed_extent import corner_of, first_of
-from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
+from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, StoredDataset, load_datasets
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
@@ -30,9 +30,9 @@ MAX_DATASETS = 10_000
 AT_ONCE = 32
 """The number of concurrent reads of small datasets."""
 STREAM_PAGES = 4
-"""Pages in memory: one is sent while the next is read, and vlen text may be twice as long as expected."""
-SLACK = 1 << 20
-"""Bytes that vlen elements may take beyond `STREAM_PAGES`."""
+"""Pages in memory at a time: one is sent while the next is read, and vlen text may take twice the expected bytes."""
+SLACK_BYTES = 1 << 20
+"""Bytes that vlen elements may take in addition to `STREAM_PAGES`."""
 LENGTH = Struct("<Q")
 END = LENGTH.pack(0)
 """The block that ends a part."""
@@ -40,7 +40,7 @@ END = LENGTH.pack(0)
 
 @dataclass(frozen=True, slots=True)
 class NamedRead:
-    """A read of one dataset: `select` and `orthogonal` as in a body, `sparse` for the defined elements alone."""
+    """A read of the dataset `id`, with `select` and `orthogonal` as in a body; `sparse` reads only defined elements."""
 
     id: str
     select: Any
@@ -53,16 +53,16 @@ class _PlannedRead:
     """A read with its dataset and its selection, resolved in the dataset's extent."""
 
     named: NamedRead
-    dataset: Dataset
+    dataset: StoredDataset
     selection: Selection
 
 
 _Place: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-"""The cache key of a selection: the identities of `select` and `orthogonal`, the corner, the extent."""
+"""The key of a selection that reads share: the `id()` of `select` and of `orthogonal`, the bounds, the extent."""
 
 
 def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
-    """Parse a body `{"reads": [{"ids": [...], "select": ..., "sparse": ...}]}`; raise `BadRequest` for others."""
+    """Parse a body `{"reads": [{"ids": [...], "select": ..., "sparse": ...}]}`; raise `BadRequest` if it is invalid."""
     groups = body.get("reads")
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise BadRequest(
@@ -83,7 +83,7 @@ def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
 
 
 class MultiObjectRead:
-    """Reads the datasets of a request: small datasets concurrently, large ones page by page."""
+    """Reads the datasets that a request names: small datasets concurrently, large datasets page by page."""
 
     def __init__(self, request: Request, planned: Sequence[_PlannedRead]) -> None:
         self._request = request
@@ -93,7 +93,7 @@ class MultiObjectRead:
     @classmethod
     @asynccontextmanager
     async def planned(cls, request: Request, reads: Sequence[NamedRead]) -> AsyncIterator[MultiObjectRead]:
-        """Yield the read with its checked datasets and selections; memory for the selections is held meanwhile."""
+        """Yield the `MultiObjectRead` of `reads`, checked; memory for their selections is held until the end."""
         async with _planned(request, reads) as planned:
             yield cls(request, planned)
 
@@ -101,10 +101,10 @@ class MultiObjectRead:
     def memory(self) -> int:
         """About the most bytes of the answer that are in memory at a time, not counting the selections."""
         total = sum(_expected(read) for read in self._planned)
-        return min(STREAM_PAGES * self._page_size, total) + SLACK
+        return min(STREAM_PAGES * self._page_size, total) + SLACK_BYTES
 
     async def parts(self) -> AsyncGenerator[bytes | memoryview, None]:
-        """Yield the answer, in pieces of about a page at most."""
+        """Yield the bytes of the answer, in pieces of at most about a page."""
         for run in self._runs(self._planned):
             wholes = await gather_each(self._small, run, AT_ONCE) if len(run) > 1 else [None]
             piece = bytearray()
@@ -136,20 +136,22 @@ class MultiObjectRead:
             yield run
 
     async def _small(self, read: _PlannedRead) -> bytes | None:
-        """Return the part of a dense read, or None if it is much larger than expected or its plan is stale."""
+        """Return the part of a dense read, or None if it is much larger than expected or the dataset was shrunk."""
         arrays = read.dataset.arrays
         chunks = ChunkFanout(self._request.service.owners, read.dataset)
         await asyncio.sleep(0)  # let other requests run: a read of cached chunks never suspends
         try:
-            values = await chunks.read_within(read.selection, (), 2 * _expected(read) + SLACK // AT_ONCE)
+            values = await chunks.read_within(
+                read.selection, (), 2 * _expected(read) + SLACK_BYTES // AT_ONCE
+            )
         except Moved:
             return None
         return None if isinstance(values, int) else b"".join(_blocks(arrays.to_bytes(values))) + END
 
     async def _large(self, read: _PlannedRead) -> AsyncGenerator[bytes | memoryview, None]:
-        """Yield the blocks of any read; a stale plan is made again unless a block was already yielded."""
+        """Yield the blocks of any read; reload and retry after a shrink, or raise `Moved` if a block was yielded."""
         async with AsyncExitStack() as again:
-            for attempt in range(1, ATTEMPTS + 1):
+            for attempt in range(1, MAX_STALE_ATTEMPTS + 1):
                 started = False
                 try:
                     async for data in self._pages(read):
@@ -159,7 +161,7 @@ class MultiObjectRead:
                     yield END
                     return
                 except Moved:
-                    if started or attempt == ATTEMPTS:
+                    if started or attempt == MAX_STALE_ATTEMPTS:
                         raise
                 await again.aclose()  # the memory of the last plan, if there was one
                 (read,) = await again.enter_async_context(_planned(self._request, [read.named]))
@@ -177,7 +179,7 @@ class MultiObjectRead:
 
 @asynccontextmanager
 async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterator[list[_PlannedRead]]:
-    """Yield the reads with their datasets and selections; memory for the points of paired lists is held meanwhile."""
+    """Yield the reads with their datasets and selections; memory for points of paired lists is held until the end."""
     datasets = await load_datasets(request, list({read.id: None for read in reads}))
     named: dict[_Place, Mapping[str, Any]] = {}
     for read in reads:
@@ -194,7 +196,7 @@ async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterato
         yield [_PlannedRead(read, datasets[read.id], known[_place(read, datasets)]) for read in reads]
 
 
-def _place(read: NamedRead, datasets: Mapping[str, Dataset]) -> _Place:
+def _place(read: NamedRead, datasets: Mapping[str, StoredDataset]) -> _Place:
     extent = datasets[read.id].extent
     return id(read.select), id(read.orthogonal), corner_of(extent) + first_of(extent), extent
 
@@ -204,7 +206,7 @@ def _expected(read: _PlannedRead) -> int:
 
 
 def _blocks(data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """Yield the bytes as a block; yield nothing for no bytes, because an empty block ends the part."""
+    """Yield the length of `data` and `data`, or nothing if it is empty, because an empty block ends the part."""
     if len(data):
         yield LENGTH.pack(len(data))
         yield data

@@ -1,8 +1,8 @@
 """Reading and changing the elements that a query finds.
 
 Ordered queries (`order_by`) return the first `limit` matches by value. Each owner sends at most `limit` elements of a
-chunk. Chunks with statistics are asked in the order of their best possible value, until no other chunk can have a
-better element.
+chunk. Chunks whose statistics are known are read in waves, in the order of the best value that they can have, until no
+further chunk can have a better value than the matches found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hsparse.format.value_arrays import FixedArrays
 from hsparse.model.element import Fixed
 from hsparse.model.json_values import LIST_BYTES, from_json, json_size
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.stored_chunks import Scaled
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
@@ -47,14 +47,20 @@ from hsparse.sn.values.media.json import collect_found, json_limit, respond_valu
 from hsparse.sn.values.media.medium import FoundRead, Medium
 
 FIRST_CHUNKS = 16
-"""The number of most promising chunks that are asked first; the number doubles with each wave."""
+"""The number of chunks in the first wave of an ordered query; it doubles with each wave."""
 
 
 class OrderedQuery(FixedQuery):
     """A `DatasetQuery` that yields the first `limit` matches by value, in that order."""
 
     def __init__(
-        self, dataset: Dataset, chunks: ChunkFanout, text: str, page_size: int, limit: int, order_by: str
+        self,
+        dataset: StoredDataset,
+        chunks: ChunkFanout,
+        text: str,
+        page_size: int,
+        limit: int,
+        order_by: str,
     ) -> None:
         super().__init__(dataset, chunks, text, page_size, limit)
         self._ordering = Ordering.parse(order_by, dataset.dtype)
@@ -81,7 +87,7 @@ class OrderedQuery(FixedQuery):
             yield best[0], pick_fields(best[1], fields)
 
     async def _with(self, best: Rows, planned: Sequence[PlannedChunk], stored: set[Scaled] | None) -> Rows:
-        """Ask the owners of planned chunks, and return the first elements of `best` and their replies."""
+        """Ask the owners of planned chunks; return the first matches, in order, of `best` and the replies together."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         replies = await self._chunks.source.find(
             asked, self._query.text, limit=self._limit, order_by=self._ordering.text
@@ -91,14 +97,14 @@ class OrderedQuery(FixedQuery):
         return await self._made(planned, answers, partial(self._best, best, planned))
 
     def _is_settled(self, best: Rows, bound: Any) -> bool:
-        """Return whether chunks whose best possible key is `bound` can add nothing to the answer."""
+        """Return whether chunks that can have no better key than `bound` cannot change the matches `best`."""
         keys = self._ordering.keys(best[1])
         return len(keys) == self._limit and self._ordering.is_after(bound, keys[-1])
 
     def _best(
         self, best: Rows, planned: Sequence[PlannedChunk], found: Sequence[FoundElements | None]
     ) -> Rows:
-        """Return the first elements of `best` and `found` in order; elements with equal keys are ordered by place."""
+        """Return the first matches of `best` and `found`, in order; those with equal keys are in row-major order."""
         pieces = [best, *self._located(planned, found, self._limit, ())]
         offsets, rows = join_rows(pieces, self._dataset.dtype)
         by_place = np.argsort(offsets, kind="stable")
@@ -106,7 +112,7 @@ class OrderedQuery(FixedQuery):
         return offsets[chosen], rows[chosen]
 
     async def _waves(self, selection: Selection) -> AsyncGenerator[tuple[Sequence[PlannedChunk], Any], None]:
-        """Yield all planned chunks, at most as many at a time as have replies that fit into a page."""
+        """Yield all planned chunks in waves whose replies fit into a page, each with None for its unknown best key."""
         async for planned in self._pages(selection):
             for first in range(0, len(planned), self._most):
                 yield planned[first : first + self._most], None
@@ -114,7 +120,7 @@ class OrderedQuery(FixedQuery):
     async def _promising(
         self, selection: Selection, rows: ChunkRows
     ) -> AsyncGenerator[tuple[Sequence[PlannedChunk], Any], None]:
-        """Yield waves of planned chunks, each with its best possible key, in the order of these keys.
+        """Plan the chunks `rows` and yield them in waves, each with the best key that its chunks can have, best first.
 
         Chunks without statistics come first, with None as their key.
         """
@@ -144,18 +150,18 @@ class OrderedQuery(FixedQuery):
             first, wave = first + wave, min(2 * wave, self._most)
 
     def _column(self) -> int | None:
-        """Return the statistics' column for the ordering's field, None if there is none."""
+        """Return the index of the ordering's field in the statistics' columns, None if there is none."""
         columns = self._dataset.spec.statistic_columns
         return columns.index(self._ordering.field) if self._ordering.field in columns else None
 
 
 QUERY_PAGES = 4
-"""Pages of a streamed answer in memory: one is sent while the next is found, each with values and places."""
+"""Pages in memory of a streamed answer: one is sent while the next is read, each with elements and coordinates."""
 
 
 async def answer_query(
     request: Request,
-    dataset: Dataset,
+    dataset: StoredDataset,
     selection: Selection,
     text: str,
     limit: int,
@@ -174,11 +180,11 @@ async def answer_query(
 
 
 async def change_by_query(
-    request: Request, dataset: Dataset, selection: Selection, body: Any
+    request: Request, dataset: StoredDataset, selection: Selection, body: Any
 ) -> web.Response:
-    """Set the fields that a body names in the selected elements that a query finds; answer with these elements.
+    """Set the fields that a body names in the selected elements that match the query; answer with these elements.
 
-    In the answer, `indices` has their coordinates and `value` the changed elements, each preceded by its index.
+    In the answer, `indices` has their coordinates, and `value` the changed elements, each preceded by its coordinates.
     """
     if not dataset.arrays.is_exact:
         raise unchangeable(dataset)
@@ -194,7 +200,7 @@ async def change_by_query(
     nbytes = selection.size * each
     async with request.service.answers.hold(min(nbytes, json_limit(request))):
         if limit or nbytes > json_limit(request):
-            # Before any change, find which elements are the first and whether the answer is too large.
+            # Before any change, find the first `limit` elements, and whether the answer would be too large.
             found = query.find(selection, places_only=True)
             places, _ = await collect_found(request, dataset, found, dataset.arrays, each)
             selection = Points.trusted(dataset.extent, unravel(places, dataset.extent))
@@ -207,10 +213,12 @@ async def change_by_query(
         return await respond_values(request, {"indices": coords}, indexed, arrays, links)
 
 
-def _check_computed(request: Request, dataset: Dataset, selection: Selection, *, every: bool = False) -> None:
-    """Raise `TooLarge` for a query over more than `max_query_chunks` chunks that need not be stored.
+def _check_computed(
+    request: Request, dataset: StoredDataset, selection: Selection, *, every: bool = False
+) -> None:
+    """Raise `TooLarge` for a query that must scan more than `max_query_chunks` chunks, even if they are not stored.
 
-    These chunks are computed (`arange`) or, if the query looks at `every` element, unwritten.
+    A query over computed values (`arange`) scans all chunks, and so does any query with `every`.
     """
     most = request.service.settings.max_query_chunks
     if not (every or dataset.spec.arange) or selection.size <= most:
@@ -222,8 +230,8 @@ def _check_computed(request: Request, dataset: Dataset, selection: Selection, *,
         )
 
 
-def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[Any]]:
-    """Return the fields that a body of new values names, () for whole elements, and a packed element of them."""
+def update_value(body: Any, dataset: StoredDataset) -> tuple[tuple[str, ...], NDArray[Any]]:
+    """Return a body's fields, () for whole elements, and an element with only these; raise `BadRequest` if invalid."""
     names = dataset.dtype.names
     known = names or ("value",)
     if not isinstance(body, dict) or not body or not set(body) <= set(known):
@@ -255,7 +263,9 @@ def _fixed(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return array
 
 
-def _query(request: Request, dataset: Dataset, text: str, limit: int, order_by: str = "") -> DatasetQuery:
+def _query(
+    request: Request, dataset: StoredDataset, text: str, limit: int, order_by: str = ""
+) -> DatasetQuery:
     chunks, page_size = ChunkFanout(request.service.owners, dataset), request.service.settings.page_size
     if not order_by:
         return dataset_query(dataset, chunks, text, page_size, limit)

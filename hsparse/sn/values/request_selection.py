@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.format.selections.signed_extent import SignedExtent, points_of
-from hsparse.model.json_values import BLOCK
+from hsparse.model.json_values import ELEMENTS_AT_ONCE
 from hsparse.sn.request import Request
 
 T = TypeVar("T")
 NUMBER_BYTES = 2
-"""About the fewest bytes of a number in a body; used to estimate the work, see `compute`."""
+"""About the fewest bytes of a number in a body, from which the work of parsing the body is estimated for `compute`."""
 SELECTION_WORK = 100
-"""The work of resolving a short selection, in units of numbers."""
+"""The work of resolving a short selection, in units of the work on a number."""
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
-"""A function that resolves a request's selection in an extent."""
+"""A function of a dataset's extent that returns the request's selection in that extent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class ReadRequest:
     order_by: str = ""
     sparse: bool = False
     body: Mapping[str, Any] = field(default_factory=dict)
-    """The selection as the request gave it; `resolved` reserves memory by it."""
+    """The selection as the request gave it, from which `resolved` computes the memory to reserve."""
 
     @classmethod
     def of(cls, request: Request, body: dict[str, Any], resolve: Resolve) -> ReadRequest:
-        """Take fields, query, order and limit from the keys of `body`, or else from the URL's parameters."""
+        """Take each parameter from the keys of `body`, or else from the URL; raise `BadRequest` if one is invalid."""
         names = ("fields", "query", "order_by")
         fields, query, order_by = map(body.get, names, map(request.arg, names))
         limit = body.get("Limit", request.number("Limit")) or 0
@@ -69,7 +69,7 @@ class WriteSelection:
     points: Any
     hyperslab: dict[str, Any]
     count: Any
-    """The number of values in the body (`element_count`), see `body_shape`; by default, one for each element."""
+    """The number of values in the body (`element_count`), see `body_shape`; None means one for each element."""
 
     @classmethod
     def of(cls, request: Request, body: dict[str, Any]) -> WriteSelection:
@@ -81,11 +81,11 @@ class WriteSelection:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The keys that may have paired lists, in the form of the body of a read."""
+        """The part of the selection that may have paired lists, in the form of the body of a read."""
         return {"select": self.select}
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
-        """Return the selection in the extent of a dataset or of an append's slab: all elements if none are named."""
+        """Return the selection in an extent (default: all); raise `BadRequest` if elements are named in two ways."""
         given = {"select": self.select, "points": self.points, "start/stop/step": self.hyperslab or None}
         named = [key for key, value in given.items() if value is not None]
         if len(named) > 1:
@@ -98,10 +98,10 @@ class WriteSelection:
 
 
 def body_shape(count: Any, selection: Selection) -> tuple[int, ...]:
-    """Return the shape of the values in the body of a write that states `count` elements; `BadRequest` for others.
+    """Return the shape of the `count` values (None: all) in the body of a write; raise `BadRequest` for other counts.
 
-    `count` is the number of selected elements, 1 for one value for all, or the size of the last dimensions of the
-    selection's shape, over whose first dimensions the values are repeated.
+    `count` may be the number of selected elements, 1 for one value for all of them, or the product of the last
+    dimensions of the selection's shape, if the values are repeated over its first dimensions.
     """
     shape = selection.shape
     if count is None or (count == selection.size and type(count) is int):
@@ -117,10 +117,10 @@ def body_shape(count: Any, selection: Selection) -> tuple[int, ...]:
 
 
 def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = False) -> Selection:
-    """Return the selection of a `select` string or of a list with an item for each dimension; all elements for None.
+    """Return the selection of `select`: a select string, a list with an item for each dimension, or None for all.
 
-    An item is an index, a list of indices, or text as in a `select` string. With `orthogonal`, several lists select
-    their outer product instead of paired points.
+    An item is an index, a list of indices, or text as in a select string. Several lists of indices are paired to
+    points; with `orthogonal` they select their outer product. Raises `BadRequest` if `select` is malformed.
     """
     if not isinstance(orthogonal, bool):
         raise BadRequest("orthogonal must be true or false.")
@@ -136,13 +136,13 @@ def ascending_selection(select: Any, extent: tuple[int, ...]) -> Orthogonal:
     selection = select_selection(select, extent, orthogonal=True)
     assert isinstance(selection, Orthogonal)
     for dim, axis in enumerate(selection.axes):
-        if not isinstance(axis, Span) and not bool(np.all(axis[1:] > axis[:-1])):
+        if not isinstance(axis, StridedSpan) and not bool(np.all(axis[1:] > axis[:-1])):
             raise BadRequest(f"The indices of dimension {dim} must ascend without repeats in a reduction.")
     return selection
 
 
 def body_resolve(body: dict[str, Any]) -> Resolve:
-    """Return the function that resolves a body's `points`, `select` (with `orthogonal`) or `selection`."""
+    """Return the resolver of a body's `points`, `select` or `selection`; raise `BadRequest` unless it has just one."""
     if len(set(body) - {"orthogonal"}) != 1 or not set(body) <= {
         "points",
         "select",
@@ -186,8 +186,10 @@ def _is_index(item: Any) -> bool:
 
 
 def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
-    """Return the points of a body: a list of numbers for rank 1, or of lists of `rank` numbers; else `BadRequest`."""
-    if isinstance(points, list) and len(points) > BLOCK:  # `pack_points` packs all valid lists of this length
+    """Return a body's points: lists of `rank` numbers or, for rank 1, numbers; raise `BadRequest` for other values."""
+    if (
+        isinstance(points, list) and len(points) > ELEMENTS_AT_ONCE
+    ):  # `pack_points` packs all valid lists of this length
         raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
     try:
         coords = np.array(points)
@@ -200,7 +202,7 @@ def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
 
 
 def pack_points(body: Any) -> None:
-    """Replace the points of a body by an integer array, if they form one; other points are refused later."""
+    """Replace `points` in a body by an array if they are integers, nested evenly; other points are refused later."""
     points = body.get("points") if isinstance(body, dict) else None
     if isinstance(points, list) and points:
         packed = _packed(points)
@@ -211,9 +213,9 @@ def pack_points(body: Any) -> None:
 def _packed(points: list[Any]) -> NDArray[Any] | None:
     """Return integers as an array, None for anything else. Works in blocks, so that other threads run in between."""
     blocks: list[NDArray[Any]] = []
-    for first in range(0, len(points), BLOCK):
+    for first in range(0, len(points), ELEMENTS_AT_ONCE):
         try:
-            block = np.array(points[first : first + BLOCK])
+            block = np.array(points[first : first + ELEMENTS_AT_ONCE])
         except ValueError:
             return None
         if block.dtype.kind not in "iu" or (blocks and block.shape[1:] != blocks[0].shape[1:]):
@@ -234,7 +236,7 @@ def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
 
 
 def stepped_selection(body: dict[str, Any], extent: tuple[int, ...]) -> Selection:
-    """Return the hyperslab of `start`, `stop` and `step`, each a number for each dimension or left out."""
+    """Return the hyperslab of `start`, `stop` and `step`: lists with a number for each dimension, or missing keys."""
     rank = len(extent)
     first, last, signed = (0,) * rank, extent, False
     if isinstance(extent, SignedExtent):

@@ -1,7 +1,7 @@
 """Resolve the selection of a body, or of the URL parameter `select`.
 
-A selection is resolved in the extent that the dataset has when it is read or written: in a worker thread if that takes
-long, with memory reserved for its points.
+A selection is resolved in the extent that the dataset has when it is read or written. If that takes long, it is done in
+a worker thread. Memory is reserved for the selection's points.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ T = TypeVar("T")
 
 
 def select_parameter(request: Request) -> tuple[dict[str, Any], Resolve]:
-    """Return the `select` parameter in the form of a body, and the function that resolves it, by default to all."""
+    """Return the `select` parameter in the form of a body, and the function that resolves it; None selects all."""
     select = request.arg("select")
     return {"select": select}, lambda extent: parse_select(select, extent)
 
 
 def names_pairs(body: Mapping[str, Any]) -> bool:
-    """Return whether a body's `select` has two or more lists that are paired."""
+    """Return whether a body's `select` has two or more lists of indices, which are paired to points."""
     select = body.get("select")
     if isinstance(select, str):
-        has_two = select.count("[") > 2  # one bracket is the selection's own
+        has_two = select.count("[") > 2  # the first bracket opens the selection, not a list
     else:
         has_two = isinstance(select, list) and sum([isinstance(item, list) for item in select]) > 1
     return has_two and body.get("orthogonal") is not True
@@ -52,8 +52,8 @@ async def resolved(
 ) -> AsyncIterator[T]:
     """Yield `resolve()`, computed in a worker thread if the bodies are long; `named` has pairs of body and extent.
 
-    Memory is held for the points of paired lists; raises `TooLarge` if these exceed `MAX_PAIRED_BYTES`. For a write,
-    `resolve` also converts the values of the body.
+    Memory is held for the points of paired lists; raises `TooLarge` if they have more than `MAX_PAIRED_BYTES`. For a
+    write, `resolve` also converts the values of the body.
     """
     nbytes = 0
     if any(names_pairs(body) for body, _ in named):

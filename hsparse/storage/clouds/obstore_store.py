@@ -44,7 +44,7 @@ from hsparse.errors import (
     StoreFull,
     Unsupported,
 )
-from hsparse.storage.bucket_client import AccessRefused, BucketClient, Retry
+from hsparse.storage.bucket_client import AccessRefused, BucketClient, RetryReason
 from hsparse.storage.delegating_store import delete_each
 from hsparse.storage.object_store import (
     Buffer,
@@ -59,7 +59,7 @@ from hsparse.storage.object_store import (
 )
 
 PUT_MARK = "hsparseput"
-"""Metadata name of the mark of the conditional put that wrote an object. Azure allows only letters, digits and `_`."""
+"""Metadata name of the mark that tells which conditional put wrote an object; Azure allows letters, digits, `_`."""
 GENERATIONS = 16_384
 """Number of keys whose last generation is remembered."""
 CONNECT_SECONDS = 5
@@ -157,7 +157,7 @@ class ObstoreStore(BucketClient):
             ) from None
 
     async def _read_credentials(self) -> bool:
-        """Create a client with the current credentials; return False only if that fails, as they may have changed."""
+        """Create a client with the current credentials, which may be new; return False if that fails."""
         try:
             self._client = self._make()
         except Misconfigured:
@@ -378,14 +378,14 @@ class ObstoreStore(BucketClient):
             return f"{cause.status} {cause.code}" if cause.code else f"a reply {cause.status} of a proxy"
         return super()._told(cause)
 
-    def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
+    def _verdict(self, error: Exception, key: str) -> HsparseError | RetryReason:
         if not isinstance(error, RequestFailed):
-            return Retry.UNCERTAIN  # the operation's deadline has passed
+            return RetryReason.UNCERTAIN  # the operation's deadline has passed
         status, code, bucket = error.status, error.code, self._url
         if code in ("ContainerNotFound", "NoSuchBucket"):
             return Misconfigured(f"There is no bucket {bucket!r}; create it, or name another one.")
         if not code or status == 0 or status in _UNCERTAIN:
-            return Retry.UNCERTAIN
+            return RetryReason.UNCERTAIN
         if status == 404:
             return NotFound(f"There is no object {key!r} in {bucket!r}.")
         if status == 412:
@@ -409,7 +409,7 @@ class ObstoreStore(BucketClient):
 
 
 def _is_past(key: str, prefix: str) -> bool:
-    """Tell whether a listing that has reached `key` is past `prefix`, in the order of UTF-8 or UTF-16 (Azurite)."""
+    """Tell whether a listing that has reached `key` is past `prefix`, both in UTF-8 and in UTF-16 order (Azurite's)."""
     later = key > prefix and key.encode("utf-16-be") > prefix.encode("utf-16-be")
     return later and not key.startswith(prefix)
 
@@ -452,7 +452,7 @@ async def _ask(request: Awaitable[R]) -> R:
 
 def _request_failed(error: Exception) -> RequestFailed:
     text = str(error).partition("\n\nDebug source:")[0]
-    reply = text.partition("status code")[2]  # the key stands before it and may look like a code
+    reply = text.partition("status code")[2]  # the key precedes this text and may look like a code
     code = found[1] if (found := _CODE.search(reply)) else ""
     if "token request" in text:
         return RequestFailed(401, code or "token")

@@ -1,4 +1,4 @@
-"""A put of a posix store by a temporary file and a rename: for objects of any size, durable without a log."""
+"""Puts that write a temporary file and rename it: for objects of any size, durable without a write-ahead log."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from hsparse.storage.filesystem.object_file import (
 from hsparse.storage.filesystem.root_directory import RootDirectory, directory_conflict, high_water_mark
 from hsparse.storage.object_store import Buffer
 
-ATTEMPTS = 100
+MAX_RENAME_ATTEMPTS = 100
 MTIME_STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
 """Steps by which a modification time is raised above another; file systems resolve 1 ns to 2 s."""
 
 Check: TypeAlias = Callable[[os.stat_result | None], None]
-"""Check of a put's condition on the status of the key's file; raises `PreconditionFailed`."""
+"""A function that raises `PreconditionFailed` if the status of the key's file violates the put's condition."""
 
 
 def put_by_rename(
@@ -42,7 +42,7 @@ def put_by_rename(
     `HalfWritten` when the file must be repaired first: see `hsparse.storage.wal.recovery.repairing`.
     """
     check = partial(check_condition, condition, etag, key)
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_RENAME_ATTEMPTS):
         try:
             return _attempt(root, key, data, check)
         except FileNotFoundError:

@@ -64,13 +64,13 @@ class RootDirectory:
 
     @contextmanager
     def locked(self, key: str) -> Iterator[int]:
-        """Hold the lock that covers `key`, as an open file descriptor."""
+        """Hold the lock that covers `key` during the context; yield the descriptor of the lock file."""
         with self.locked_number(self.lock_number(key)) as lock:
             yield lock
 
     @contextmanager
     def locked_number(self, number: int) -> Iterator[int]:
-        """Hold a lock by its number, as an open file descriptor; take several locks in ascending order."""
+        """Hold lock `number` during the context; yield its descriptor. Take several locks in ascending order."""
         lock = self.open_lock(number)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -80,7 +80,7 @@ class RootDirectory:
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
-        """Hold the lock `name`, for work that one process does at a time; wait for the lock."""
+        """Wait for the lock `name`, and hold it during the context; only one process does such work at a time."""
         lock = os.open(f"{self.internal}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -111,7 +111,7 @@ class RootDirectory:
             parent = path
 
     def sync_directories(self, key: str) -> None:
-        """Make the existing directories above `key` durable, and the names in the last of them.
+        """Make the existing directories above `key` durable, and the entries of the last of them.
 
         Raises `FileNotFoundError` when the root itself does not exist.
         """

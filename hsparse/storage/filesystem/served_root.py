@@ -1,4 +1,4 @@
-"""Entries of the servers of a root directory, so that a second server is refused unless both are data nodes.
+"""Entries that record the servers of a root directory: a second server is refused unless both are data nodes.
 
 A second server would not see the first one's writes. Only data nodes of one cluster may share a directory. Each server
 has an entry, a file in `.hsparse/servers` that stays locked while the server's process lives. The entry is JSON:
@@ -26,7 +26,7 @@ from hsparse.storage.filesystem.root_directory import RootDirectory, unusable_di
 
 
 def create_process_file(folder: str) -> tuple[int, str]:
-    """Create an empty file of this process in `folder`; return its open and locked descriptor, and its path.
+    """Create an empty file that this process keeps locked in `folder`; return its open descriptor and its path.
 
     Closing the descriptor ends the lock.
     """

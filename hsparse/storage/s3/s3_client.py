@@ -47,11 +47,11 @@ from hsparse.errors import (
 )
 from hsparse.storage.bucket_client import (
     CONNECTIONS,
-    DEADLINE,
     PAGE_SIZE,
+    REQUEST_SECONDS,
     AccessRefused,
     BucketClient,
-    Retry,
+    RetryReason,
 )
 from hsparse.storage.object_store import check_key
 from hsparse.storage.s3.own_reply import ForeignReply, check_reply, is_own_code
@@ -97,7 +97,7 @@ class S3Client(BucketClient):
         session_token: str | None = None,
         unsigned: bool = False,
         requester_pays: bool = False,
-        deadline: float = DEADLINE,
+        deadline: float = REQUEST_SECONDS,
         connections: int = CONNECTIONS,
         page_size: int = PAGE_SIZE,
         clock: Clock | None = None,
@@ -209,8 +209,8 @@ class S3Client(BucketClient):
             return "TLS fails; an endpoint without TLS begins with http://, and AWS_CA_BUNDLE names a private authority"
         return str(cause) if isinstance(cause, ForeignReply) else super()._told(cause)
 
-    def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
-        """Return the error or the retry for an exception, omitting its text, which may hold secrets."""
+    def _verdict(self, error: Exception, key: str) -> HsparseError | RetryReason:
+        """Return the error to raise or the reason to retry, without the exception's text, which may hold secrets."""
         if isinstance(error, ClientError):
             code = error_code(error)
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -223,7 +223,7 @@ class S3Client(BucketClient):
                 "its secret, or an instance role. A public bucket is read with --read-only --unsigned."
             )
         if isinstance(error, _LOST):
-            return Retry.UNCERTAIN
+            return RetryReason.UNCERTAIN
         return StoreFailed(
             f"The request on {key!r} could not be sent to the bucket {self.name!r} ({type(error).__name__}); "
             "check the bucket's name and endpoint."
@@ -270,15 +270,15 @@ _FULL = {
 
 def translate_error_reply(
     code: str, status: int, key: str, bucket: str, operation: str = "GetObject", *, unsigned: bool = False
-) -> HsparseError | Retry:
-    """Return the error or the retry for a reply with `code` and HTTP `status` to the API's `operation` on `key`.
+) -> HsparseError | RetryReason:
+    """Return the error to raise, or the reason to retry, for a reply with `code` to the API's `operation` on `key`.
 
     A reply without one of S3's codes does not come from the store, so the request is retried.
     """
     if not is_own_code(code):
-        return Retry.UNCERTAIN
+        return RetryReason.UNCERTAIN
     if code in _REFUSED:
-        return Retry.REFUSED
+        return RetryReason.REFUSED
     if code in _FULL or status == 507:
         remedy = _FULL.get(code, "free space there")
         return StoreFull(f"The bucket {bucket!r} has no room for {key!r} ({code}); {remedy}.")
@@ -311,9 +311,9 @@ def _denied(code: str, key: str, bucket: str, operation: str, unsigned: bool) ->
     return AccessRefused(f"The bucket {bucket!r} denies {right} on {key!r} ({code}); {remedy}.")
 
 
-def _by_status(code: str, status: int, key: str, bucket: str) -> HsparseError | Retry:
+def _by_status(code: str, status: int, key: str, bucket: str) -> HsparseError | RetryReason:
     if status in _UNCERTAIN_STATUSES:
-        return Retry.UNCERTAIN
+        return RetryReason.UNCERTAIN
     if code in _ABSENT:
         return NotFound(f"There is no object {key!r} in {bucket!r}.")
     if code == "PreconditionFailed":
@@ -332,7 +332,7 @@ def _not_redirected(model: Any, context: dict[str, Any], **_: Any) -> None:
 
 
 def _with_payer(params: dict[str, Any], model: Any, **_: Any) -> None:
-    """Agree to pay in each request that has a field for it; botocore calls this before sending."""
+    """Set `RequestPayer` in each request that supports it; botocore calls this before sending."""
     if "RequestPayer" in model.input_shape.members:
         params["RequestPayer"] = "requester"
 

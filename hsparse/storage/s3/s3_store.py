@@ -38,7 +38,7 @@ from hsparse.storage.s3.own_reply import ForeignReply, has_request_id
 from hsparse.storage.s3.s3_client import S3Client
 
 PUT_MARK = "hsparse-put"
-"""Metadata name of the mark of the conditional put that wrote an object."""
+"""Metadata name of the random mark that tells which conditional put wrote an object."""
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 LARGEST_BODY = 1 << 20
 """Largest body in bytes that is sent as one `bytes` object; aiohttp warns of larger ones."""
@@ -90,7 +90,7 @@ class S3Store(S3Client):
             await self._delete(key, {"IfMatch": self._condition(etag)})
 
         async def settle(failed_condition: HsparseError, uncertain: bool) -> None:
-            """Check what is left: without an object the delete has succeeded, whoever removed the object."""
+            """Return if no object is left, even if another client removed it; otherwise raise an error."""
             try:
                 await self._head(key)
             except ClientError as error:

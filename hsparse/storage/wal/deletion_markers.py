@@ -95,7 +95,7 @@ def write_deletion_markers(root: RootDirectory, times: Mapping[str, int]) -> Non
 
 
 def remove_old_deletion_markers(root: RootDirectory) -> None:
-    """Remove marker files older than every log; do nothing while a marker file is being written."""
+    """Remove marker files whose times are before the start of every log; do nothing while a file is being written."""
     with suppress(FileNotFoundError, BlockingIOError), _locked_markers(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
         floor = min(_log_starts(root), default=None)
         for path in _marker_folder(root).iterdir():
@@ -122,7 +122,7 @@ def _log_starts(root: RootDirectory) -> list[int]:
 
 @contextmanager
 def _locked_markers(root: RootDirectory, operation: int) -> Iterator[int]:
-    """Hold a lock on the directory of markers, as its open file descriptor."""
+    """Hold the `flock` lock `operation` on the directory of markers during the context; yield its descriptor."""
     folder = open_directory(str(_marker_folder(root)))
     try:
         fcntl.flock(folder, operation)

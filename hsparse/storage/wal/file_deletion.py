@@ -53,7 +53,7 @@ def _delete_once(root: RootDirectory, key: str, condition: Condition, etag: str)
             current = object_status(directory, name)
             if current is not None:
                 check_condition(condition, etag, key, current)
-            # Even without a file, a log may have a record, of a process killed before it created the file.
+            # Even without a file, a log may have a record: its process may have been killed before it created the file.
             mark = high_water_mark(lock, root.now_ns())
             latest = max(current.st_mtime_ns if current else 0, mark)
             write_deletion_marker(root, key, latest)
@@ -91,8 +91,8 @@ def delete_files(root: RootDirectory, entries: Sequence[Entry]) -> list[bool]:
 class _Removal:
     """The removal of the files of `entries`, and its progress.
 
-    `directories` are the directories of the removed files, relative to the root. `half_written` are the numbers of the
-    entries that were skipped because their files must be repaired first, which takes their locks.
+    `directories` are the directories of the removed files, relative to the root. `half_written` are the indices of
+    entries that were skipped, because a repair of their half-written files takes the locks that are held here.
     """
 
     def __init__(self, root: RootDirectory, entries: Sequence[Entry]) -> None:
@@ -152,7 +152,7 @@ class _Removal:
         for i in self._by_lock[number]:
             status = file_status(f"{self._root.path}/{self._entries[i].key}")
             if status is None:
-                # A log may have a record, of a process killed before it created the file.
+                # A log may have a record: its process may have been killed before it created the file.
                 dates[i] = top
                 self._gone.add(i)
             elif is_half_written(status):

@@ -44,7 +44,7 @@ from hsparse.storage.wal.write_ahead_log import (
 
 logger = logging.getLogger(__name__)
 
-ATTEMPTS = 100
+MAX_RECOVERY_ATTEMPTS = 100
 
 R = TypeVar("R")
 
@@ -96,7 +96,7 @@ def repair(root: RootDirectory, key: str) -> None:
 
 def repairing(root: RootDirectory, key: str, action: Callable[[], R]) -> R:
     """Call `action` and return its result; whenever it raises `HalfWritten`, repair the file of `key` and retry."""
-    for _ in range(ATTEMPTS):
+    for _ in range(MAX_RECOVERY_ATTEMPTS):
         try:
             return action()
         except HalfWritten:
@@ -129,13 +129,13 @@ def _keep_damaged(root: RootDirectory, path: str) -> None:
 
 
 def _recover_log(root: RootDirectory, file: int, dates: dict[str, int], markers: DeletionMarkers) -> int:
-    """Restore only the latest record of each key, so that no reader sees an earlier state; return the count."""
+    """Restore the files whose latest record is in this log, so that readers see no older state; return the count."""
     latest = {record.key: record for record in read_log(file) if record.date == dates[record.key]}
     return sum(_restore(root, record, markers) for record in latest.values() if is_key(record.key))
 
 
 def _restore(root: RootDirectory, record: LogRecord, markers: DeletionMarkers) -> bool:
-    """Restore a file from a record unless it has a later state; return whether that was needed."""
+    """Restore a file from a record unless the file has a later state; return True if it was restored."""
     path = f"{root.path}/{record.key}"
     while True:
         with root.locked(record.key), suppress(FileNotFoundError):  # another process prunes the directory

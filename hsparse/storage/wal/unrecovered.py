@@ -16,18 +16,18 @@ from hsparse.storage.object_store import Entry, is_key
 from hsparse.storage.wal.deletion_markers import DeletionMarkers
 from hsparse.storage.wal.write_ahead_log import LogRecord, latest_record, logged_records
 
-LOOKS = 20
-PAUSE = 0.1
-"""Seconds between two looks; a live process applies its records faster than this."""
+MAX_CHECKS = 20
+CHECK_SECONDS = 0.1
+"""Seconds between two checks of the logs; a live process applies its records faster than this."""
 
 
 def check_recovered(root: RootDirectory) -> None:
     """Raise `Misconfigured` if the latest state of an object is only in a write-ahead log; blocks the thread."""
     waiting = _unapplied(root)
-    for _ in range(LOOKS):
+    for _ in range(MAX_CHECKS):
         if not waiting:
             return
-        time.sleep(PAUSE)
+        time.sleep(CHECK_SECONDS)
         waiting &= _unapplied(root)
     raise Misconfigured(
         f"The last server of {root.path!r} crashed: {len(waiting)} objects, such as {min(waiting)[0]!r}, are only in "
@@ -36,7 +36,7 @@ def check_recovered(root: RootDirectory) -> None:
 
 
 def logged_state(root: RootDirectory, key: str) -> tuple[Entry, bytes] | None:
-    """Return the entry and bytes that a half-written file will have, or None if it is complete or not in a log."""
+    """Return the entry and bytes of a half-written file by its log record; None if it is complete or has no record."""
     record = latest_record(root, key)
     status = file_status(f"{root.path}/{key}")
     if record is None or status is None or not is_half_written(status):

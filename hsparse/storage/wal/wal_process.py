@@ -1,7 +1,7 @@
 """The WAL process, which puts small objects of a posix store through a write-ahead log.
 
-A put is a dozen system calls. In a thread, each call must take the interpreter's lock back from a busy event loop. A
-separate process avoids this, and all puts that have arrived share one fdatasync.
+A put is a dozen system calls. In a thread, each call must take the global interpreter lock back from a busy event loop.
+A separate process avoids this, and all puts that have arrived share one fdatasync.
 
 Puts and replies are packets of a Unix socket, little-endian. A put is one packet: number u64, condition u8, lengths of
 key and etag u16 each, key, etag, data. A packet of replies holds one or more replies: number u64, length of the error's
@@ -86,7 +86,7 @@ MAX_BATCH_PUTS = 128
 MAX_BATCH_SIZE = 1024 * 1024
 """Limits of a batch: a batch takes the puts that have arrived, up to this number and this size in bytes."""
 IDLE_MS = 1000
-"""Milliseconds without a put until a checkpoint, which makes the files durable without the log."""
+"""Milliseconds without a put after which a checkpoint makes the files durable without the log."""
 
 
 def receive_puts(connection: socket.socket) -> list[tuple[int, Put]] | None:

@@ -51,7 +51,7 @@ from hsparse.storage.wal.write_ahead_log import (
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 512
+BLOCK_BYTES = 512
 """The unit of `st_blocks`, in bytes."""
 ODD_NS = 1_234_567_891_234_567_891
 
@@ -77,7 +77,7 @@ class WalWriter:
         return not self._keys
 
     def put(self, puts: Sequence[Put]) -> list[str | HsparseError]:
-        """Put objects, puts of one key in their order; return the new etag or the error of each put."""
+        """Perform puts, those of one key in the given order; return the new etag or the error of each put, in order."""
         self._log = self._log or self._new_log()
         results: dict[int, str | HsparseError] = {}
         waiting = dict(enumerate(puts))
@@ -88,7 +88,7 @@ class WalWriter:
         return [results[number] for number in range(len(puts))]
 
     def checkpoint(self) -> None:
-        """Start a checkpoint: sync the files of the log in a thread, then reset it; puts continue in another log."""
+        """Start a checkpoint: a thread syncs the logged files, then resets the log; puts continue in another log."""
         if (old := self._log) is None:
             return
         self._log = self._checkpointed() or self._new_log()
@@ -136,7 +136,7 @@ class WalWriter:
         return results
 
     def _locked(self, puts: dict[int, Put], stack: ExitStack) -> dict[int, Put]:
-        """Take the locks of these puts until the stack is closed; return the puts, or {} when that failed.
+        """Take the locks of these puts until the stack is closed; return the puts, or {} if a lock fails.
 
         The locks are taken in ascending order, so that two processes cannot deadlock.
         """
@@ -166,7 +166,7 @@ class WalWriter:
         if status.st_nlink != 1 or status.st_uid != os.geteuid():
             raise NotLoggable  # a rename leaves the other hard link alone and needs no right to the file
         date = self._date(put, max(status.st_mtime_ns + 1, self._log.started))
-        if len(put.data) > status.st_blocks * BLOCK:
+        if len(put.data) > status.st_blocks * BLOCK_BYTES:
             return self._prepare_temporary(put, path, date, stack)
         return PreparedPut(put, path, file, date, None)
 
@@ -256,7 +256,7 @@ class WalWriter:
         return running.result() if running is not None else None
 
     def _sync_and_reset(self, full: WriteAheadLog, keys: set[str]) -> WriteAheadLog | None:
-        """Sync the files of these keys, then reset the log; runs in the checkpoint thread."""
+        """Sync the files of these keys and reset the log; return the log, or None on failure. Runs in a thread."""
         try:
             for key in keys:
                 _sync_file(self._root, key)

@@ -49,9 +49,9 @@ RECORD = struct.Struct("<IQQH")
 MARK = 8
 """Offset of the generation in a record, in bytes."""
 HEADER_SIZE = 4096
-PREALLOCATION = 1024 * 1024
+PREALLOCATED_BYTES = 1024 * 1024
 CAPACITY = 32 * 1024 * 1024
-"""Bytes of records after which a checkpoint is due, and so about the most that a recovery reads of each log."""
+"""Bytes of records after which a checkpoint is due; a recovery reads about as many of each log at most."""
 
 
 class LogRecord(NamedTuple):
@@ -68,7 +68,7 @@ class NotLoggable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A requested put."""
+    """A requested put: if `condition` holds, the object `key` gets `data`. `etag` is used by `Condition.MATCH` only."""
 
     key: str
     data: Buffer
@@ -78,9 +78,9 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class PreparedPut:
-    """A put ready to be logged, under its key's lock.
+    """A put ready to be logged, under its key's lock; `date` is the file's new modification time (ns).
 
-    `temporary` is the path of the file to rename to `path`; None means that the file is written in place.
+    The open `file` is `temporary`, to be renamed to `path`, or `path` itself if `temporary` is None.
     """
 
     put: Put
@@ -161,11 +161,11 @@ class WriteAheadLog:
         return self.used >= CAPACITY
 
     def append(self, records: Iterable[LogRecord]) -> None:
-        """Write records and wait until they reach stable storage; after a failure, none of them counts."""
+        """Write records and wait until they reach stable storage; after a failure, any subset may be stored."""
         data = b"".join(_encode(self._generation, record) for record in records)
         while self._end + len(data) > self._written:
-            _write(self._file, bytes(PREALLOCATION), self._written)
-            self._written += PREALLOCATION
+            _write(self._file, bytes(PREALLOCATED_BYTES), self._written)
+            self._written += PREALLOCATED_BYTES
         _write(self._file, data, self._end)
         if self._root.fsync:
             os.fdatasync(self._file)
@@ -207,7 +207,7 @@ def log_paths(root: RootDirectory) -> list[str]:
 
 
 def started_durably(path: str) -> int | None:
-    """Return the `started` time of a log, before which it has no record, after an fdatasync of the log.
+    """Return the `started` time of a log after syncing the log, which has no record from before that time.
 
     Returns None when the log is gone or shorter than its header; 0 when its header is not valid, since its process
     may be writing it.
@@ -234,9 +234,9 @@ def read_log(file: int) -> Iterator[LogRecord]:
 
 
 def is_damaged(file: int) -> bool:
-    """Tell whether a log is damaged: its header, a record before an undamaged one, or its preallocated length."""
+    """Tell whether a log is damaged in its header, in a record before an undamaged record, or in its length."""
     content = read_at(file, 0, os.fstat(file).st_size)
-    if content and (len(content) < HEADER_SIZE or (len(content) - HEADER_SIZE) % PREALLOCATION):
+    if content and (len(content) < HEADER_SIZE or (len(content) - HEADER_SIZE) % PREALLOCATED_BYTES):
         return True
     if _header(content) is None and content[HEADER_SIZE:].strip(b"\0"):
         return True
@@ -314,7 +314,7 @@ def _next_mark(content: bytes, mark: bytes, at: int) -> int:
 
 
 def _generation(content: bytes) -> int | None:
-    """Return the generation of a log; for a damaged header that of the first record, if the header confirms it."""
+    """Return the generation of a log; if the header is damaged, that of the first record, if the header confirms it."""
     header = _header(content)
     if header is not None:
         return header[0]

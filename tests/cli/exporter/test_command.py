@@ -58,7 +58,7 @@ def parts(folder: Path) -> list[Path]:
 def test_the_size_of_a_large_file_is_said_before(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.exporter.command.LARGE", 1000)
+    monkeypatch.setattr("hsparse.hdf5.exporter.command.ANNOUNCED_BYTES", 1000)
     path = tmp_path / "out.h5"
     assert main(["export", DOMAIN, str(path), "--endpoint", url]) == 0
     assert (
@@ -106,12 +106,12 @@ def test_it_goes_on_where_it_stopped(
             yield data[:1000]
             raise Unreachable("gone")
 
-    monkeypatch.setattr(retrying_client, "TRIES", 1)
+    monkeypatch.setattr(retrying_client, "MAX_TRIES", 1)
     (tmp_path / f"out.h5.1-stock-{'0' * 32}.part").write_bytes(b"of another state")
     monkeypatch.setattr(domain_file.DomainFile, "_parts", broken)
     assert main(arguments) == 2
     assert "gone" in capsys.readouterr().err
-    assert asked == [0, 1000] + [2000] * domain_file.ATTEMPTS
+    assert asked == [0, 1000] + [2000] * domain_file.MAX_BROKEN_CONNECTIONS
     (part,) = parts(tmp_path)
     assert part.stat().st_size == 2000
     assert not path.exists()

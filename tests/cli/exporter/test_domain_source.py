@@ -12,7 +12,7 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
-from hsparse.client.http.retrying_client import TRIES
+from hsparse.client.http.retrying_client import MAX_TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
 from hsparse.hdf5 import domain_file
 from hsparse.hdf5.domain_file import DomainFile
@@ -118,7 +118,7 @@ def test_a_server_that_is_busy_or_away_is_asked_again(
         assert not failures
         failures += [Unreachable("gone"), Busy("full"), RateLimited("slower", 7), Busy("full")]
         assert source.read(0, 8) == b"\x89HDF\r\n\x1a\n"
-        failures += [Unreachable("gone")] * TRIES
+        failures += [Unreachable("gone")] * MAX_TRIES
         with pytest.raises(Unreachable):
             source.read(100_000, 300_000)
 
@@ -146,7 +146,7 @@ def test_a_domain_that_changes_meanwhile(
         return real(self, start, stop, etag)
 
     monkeypatch.setattr(DomainFile, "read", late)
-    monkeypatch.setattr(block_cache, "SMALL", 0)
+    monkeypatch.setattr(block_cache, "MAX_CACHED_RANGE_BYTES", 0)
     assert main(["export", DOMAIN, str(tmp_path / "out.h5"), "--endpoint", url, "--filter", "gzip"]) == 2
     assert "The domain was changed while it was fetched" in capsys.readouterr().err
     assert changed

@@ -14,7 +14,7 @@ from tests.cli.exporter.test_refiltered_file import refilter
 
 
 def test_small_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refiltered_dataset, "RUN", 1000)
+    monkeypatch.setattr(refiltered_dataset, "MAX_READ_BYTES", 1000)
     path = tmp_path / "f.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("chunked", data=np.arange(5000), chunks=(7,))

@@ -16,7 +16,7 @@ from hsparse.errors import StoreFull
 from hsparse.hdf5.exporter.relocation import DataArea, Relocation
 from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
-from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_data import InputData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.source import LocalSource
 
@@ -40,7 +40,7 @@ def test_references_lead_to_the_new_place(tmp_path: Path) -> None:
         def written(name: str) -> bytes:
             dataset = objects.read(found[name]).dataset
             assert dataset is not None
-            data = FileData(objects, dataset)
+            data = InputData(objects, dataset)
             assert isinstance(dataset.layout, ContiguousLayout)
             assert dataset.layout.address is not None
             raw = source.read(dataset.layout.address, data.dims[0] * data.size)

@@ -20,12 +20,12 @@ from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject
-from hsparse.hdf5.importer.dense_upload import LARGEST
-from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.dense_upload import MAX_REQUEST_BYTES
+from hsparse.hdf5.importer.file_data import InputData
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObject, FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix
 from hsparse.hdf5.importer.object_body import common_body, dataset_body, link_bodies
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 from hsparse.model.vlen_array import VlenArray
@@ -38,7 +38,7 @@ MOST_VALUES = 1 << 20
 """Bytes of a dataset's values that are read in one box."""
 
 
-class MemorySource(Source):
+class MemorySource(InputFile):
     """A file in memory; counts what is read of it."""
 
     name = "file"
@@ -61,7 +61,7 @@ class MemorySource(Source):
         return [self.data[address : address + size] for address, size in wanted]
 
 
-def contents(source: Source) -> str:
+def contents(source: InputFile) -> str:
     """Return a digest of all that an import of the file would send; raises what it would raise."""
     digest = sha256()
     objects = FileObjects(source, ROOT, matrices=ALL_MATRICES)
@@ -107,9 +107,9 @@ def _dataset(objects: FileObjects, stored: ParsedObject, path: str) -> Iterator[
         yield _bytes(data.read((0,) * len(data.dims), data.dims))
     else:
         corner = tuple(min(length, 8) for length in data.dims)
-        if prod(corner) * data.size <= LARGEST:
+        if prod(corner) * data.size <= MAX_REQUEST_BYTES:
             yield _bytes(data.read((0,) * len(corner), corner))
-    if isinstance(data, FileData) and data.records is not None:
+    if isinstance(data, InputData) and data.records is not None:
         for row in range(min(MOST_ROWS, len(data.records))):
             yield data.stored_chunk(row)
 

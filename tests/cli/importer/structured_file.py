@@ -15,7 +15,7 @@ from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayou
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.hdf5.format.file_fields import Addressed
 from hsparse.hdf5.format.messages.file_type import FileType
-from hsparse.hdf5.format.messages.object_messages import MESSAGES, encode_section_pipelines
+from hsparse.hdf5.format.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
 from hsparse.hdf5.format.messages.structured_layout import StructuredLayout, encode_structured_layout
 from hsparse.hdf5.format.plan.planned_object import (
     PlannedDataset,

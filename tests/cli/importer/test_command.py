@@ -89,9 +89,9 @@ def stop_after(count: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_an_import_that_was_stopped_goes_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, count: int
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.OBJECTS", together)
-    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.INLINE", 1000 * (together - 1))
-    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.KEPT", together)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.MAX_OBJECTS", together)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.MAX_INLINE_BYTES", 1000 * (together - 1))
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.MAX_KEPT_ROWS", together)
     path, domain = write_file(tmp_path / "all.h5"), f"/home/admin/stopped-{together}-{count}.h5"
     command = ["import", str(path), domain, "--endpoint", url, "--requests", "2"]
     with monkeypatch.context() as patch:
@@ -192,7 +192,7 @@ def test_small_objects_that_are_there_are_not_asked_for_one_by_one(
 def test_a_chunk_of_which_a_part_was_sent_is_sent_again(
     small_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.LARGEST", 1 << 18)
+    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.MAX_REQUEST_BYTES", 1 << 18)
     path, domain = tmp_path / "parts.h5", f"/home/admin/parts-{count}.h5"
     with h5py.File(path, "w") as file:
         file["x"] = np.random.default_rng(2).random((3 << 17,))
@@ -252,7 +252,7 @@ def test_an_import_goes_on_where_some_objects_of_a_request_are_there(url: str, t
             file[f"g/{number}"] = np.arange(number, 1000.0)
     command = ["import", str(tmp_path / "a.h5"), domain, "--endpoint", url]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hsparse.hdf5.importer.hdf5_import.OBJECTS", 1)
+        patch.setattr("hsparse.hdf5.importer.hdf5_import.MAX_OBJECTS", 1)
         stop_after(4, patch)  # 2 datasets of 4
         with pytest.raises(Stopped):
             main([*command, "--keep"])
@@ -425,7 +425,7 @@ def test_signing_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_objects_and_links(imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.LINKS", 7)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.MAX_LINKS", 7)
     with h5py.File(tmp_path / "many.h5", "w", track_order=True) as file:
         group = file.create_group("g", track_order=True)
         for number in range(40):

@@ -17,8 +17,8 @@ from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind
-from hsparse.hdf5.importer.dense_upload import BAND, LARGEST, DenseUpload, box_bands
-from hsparse.hdf5.importer.file_data import Dims, FileData
+from hsparse.hdf5.importer.dense_upload import BAND_BYTES, MAX_REQUEST_BYTES, DenseUpload, box_bands
+from hsparse.hdf5.importer.file_data import Dims, InputData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.source import LocalSource
 from hsparse.model.ids import new_root_id
@@ -34,7 +34,7 @@ MIB = 1024 * 1024
         ((100, 20), MIB, 100),
         ((3, 40, 2), 2 * MIB, 3 * 10),
         ((4, 3, 2), 7, 1),
-        ((2, 2), 2 * LARGEST, 4),
+        ((2, 2), 2 * MAX_REQUEST_BYTES, 4),
     ],
 )
 def test_bands_cover_the_grid_once(counts: tuple[int, ...], nbytes: int, boxes: int) -> None:
@@ -45,10 +45,10 @@ def test_bands_cover_the_grid_once(counts: tuple[int, ...], nbytes: int, boxes: 
 
 
 @pytest.mark.parametrize("counts", [(1000,), (50, 12), (7, 9, 11)])
-@pytest.mark.parametrize("nbytes", [1000, 3 * MIB, BAND])
+@pytest.mark.parametrize("nbytes", [1000, 3 * MIB, BAND_BYTES])
 def test_a_band_is_no_larger_than_a_request_may_be(counts: tuple[int, ...], nbytes: int) -> None:
     for first, last in box_bands(counts, nbytes):
-        assert prod(map(int.__sub__, last, first)) * nbytes <= LARGEST
+        assert prod(map(int.__sub__, last, first)) * nbytes <= MAX_REQUEST_BYTES
 
 
 class Boxes(RetryingClient):
@@ -80,7 +80,7 @@ def upload(path: Path, most: int, chunk: Dims, stored: set[Dims]) -> list[str]:
             "creationProperties": {},
         }
         shown = ProgressDisplay(None, None, 1.0)
-        data = FileData(objects, dataset)
+        data = InputData(objects, dataset)
         DenseUpload(server, uploads, "/x", record, data, shown.advance).submit(stored)
         uploads.finish()
     return server.sent

@@ -73,9 +73,9 @@ def test_no_dataset_is_hidden(imported: Import, run: Path, tmp_path: Path) -> No
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks whose events are read in many pieces."""
-    for name in ("PIECE", "LONGEST", "SOME"):
+    for name in ("ELEMENTS_AT_ONCE", "MAX_CUT_ELEMENTS", "MAX_ROWS_ELEMENTS"):
         monkeypatch.setattr(matrix_chunks, name, 700)
-    monkeypatch.setattr(matrix_chunks, "WAITING", 8000)
+    monkeypatch.setattr(matrix_chunks, "MAX_WAITING_BYTES", 8000)
 
 
 @pytest.fixture(scope="module")

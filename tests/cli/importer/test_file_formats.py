@@ -218,8 +218,8 @@ def test_a_matrix_of_an_archive_has_a_prefix(
 def test_an_import_that_was_stopped_goes_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.INLINE", 500)
-    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.BAND", 300)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.MAX_INLINE_BYTES", 500)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.BAND_BYTES", 300)
     path, domain = cell_ranger(tmp_path / "cells.h5"), f"/home/admin/stopped-format-{count}.h5"
     command = ["import", str(path), domain, "--endpoint", url, "--requests", "2"]
     with monkeypatch.context() as patch:

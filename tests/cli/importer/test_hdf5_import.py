@@ -20,7 +20,7 @@ from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.format.plan.file_form import FileForm
-from hsparse.hdf5.importer.dense_upload import LARGEST
+from hsparse.hdf5.importer.dense_upload import MAX_REQUEST_BYTES
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS
@@ -186,13 +186,13 @@ def test_a_chunk_that_skipped_a_filter(imported: Import, tmp_path: Path) -> None
     compared(imported, tmp_path / "mask.h5")
 
 
-@pytest.mark.parametrize("largest", [LARGEST, 3_000_000, 300_000])
+@pytest.mark.parametrize("largest", [MAX_REQUEST_BYTES, 3_000_000, 300_000])
 @pytest.mark.parametrize("shape", [(3_000_000,), (1500, 1700), (3, 900, 1001), (200, 2, 7000)])
 def test_contiguous_data_of_several_chunks(
     imported: Import, tmp_path: Path, shape: tuple[int, ...], largest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.LARGEST", largest)
-    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.BAND", largest // 2)
+    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.MAX_REQUEST_BYTES", largest)
+    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.BAND_BYTES", largest // 2)
     data = np.random.default_rng(8).integers(0, 250, shape, "<i8")
     with h5py.File(tmp_path / "contiguous.h5", "w") as file:
         file["x"] = data

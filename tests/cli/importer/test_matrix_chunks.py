@@ -28,7 +28,13 @@ from tests.cli.importer.test_command import Stopped, stop_after
 from tests.cli.importer.test_sparse_matrix import elements_at, elements_of, random_matrix
 from tests.support.endurance import spread
 
-LIMITS = {"PIECE": 50, "LONGEST": 60, "SOME": 150, "WAITING": 12 * 100, "NUMBERED": 20}
+LIMITS = {
+    "ELEMENTS_AT_ONCE": 50,
+    "MAX_CUT_ELEMENTS": 60,
+    "MAX_ROWS_ELEMENTS": 150,
+    "MAX_WAITING_BYTES": 12 * 100,
+    "MAX_NUMBERED_CHUNKS": 20,
+}
 """So small that a matrix is cut into pieces, rows of chunks are cut together, and lines are read for some chunks."""
 
 

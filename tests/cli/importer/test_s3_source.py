@@ -68,7 +68,7 @@ def test_a_file_of_a_bucket(imported: Import, tmp_path: Path, moto_endpoint: str
 def test_a_matrix_of_a_bucket(
     imported: Import, tmp_path: Path, moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(source, "PIECE", 1000)  # so that it comes in many pieces
+    monkeypatch.setattr(source, "FETCH_BYTES", 1000)  # so that it comes in many pieces
     matrix = random_matrix(7, shape=(300, 400))
     path = tmp_path / name
     dataset = "/matrix"
@@ -164,9 +164,9 @@ def test_sources_are_objects_of_the_bucket(
 
 
 def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_cache, "BLOCK", 1000)
-    monkeypatch.setattr(block_cache, "BLOCKS", 3)
-    monkeypatch.setattr(block_cache, "SMALL", 1500)
+    monkeypatch.setattr(block_cache, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(block_cache, "MAX_BLOCKS", 3)
+    monkeypatch.setattr(block_cache, "MAX_CACHED_RANGE_BYTES", 1500)
     rng = np.random.default_rng(1)
     data = rng.bytes(20_500)
     with S3Source(put("ranges", data), endpoint=moto_endpoint, region="us-east-1") as found:
@@ -201,16 +201,18 @@ def test_chunks_that_are_small_share_requests(
 
     monkeypatch.setattr(S3Store, "get_range", get_range)
     imported(put("many.h5", path.read_bytes()), *flags(moto_endpoint))
-    blocks = -(-path.stat().st_size // block_cache.BLOCK)
+    blocks = -(-path.stat().st_size // block_cache.BLOCK_BYTES)
     assert len(asked) == 1 + blocks
-    assert sorted(start for start, _ in asked[1:]) == [number * block_cache.BLOCK for number in range(blocks)]
+    assert sorted(start for start, _ in asked[1:]) == [
+        number * block_cache.BLOCK_BYTES for number in range(blocks)
+    ]
 
 
 def test_what_is_wanted_is_under_way_at_once(
     moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_cache, "BLOCK", 1000)
-    monkeypatch.setattr(block_cache, "SMALL", 500)
+    monkeypatch.setattr(block_cache, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(block_cache, "MAX_CACHED_RANGE_BYTES", 500)
     data = bytes(range(200)) * 25
     url = put("at-once", data)
     real = S3Store.get_range

@@ -222,7 +222,7 @@ def test_a_stopped_import_of_the_same_upload_goes_on(
             file[f"g/{number}"] = np.arange(number, 1000.0)
     upload(server, place[1], (tmp_path / "a.h5").read_bytes())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hsparse.hdf5.importer.hdf5_import.OBJECTS", 1)
+        patch.setattr("hsparse.hdf5.importer.hdf5_import.MAX_OBJECTS", 1)
         stop_after(8, patch)
         with pytest.raises(Stopped):
             run_import(server, place, "--keep")

@@ -123,9 +123,9 @@ def test_a_dense_layer(imported: Import, tmp_path: Path, monkeypatch: pytest.Mon
     """Dense layers are read by rows, sparse ones by tables."""
     import tiledbsoma.io
 
-    monkeypatch.setattr("hsparse.hdf5.importer.formats.soma_experiment.BAND", 1000)
-    monkeypatch.setattr("hsparse.hdf5.importer.formats.soma_experiment.BUFFER", 1 << 10)
-    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.INLINE", 100)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.soma_experiment.BAND_BYTES", 1000)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.soma_experiment.COLUMN_BYTES", 1 << 10)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.MAX_INLINE_BYTES", 100)
     data = example("dense")
     path = tmp_path / "cells"
     write(path, data, X_kind=tiledbsoma.DenseNDArray)

@@ -20,7 +20,7 @@ DATA = bytes(range(256)) * 5
 def test_a_source_is_a_file_that_is_read_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.source.PIECE", 100)
+    monkeypatch.setattr("hsparse.hdf5.importer.source.FETCH_BYTES", 100)
     path = tmp_path / "data"
     path.write_bytes(DATA)
     with LocalSource(path) as source:
@@ -52,11 +52,11 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 def test_each_block_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_cache, "BLOCK", 10)
-    monkeypatch.setattr(block_cache, "BLOCKS", 2)
+    monkeypatch.setattr(block_cache, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(block_cache, "MAX_BLOCKS", 2)
     data, asked = bytes(range(35)), []
 
-    monkeypatch.setattr(block_cache, "SMALL", 30)
+    monkeypatch.setattr(block_cache, "MAX_CACHED_RANGE_BYTES", 30)
 
     def begin(wanted: ByteRange) -> Future[bytes]:
         asked.append((wanted.address, wanted.size))

@@ -11,11 +11,11 @@ import pytest
 from hsparse.errors import BadRequest, Conflict, Forbidden, HsparseError, NotFound, Unsupported
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer import source_files
-from hsparse.hdf5.importer.source import LocalSource, Source
+from hsparse.hdf5.importer.source import InputFile, LocalSource
 from hsparse.hdf5.importer.source_files import NO_FILES, SharedSource, SourceFiles
 
 
-def open_local(location: str) -> Source:
+def open_local(location: str) -> InputFile:
     return LocalSource(Path(location))
 
 
@@ -125,7 +125,7 @@ def test_a_directory_is_no_file(root: Path) -> None:
         files.find("sub", main)
 
 
-class BucketFile(Source):
+class BucketFile(InputFile):
     def __init__(self, location: str) -> None:
         if not location.endswith("s.h5"):
             raise NotFound(location)

@@ -36,7 +36,7 @@ def test_any_elements(hull: int, draw: st.DataObject, products: bool) -> None:
         expected = DATA[tuple(lists)]
     part = MappedPart((), tuple(np.array(one) for one in lists), products)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source_parts, "HULL", hull)
+        patch.setattr(source_parts, "MAX_HULL_BYTES", hull)
         found = read_part(read, part, 8)
     assert np.array_equal(found, expected)
     if not hull:

@@ -111,7 +111,7 @@ def test_an_index_beyond_a_matrix_whose_lines_are_divided_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.matrix_chunks.WAITING", 600)
+    monkeypatch.setattr("hsparse.hdf5.importer.matrix_chunks.MAX_WAITING_BYTES", 600)
     matrix = random_matrix(1)
     matrix.indices[100] = index
     with h5py.File(tmp_path / "cells.h5ad", "w") as file:
@@ -217,7 +217,7 @@ def test_unsigned_integers_of_matrix_market(imported: Import, tmp_path: Path, ki
 def test_matrix_market_arrays(
     imported: Import, tmp_path: Path, kind: str, symmetry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.matrix_market.PIECE", 30)
+    monkeypatch.setattr("hsparse.hdf5.importer.matrix_market.TEXT_BYTES", 30)
     square = np.arange(1, 26).reshape(5, 5).astype(kind)
     if kind == "c16":
         square = square * (1 + 2j)
@@ -278,7 +278,7 @@ def test_numbers_of_fortran_in_matrix_market(imported: Import, tmp_path: Path, f
 def test_a_matrix_market_file_of_several_pieces(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.matrix_market.PIECE", 200)
+    monkeypatch.setattr("hsparse.hdf5.importer.matrix_market.TEXT_BYTES", 200)
     matrix = random_matrix(5).tocoo()
     scipy.io.mmwrite(tmp_path / "a.mtx", matrix)
     assert elements_at(imported(tmp_path / "a.mtx"), "/matrix") == elements_of(
@@ -384,7 +384,7 @@ def test_chunks_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixtu
 def test_elements_that_are_too_many_for_a_request_are_sent_in_halves(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.LARGEST", 2000)
+    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.MAX_REQUEST_BYTES", 2000)
     sizes: list[int] = []
     send = RetryingClient.json
 

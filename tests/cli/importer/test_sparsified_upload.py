@@ -119,7 +119,7 @@ def test_large_datasets_are_read_chunk_by_chunk(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Chunks that were never written are not looked at; pieces and groups of chunks are."""
-    monkeypatch.setattr("hsparse.hdf5.importer.sparsified_upload.PIECE", 100)
+    monkeypatch.setattr("hsparse.hdf5.importer.sparsified_upload.ELEMENTS_AT_ONCE", 100)
     monkeypatch.setattr("hsparse.hdf5.importer.sparsified_upload.CHUNK", 500)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         data = file.create_dataset("x", (1 << 40, 30), "i4", chunks=(10, 10))

@@ -36,7 +36,7 @@ def test_in_small_parts(
     imported: Import, tmp_path: Path, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Boxes of a source are limited, and so are the elements that are copied one by one."""
-    monkeypatch.setattr(source_parts, "HULL", 0)
+    monkeypatch.setattr(source_parts, "MAX_HULL_BYTES", 0)
     monkeypatch.setattr(virtual_data, "MAX_POINTS", 3)
     monkeypatch.setattr(source_files, "MAX_OPEN", 1)
     monkeypatch.setattr(virtual_data, "MAX_ROWS", 0)
@@ -101,7 +101,7 @@ def test_an_import_that_was_stopped_goes_on(
     VIRTUAL["types"](tmp_path)
     domain = "/home/admin/virtual-stopped.h5"
     command = ["import", str(tmp_path / "v.h5"), domain, "--endpoint", url]
-    monkeypatch.setattr(hdf5_import, "INLINE", 0)
+    monkeypatch.setattr(hdf5_import, "MAX_INLINE_BYTES", 0)
     with monkeypatch.context() as patch:
         stop_after(4, patch)
         with pytest.raises(Stopped):

@@ -92,7 +92,7 @@ def test_a_zip_file_and_as_is(imported: Import, tmp_path: Path) -> None:
 def test_an_import_that_was_stopped_goes_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.INLINE", 100)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.MAX_INLINE_BYTES", 100)
     path, domain = (
         write_zarr(EXAMPLES["layers"](), tmp_path / "a.zarr"),
         f"/home/admin/stopped-zarr-{count}.h5",
@@ -220,7 +220,7 @@ def test_one_array_is_a_dataset(imported: Import, tmp_path: Path) -> None:
 def test_pieces_of_large_chunks(imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("zarr_arrays", "part_upload"):
         monkeypatch.setattr(f"hsparse.hdf5.importer.formats.{place}.LARGEST", 3000)
-    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.INLINE", 10)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.MAX_INLINE_BYTES", 10)
     test_any_hierarchy(imported, tmp_path, 3)
 
 

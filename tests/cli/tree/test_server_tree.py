@@ -88,7 +88,7 @@ def test_paths_and_patterns_lead_through_links(tree: ServerTree, made: str, fold
 def test_long_listings_come_page_by_page(
     tree: ServerTree, made: str, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_tree, "PAGE", 2)
+    monkeypatch.setattr(server_tree, "PAGE_MEMBERS", 2)
     monkeypatch.setattr(server_tree, "LINKS_PAGE", 2)
     for number in range(5):
         tree.create(f"{folder}/{number}", {"folder": 1})

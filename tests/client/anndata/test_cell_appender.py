@@ -112,7 +112,7 @@ def both(file: hsparse.File, tmp_path: Path) -> list[anndata.AnnData]:
 def test_it_is_what_anndata_concatenates(
     new_file: hsparse.File, kind: str, genes: str, join: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grown_matrix, "BAND", 300)  # many bands, also one that has rows of both
+    monkeypatch.setattr(grown_matrix, "BAND_ELEMENTS", 300)  # many bands, also one that has rows of both
     old, new = first(kind), more(OTHERS[genes], kind)
     new_file.write_anndata(old, chunks=(8, 8))
     hsparse.append_anndata(new_file, new, join=join)

@@ -83,7 +83,7 @@ def test_bands_parts_chunks_and_filters(new_file: hsparse.File, monkeypatch: pyt
     """Many requests: bands of dense arrays, and parts of a band that has too many elements."""
     monkeypatch.setattr("hsparse.client.sparse.matrix_writer.LARGEST_BATCH", 30)
     monkeypatch.setattr("hsparse.client.integrations.anndata.element_writer.BAND_BYTES", 1000)
-    monkeypatch.setattr("hsparse.client.integrations.anndata.element_writer.SMALL", 0)
+    monkeypatch.setattr("hsparse.client.integrations.anndata.element_writer.MAX_INLINE_BYTES", 0)
     data = EXAMPLES["layers"]()
     data.layers["by gene"] = matrix(4, kind="csc")
     new_file.write_anndata(data, chunks=(16, 8), filters=["gzip"])

@@ -301,7 +301,7 @@ def test_a_missing_codec_and_an_unreadable_file(
 def test_maps_of_large_datasets_are_asked_for_by_selection(
     direct_access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.client.integrations.direct.kept_map.WHOLE", 4)
+    monkeypatch.setattr("hsparse.client.integrations.direct.kept_map.MAX_WHOLE_MAP_CHUNKS", 4)
     monkeypatch.setattr("hsparse.client.integrations.direct.kept_map.WHOLE_SIGNED", 4)
     dataset, dense = random_dataset(direct_access)
     source = direct_access.source(dataset)

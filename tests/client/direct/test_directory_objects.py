@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from hsparse.client.integrations.direct import directory_objects
-from hsparse.client.integrations.direct.directory_objects import SMALL, DirectoryObjects, is_store
+from hsparse.client.integrations.direct.directory_objects import (
+    SMALL_OBJECT_BYTES,
+    DirectoryObjects,
+    is_store,
+)
 from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
@@ -63,12 +67,16 @@ def test_a_file_that_is_written_in_place_while_it_is_read(
 
 @pytest.mark.parametrize(
     ("size", "seconds", "is_alone"),
-    [(SMALL - 1, float("inf"), True), (SMALL, float("inf"), False), (SMALL - 1, 0.0, False)],
+    [
+        (SMALL_OBJECT_BYTES - 1, float("inf"), True),
+        (SMALL_OBJECT_BYTES, float("inf"), False),
+        (SMALL_OBJECT_BYTES - 1, 0.0, False),
+    ],
 )
 def test_small_objects_of_a_fast_directory_are_read_in_one_thread(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, size: int, seconds: float, is_alone: bool
 ) -> None:
-    monkeypatch.setattr(directory_objects, "FAST", seconds)
+    monkeypatch.setattr(directory_objects, "LOCAL_OPEN_SECONDS", seconds)
     reader, place = DirectoryObjects(tmp_path), ObjectPlace(KEY, file_etag(file.stat()), size=size)
     reader.at_once = 2
     both, used = threading.Barrier(1 if is_alone else 2), list[int]()

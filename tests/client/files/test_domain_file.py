@@ -12,7 +12,7 @@ import pytest
 
 from hsparse.client.errors import Unreachable
 from hsparse.errors import BadRequest, HsparseError, NotFound
-from hsparse.hdf5.domain_file import ATTEMPTS, DomainFile
+from hsparse.hdf5.domain_file import MAX_BROKEN_CONNECTIONS, DomainFile
 from hsparse.hdf5.format.plan.file_form import STOCK
 
 DATA = bytes(range(256)) * 10
@@ -87,7 +87,7 @@ def test_it_is_given_up_when_nothing_comes(tmp_path: Path) -> None:
     connection = FakeConnection(0)
     with pytest.raises(Unreachable):
         fetch(connection, tmp_path / "f")
-    assert len(connection.asked) == 1 + ATTEMPTS
+    assert len(connection.asked) == 1 + MAX_BROKEN_CONNECTIONS
     assert not (tmp_path / "f").exists()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hsparse.client.connection import Connection
-from hsparse.client.http.connection_pool import JOINED, MAX_IDLE, ConnectionPool
+from hsparse.client.http.connection_pool import MAX_IDLE, MAX_JOINED_BYTES, ConnectionPool
 from hsparse.client.sparse_dataset import SparseDataset
 from tests.client.scripted_server import answer, scripted_server
 from tests.support.endurance import repeats
@@ -64,7 +64,9 @@ def test_a_connection_that_the_server_closed_is_dropped(
     pool.drop(second)
 
 
-@pytest.mark.parametrize(("size", "parts"), [(0, 1), (1, 1), (JOINED, 1), (JOINED + 1, 2)])
+@pytest.mark.parametrize(
+    ("size", "parts"), [(0, 1), (1, 1), (MAX_JOINED_BYTES, 1), (MAX_JOINED_BYTES + 1, 2)]
+)
 def test_a_small_body_is_sent_with_its_head(
     pool: ConnectionPool, listener: socket.socket, monkeypatch: pytest.MonkeyPatch, size: int, parts: int
 ) -> None:

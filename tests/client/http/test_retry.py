@@ -10,11 +10,11 @@ from hsparse.client.connection import Connection
 from hsparse.client.errors import GatewayFailed, Unreachable
 from hsparse.client.http.retry import Retry
 from hsparse.client.sources.selection_request import read_values
-from hsparse.clock import ManualClock
 from hsparse.errors import Busy, HsparseError, RateLimited, Unanswered
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.points import Orthogonal
 from tests.client.scripted_server import HANG_UP, answer, scripted_server
+from tests.testing.manual_clock import ManualClock
 
 OK = answer(b"{}")
 OTHER_SERVER = answer(b'{"hsds_version": "1.0"}')
@@ -180,7 +180,7 @@ def test_a_streamed_answer_that_breaks_is_read_again() -> None:
         scripted_server([refused(503, 2)], [short], [BYTES]) as server,
         Connection(server.url, retry=pauses.retry()) as connection,
     ):
-        assert read_values(connection, "d-1", Orthogonal((4,), (Span(0, 4),))) == b"four"
+        assert read_values(connection, "d-1", Orthogonal((4,), (StridedSpan(0, 4),))) == b"four"
     assert pauses == [2.0, 0.5]
 
 

@@ -9,9 +9,9 @@ import pytest
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
 from hsparse.client.http.retry import LONGEST_PAUSE
-from hsparse.client.http.retrying_client import PATIENCE, TRIES, RetryingClient
-from hsparse.clock import ManualClock
+from hsparse.client.http.retrying_client import BUSY_SECONDS, MAX_TRIES, RetryingClient
 from hsparse.errors import Busy, Conflict, HsparseError, RateLimited
+from tests.testing.manual_clock import ManualClock
 
 
 class Scripted(Connection):
@@ -78,12 +78,12 @@ def test_a_server_that_is_busy_is_asked_again(answers: list[Any], pauses: list[f
 def test_a_server_that_is_busy_is_waited_for_some_minutes(kind: type[HsparseError]) -> None:
     slept, error = asked([kind("full") for _ in range(1000)], ManualClock())
     assert isinstance(error, kind)
-    assert PATIENCE - LONGEST_PAUSE < sum(slept) <= PATIENCE
+    assert BUSY_SECONDS - LONGEST_PAUSE < sum(slept) <= BUSY_SECONDS
     assert len(slept) < 20
 
 
 def test_a_server_that_is_away_is_not() -> None:
-    answers: list[Any] = [Unreachable("away") for _ in range(TRIES + 1)]
+    answers: list[Any] = [Unreachable("away") for _ in range(MAX_TRIES + 1)]
     assert isinstance(asked(answers, ManualClock())[1], Unreachable)
     assert len(answers) == 1
 
@@ -102,11 +102,11 @@ def test_what_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_nobody_is_waited_for_who_does_not_listen_on_this_machine() -> None:
-    slept, error = asked([refused() for _ in range(TRIES)], ManualClock())
+    slept, error = asked([refused() for _ in range(MAX_TRIES)], ManualClock())
     assert isinstance(error, Unreachable)
     assert sum(slept) <= 2
     server = RetryingClient(lambda: scripted, lambda seconds: None, ManualClock())
-    scripted = Scripted([1, *(refused() for _ in range(TRIES - 1)), 2])
+    scripted = Scripted([1, *(refused() for _ in range(MAX_TRIES - 1)), 2])
     assert server.json("GET", "/")["answer"] == 1
     assert server.json("GET", "/")["answer"] == 2, "it is about to start again"
 

@@ -14,7 +14,7 @@ from hsparse.client.indexing.indexed_region import IndexedRegion
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points, Span, gather, scatter
+from hsparse.format.selections.points import Points, StridedSpan, gather, scatter
 from tests.client.indexing.fitting_keys import (
     fitting_keys,
     fitting_orthogonal_keys,
@@ -145,14 +145,18 @@ def check_assignment(region: IndexedRegion, array: np.ndarray, wanted: np.ndarra
 @pytest.mark.parametrize(
     ("key", "axes", "shape"),
     [
-        ((slice(0, 10), slice(None)), (Span.range(0, 6), Span.range(0, 5), Span.range(0, 4)), (6, 5, 4)),
-        (-1, (Span(5), Span.range(0, 5), Span.range(0, 4)), (5, 4)),
-        ((..., 2), (Span.range(0, 6), Span.range(0, 5), Span(2)), (6, 5)),
-        ((), (Span.range(0, 6), Span.range(0, 5), Span.range(0, 4)), (6, 5, 4)),
-        (np.s_[::-2, 0, 0], (Span(1, 2, 3), Span(0), Span(0)), (3,)),
-        (([3, 1, 3], 0, 0), (np.array([1, 3]), Span(0), Span(0)), (3,)),
-        (range(2), (np.array([0, 1]), Span.range(0, 5), Span.range(0, 4)), (2, 5, 4)),
-        (slice(4, 2), (Span(0, 1, 0), Span.range(0, 5), Span.range(0, 4)), (0, 5, 4)),
+        (
+            (slice(0, 10), slice(None)),
+            (StridedSpan.range(0, 6), StridedSpan.range(0, 5), StridedSpan.range(0, 4)),
+            (6, 5, 4),
+        ),
+        (-1, (StridedSpan(5), StridedSpan.range(0, 5), StridedSpan.range(0, 4)), (5, 4)),
+        ((..., 2), (StridedSpan.range(0, 6), StridedSpan.range(0, 5), StridedSpan(2)), (6, 5)),
+        ((), (StridedSpan.range(0, 6), StridedSpan.range(0, 5), StridedSpan.range(0, 4)), (6, 5, 4)),
+        (np.s_[::-2, 0, 0], (StridedSpan(1, 2, 3), StridedSpan(0), StridedSpan(0)), (3,)),
+        (([3, 1, 3], 0, 0), (np.array([1, 3]), StridedSpan(0), StridedSpan(0)), (3,)),
+        (range(2), (np.array([0, 1]), StridedSpan.range(0, 5), StridedSpan.range(0, 4)), (2, 5, 4)),
+        (slice(4, 2), (StridedSpan(0, 1, 0), StridedSpan.range(0, 5), StridedSpan.range(0, 4)), (0, 5, 4)),
     ],
 )
 def test_the_selection_of_a_key(key: Any, axes: tuple[Any, ...], shape: tuple[int, ...]) -> None:

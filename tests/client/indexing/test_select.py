@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.client.indexing.select import ArrayKey, Region, Select, select_region
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.selections.points import Boxes, Orthogonal, Points, Span, gather, scatter
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, StridedSpan, gather, scatter
 from hsparse.format.selections.select_syntax import format_select, parse_select
 
 EXTENT = (4, 5, 6)
@@ -56,7 +56,7 @@ def test_a_select_string_selects_what_the_server_reads(pieces: tuple[str, ...]) 
 
 def test_products_points_and_boxes() -> None:
     rows, columns = np.array([3, 0, 2], np.uint64), np.array([4, 4, 1], np.uint64)
-    product = Orthogonal(EXTENT, (rows, Span(0, 3, 2, 2), columns))
+    product = Orthogonal(EXTENT, (rows, StridedSpan(0, 3, 2, 2), columns))
     check(product, ARRAY[np.ix_([3, 0, 2], [0, 1, 3, 4], [4, 4, 1])])
     assert parse_select(format_select(product, orthogonal=True), EXTENT, orthogonal=True) == product
     points = Points(EXTENT, np.array([[3, 1, 1], [0, 0, 0], [3, 1, 1], [2, 4, 5]]), (2, 2))

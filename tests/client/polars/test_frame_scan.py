@@ -37,7 +37,7 @@ def test_columns_are_those_of_the_frame(
     cells: hsparse.File, monkeypatch: pytest.MonkeyPatch, rows_at_once: int
 ) -> None:
     wanted = column_kinds().obs
-    monkeypatch.setattr(frame_scan, "GOAL", rows_at_once * (len(wanted.columns) + 1))
+    monkeypatch.setattr(frame_scan, "BLOCK_VALUES", rows_at_once * (len(wanted.columns) + 1))
     lazy = hsparse.scan(cells, "obs")
     found = lazy.collect()
     assert found.columns == ["barcode", *wanted.columns]

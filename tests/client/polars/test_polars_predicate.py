@@ -44,10 +44,10 @@ def test_a_predicate_restricts_the_coordinates_that_it_names_alone(
 
 def test_what_cannot_be_tried_restricts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert places(col("dim_0").str.contains("x")) == [None, None]  # fails, at any value
-    monkeypatch.setattr("hsparse.client.integrations.polars.row_filter.LONGEST", 9)
+    monkeypatch.setattr("hsparse.client.integrations.polars.row_filter.MAX_FILTERED_ROWS", 9)
     assert places((col("dim_0") > 6) & (col("dim_1") == 2)) == [None, [2]]
 
 
 def test_long_dimensions_are_tried_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.client.integrations.polars.row_filter.PIECE", 3)
+    monkeypatch.setattr("hsparse.client.integrations.polars.row_filter.ROWS_AT_ONCE", 3)
     assert places((col("dim_0") % 4) == 1) == [[1, 5, 9], None]

@@ -27,7 +27,7 @@ PLENTY = 1 << 30
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(element_room, "MANY", MANY)
+    monkeypatch.setattr(element_room, "FIRST_BATCHES_BYTES", MANY)
 
 
 def sent(lengths: list[int], rank: int, dtype: Any) -> tuple[bytes, dict[str, NDArray[Any]]]:

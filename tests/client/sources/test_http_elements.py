@@ -11,7 +11,7 @@ from hsparse.client.sources.http_elements import ARROW, HttpElements
 from hsparse.client.sources.selection_request import FEW_POINTS, LONG_SELECT, SelectionRequest
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import Corrupt
-from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, Span, gather
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, StridedSpan, gather
 from hsparse.sn.values.media.arrow import ArrowWriter
 from tests.client.scripted_server import answer, scripted_server
 
@@ -22,8 +22,8 @@ SELECTIONS: dict[str, Selection] = {
     "all": Orthogonal.all(EXTENT),
     "none": Orthogonal.none(EXTENT),
     "box": Orthogonal.box(EXTENT, (3, 4), (30, 5)),
-    "steps": Orthogonal(EXTENT, (Span(1, 3, 12), Span(0, 7, 4, 2))),
-    "list": Orthogonal(EXTENT, (SPREAD, Span.range(2, 9))),
+    "steps": Orthogonal(EXTENT, (StridedSpan(1, 3, 12), StridedSpan(0, 7, 4, 2))),
+    "list": Orthogonal(EXTENT, (SPREAD, StridedSpan.range(2, 9))),
     "product": Orthogonal(EXTENT, (SPREAD, np.array([3, 4, 29], np.uint64))),
     "point": Points(EXTENT, np.array([[3, 4]])),
     "points": Points(EXTENT, MANY),

@@ -158,7 +158,7 @@ def test_parts_are_all_of_it(selection: Selection, chunks: tuple[int, ...] | Non
 
 
 def test_parts_end_where_chunks_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.client.sources.upload.PIECE", 40)
+    monkeypatch.setattr("hsparse.client.sources.upload.REQUEST_BYTES", 40)
     found = []
 
     def send(part: Selection, some: NDArray[Any]) -> None:

@@ -27,7 +27,7 @@ def test_the_result_is_that_of_one_conversion(
     shape = (length, width)
     rows, columns, values = elements(shape, chunk_rows, chunk_columns, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(banded_csr, "LEAST", 0)
+        patch.setattr(banded_csr, "MIN_THREADED_ELEMENTS", 0)
         ends = row_bands(rows, chunk_rows, length)
         found = to_banded_csr(rows, columns, values, shape, ends)
     bands = len(set((rows // chunk_rows).tolist()))
@@ -60,7 +60,7 @@ def test_elements_in_row_major_order_are_taken_as_they_are(length: int, width: i
 
 
 def test_elements_in_another_order_are_left_to_one_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(banded_csr, "LEAST", 0)
+    monkeypatch.setattr(banded_csr, "MIN_THREADED_ELEMENTS", 0)
     rows, columns, values = elements((40, 20), 10, 5, 1)
     back = slice(None, None, -1)
     assert to_banded_csr(rows[back], columns[back], values[back], (40, 20), row_bands(rows, 10, 40)) is None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.client.sparse import compressed_rows
-from hsparse.client.sparse.compressed_rows import Piece, RowBands, index_type
+from hsparse.client.sparse.compressed_rows import BandPiece, RowBands, index_type
 
 
 @given(
@@ -43,9 +43,9 @@ def test_bands_in_any_order_are_one_matrix(
         for left in range(0, width, step):
             rows, columns = np.nonzero(band[:, left : left + step])
             values = band[rows, columns + left].astype(">i4")
-            pieces.append(Piece(rows.astype(np.uint16), (columns + left).astype(np.int32), values))
+            pieces.append(BandPiece(rows.astype(np.uint16), (columns + left).astype(np.int32), values))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compressed_rows, "CACHED", cached)
+            patch.setattr(compressed_rows, "CONVERTED_ELEMENTS", cached)
             bands.fill(number, pieces)
     found = bands.result()
     assert len(found) == np.count_nonzero(expected)

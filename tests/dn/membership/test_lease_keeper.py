@@ -11,8 +11,8 @@ import pytest
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.dn.membership.lease_keeper import MOST_JUMPS, LeaseKeeper
 from hsparse.errors import Misconfigured
-from hsparse.testing.memory_store import MemoryStore
 from tests.cluster.test_clock_reading import TwoClocks
+from tests.testing.memory_store import MemoryStore
 
 PERIOD = 0.01
 

@@ -13,9 +13,6 @@ from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.testing.crashing_store import CrashPoint
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.record_message import (
     ChangeObjects,
@@ -26,6 +23,9 @@ from hsparse.wire.record_message import (
     ReadObjects,
 )
 from tests.support.cluster import LEASE, TOKEN, Cluster, cluster
+from tests.testing.crashing_store import CrashPoint
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
 
 IDS = [f"g-{number:08x}-00000000-0000-0000-0000-000000000000" for number in range(24)]
 

@@ -14,11 +14,11 @@ from hsparse.errors import Misconfigured, Misdirected
 from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.storage.object_store import ObjectStore
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import GetInfo, Routed
 from hsparse.wire.record_message import ReadObjects
 from tests.dn.membership.test_member_node import create, read, write
 from tests.support.cluster import TOKEN, Cluster, cluster, until
+from tests.testing.memory_store import MemoryStore
 
 
 async def raise_schema(store: ObjectStore) -> int:
@@ -57,7 +57,7 @@ async def test_who_is_refused_leaves_no_trace(options: dict[str, object], named:
 
 async def test_a_bucket_is_added_node_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """Data nodes first, then the service nodes: nobody is asked for a bucket that it does not have."""
-    monkeypatch.setattr(cluster_nodes, "LOOK", 0.0)
+    monkeypatch.setattr(cluster_nodes, "MEMBERSHIP_READ_SECONDS", 0.0)
     async with cluster(2) as (made, urls):
         old, new = made.owners(), made.owners("new", buckets=("x",))
         await create(old)
@@ -78,7 +78,7 @@ async def test_a_bucket_is_added_node_by_node(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_service_node_with_another_token_is_not_ready_until_the_nodes_have_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(cluster_nodes, "LOOK", 0.0)
+    monkeypatch.setattr(cluster_nodes, "MEMBERSHIP_READ_SECONDS", 0.0)
     async with cluster(1) as (made, urls):
         stranger = made.owners("stranger", token="guess")
         for _ in range(3):
@@ -98,7 +98,7 @@ async def test_a_service_node_of_another_version_is_not_ready_until_the_nodes_ha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nodes that are gone do not count, as soon as their leases have run out."""
-    monkeypatch.setattr(cluster_nodes, "LOOK", 0.0)
+    monkeypatch.setattr(cluster_nodes, "MEMBERSHIP_READ_SECONDS", 0.0)
     async with cluster(1) as (made, urls):
         await create(made.owners())
         later = made.owners("later", version=2)

@@ -9,11 +9,11 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import Unanswered
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import GetChunkVersion
 from tests.dn.membership.test_member_node import IDS, create, read, write
 from tests.support.cluster import cluster, until
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 
 async def write_until_known(owners: Owners, number: int) -> None:

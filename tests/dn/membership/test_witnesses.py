@@ -18,7 +18,7 @@ async def test_who_has_just_asked_is_a_witness_about_that_member_alone() -> None
 
 
 async def test_who_asked_before_has_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FRESH", -1.0)
+    monkeypatch.setattr(module, "QUESTION_SECONDS", -1.0)
     witnesses = Witnesses()
     await witnesses.note("a")
     assert not await witnesses.ask_about("a", 0.01)

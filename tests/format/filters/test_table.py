@@ -28,7 +28,6 @@ EXCEPTIONS = {
     "sn/coding.py": "content codings of HTTP, which are no filters",
     "explorer/": "content codings of HTTP, which are no filters",
     "storage/": "checksums of the store's own files, by the standard library",
-    "hdf5/maps/dmrpp.py": "an attribute of DMR++",
     "hdf5/served/signatures.py": "archives, by the names of their programs",
     "hdf5/importer/file_objects.py": "a remedy that names h5repack's option",
     "client/creation.py": "h5py's names of options",
@@ -41,7 +40,6 @@ EXCEPTIONS = {
     "hdf5/importer/npz_matrix.py": "compressed archives, which are no HDF5",
     "hdf5/exporter/": "examples in the help and the errors of the command line",
     "hdf5/maps/parquet_references.py": "compression of Parquet files",
-    "testing/": "requests of clients in tests",
 }
 """Files and folders that name filters, or what is called like one, and why."""
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from hsparse.hdf5.format.file_fields import ByteRange, Reads, concurrently, run_reads
 from hsparse.hdf5.format.hdf5_file import Hdf5File
-from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.group_messages import StoredHardLink
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject, parse_object
 from hsparse.hdf5.format.superblock import read_superblock
 
@@ -53,7 +53,7 @@ def walk(path_or_data: Path | bytes) -> dict[str, ParsedObject]:
         for path, one in zip(level, objects, strict=True):
             found[path] = one
             for link in one.links:
-                if isinstance(link.target, HardLink) and link.target.address not in seen:
+                if isinstance(link.target, StoredHardLink) and link.target.address not in seen:
                     seen.add(link.target.address)
                     below[path.rstrip("/") + "/" + link.name] = link.target.address
         level = below

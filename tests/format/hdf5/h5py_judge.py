@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from hsparse.hdf5.format.messages.file_type import FileType
-from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, SoftLink
+from hsparse.hdf5.format.messages.group_messages import StoredExternalLink, StoredHardLink, StoredSoftLink
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout, CompactLayout, ContiguousLayout
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedAttribute, ParsedDataset, ParsedObject
@@ -64,13 +64,13 @@ def compare_links(one: ParsedObject, group: h5py.Group) -> None:
     for link in one.links:
         info = group.id.links.get_info(link.name.encode("utf-8", "surrogateescape"))
         match link.target:
-            case HardLink(address):
+            case StoredHardLink(address):
                 assert info.type == h5py.h5l.TYPE_HARD
                 assert info.u == address
-            case SoftLink(path):
+            case StoredSoftLink(path):
                 other = group.get(link.name, getlink=True)
                 assert (type(other), other.path) == (h5py.SoftLink, path)
-            case ExternalLink(file, path):
+            case StoredExternalLink(file, path):
                 other = group.get(link.name, getlink=True)
                 assert (other.filename, other.path) == (file, path)
 

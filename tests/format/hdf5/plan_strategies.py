@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hsparse.hdf5.format.file_fields import Addressed, Key
 from hsparse.hdf5.format.messages.file_type import file_type
-from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink
+from hsparse.hdf5.format.messages.group_messages import StoredExternalLink, StoredSoftLink
 from hsparse.hdf5.format.plan.file_plan import FilePlan
 from hsparse.hdf5.format.plan.plan_elements import plan_elements
 from hsparse.hdf5.format.plan.planned_object import PlannedAttribute, PlannedLink, PlannedTarget
@@ -47,8 +47,8 @@ def attribute(
 def links(keys: list[Key], most: int = 30) -> st.SearchStrategy[list[PlannedLink]]:
     targets = (
         st.sampled_from(keys).map(PlannedTarget)
-        | PATHS.map(SoftLink)
-        | st.tuples(PATHS, PATHS).map(lambda pair: ExternalLink(*pair))
+        | PATHS.map(StoredSoftLink)
+        | st.tuples(PATHS, PATHS).map(lambda pair: StoredExternalLink(*pair))
     )
     return st.dictionaries(TITLES, targets, max_size=most).map(
         lambda some: [PlannedLink(title, target) for title, target in some.items()]
@@ -57,7 +57,7 @@ def links(keys: list[Key], most: int = 30) -> st.SearchStrategy[list[PlannedLink
 
 def soft(count: int) -> list[PlannedLink]:
     return [
-        PlannedLink(f"link {number * 7919 % 1_000_003}", SoftLink("/" + "x" * (number % 40)))
+        PlannedLink(f"link {number * 7919 % 1_000_003}", StoredSoftLink("/" + "x" * (number % 40)))
         for number in range(count)
     ]
 

@@ -12,7 +12,7 @@ import pytest
 
 from hsparse.hdf5.format.file_fields import Addressed
 from hsparse.hdf5.format.messages.file_type import FileType
-from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.group_messages import StoredHardLink
 from hsparse.hdf5.format.messages.layout_message import CompactLayout, ContiguousLayout
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject
@@ -71,7 +71,9 @@ class Copy:
         links = [
             PlannedLink(
                 link.name,
-                PlannedTarget(link.target.address) if isinstance(link.target, HardLink) else link.target,
+                PlannedTarget(link.target.address)
+                if isinstance(link.target, StoredHardLink)
+                else link.target,
             )
             for link in one.links
         ]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.hdf5.format import file_fields, fractal_heap
 from hsparse.hdf5.format.hdf5_file import Hdf5File
-from hsparse.hdf5.format.messages.group_messages import HardLink, SoftLink
+from hsparse.hdf5.format.messages.group_messages import StoredHardLink, StoredSoftLink
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject, parse_object
 from hsparse.hdf5.format.plan.planned_object import PlannedGroup, PlannedLink, plan_file
@@ -40,7 +40,7 @@ def sample(kind: str) -> bytes:
         heap = GlobalHeapPlan()
         some = [attribute("t", text("H5T_VARIABLE"), ["a", "bcd"], (2,), heap, {})]
         some += [number(f"n{at}", at) for at in range(20)]
-        links = [PlannedLink(f"l{at}", SoftLink("/x")) for at in range(20)]
+        links = [PlannedLink(f"l{at}", StoredSoftLink("/x")) for at in range(20)]
         plan = plan_file([PlannedGroup("root", links, some, ordered=True)], "root", heap.pieces())
         return plan.read(0, plan.size)
     with TemporaryDirectory() as folder:
@@ -78,7 +78,7 @@ def read_all(data: bytes) -> FileBytes:
         with suppress(Corrupt, Unsupported):
             one = source.run(parse_object(file, address))
             read_values(source, file, one)
-            found = {link.target.address for link in one.links if isinstance(link.target, HardLink)}
+            found = {link.target.address for link in one.links if isinstance(link.target, StoredHardLink)}
             todo += found - seen
             seen |= found
     return source

@@ -17,7 +17,7 @@ from hsparse.format.filters.transforms import Shuffle
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.selections.extent import coordinate_columns
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.planar import planar_blocks
 from hsparse.format.selections.selection_encoding import encode_blocks, encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, build, seal
@@ -64,7 +64,7 @@ def test_rows_by_search_by_table_and_as_a_slice(dims: tuple[int, int]) -> None:
     chunk, columns = both(dims, np.flatnonzero(rng.random(dims).ravel() < 0.1))
     for size in (1, 2, 150):
         rows = np.unique(rng.integers(0, dims[0], size)).astype(np.uint64)
-        for axis in (Span.range(0, dims[1]), Span(1, 2, dims[1] // 2), Span.range(1, 2)):
+        for axis in (StridedSpan.range(0, dims[1]), StridedSpan(1, 2, dims[1] // 2), StridedSpan.range(1, 2)):
             selection = Orthogonal(dims, (rows, axis))
             assert_same(columns.select(selection), chunk.select(selection.contains(chunk.offsets)))
     box = Orthogonal.box(dims, (1, 0), (dims[0] - 1, dims[1]))
@@ -78,7 +78,7 @@ def test_points_that_stay_shuffled(dims: tuple[int, int], element: int) -> None:
     for part in (0.001, 0.03):
         chunk, columns = both(dims, np.flatnonzero(rng.random(dims).ravel() < part), shuffled(element))
         assert_same(columns, chunk)
-        rows = Orthogonal(dims, (Span.range(dims[0] - 1, dims[0]), Span.range(0, dims[1])))
+        rows = Orthogonal(dims, (StridedSpan.range(dims[0] - 1, dims[0]), StridedSpan.range(0, dims[1])))
         assert_same(columns.select(rows), chunk.select(rows.contains(chunk.offsets)))
 
 

@@ -16,7 +16,7 @@ from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Selection, Span
+from hsparse.format.selections.points import Selection, StridedSpan
 from hsparse.model.vlen_array import VlenArray
 from tests.model.type_strategies import text
 
@@ -27,13 +27,13 @@ PLAIN: tuple[Filter, ...] = ()
 NO_LIMIT = 2**63 - 1
 MOST = 8192
 """Bytes that may be kept of a chunk of 128 KiB or more for one column of it."""
-EVERY = Span.range(0, 64)
+EVERY = StridedSpan.range(0, 64)
 SMALL = {
-    "a column": Orthogonal(DIMS, (EVERY, Span(5))),
-    "every 16th column": Orthogonal(DIMS, (Span(0, 4, 16), Span(0, 16, 16))),
-    "a row": Orthogonal(DIMS, (Span(3), Span.range(0, 256))),
-    "one element": Orthogonal(DIMS, (Span(3), Span(9))),
-    "a list of columns": Orthogonal(DIMS, (Span(3), np.array([1, 7, 9], np.uint64))),
+    "a column": Orthogonal(DIMS, (EVERY, StridedSpan(5))),
+    "every 16th column": Orthogonal(DIMS, (StridedSpan(0, 4, 16), StridedSpan(0, 16, 16))),
+    "a row": Orthogonal(DIMS, (StridedSpan(3), StridedSpan.range(0, 256))),
+    "one element": Orthogonal(DIMS, (StridedSpan(3), StridedSpan(9))),
+    "a list of columns": Orthogonal(DIMS, (StridedSpan(3), np.array([1, 7, 9], np.uint64))),
 }
 
 
@@ -88,7 +88,7 @@ def test_a_read_of_generated_values_keeps_what_was_selected() -> None:
     about = ChunkSpec("d-1", "H5T_STD_I64LE", (COUNT,), False, b"\0" * 8, (PLAIN,), arange=(0.0, 1.0))
     kind: ChunkKind[Any] = kind_of(about)
     chunk = kind.missing((3,))
-    values = kind.read(chunk, Orthogonal((COUNT,), (Span(0, COUNT // 2, 2),)), (), NO_LIMIT)
+    values = kind.read(chunk, Orthogonal((COUNT,), (StridedSpan(0, COUNT // 2, 2),)), (), NO_LIMIT)
     assert isinstance(values, np.ndarray)
     assert values.tolist() == [3 * COUNT, 3 * COUNT + COUNT // 2]
     assert kept(values) <= MOST
@@ -96,7 +96,7 @@ def test_a_read_of_generated_values_keeps_what_was_selected() -> None:
 
 def test_a_large_part_is_not_copied() -> None:
     kind, chunk = stored(SPECS["dense"])
-    values = kind.read(chunk, Orthogonal(DIMS, (EVERY, Span.range(0, 200))), (), NO_LIMIT)
+    values = kind.read(chunk, Orthogonal(DIMS, (EVERY, StridedSpan.range(0, 200))), (), NO_LIMIT)
     assert np.shares_memory(values, chunk)
 
 

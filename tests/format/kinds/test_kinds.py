@@ -25,12 +25,12 @@ from hsparse.format.query import bind_query
 from hsparse.format.reductions.reduction import Reduction
 from hsparse.format.selections.extent import strides
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Boxes, Points, Selection, Span, ascending
+from hsparse.format.selections.points import Boxes, Points, Selection, StridedSpan, ascending
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
-from hsparse.testing.sparse_model import element_bytes
 from tests.format.selection_strategies import iterate, selections
 from tests.model.type_strategies import text
+from tests.testing.sparse_model import element_bytes
 
 Row: TypeAlias = tuple[int, str]
 """An element of the type, a number and a text."""
@@ -256,7 +256,7 @@ def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataOb
 def test_all_that_is_defined_is_read_without_work() -> None:
     kind: ChunkKind[Any] = kind_of(SPECS["sparse"])
     values = np.frombuffer(as_bytes(False, (1, "a"), NAMES), kind.spec.dtype)
-    part = ChunkSelection(SCALED, Orthogonal(DIMS, (Span(1), Span.range(0, 2))))
+    part = ChunkSelection(SCALED, Orthogonal(DIMS, (StridedSpan(1), StridedSpan.range(0, 2))))
     chunk, _ = kind.write(part, values, (), False)(None)
     assert kind.defined_work(chunk, WHOLE) == 0
     assert 0 < kind.defined_work(chunk, part.selection) <= kind.nbytes(chunk)
@@ -336,10 +336,10 @@ def dense_list(*ends: int) -> NDArray[np.uint64]:
 LARGE = (600, 500)
 SCATTERED: dict[str, Selection] = {
     "all": Orthogonal.all(LARGE),
-    "columns": Orthogonal(LARGE, (Span.range(0, 600), Span.range(3, 300))),
-    "one column": Orthogonal((200_000, 2), (Span.range(0, 200_000), Span.range(1, 2))),
-    "steps": Orthogonal(LARGE, (Span(0, 2, 300), Span(0, 2, 250))),
-    "steps of blocks": Orthogonal(LARGE, (Span(0, 2, 300), Span(0, 4, 125, 2))),
+    "columns": Orthogonal(LARGE, (StridedSpan.range(0, 600), StridedSpan.range(3, 300))),
+    "one column": Orthogonal((200_000, 2), (StridedSpan.range(0, 200_000), StridedSpan.range(1, 2))),
+    "steps": Orthogonal(LARGE, (StridedSpan(0, 2, 300), StridedSpan(0, 2, 250))),
+    "steps of blocks": Orthogonal(LARGE, (StridedSpan(0, 2, 300), StridedSpan(0, 4, 125, 2))),
     "points": Points(LARGE, dense_list(*LARGE)[::-1]),
     "boxes": Boxes(LARGE, dense_list(*LARGE), dense_list(*LARGE) + np.uint64(1)),
 }

@@ -21,7 +21,7 @@ from hsparse.format.plan.chunk_plan import (
 )
 from hsparse.format.plan.grid import Grid, pages
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, gather
 from tests.format.selection_strategies import (
     any_selections,
@@ -169,13 +169,13 @@ def test_pieces(axis: Axis, chunk: int) -> None:
 
 @given(st.integers(0, 50), st.integers(1, 60), st.integers(1, 30), st.integers(1, 5), st.integers(1, 9))
 def test_count_of_spans_with_gaps(start: int, gap: int, count: int, block: int, chunk: int) -> None:
-    span = Span(start, block + gap, count, block)
+    span = StridedSpan(start, block + gap, count, block)
     assert count_pieces(span, chunk) == len({index // chunk for index in list_axis(span)})
 
 
 def test_the_last_chunk_may_end_beyond_64_bits() -> None:
     length = 2**63 - 1
-    found = cut_axis(Span.range(2**62 - 1, length), 2**62, length)
+    found = cut_axis(StridedSpan.range(2**62 - 1, length), 2**62, length)
     assert [(piece.chunk, piece.full) for piece in found] == [(0, False), (1, True)]
 
 
@@ -237,7 +237,11 @@ def test_pages_end_at_chunk_boundaries() -> None:
 
 def test_pages_of_more_than_memory_come_one_by_one() -> None:
     extent = (2**40, 2**30)
-    pieces = pages(Orthogonal(extent, (Span(0, 2, 2**39), Span.range(0, 2**30))), Grid(extent, (4, 4)), 2**20)
+    pieces = pages(
+        Orthogonal(extent, (StridedSpan(0, 2, 2**39), StridedSpan.range(0, 2**30))),
+        Grid(extent, (4, 4)),
+        2**20,
+    )
     first, second = next(pieces), next(pieces)
     assert first.bounds() == ((0, 0), (1, 2**20))
     assert second.bounds() == ((0, 2**20), (1, 2**21))

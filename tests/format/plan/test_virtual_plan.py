@@ -14,7 +14,7 @@ from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.plan import unlimited_selection, virtual_plan
 from hsparse.format.plan.unlimited_selection import block_of, clipped, end_of_slices, slices_before
 from hsparse.format.plan.virtual_plan import Listed, Product, bounds_of, is_product, mapped_part, ordered
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
     AllElements,
@@ -57,12 +57,12 @@ def chosen(selection: Serialized, dims: tuple[int, ...]) -> list[tuple[int, ...]
 
 
 @st.composite
-def spans(draw: st.DrawFn, length: int) -> Span:
+def spans(draw: st.DrawFn, length: int) -> StridedSpan:
     block = draw(st.integers(1, length))
     stride = draw(st.integers(block, length + 1))
     start = draw(st.integers(0, length - block))
     count = draw(st.integers(1, (length - start - block) // stride + 1))
-    return Span(start, stride, count, block)
+    return StridedSpan(start, stride, count, block)
 
 
 @st.composite
@@ -126,7 +126,7 @@ def test_blocks_that_are_a_product_are_no_list_of_elements() -> None:
     assert found.counts == (3, 10**6)
     large = ordered(blocks(((5, 0), (5, 10**9)), ((9, 0), (9, 10**9))), (12, 2 * 10**9))
     assert isinstance(large, Product)
-    assert large.axes == (Span(5, 4, 2, 1), Span(0, 1, 1, 10**9 + 1))
+    assert large.axes == (StridedSpan(5, 4, 2, 1), StridedSpan(0, 1, 1, 10**9 + 1))
     assert large.bounds == ((5, 0), (10, 10**9 + 1))
     assert isinstance(ordered(blocks(((0, 0), (1, 1)), ((1, 2), (2, 3))), (5, 5)), Listed)
 
@@ -134,7 +134,7 @@ def test_blocks_that_are_a_product_are_no_list_of_elements() -> None:
 @pytest.mark.parametrize(
     "selection",
     [
-        Regular((Span(1, 4, 2, 3),)),
+        Regular((StridedSpan(1, 4, 2, 3),)),
         PointList(np.array([[0], [7]], np.uint64)),
         blocks(((0,), (1,)), ((6,), (7,))),
     ],
@@ -153,7 +153,7 @@ def test_too_many_single_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TooLarge, match="selection of 8 elements"):
         ordered(blocks(((0, 0), (1, 1)), ((1, 2), (2, 3))), (5, 5))
     with pytest.raises(TooLarge, match="of 8 blocks"):
-        clipped(Regular((Span(0, 4, UNLIMITED, 2), Span(0, 2, 2, 1))), 0, 7)
+        clipped(Regular((StridedSpan(0, 4, UNLIMITED, 2), StridedSpan(0, 2, 2, 1))), 0, 7)
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, UNLIMITED])
@@ -161,9 +161,9 @@ def test_too_many_single_elements(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("start", [0, 4])
 def test_selections_without_end(start: int, stride: int, block: int) -> None:
     count = 1 if block == UNLIMITED else UNLIMITED
-    span = Span(start, stride, count, block)
+    span = StridedSpan(start, stride, count, block)
     indices = [at for at in range(start, 60) if block == UNLIMITED or (at - start) % stride < block]
-    selection = Regular((Span.range(2, 4), span))
+    selection = Regular((StridedSpan.range(2, 4), span))
     assert bounds_of(selection, 2) == (4, 0)
     for end in range(40):
         slices = slices_before(span, end)
@@ -180,8 +180,8 @@ def test_selections_without_end(start: int, stride: int, block: int) -> None:
 def test_bounds() -> None:
     assert bounds_of(AllElements(), 2) == bounds_of(NoElements(), 2) == (0, 0)
     with pytest.raises(Corrupt, match="1 dimensions is mapped; the dataset has 2"):
-        bounds_of(Regular((Span(0, 1, 1, 1),)), 2)
+        bounds_of(Regular((StridedSpan(0, 1, 1, 1),)), 2)
     with pytest.raises(Corrupt, match="a dataset ends at"):
-        end_of_slices(Span(0, 2**62, UNLIMITED, 1), 2**40)
+        end_of_slices(StridedSpan(0, 2**62, UNLIMITED, 1), 2**40)
     assert bounds_of(PointList(np.array([[3, 1], [0, 7]], np.uint64)), 2) == (4, 8)
     assert bounds_of(blocks(((0, 0), (1, 1)), ((1, 2), (2, 3))), 2) == (3, 4)

@@ -15,7 +15,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import as_indices, check_extent, widen
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection, ascending, gather, scatter
 from hsparse.format.selections.selection_encoding import find_regular, merge, row_runs
 from tests.format.selection_strategies import (
@@ -91,11 +91,11 @@ def test_as_span_keeps_the_indices(axis: Axis) -> None:
 @pytest.mark.parametrize(
     ("axis", "words"),
     [
-        (Span(0, 1, 1, 11), "ends at 11"),
-        (Span(8, 2, 3), "ends at 13"),
-        (Span(0, 2, 2, 3), "overlap"),
-        (Span(-1), "negative"),
-        (Span(0, 0), "stride"),
+        (StridedSpan(0, 1, 1, 11), "ends at 11"),
+        (StridedSpan(8, 2, 3), "ends at 13"),
+        (StridedSpan(0, 2, 2, 3), "overlap"),
+        (StridedSpan(-1), "negative"),
+        (StridedSpan(0, 0), "stride"),
         (np.array([1, 10]), "Index 10"),
         (np.array([1, -1]), "negative"),
         (np.array([0.5]), "integers"),
@@ -245,7 +245,7 @@ def test_refused_of_orthogonal() -> None:
     with pytest.raises(BadRequest, match="Dimension 1: the selection ends at 5"):
         Orthogonal.box((4, 4), (0, 0), (4, 5))
     with pytest.raises(BadRequest, match="1 dimensions, the extent 2"):
-        Orthogonal((4, 4), (Span(0),))
+        Orthogonal((4, 4), (StridedSpan(0),))
     with pytest.raises(BadRequest, match="at most 32"):
         Orthogonal.all((1,) * 33)
     with pytest.raises(BadRequest, match="Dimension 0"):
@@ -262,9 +262,9 @@ def test_refused_of_orthogonal() -> None:
 
 def test_equality_is_of_elements() -> None:
     listed = Orthogonal((4,), (np.array([0, 2], np.uint64),))
-    assert listed == Orthogonal((4,), (Span(0, 2, 2),))
+    assert listed == Orthogonal((4,), (StridedSpan(0, 2, 2),))
     assert listed != Orthogonal((4,), (np.array([2, 0], np.uint64),))
-    assert listed != Orthogonal((5,), (Span(0, 2, 2),))
+    assert listed != Orthogonal((5,), (StridedSpan(0, 2, 2),))
     assert listed != 3
 
 

@@ -24,7 +24,7 @@ from hsparse.format.selections.encoded_selection import (
     encode_selection,
 )
 from hsparse.format.selections.extent import coordinate_columns
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.selection_encoding import (
     blocks_size,
@@ -146,7 +146,7 @@ def test_libhdf5_reads_what_we_write(selection: Selection, version: int | None, 
 
 
 def test_versions() -> None:
-    slab = Orthogonal((40, 9), (Span(1, 10, 3, 2), Span(0, 2, 4)))
+    slab = Orthogonal((40, 9), (StridedSpan(1, 10, 3, 2), StridedSpan(0, 2, 4)))
     for version in (1, 2, 3):
         data = encode_selection(slab, version)
         assert kind(data, 2) == (HYPERSLABS, version)
@@ -162,7 +162,7 @@ def test_versions() -> None:
 
 
 def test_large_coordinates_as_libhdf5_writes_them() -> None:
-    slab = Orthogonal((2**33,), (Span(1, 2**21, 2**11 + 10, 2),))
+    slab = Orthogonal((2**33,), (StridedSpan(1, 2**21, 2**11 + 10, 2),))
     space = space_of(slab)
     assert space.encode() == encode_selection(slab, 2)
     assert decode_selection(space.encode()) == slab
@@ -239,7 +239,7 @@ def test_count_is_checked_before_the_offsets_are_made() -> None:
     data = encode_selection(Orthogonal.all((2**16, 2**15)))
     with pytest.raises(Corrupt, match="2147483648 elements for 3 values"):
         decode_offsets(data, (2**16, 2**15), 3)
-    slab = Orthogonal((2**16, 2**15), (Span(0, 2, 2**15), Span.range(1, 2**15)))
+    slab = Orthogonal((2**16, 2**15), (StridedSpan(0, 2, 2**15), StridedSpan.range(1, 2**15)))
     for version in (2, 3):
         with pytest.raises(Corrupt, match="for 3 values"):
             decode_offsets(encode_selection(slab, version), slab.extent, 3)

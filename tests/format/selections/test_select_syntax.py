@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection, gather
 from hsparse.format.selections.select_syntax import (
     MAX_PAIRED_BYTES,
@@ -62,7 +62,7 @@ def test_scalar(text: str) -> None:
 
 def test_what_h5pyd_sends() -> None:
     assert parse_select("[0:100:2,5:6]", (100, 10)).shape == (50, 1)
-    assert parse_select("[0:99:2]", (99,)) == Orthogonal((99,), (Span(0, 2, 50),))
+    assert parse_select("[0:99:2]", (99,)) == Orthogonal((99,), (StridedSpan(0, 2, 50),))
     assert parse_select("[3,[1,4,9]]", (5, 10)).shape == (1, 3)
     assert parse_select("[0:0]", (0,)).size == 0
 
@@ -173,7 +173,10 @@ def test_format(selection: Selection) -> None:
 
 def test_format_examples() -> None:
     assert format_select(Orthogonal.box((100,), (10,), (20,))) == "[10:20]"
-    assert format_select(Orthogonal((9, 9), (Span(1, 3, 2), np.array([4, 2], np.uint64)))) == "[1:5:3,[4,2]]"
+    assert (
+        format_select(Orthogonal((9, 9), (StridedSpan(1, 3, 2), np.array([4, 2], np.uint64))))
+        == "[1:5:3,[4,2]]"
+    )
     assert format_select(Points((9, 9), [[1, 2], [3, 4]])) == "[[1,3],[2,4]]"
     assert format_select(Boxes((9,), [[2]], [[4]])) == "[2:4]"
     assert format_select(Orthogonal.all(())) == "[...]"

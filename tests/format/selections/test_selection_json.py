@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.orthogonal import Orthogonal, StridedSpan
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.selection_encoding import encode_blocks, encode_points, encode_regular
 from hsparse.format.selections.selection_json import parse_selection_json, selection_json
@@ -31,7 +31,7 @@ def test_round_trip(selection: Selection) -> None:
 def test_forms() -> None:
     assert selection_json(Orthogonal.all((4,))) == {"class": "H5S_SEL_ALL"}
     assert selection_json(Orthogonal.none((4,))) == {"class": "H5S_SEL_NONE"}
-    assert selection_json(Orthogonal((9, 9), (Span(1, 4, 2, 3), Span.range(2, 5)))) == {
+    assert selection_json(Orthogonal((9, 9), (StridedSpan(1, 4, 2, 3), StridedSpan.range(2, 5)))) == {
         "class": "H5S_SEL_HYPERSLABS",
         "start": [1, 2],
         "stride": [4, 1],
@@ -153,7 +153,7 @@ def test_no_such_version() -> None:
     for call in (
         lambda: encode_points([np.array([1])], 3),
         lambda: encode_blocks(column(1), column(1), 2),
-        lambda: encode_regular([Span(1)], 1),
+        lambda: encode_regular([StridedSpan(1)], 1),
     ):
         with pytest.raises(BadRequest, match="no version"):
             call()

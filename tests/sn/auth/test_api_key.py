@@ -19,10 +19,11 @@ from hsparse.api_keys.api_key import (
     new_key,
     written_time,
 )
-from hsparse.clock import ManualClock, SystemClock
+from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound, Unauthenticated
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, User
+from tests.testing.manual_clock import ManualClock
 
 NAMES = st.text("abcXYZ019._-@", min_size=1, max_size=11).filter(
     lambda name: name not in ("default", "anonymous", ".", "..")

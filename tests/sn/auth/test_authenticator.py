@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.api_keys.api_key import KeyAuthenticator, KeyFile, KeyScheme, Role, new_key
-from hsparse.clock import ManualClock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator, SingleUser
@@ -22,6 +21,7 @@ from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.sn.auth.roles import GroupFile, Roles
 from tests.support.characters import CHARACTERS
+from tests.testing.manual_clock import ManualClock
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, RateLimited, Unauthenticated
 from hsparse.openid.code_flow import FAILURE_SECONDS, FAILURES, CodeFlow, CodeGrant
 from hsparse.openid.issuer import Issuer
 from tests.support.token_issuer import TokenIssuer, serving
+from tests.testing.manual_clock import ManualClock
 
 CLIENT, REDIRECT = "explorer", "http://127.0.0.1:5101/sign-in"
 VERIFIER, NONCE = "v" * 43, "n" * 43

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured
 from hsparse.openid.issuer import (
     MAX_DOCUMENT,
@@ -20,6 +19,7 @@ from hsparse.openid.issuer import (
     fetch_json,
 )
 from tests.support.token_issuer import TokenIssuer, serving
+from tests.testing.manual_clock import ManualClock
 
 HEADER = TokenHeader("RS256", "rsa-1")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Misconfigured
 from hsparse.sn.auth.file_in_place import is_bound
 from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
+from tests.testing.manual_clock import ManualClock
 
 
 def read(line: str) -> tuple[str, int]:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from hsparse.clock import ManualClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.errors import Busy, Misconfigured, RateLimited, Unauthenticated
 from hsparse.model.acl import Principal
@@ -19,6 +18,7 @@ from hsparse.sn.auth.authenticator import SchemeAuthenticator
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator, PasswordLimits
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
+from tests.testing.manual_clock import ManualClock
 
 
 class Counted(PasswordHash):

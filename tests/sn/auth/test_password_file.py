@@ -13,12 +13,12 @@ from argon2 import PasswordHasher, extract_parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, User, is_encoded
 from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.sn.auth.roles import is_user_name
+from tests.testing.manual_clock import ManualClock
 
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 

@@ -9,13 +9,13 @@ import pytest
 from aiohttp import ClientSession
 from joserfc import jwk
 
-from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, Unauthenticated
 from hsparse.model.acl import Principal
 from hsparse.openid import token_authenticator
 from hsparse.openid.issuer import Issuer
 from hsparse.openid.token_authenticator import TokenAuthenticator, TokenRules, claimed
 from tests.support.token_issuer import LIFETIME, TokenIssuer, serving
+from tests.testing.manual_clock import ManualClock
 
 ANN = Principal("ann", groups=frozenset({"beam", "staff"}))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hsparse.clock import ManualClock
 from hsparse.sn.auth.line_file import TryLimit
+from tests.testing.manual_clock import ManualClock
 
 
 def test_tries_are_limited_until_the_time_is_over() -> None:

@@ -18,10 +18,10 @@ from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points, Selection
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import create, read, sparse, value_client
 from tests.support.rest_client import Reply, RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 INT = "H5T_STD_I32LE"
 DENSE = {"class": "H5D_CHUNKED", "dims": [256]}

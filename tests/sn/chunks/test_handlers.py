@@ -15,9 +15,9 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.acl import Principal
-from hsparse.testing.memory_store import MemoryStore
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 INT = "H5T_STD_I32LE"
 Scaled = tuple[int, ...]

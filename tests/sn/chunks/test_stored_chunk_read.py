@@ -15,13 +15,13 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.chunks import stored_chunk_read
-from hsparse.sn.chunks.stored_chunk_read import PAGE, NamedChunks
+from hsparse.sn.chunks.stored_chunk_read import PAGE_BYTES, NamedChunks
 from hsparse.sn.http import stream
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadObjectBytes
 from tests.sn.value_client import create, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 INT = "H5T_STD_I32LE"
 DENSE = {"class": "H5D_CHUNKED", "dims": [256]}
@@ -75,12 +75,12 @@ def frames(body: bytes) -> list[bytes | None]:
     return found
 
 
-@pytest.mark.parametrize("page", [1, 1500, PAGE])
+@pytest.mark.parametrize("page", [1, 1500, PAGE_BYTES])
 async def test_objects_in_the_order_of_the_request(
     client: RestClient, store: CountingStore, path: str, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr(stored_chunk_read, "PAGE", page)
-    monkeypatch.setattr(stored_chunk_read, "PIECE", 100)
+    monkeypatch.setattr(stored_chunk_read, "PAGE_BYTES", page)
+    monkeypatch.setattr(stored_chunk_read, "MIN_PIECE_BYTES", 100)
     order = (3, 0, 4, 3)
     body, expected = await mapped(client, path, *order), await objects(client, path, store, *order)
     store.reset()
@@ -176,9 +176,9 @@ async def test_a_corrupt_object_is_an_error(client: RestClient, store: CountingS
 async def test_a_failure_after_the_first_bytes_aborts(
     client: RestClient, store: CountingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stored_chunk_read, "PAGE", 1)
-    monkeypatch.setattr(stream, "SMALL", 0)
-    monkeypatch.setattr(stored_chunk_read, "PIECE", 1)
+    monkeypatch.setattr(stored_chunk_read, "PAGE_BYTES", 1)
+    monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
+    monkeypatch.setattr(stored_chunk_read, "MIN_PIECE_BYTES", 1)
     path = await create(client, [1280], INT, layout=sparse(256))
     await client("PUT", f"{path}/value", {"value": list(range(1, 1281))})
     body = await mapped(client, path, 0, 1)
@@ -228,7 +228,7 @@ async def test_who_may_not_read(client: RestClient, path: str) -> None:
     assert (await client("POST", f"{path}/chunks/values", body, user=None)).status in (401, 403)
 
 
-@given(st.lists(st.integers(1, 3 * PAGE), max_size=20))
+@given(st.lists(st.integers(1, 3 * PAGE_BYTES), max_size=20))
 def test_pages_are_small_and_complete(sizes: list[int]) -> None:
     count = len(sizes)
     named = NamedChunks(
@@ -236,5 +236,5 @@ def test_pages_are_small_and_complete(sizes: list[int]) -> None:
     )
     pages = list(named.pages())
     assert [size for page in pages for size in page.sizes.tolist()] == sizes
-    assert all(len(page.sizes) == 1 or page.sizes.sum() <= PAGE for page in pages)
+    assert all(len(page.sizes) == 1 or page.sizes.sum() <= PAGE_BYTES for page in pages)
     assert all(int(page.sizes.sum()) <= max(named.memory // 2, 0) for page in pages)

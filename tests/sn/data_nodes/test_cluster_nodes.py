@@ -15,9 +15,9 @@ from hsparse.errors import HsparseError, Misconfigured, Misdirected, StoreFailed
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import Delivery
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import CheckMember, Message, Routed
 from hsparse.wire.record_message import ChangeObjects, Outcome
+from tests.testing.memory_store import MemoryStore
 
 R = TypeVar("R")
 
@@ -86,7 +86,7 @@ def members(answers: dict[str, Answer]) -> tuple[ClusterNodes, StoredMembership]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_nodes, "CHECK_AFTER", 0.001)
-    monkeypatch.setattr(cluster_nodes, "LOOK", 0.0)
+    monkeypatch.setattr(cluster_nodes, "MEMBERSHIP_READ_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from hsparse.cluster.membership import Membership
 from hsparse.dn import records
 from hsparse.dn.service import DataService
 from hsparse.sn.data_nodes.owners import RESEND, Delivery, FixedNodes, Owners
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import InBucket, Message
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
+from tests.testing.memory_store import MemoryStore
 
 
 class Script:

@@ -8,13 +8,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.dn.sweep import MIN_AGE, Sweep
 from hsparse.model.acl import Principal
 from hsparse.model.ids import deletion_key, tree_prefix
 from hsparse.sn.domains import domain_deletion
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import DataNode, Message
 from hsparse.wire.record_message import (
     BeginDeletion,
@@ -26,6 +24,8 @@ from hsparse.wire.record_message import (
 )
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 R = TypeVar("R")
 LINK = "/home/test_user1/link.h5"

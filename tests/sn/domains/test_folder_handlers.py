@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal, Right
 from hsparse.sn.domains import folder_handlers
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 HOME = "/home/test_user1"
 

@@ -97,8 +97,8 @@ async def test_what_is_at_the_top_depends_on_accept(
     bare: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streamed = {"Accept-Encoding": "gzip"}
-    for size in (streamed_records.PIECE, 1):
-        monkeypatch.setattr(streamed_records, "PIECE", size)
+    for size in (streamed_records.PIECE_BYTES, 1):
+        monkeypatch.setattr(streamed_records, "PIECE_BYTES", size)
         for accept in (BROWSER, "application/json"):
             reply = await bare("GET", "/", user=None, accept=accept, headers=streamed)
             names = {name.strip() for header in reply.headers.getall("Vary") for name in header.split(",")}  # type: ignore[attr-defined]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal, Right
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import BINARY, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 FOLDER = "/home/ann/lab"
 FILE = "home/ann/lab/run.h5"

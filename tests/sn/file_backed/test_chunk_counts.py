@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.testing.memory_store import MemoryStore
 from tests.sn.value_client import create, value_client
+from tests.testing.memory_store import MemoryStore
 
 TABLE = {
     "class": "H5T_COMPOUND",

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.chunks.test_handlers import listed, scaled
 from tests.sn.file_backed.test_elements import FILE, PLAIN, URI, File, link, make_table
 from tests.sn.value_client import SETTINGS, create, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 SHAPE, CHUNK = (25, 14), (4, 3)
 MODEL = np.arange(25 * 14, dtype="<i4").reshape(SHAPE)

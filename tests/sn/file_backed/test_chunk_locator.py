@@ -15,8 +15,8 @@ from hsparse.dn.service import DataService
 from hsparse.hdf5.file_backed import chunk_locator
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 KEY = "data/deep/file.h5"
 FIELDS = [{"name": "offset", "type": "H5T_STD_I64LE"}, {"name": "size", "type": "H5T_STD_I32LE"}]
@@ -153,7 +153,7 @@ async def test_no_more_is_read_than_an_index_has(client: RestClient, monkeypatch
 
 
 async def test_blocks_are_bounded(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_locator, "BLOCK", 512)
-    monkeypatch.setattr(chunk_locator, "BLOCKS", 1)
+    monkeypatch.setattr(chunk_locator, "BLOCK_BYTES", 512)
+    monkeypatch.setattr(chunk_locator, "MAX_BLOCKS", 1)
     table = await fill(client, options())
     np.testing.assert_array_equal(await linked(client, table["id"]), VALUES)

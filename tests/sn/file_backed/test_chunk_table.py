@@ -15,7 +15,7 @@ from hsparse.hdf5.file_backed.chunk_table import ChunkTable
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 
 ID = "d-00000000-00000001-0000-000000-000001"
 LAYOUT = {"class": "H5D_CHUNKED_REF_INDIRECT", "file_uri": "a.h5", "chunk_table": ID}
@@ -27,10 +27,10 @@ def compound(*fields: tuple[str, Any]) -> dict[str, Any]:
     return {"class": "H5T_COMPOUND", "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
-def dataset(shape: tuple[int, ...], kind: Any) -> Dataset:
+def dataset(shape: tuple[int, ...], kind: Any) -> StoredDataset:
     dataspace, datatype = parse_shape({"shape": list(shape)}), parse_type(kind)
     layout = parse_layout(None, dataspace, datatype, filtered=False, min_bytes=1, max_bytes=1 << 20)
-    return Dataset.of({"id": ID, "type": datatype.item, "shape": dataspace, **layout.fields({})})
+    return StoredDataset.of({"id": ID, "type": datatype.item, "shape": dataspace, **layout.fields({})})
 
 
 class Table:
@@ -43,7 +43,7 @@ class Table:
         self.values = values.astype(described.dtype)
         self.table = ChunkTable(described, layout or LAYOUT, values.ndim, self.read)
 
-    async def read(self, _: Dataset, selection: Selection) -> NDArray[Any]:
+    async def read(self, _: StoredDataset, selection: Selection) -> NDArray[Any]:
         self.sizes.append(selection.size)
         return gather(self.values, selection).reshape(selection.shape)
 
@@ -89,7 +89,7 @@ async def test_whole_tables_in_blocks(shape: tuple[int, ...], monkeypatch: pytes
 async def test_a_table_too_large_to_be_read_whole() -> None:
     described = dataset((1 << 40,), compound(*NUMBERS))
 
-    async def read(_: Dataset, selection: Selection) -> NDArray[Any]:
+    async def read(_: StoredDataset, selection: Selection) -> NDArray[Any]:
         raise AssertionError(f"{selection.size} entries are read")
 
     table = ChunkTable(described, LAYOUT, 1, read)

@@ -11,8 +11,8 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 CONTIGUOUS: dict[str, Any] = {"class": "H5D_CONTIGUOUS_REF", "file_uri": "free/a.h5", "offset": 0, "size": 40}
 INDIRECT: dict[str, Any] = {"class": "H5D_CHUNKED_REF_INDIRECT", "file_uri": "free/a.h5", "dims": [5]}

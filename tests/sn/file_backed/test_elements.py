@@ -17,10 +17,10 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.model.ids import storage_key
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import SETTINGS, create, read, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 FILE = "data/a.h5"
 FILL = -7

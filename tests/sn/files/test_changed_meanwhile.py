@@ -24,12 +24,12 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.object_store import Buffer
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import StoreWrapper
 from hsparse.versions.wrapping import with_versions
 from hsparse.wire.message import DataNode, Message
 from tests.support.endurance import repeats
 from tests.support.rest_client import Reply, RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")
 DOMAIN, SOURCE, CLONE = "/home/admin/file", "/home/admin/source", "/home/admin/clone"

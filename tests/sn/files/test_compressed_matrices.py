@@ -18,13 +18,13 @@ from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans
 from hsparse.hdf5.format.plan import matrix_plan as matrix_chunks
 from hsparse.hdf5.format.plan.file_form import AUTO
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.file_domain import INT, TEXT, fetch, place
 from tests.sn.files.test_file_chunks import file_map
 from tests.sn.files.test_matrix_pieces import assert_same, place_matrix, random_matrix, read_matrix
 from tests.sn.value_client import SETTINGS, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 LAYOUTS = {
     "csr": {"encoding-type": "csr_matrix"},

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
-from hsparse.testing.memory_store import MemoryStore
 from tests.sn.file_domain import INT, TEXT, place
 from tests.sn.files.test_file_chunks import file_map
 from tests.sn.value_client import sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def changed_when_planned(client: RestClient, monkeypatch: pytest.MonkeyPatch, ch
         ("a group's attribute", "PUT", "{root}/attributes/a", {"type": INT, "shape": [], "value": 1}),
     ],
 )
-@pytest.mark.parametrize("format", ["json", "kerchunk", "dmrpp"])
+@pytest.mark.parametrize("format", ["json", "kerchunk"])
 async def test_a_change_meanwhile_is_refused(
     client: RestClient,
     monkeypatch: pytest.MonkeyPatch,

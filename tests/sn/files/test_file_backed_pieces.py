@@ -14,11 +14,11 @@ import pytest
 
 from hsparse.errors import TooLarge
 from hsparse.hdf5.files.domain_state import read_domain_state
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.file_domain import INT, fetch, place
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 FILE = "files/original.h5"
 VALUES = np.arange(40 * 30, dtype="<i4").reshape(40, 30)

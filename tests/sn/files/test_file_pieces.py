@@ -54,8 +54,10 @@ async def test_memory_is_that_of_what_is_read_at_once(client: RestClient) -> Non
     size = file.plan.file.size
     pieces = FilePieces(client.service.owners, file.plan, 4096, client.service.component(FilePlans).bands)
     largest = max(int(one.chunks.size.max(initial=0)) for one in file.plan.regions.values())
-    assert 2 * largest <= pieces.memory(0, size) <= 2 * (max(largest, 100_000) + 4096 + file_pieces.PART)
-    assert pieces.memory(0, 10) < 2 * (1000 + file_pieces.PART)
+    assert (
+        2 * largest <= pieces.memory(0, size) <= 2 * (max(largest, 100_000) + 4096 + file_pieces.PART_BYTES)
+    )
+    assert pieces.memory(0, 10) < 2 * (1000 + file_pieces.PART_BYTES)
     parts = [bytes(part) async for part in pieces.read(0, size)]
     assert sum(map(len, parts)) == size
     assert b"".join(parts) == await fetch(client, layout="stock")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.hdf5.files import file_plans, sized_chunks
 from hsparse.hdf5.files.domain_state import DomainState, read_domain_state
 from hsparse.hdf5.files.file_plans import VALID_SECONDS, FilePlans
@@ -17,6 +16,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
 
 
 @pytest.fixture

@@ -21,13 +21,13 @@ from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.messages.structured_layout import decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.sn.file_domain import INT, REFERENCE, TEXT, WORDS, check_file, fetch, fill_domain, place
 from tests.sn.value_client import sparse, value_client
 from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 OVER_HTTP = """
 import sys

@@ -30,16 +30,16 @@ from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.format.plan.matrix_plan import MatrixBands, SortedBand
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records import dataset
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginAppend
 from tests.format.hdf5.plan.test_matrix_bands import Stored, made, stored_matrix
 from tests.sn.file_domain import GZIP, INT, POINT, TEXT, fetch, place
 from tests.sn.value_client import SETTINGS, sparse, value_client
 from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 BANDS, CHUNKS = stored_matrix(sp.coo_array(np.ones((4, 5))), (1, 5), 0)
 
@@ -381,7 +381,7 @@ async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.
 async def test_a_shrink_that_was_interrupted_is_finished(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(owners: Owners, dataset: Dataset) -> None:
+    async def fail(owners: Owners, dataset: StoredDataset) -> None:
         raise StoreFailed("The store is away.")
 
     matrix = random_matrix().tocsr()
@@ -401,7 +401,7 @@ async def test_what_a_dead_append_left_outside_is_not_in_a_file(client: RestClie
     owners = client.service.owners
     rows, columns = matrix.shape
     record = (await owners.apply(BeginAppend(id, "dead", (1, columns), 0, -1.0))).unwrap()
-    grown = Dataset.of({**record, "shape": {**record["shape"], "dims": [rows + 1, columns]}})
+    grown = StoredDataset.of({**record, "shape": {**record["shape"], "dims": [rows + 1, columns]}})
     await ChunkFanout(owners, grown).write(parse_select(f"[{rows},:]", grown.extent), np.array(1.0))
     with h5py.File(io.BytesIO(await fetch(client, matrices="anndata-csr"))) as file:
         assert_same(read_matrix(file["m"]), matrix.tocoo())
@@ -440,7 +440,7 @@ async def test_hdf5s_own_tools_read_it(client: RestClient, tmp_path: Path) -> No
 
 
 async def test_small_pages_and_small_caches(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix_pieces, "BLOCK", 3)
+    monkeypatch.setattr(matrix_pieces, "ENTRIES_AT_ONCE", 3)
     monkeypatch.setattr(chunk_reads, "CHUNKS_AT_ONCE", 2)
     client.service.component(FilePlans).bands = type(client.service.component(FilePlans).bands)(1)
     matrix = random_matrix()

@@ -16,7 +16,7 @@ from hsparse.clock import SystemClock
 from hsparse.model.acl import Principal
 from hsparse.setting import MIB
 from hsparse.sn.app import create_app
-from hsparse.sn.body_memory import FIRST, BodyBudget, BodyMemory
+from hsparse.sn.body_memory import FIRST_STEP_BYTES, BodyBudget, BodyMemory
 from hsparse.sn.http.request import read_json
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
@@ -96,13 +96,16 @@ async def test_a_body_that_a_disconnect_cuts_is_no_defect(
     assert server.service.bodies.used == 0
 
 
-@given(sizes=st.lists(st.integers(1, 40 * FIRST), min_size=1, max_size=12), limit=st.integers(1, 60 * FIRST))
+@given(
+    sizes=st.lists(st.integers(1, 40 * FIRST_STEP_BYTES), min_size=1, max_size=12),
+    limit=st.integers(1, 60 * FIRST_STEP_BYTES),
+)
 async def test_bodies_that_grow_side_by_side_are_all_finished(sizes: list[int], limit: int) -> None:
     budget = BodyBudget(limit)
 
     async def receive(size: int) -> None:
         async with aclosing(BodyMemory(budget)) as memory:
-            for there in range(0, size + FIRST, FIRST):
+            for there in range(0, size + FIRST_STEP_BYTES, FIRST_STEP_BYTES):
                 await memory.grow(min(there, size), size)
                 assert budget.used <= limit
                 await asyncio.sleep(0)
@@ -139,7 +142,7 @@ async def test_only_values_of_many_items_hold_memory(server: Server) -> None:
 async def test_a_body_takes_no_more_than_twice_what_has_arrived() -> None:
     budget = BodyBudget(200 * MIB)
     async with aclosing(BodyMemory(budget)) as memory:
-        for there in range(FIRST, 20 * FIRST, 1000):
+        for there in range(FIRST_STEP_BYTES, 20 * FIRST_STEP_BYTES, 1000):
             await memory.grow(there, 90 * MIB)
             assert there <= budget.used <= 2 * there
         await memory.grow(90 * MIB, 90 * MIB)

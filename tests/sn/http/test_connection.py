@@ -13,7 +13,7 @@ from hsparse.clock import SystemClock
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.http import stream
-from hsparse.sn.http.stream import PART, respond_stream
+from hsparse.sn.http.stream import PART_BYTES, respond_stream
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 from hsparse.sn.server import AppRunner
@@ -75,7 +75,7 @@ class Server:
         async def pieces() -> AsyncGenerator[bytes, None]:
             try:
                 while True:
-                    yield bytes(PART)
+                    yield bytes(PART_BYTES)
             finally:
                 self.given_up.set()
 
@@ -85,7 +85,7 @@ class Server:
 @pytest.fixture(autouse=True)
 def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stream answers of any size."""
-    monkeypatch.setattr(stream, "SMALL", 0)
+    monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
 
 
 @pytest.fixture
@@ -121,9 +121,9 @@ async def test_a_client_that_hangs_up_in_an_answer_is_no_defect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if end == "takes nothing":
-        monkeypatch.setattr(stream, "PATIENCE", 0.05)
+        monkeypatch.setattr(stream, "PART_SECONDS", 0.05)
     reader, writer = await server.connect(method + b" /endless")
-    await reader.readexactly(3 * PART)
+    await reader.readexactly(3 * PART_BYTES)
     with caplog.at_level(logging.WARNING):
         if end == "abort":
             writer.transport.abort()

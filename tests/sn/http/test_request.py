@@ -73,7 +73,7 @@ async def test_what_is_nested_within_the_limit_is_kept(rest: RestClient) -> None
 async def test_the_collector_rests_while_a_large_body_is_parsed(
     rest: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "MANY", 2)
+    monkeypatch.setattr(collector, "PAUSING_LISTS", 2)
     assert (await rest("POST", "/groups", b'{"creationProperties": {"x": [[1], [2]]}}')).status == 201
     assert gc.isenabled()
     assert (await rest("POST", "/groups", b'{"creationProperties": {"x": [[1], [2]]')).status == 400

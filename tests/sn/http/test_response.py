@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hsparse.compute import INLINE
+from hsparse.compute import MAX_INLINE_BYTES
 from hsparse.errors import BadRequest
 from hsparse.sn.http import response
 from hsparse.sn.http.response import PIECE_ITEMS, encode_json, encode_unless_long, respond_error
@@ -49,7 +49,7 @@ def test_pieces_are_the_same_as_the_whole(value: Any, items: int, size: int, lev
             ("PIECE_ITEMS", items),
             ("PIECE_BYTES", size),
             ("TRIED_LEVELS", levels),
-            ("LONG", 0),
+            ("MAX_WHOLE_ITEMS", 0),
         ):
             patch.setattr(response, name, limit)
         text = encode_json(value, long)
@@ -81,8 +81,8 @@ def test_a_long_value_is_neither_made_nor_encoded_at_once() -> None:
         made.append([1.5, math.nan])
         return made[-1]
 
-    assert encode_unless_long(INLINE, make) == b"[1.5,NaN]"
-    encode = encode_unless_long(INLINE + 1, make)
+    assert encode_unless_long(MAX_INLINE_BYTES, make) == b"[1.5,NaN]"
+    encode = encode_unless_long(MAX_INLINE_BYTES + 1, make)
     assert callable(encode)
     assert len(made) == 1
     assert encode() == b"[1.5,NaN]"

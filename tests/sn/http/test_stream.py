@@ -25,7 +25,7 @@ from tests.support.rest_client import named_service, route_client
 @pytest.fixture(autouse=True)
 def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stream answers of any size."""
-    monkeypatch.setattr(stream, "SMALL", 0)
+    monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
 
 
 def serving(pieces: AsyncGenerator[bytes, None], length: int | None = None) -> TestClient[Any, Any]:
@@ -72,7 +72,7 @@ async def test_a_late_failure_breaks_the_connection() -> None:
 
 
 async def test_a_small_answer_is_sent_at_once_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SMALL", 50)
+    monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 50)
     async with serving(numbered(5)) as client, client.get("/") as reply:
         assert reply.content_length == len(await reply.read()) == 50
     async with serving(numbered(6)) as client, client.get("/") as reply:
@@ -81,13 +81,13 @@ async def test_a_small_answer_is_sent_at_once_with_its_length(monkeypatch: pytes
 
 
 async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "PATIENCE", 0.05)
+    monkeypatch.setattr(stream, "PART_SECONDS", 0.05)
     ended = asyncio.Event()
 
     async def endless() -> AsyncGenerator[bytes, None]:
         try:
             while True:
-                yield b"x" * stream.PART
+                yield b"x" * stream.PART_BYTES
         finally:
             ended.set()
 
@@ -137,12 +137,12 @@ class Looks(MemoryBudget):
 async def test_a_slow_client_is_let_go_once_others_wait_for_memory(
     of_answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "HURRY", 0.02)
+    monkeypatch.setattr(stream, "CROWDED_PART_SECONDS", 0.02)
     budget, ended = Looks(), asyncio.Event()
 
     async def endless() -> AsyncGenerator[bytes, None]:
         while True:
-            yield b"x" * stream.PART
+            yield b"x" * stream.PART_BYTES
 
     async def handle(request: Request) -> web.StreamResponse:
         hold = budget.hold(1) if of_answers else stream.hold_until_sent(request, budget, 1)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.hdf5.jobs import job_run
 from hsparse.hdf5.jobs import job_run as job_process
@@ -17,8 +16,9 @@ from hsparse.hdf5.jobs.job_queue import JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import Reply, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 USERS = (Principal("ada"), Principal("ben"), Principal("admin", admin=True))
 COMMAND = """
@@ -85,7 +85,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records are renewed often."""
     monkeypatch.setattr(job_run, "RENEW_SECONDS", 0.02)
     monkeypatch.setattr(job_run, "WAITING_SECONDS", 0.02)
-    monkeypatch.setattr(job_process, "GRACE", 60.0)
+    monkeypatch.setattr(job_process, "UNDO_SECONDS", 60.0)
 
 
 @pytest.fixture

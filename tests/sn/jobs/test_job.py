@@ -26,7 +26,7 @@ GIVEN: list[tuple[JobKind, dict[str, Any]]] = [
         JobKind.IMPORT,
         {"events": True, "resume": True, "as_is": True, "path": "--force", "part": "1000", "requests": 3},
     ),
-    (JobKind.EXPORT, {"layout": "structured", "revision": "rfc-2025-10", "force": True, "resume": True}),
+    (JobKind.EXPORT, {"layout": "structured", "revision": "rfc-2025-10", "force": True}),
     (JobKind.EXPORT, {"matrices": "anndata-csr", "filter": "shuffle+gzip=4", "virtual": "copied"}),
 ]
 

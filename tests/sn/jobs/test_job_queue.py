@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.errors import StoreFailed
 from hsparse.hdf5.jobs import job_queue
 from hsparse.hdf5.jobs.job_queue import JobQueue
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import Outcome, RecordChange
 from tests.sn.jobs.conftest import Open, import_body, until
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 
 async def test_some_wait_and_more_are_refused(open_node: Open, places: Path) -> None:
@@ -78,7 +78,7 @@ async def test_a_node_that_stops_ends_its_jobs_and_takes_no_more(rest: RestClien
 async def test_the_last_jobs_of_a_user_are_kept(
     rest: RestClient, places: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "KEPT", 3)
+    monkeypatch.setattr(job_queue, "MAX_JOBS_OF_USER", 3)
     ids = []
     for number in range(6):
         clock.time += 1

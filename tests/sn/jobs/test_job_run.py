@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.errors import StoreFailed
 from hsparse.hdf5.jobs.job import LOST_SECONDS
 from hsparse.hdf5.jobs.job_queue import JobPlaces, JobQueue
 from hsparse.wire.record_message import Outcome, RecordChange
 from tests.sn.jobs.conftest import Open, import_body, until
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
 
 
 async def test_a_job_that_was_forgotten_elsewhere_is_stopped(
@@ -61,7 +61,7 @@ async def test_a_job_that_is_not_renewed_is_lost_and_can_be_forgotten(
 async def test_a_process_that_does_not_stop_is_killed(
     rest: RestClient, places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.jobs.job_run.GRACE", 0.01)
+    monkeypatch.setattr("hsparse.hdf5.jobs.job_run.UNDO_SECONDS", 0.01)
     id = (await rest("POST", "/jobs", import_body(places, "stubborn")))["id"]
     await until(rest, id, "running")
     await rest("DELETE", f"/jobs/{id}")

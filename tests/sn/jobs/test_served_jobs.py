@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hsparse.client.connection import Connection
-from hsparse.clock import ManualClock, SystemClock
+from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import Forbidden, Gone
 from hsparse.model.acl import Principal
@@ -31,6 +31,7 @@ from tests.support.file_upload import upload
 from tests.support.rest_client import RestClient
 from tests.support.s3_servers import make_bucket
 from tests.support.server_process import ServerProcess, children_of, server_process
+from tests.testing.manual_clock import ManualClock
 
 SECRET = "correct horse battery"
 Job = dict[str, Any]

@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.client.connection import Connection
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.testing.memory_store import MemoryStore
 from tests.cli.importer.domain_content import domain_differences
 from tests.sn.jobs.conftest import Open, until
 from tests.sn.jobs.test_served_jobs import ended
 from tests.support.file_upload import attributes_body, dataset_body, pieces, upload
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 UPLOAD = "/home/ada/run.h5.upload"
 NOBODY = {

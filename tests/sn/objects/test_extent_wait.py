@@ -91,7 +91,7 @@ async def test_who_waits_for_one_dataset_shares_the_looks(
 async def test_the_same_extent_is_answered_after_the_time(
     client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extent_polling, "INTERVAL", 0.01)
+    monkeypatch.setattr(extent_polling, "POLL_SECONDS", 0.01)
     reply = await client("GET", f"{path}/shape", wait=1, expect="[4,3]")
     assert reply["shape"]["dims"] == [4, 3]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.sn.http.response import LONG
+from hsparse.sn.http.response import MAX_WHOLE_ITEMS
 from hsparse.sn.objects import attribute_handlers, create, handlers
 from hsparse.sn.records import object_json
 from hsparse.sn.service_settings import ServiceSettings
@@ -81,7 +81,11 @@ async def test_many_elements_of_many_objects_are_shown_in_a_thread(
 ) -> None:
     root = (await client("GET", "/"))["root"]
     ids = [(await client("POST", "/groups", {"link": {"id": root, "name": name}}))["id"] for name in "xy"]
-    long: dict[str, Any] = {"type": "H5T_IEEE_F32LE", "shape": [LONG + 1], "value": [0.5] * (LONG + 1)}
+    long: dict[str, Any] = {
+        "type": "H5T_IEEE_F32LE",
+        "shape": [MAX_WHOLE_ITEMS + 1],
+        "value": [0.5] * (MAX_WHOLE_ITEMS + 1),
+    }
     if in_one:
         long = {"type": {"class": "H5T_VLEN", "base": long["type"]}, "shape": [1], "value": [long["value"]]}
     assert (await client("PUT", f"/groups/{ids[0]}/attributes/a", long)).status == 201

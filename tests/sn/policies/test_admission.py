@@ -13,15 +13,15 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.body_memory import FIRST
+from hsparse.sn.body_memory import FIRST_STEP_BYTES
 from hsparse.sn.http import stream
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import ROUTES, RemoteRest, Reply, named_service
+from tests.testing.memory_store import MemoryStore
 
 ANN = {"Authorization": "ann"}
 
@@ -64,7 +64,7 @@ class Node:
 @pytest.fixture(autouse=True)
 def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stream answers of any size."""
-    monkeypatch.setattr(stream, "SMALL", 0)
+    monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
 
 
 @pytest.fixture
@@ -162,12 +162,12 @@ async def test_a_body_that_has_not_arrived_takes_no_place(node: Node, rest: Remo
     reader, writer = await asyncio.open_connection(*node.runner.addresses[0][:2])
     writer.write(
         b"PUT /body HTTP/1.1\r\nHost: a\r\nAuthorization: ann\r\nContent-Length: %d\r\nConnection: close\r\n\r\nab"
-        % (2 * FIRST)
+        % (2 * FIRST_STEP_BYTES)
     )
     await until(lambda: node.service.bodies.used)
     assert (await send(rest, "/domains")).status == 200
-    writer.write(bytes(2 * FIRST - 2))
+    writer.write(bytes(2 * FIRST_STEP_BYTES - 2))
     answer: Any = await reader.read()
-    assert answer.endswith(b'{"length": %d}' % (2 * FIRST))
+    assert answer.endswith(b'{"length": %d}' % (2 * FIRST_STEP_BYTES))
     writer.close()
     await writer.wait_closed()

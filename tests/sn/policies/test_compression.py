@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from aiohttp.test_utils import TestClient
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.coding import STREAMED, Coding, accepted_coding, compress
-from hsparse.sn.policies.compression import SMALLEST
+from hsparse.sn.policies.compression import MIN_COMPRESSED_BYTES
 from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import PARTS, AppServer, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 BINARY, ARROW = "application/octet-stream", "application/vnd.apache.arrow.stream"
 DOMAIN = "/home/ann/a.h5"
@@ -140,7 +140,7 @@ async def test_every_kind_of_answer_decodes_to_the_same(rig: Rig, coding: str) -
 
 async def test_small_answers_and_errors_are_left_as_they_are(rig: Rig) -> None:
     headers, data = await rig.get("/about", "application/json", "gzip")
-    assert len(data) < SMALLEST
+    assert len(data) < MIN_COMPRESSED_BYTES
     assert "Content-Encoding" not in headers
 
 

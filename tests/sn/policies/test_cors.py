@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import PARTS, AppServer, named_service
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 OURS, OTHER = "https://viewer.example.org", "https://evil.example.org"
 ALLOWED = "Access-Control-Allow-Origin"

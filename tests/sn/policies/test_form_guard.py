@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.errors import Forbidden
 from hsparse.model.acl import Principal
@@ -16,8 +15,9 @@ from hsparse.model.ids import COLLECTIONS
 from hsparse.sn.policies.guards import FormGuard
 from hsparse.sn.route import Route
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import ROUTES, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 LISTED, EVIL = "https://viewer.example.org", "https://evil.example"
 TEXT = "text/plain;charset=UTF-8"

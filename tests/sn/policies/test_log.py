@@ -10,13 +10,13 @@ import pytest
 from aiohttp import hdrs
 
 from hsparse import __version__
-from hsparse.clock import ManualClock
 from hsparse.errors import StoreFailed
 from hsparse.sn.policies import log as request_log
 from hsparse.sn.policies.log import AccessFormat, RequestLog, access_json, access_text
 from hsparse.wire.message import DataNode
 from tests.sn.conftest import USERS
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
 
 
 class SlowClock(ManualClock):

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from hsparse.clock import ManualClock
 from hsparse.errors import Forbidden
 from hsparse.model.acl import Principal
 from hsparse.sn.policies.guards import PageGuard
 from hsparse.sn.service_settings import ServiceSettings
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import ROUTES, named_service, route_client
+from tests.testing.manual_clock import ManualClock
 
 EVIL = "http://evil.example.com"
 Client = TestClient[Any, Any]

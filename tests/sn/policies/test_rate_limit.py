@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.errors import RateLimited
 from hsparse.model.acl import Principal
 from hsparse.sn.policies import authentication as rate_limit
 from hsparse.sn.policies.authentication import RateLimit
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 
 def granted(limit: RateLimit, who: str = "ann") -> bool:

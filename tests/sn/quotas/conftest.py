@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.quotas import folder_usage
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 USERS = (Principal("ann"), Principal("ben"), Principal("admin", admin=True))
 Start = Callable[..., Awaitable[RestClient]]
@@ -48,4 +48,4 @@ async def start(store: MemoryStore, clock: ManualClock) -> AsyncIterator[Start]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts are waited for as long as they take."""
-    monkeypatch.setattr(folder_usage, "WAIT", 60.0)
+    monkeypatch.setattr(folder_usage, "COUNT_WAIT_SECONDS", 60.0)

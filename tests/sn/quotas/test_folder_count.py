@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.quotas import folder_usage as folder_count
 from hsparse.quotas.folder_usage import OBJECT_BYTES, Name, count_folder, names_below
 from hsparse.sn.data_nodes import owners as key_pages
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import CreateObject
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 ROOTS = [f"g-00000000-0000000{n}-8888-888888-88888{(n + 8) % 16:x}" for n in range(3)]
 

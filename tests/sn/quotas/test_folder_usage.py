@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota, StoreFailed
 from hsparse.quotas import folder_usage
-from hsparse.quotas.folder_usage import FRESH, OBJECT_BYTES, REST, FolderUsage, Name
+from hsparse.quotas.folder_usage import COUNT_SECONDS, OBJECT_BYTES, PAUSE_RATIO, FolderUsage, Name
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteObject, ListKeys, RecordChange
 from tests.support.memory_node import MemoryNode
+from tests.testing.manual_clock import ManualClock
 
 T = TypeVar("T")
 FOLDER = "/home/ann"
@@ -75,7 +75,7 @@ class World:
 
 @pytest.fixture
 async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(folder_usage, "WAIT", 60.0)
+    monkeypatch.setattr(folder_usage, "COUNT_WAIT_SECONDS", 60.0)
     clock = ManualClock()
     node = Listed(clock)
     owners = Owners(FixedNodes({"dn-001": node}))
@@ -115,14 +115,14 @@ async def test_a_write_during_a_count_is_added_to_it(world: World) -> None:
     await world.usage.renew()
     with pytest.raises(Busy) as caught:  # it rests
         await world.usage.admit(50_000, LIMIT)
-    assert caught.value.retry_after == REST * 10.0
+    assert caught.value.retry_after == PAUSE_RATIO * 10.0
     world.node.seconds = 0.0
-    world.clock.time += REST * 10.0
+    world.clock.time += PAUSE_RATIO * 10.0
     await world.usage.admit(50_000, LIMIT)
 
 
 async def test_a_write_waits_for_a_count_only_so_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_usage, "WAIT", 0.0)
+    monkeypatch.setattr(folder_usage, "COUNT_WAIT_SECONDS", 0.0)
     world.node.gate.clear()
     await world.usage.admit(90_000, LIMIT)
     with pytest.raises(Busy):
@@ -145,7 +145,7 @@ async def test_a_count_is_renewed_after_a_while_far_below_the_quota(world: World
     await world.usage.admit(1, LIMIT)
     await world.usage.renew()
     before = world.node.listings
-    world.clock.time += FRESH - 1.0
+    world.clock.time += COUNT_SECONDS - 1.0
     await world.usage.admit(1, LIMIT)
     await asyncio.sleep(0)
     assert world.node.listings == before
@@ -184,7 +184,7 @@ async def test_a_count_that_fails_is_tried_again_later(
     await world.usage.renew()
     assert world.node.listings == 1
     world.node.fails = False
-    world.clock.time += folder_usage.WAIT
+    world.clock.time += folder_usage.COUNT_WAIT_SECONDS
     await world.usage.renew()
     assert world.usage.used == 0
 
@@ -246,7 +246,7 @@ def test_one_node_never_lets_through_more_than_the_quota(steps: list[tuple[str, 
         program = Programs(node, clock, counts)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(folder_usage, "count_folder", program.count)
-            patch.setattr(folder_usage, "WAIT", 0.0)
+            patch.setattr(folder_usage, "COUNT_WAIT_SECONDS", 0.0)
             for step in steps:
                 await program.step(*step)
                 assert program.stored + sum(size - done for size, done in program.running) <= LIMIT

@@ -9,14 +9,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota
 from hsparse.model.acl import Principal
-from hsparse.quotas.folder_usage import FRESH, FolderUsage
+from hsparse.quotas.folder_usage import COUNT_SECONDS, FolderUsage
 from hsparse.quotas.quotas import KNOWN_SECONDS, DomainNames, Quotas, folders_above
-from hsparse.testing.memory_store import MemoryStore
 from tests.sn.quotas.conftest import Start
 from tests.support.rest_client import BINARY, Reply, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 KIB = 1024
 LIMIT = 100 * KIB
@@ -393,7 +393,7 @@ async def test_a_damaged_domain_stops_no_count_and_no_move(
     for _ in range(2):
         used = (await rest("GET", "/quota", domain="/home/ann"))["used"]
         assert 76 * KIB < used < 100 * KIB
-        clock.time += FRESH
+        clock.time += COUNT_SECONDS
     lines = [one for one in caplog.messages if "do not count for /home/ann" in one]
     assert len(lines) == 3, lines
     assert (await rest("DELETE", "/", domain=DOMAIN, keep_root=1)).status == 403

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
 from hsparse.model.acl import ANONYMOUS, Principal, Right, full_rights
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.policies.access import MAX_FOLDERS, FileRights
+from hsparse.sn.policies.access import MAX_FOLDERS, UserFileRights
 from hsparse.sn.request import Request
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
@@ -21,6 +20,7 @@ from tests.sn.conftest import DOMAIN
 from tests.sn.domains.test_domain_deletion import mark
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import NamedUser, Reply, RestClient
+from tests.testing.manual_clock import ManualClock
 
 NONE = dict.fromkeys(full_rights(), False)
 
@@ -105,7 +105,7 @@ async def found() -> Owners:
 )
 async def test_the_nearest_folder_decides(found: Owners, uri: str, who: set[Principal]) -> None:
     for principal in (ALICE, BOB, ADMIN, ANONYMOUS):
-        rights = FileRights(found, principal, "bucket")
+        rights = UserFileRights(found, principal, "bucket")
         if principal in who:
             await rights.require(uri, "top.h5")
         else:
@@ -115,14 +115,14 @@ async def test_the_nearest_folder_decides(found: Owners, uri: str, who: set[Prin
 
 async def test_what_names_no_file(found: Owners) -> None:
     with pytest.raises(BadRequest):
-        await FileRights(found, ADMIN, "bucket").require("../a.h5")
+        await UserFileRights(found, ADMIN, "bucket").require("../a.h5")
     with pytest.raises(Forbidden, match="'other'"):
-        await FileRights(found, ADMIN, "bucket").require("s3://other/a.h5")
+        await UserFileRights(found, ADMIN, "bucket").require("s3://other/a.h5")
 
 
 async def test_files_in_too_many_folders(found: Owners) -> None:
     with pytest.raises(TooLarge, match=str(MAX_FOLDERS)):
-        await FileRights(found, ADMIN, "bucket").require(*(f"{i}/a.h5" for i in range(MAX_FOLDERS + 1)))
+        await UserFileRights(found, ADMIN, "bucket").require(*(f"{i}/a.h5" for i in range(MAX_FOLDERS + 1)))
 
 
 class Failing(MemoryNode):
@@ -135,7 +135,7 @@ class Failing(MemoryNode):
 
 async def test_a_folder_that_cannot_be_read_is_not_taken_for_none() -> None:
     with pytest.raises(StoreFailed):
-        await FileRights(owners(Failing()), BOB, "bucket").require("home/alice/a.h5")
+        await UserFileRights(owners(Failing()), BOB, "bucket").require("home/alice/a.h5")
 
 
 PRIVATE = "/home/test_user1/private"

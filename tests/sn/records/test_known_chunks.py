@@ -16,12 +16,12 @@ from hsparse.sn.records import dataset as dataset_module
 from hsparse.sn.records import known_chunks
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values import chunk_fanout, element_query
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.message import Message
 from tests.sn.value_client import BINARY, create, read, sparse, value_client
 from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 CHUNK, COUNT = 4, 300
 DENSE = {"class": "H5D_CHUNKED", "dims": [CHUNK]}

@@ -57,8 +57,8 @@ async def test_long_listings_are_made_in_a_thread(
 
         return found
 
-    monkeypatch.setattr(compute, "INLINE", 20)
-    monkeypatch.setattr(response, "INLINE", 20)
+    monkeypatch.setattr(compute, "MAX_INLINE_BYTES", 20)
+    monkeypatch.setattr(response, "MAX_INLINE_BYTES", 20)
     module = link_listing if what == "links" else attribute_handlers
     monkeypatch.setattr(module, "ordered_names", noted(listing.ordered_names))
     key = "grp_ids" if what == "links" else "obj_ids"

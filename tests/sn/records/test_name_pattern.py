@@ -41,7 +41,7 @@ TOKENS = [
 def test_it_is_what_fnmatch_says(few: int, pattern: str, name: str) -> None:
     """By expressions alone, and by bits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(name_pattern, "FEW", few)
+        patch.setattr(name_pattern, "MAX_BIT_ELEMENTS", few)
         assert NamePattern(pattern).matches(name) == fnmatchcase(name, pattern)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hsparse.clock import SystemClock
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.sn.http import response
-from hsparse.sn.http.response import LONG, encode_json
+from hsparse.sn.http.response import MAX_WHOLE_ITEMS, encode_json
 from hsparse.sn.objects.handlers import RECORD_WEIGHT, ObjectJsonCache
 from hsparse.sn.records.object_json import attribute_json, attribute_value_json, object_json
 from tests.support.rest_client import RestClient
@@ -65,7 +65,11 @@ def test_values_up_to_a_size(size: int, has: bool) -> None:
 
 
 def test_an_object_of_many_elements_is_encoded_by_who_asks() -> None:
-    many = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SIMPLE", "dims": [LONG + 1]}, "value": None}
+    many = {
+        "type": "H5T_STD_I32LE",
+        "shape": {"class": "H5S_SIMPLE", "dims": [MAX_WHOLE_ITEMS + 1]},
+        "value": None,
+    }
     record = DATASET | {"layout": {"class": "H5D_CHUNKED", "dims": [4]}, "attributes": {"null": many}}
     cache = ObjectJsonCache()
     encoded = cache.object_json(record)
@@ -77,7 +81,7 @@ def test_an_object_of_many_elements_is_encoded_by_who_asks() -> None:
 async def test_objects_of_many_elements_beside_others(
     rest: RestClient, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response, "LONG", 3)
+    monkeypatch.setattr(response, "MAX_WHOLE_ITEMS", 3)
     body = {"type": "H5T_STD_I32LE", "shape": [4], "value": [1, 2, 3, 4]}
     assert (await rest("PUT", f"/groups/{root}/attributes/null", body)).status == 201
     group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn import record_changes
 from hsparse.dn.service import DataService
 from hsparse.errors import Busy
@@ -14,7 +13,6 @@ from hsparse.model.acl import Principal, Right
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.policies.access import find_domain
 from hsparse.sn.records.second_names import forget_second_name
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import Failure
 from hsparse.wire.record_message import (
     AddSecondName,
@@ -26,6 +24,8 @@ from hsparse.wire.record_message import (
     RecordChange,
 )
 from tests.support.rest_client import RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 FIRST, SECOND, THIRD = "/home/ann/a.h5", "/home/bob/b.h5", "/home/ann/c.h5"
 ALL, NONE = ({right.value: given for right in Right} for given in (True, False))

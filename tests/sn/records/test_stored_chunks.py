@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -92,9 +91,6 @@ async def test_references_by_url(client: RestClient) -> None:
     url, offset, size = refs["0"]
     assert (offset, size) == (0, 1024)
     assert await fetched(url) == values[:256].tobytes()
-    document = ET.fromstring((await client("GET", f"{path}/map", format="dmrpp", urls=60)).body)
-    href = document.findall(".//{*}chunk")[0].get("href") or ""
-    assert await fetched(href) == values[:256].tobytes()
 
 
 @pytest.mark.parametrize("seconds", ["0", "604801", "x", "-1"])

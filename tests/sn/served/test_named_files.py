@@ -20,7 +20,7 @@ from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.hdf5.served.store import MARK, ServedFiles
 from hsparse.hdf5.served.unknown_roots import UnknownRoots
 from hsparse.model.ids import root_id, storage_key
-from hsparse.testing.memory_store import MemoryStore
+from tests.testing.memory_store import MemoryStore
 
 SECRET = b"TOPSECRET, in no file that is served"
 

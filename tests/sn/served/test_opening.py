@@ -12,22 +12,22 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer import opening_reads
 from hsparse.hdf5.importer.opening_reads import MIB, OpeningReads
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 from hsparse.hdf5.importer.source_files import NO_FILES
 from hsparse.hdf5.served.kept_files import KeptFiles
 from hsparse.hdf5.served.opening import RememberedSource
 from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.model.ids import root_id, storage_key
+from tests.testing.manual_clock import ManualClock
 
 ROOT = root_id(b"12345678")
 GROUPS = 100
 
 
-class FarSource(Source):
+class FarSource(InputFile):
     """A file whose requests are counted."""
 
     is_far = True
@@ -99,9 +99,9 @@ def test_few_requests(spread: Path) -> None:
 
 
 def test_few_bytes_of_a_large_file(spread: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening_reads, "WHOLE", 8 * MIB)
-    monkeypatch.setattr(opening_reads, "NEAR", 0)
-    monkeypatch.setattr(opening_reads, "PAGE", 8 * 1024)
+    monkeypatch.setattr(opening_reads, "MAX_WHOLE_BYTES", 8 * MIB)
+    monkeypatch.setattr(opening_reads, "MAX_GAP_BYTES", 0)
+    monkeypatch.setattr(opening_reads, "PAGE_BYTES", 8 * 1024)
     monkeypatch.setattr(opening_reads, "MOST_AHEAD", MIB // 4)
     file, source = _opened(spread)
     assert sum(not key.endswith(".json") for key in file.keys(_tree())) == 2 * GROUPS
@@ -121,7 +121,7 @@ def test_what_was_remembered_is_not_read_again(spread: Path) -> None:
 
 
 def test_what_is_remembered_is_bounded(spread: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.hdf5.served.opening.REMEMBERED", 10_000)
+    monkeypatch.setattr("hsparse.hdf5.served.opening.CACHED_BYTES", 10_000)
     source = RememberedSource(FarSource(spread))
     source.remember(1000)
     assert 0 < sum(map(len, source.ranges.values())) <= 10_000

@@ -10,7 +10,6 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.config import load_settings
 from hsparse.dn.membership.ownership import SOLE, PartlyTrusted
 from hsparse.dn.record_form import RecordCodec
@@ -21,8 +20,9 @@ from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.store import ServedFiles
 from hsparse.hdf5.served.wrapping import check
 from hsparse.model.acl import Principal, Right
-from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import ROUTES, RestClient
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 ADMIN, ANN, BOB = Principal("admin", admin=True), Principal("ann"), Principal("bob")
 FILE, OWN, VIRTUAL, LINKING = "/runs/sub/a.h5", "/home/own.h5", "/home/virtual.h5", "/home/linking.h5"

@@ -19,7 +19,7 @@ from hsparse.cli.main import main
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.config import load_settings
 from hsparse.hdf5.served import looked_names
-from hsparse.hdf5.served.places import FEW, named_folders
+from hsparse.hdf5.served.places import MAX_SINGLE_HEADS, named_folders
 from hsparse.storage.s3.s3_store import S3Store
 from tests.sn.served.test_served_files import DATA, ask, listed
 from tests.support.s3_servers import Answer, Application, make_bucket, moto_server
@@ -174,7 +174,7 @@ def test_files_that_are_asked_for_together_are_one_listing(server: Server, tmp_p
     try:
         server.asked.clear()
         found = [folder.state(f"many/{number:03}.h5") for number in range(FILES)]
-        assert len(server.asked) == FEW + 1, server.asked
+        assert len(server.asked) == MAX_SINGLE_HEADS + 1, server.asked
         assert folder.state("many") is None
     finally:
         end_trace(trace)

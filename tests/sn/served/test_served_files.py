@@ -36,8 +36,8 @@ from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.hdf5.served.store import ServedFiles
 from hsparse.model.ids import root_id, storage_key
 from hsparse.storage.object_store import Entry, Stored
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_model import Move, check_moves, moves
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_model import Move, check_moves, moves
 
 MATRIX = sp.random(3000, 40, 0.3, format="csr", dtype="f4", random_state=0)
 DATA = np.arange(60_000, dtype="<i4").reshape(600, 100)

@@ -72,7 +72,7 @@ def url(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_counts_are_beside_the_columns(url: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexed_chunks, "PIECE", 37)
+    monkeypatch.setattr(indexed_chunks, "ELEMENTS_AT_ONCE", 37)
     with hsparse.open(f"{url}/runs/run.nxs") as file:
         for bank in BANKS:
             assert {*file[bank]} == COLUMNS | {"counts"}

@@ -13,13 +13,13 @@ import pytest
 from hsparse.format.chunk_spec import chunk_key, chunk_spec
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.format.structured.region import encode_region
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, PutRecord
 from tests.sn.value_client import ARROW, BINARY, create, read, sparse, value_client
 from tests.sn.values.test_sparse import arrow
 from tests.support.rest_client import Reply, RestClient
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 COLUMNS = 3
 LAYOUTS: dict[str, dict[str, Any]] = {

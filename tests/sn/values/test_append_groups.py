@@ -19,16 +19,16 @@ from hsparse.format.chunk_spec import chunk_key
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.model.acl import Principal
 from hsparse.model.json_values import Values
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values import append as append_module
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import Reply, RestClient
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 DENSE = {"class": "H5D_CHUNKED", "dims": [8]}
 LAYOUTS = {"sparse": sparse(8), "dense": DENSE}
@@ -178,15 +178,15 @@ async def test_one_that_is_given_up_is_appended_with_its_group_or_not_at_all(
     path, held = await growing(client), Held(3, monkeypatch)
     dataset, groups = path.rpartition("/")[2], client.service.component(AppendGroups)
 
-    async def load() -> Dataset:
-        return Dataset.of(await client.service.owners.record(dataset))
+    async def load() -> StoredDataset:
+        return StoredDataset.of(await client.service.owners.record(dataset))
 
     async def one(value: int, written: asyncio.Event | None = None) -> str:
         @asynccontextmanager
-        async def prepare(slab: Dataset) -> AsyncIterator[tuple[Selection, Values]]:
+        async def prepare(slab: StoredDataset) -> AsyncIterator[tuple[Selection, Values]]:
             yield Orthogonal.all(slab.extent), np.array([value])
 
-        async def write(dataset: Dataset, selection: Selection, values: Values) -> None:
+        async def write(dataset: StoredDataset, selection: Selection, values: Values) -> None:
             if written is not None:
                 written.set()
             await ChunkFanout(client.service.owners, dataset).write(selection, values)
@@ -211,7 +211,7 @@ async def test_one_that_is_given_up_is_appended_with_its_group_or_not_at_all(
 
 
 async def test_a_large_one_waits_for_none(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(append_module, "LARGE", 80)
+    monkeypatch.setattr(append_module, "MIN_LONE_APPEND_BYTES", 80)
     path, held = await growing(client, layout=DENSE), Held(99, monkeypatch)
 
     async def later() -> Reply:

@@ -9,35 +9,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.compute import INLINE, compute
+from hsparse.compute import MAX_INLINE_BYTES, compute
 from hsparse.format.plan.chunk_plan import plan
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.sn.http import stream
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values import chunk_fanout
 from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
 from hsparse.sn.values.defined_read import count_defined
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import Forget
 from tests.model.type_strategies import length_prefixed, text
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 TEXT = text("H5T_VARIABLE")
 SIZES = [0, 500, 3, 3, 0, 2000, 90, 1] * 25
 WORDS = ["w" * size for size in SIZES]
 
 
-async def written(client: RestClient) -> Dataset:
+async def written(client: RestClient) -> StoredDataset:
     """Make a dataset of 200 words in chunks of 16, and forget its chunks."""
     path = await create(client, [len(WORDS)], TEXT, layout={"class": "H5D_CHUNKED", "dims": [16]})
     assert (await client("PUT", f"{path}/value", _bytes(WORDS))).status == 200
     id = path.rpartition("/")[2]
     owners = client.service.owners
     await owners.ask_all(Forget(id))
-    return Dataset.of(await owners.record(id))
+    return StoredDataset.of(await owners.record(id))
 
 
 def _bytes(words: list[str]) -> bytes:
@@ -82,7 +82,7 @@ async def test_each_chunk_is_got_once() -> None:
 
 
 async def test_a_failure_late_in_an_answer_breaks_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SMALL", 0)
+    monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
     store = FaultyStore(MemoryStore())
     async with value_client(store) as client:
         dataset = await written(client)
@@ -98,8 +98,8 @@ async def test_a_failure_late_in_an_answer_breaks_the_connection(monkeypatch: py
 
 async def test_much_work_is_done_aside() -> None:
     here = threading.get_ident()
-    assert await compute(INLINE, threading.get_ident) == here
-    assert await compute(INLINE + 1, threading.get_ident) != here
+    assert await compute(MAX_INLINE_BYTES, threading.get_ident) == here
+    assert await compute(MAX_INLINE_BYTES + 1, threading.get_ident) != here
 
 
 async def test_many_chunks_are_planned_aside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ async def test_many_chunks_are_planned_aside(monkeypatch: pytest.MonkeyPatch) ->
         path = await create(client, [2000], "H5T_STD_I8LE", layout=sparse(1))
         assert (await client("PUT", f"{path}/value", {"start": [0], "stop": [900], "value": 1})).status == 200
         assert (await client("DELETE", f"{path}/value", select="[5:905]")).status == 200
-    assert [here for count, here in threads if count > INLINE // PLAN_WORK] == [False] * 2
+    assert [here for count, here in threads if count > MAX_INLINE_BYTES // PLAN_WORK] == [False] * 2
 
 
 async def test_whole_chunks_are_counted_by_their_footers() -> None:
@@ -129,7 +129,7 @@ async def test_whole_chunks_are_counted_by_their_footers() -> None:
         id = path.rpartition("/")[2]
         owners = client.service.owners
         await owners.ask_all(Forget(id))
-        dataset = Dataset.of(await owners.record(id))
+        dataset = StoredDataset.of(await owners.record(id))
         store.reset()
         assert await count_defined(owners, dataset, Orthogonal.all((46, 33))) == np.count_nonzero(values)
         assert store.calls["get"] <= 1, "of the chunk map alone"

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import REPLY_PAGES, ChunkFanout, DefinedRead
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.chunk_message import ReadDefined
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import CreateObject
 from tests.support.direct_driver import dataset_record
 from tests.support.driver import DatasetSpec
+from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
 
 CHUNK, CHUNKS, ELEMENT = 64, 500, 4 + 8
 DENSITIES = {
@@ -50,7 +50,7 @@ async def test_pieces_are_bounded_and_in_order(counts: list[int], page: int) -> 
     extent = (CHUNK * CHUNKS,)
     record = dataset_record(DatasetSpec("H5T_IEEE_F64LE", extent, (CHUNK,), extent[0]))
     await owners.apply(CreateObject(record["id"], record))
-    dataset = Dataset.of(record)
+    dataset = StoredDataset.of(record)
     fanout = ChunkFanout(owners, dataset)
     places = np.concatenate([CHUNK * n + np.arange(count) for n, count in enumerate(counts)])
     values = np.arange(len(places), dtype="<f8")

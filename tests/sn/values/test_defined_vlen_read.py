@@ -18,17 +18,17 @@ from hsparse.model.json_values import to_json
 from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import CreateObject, Forget
 from tests.model.type_strategies import length_prefixed, text
 from tests.sn.value_client import ARROW, BINARY, create, sparse, value_client
 from tests.support.direct_driver import dataset_record
 from tests.support.driver import DatasetSpec
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 SHAPE = (40, 30)
 TEXT = text("H5T_VARIABLE")
@@ -225,7 +225,7 @@ async def test_pieces_are_within_a_page_and_in_order(nodes: int, selection: Sele
     owners = Owners(FixedNodes(dict(services)))
     record = dataset_record(DatasetSpec(TEXT, (400,), (16,), 400))
     await owners.apply(CreateObject(record["id"], record))
-    dataset = Dataset.of(record)
+    dataset = StoredDataset.of(record)
     fanout = ChunkFanout(owners, dataset)
     words = {2 * n: length_prefixed(TEXT, "w" * size) for n, size in enumerate(SIZES)}
     places = Points((400,), np.array(list(words), np.uint64)[:, None])

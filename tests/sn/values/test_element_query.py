@@ -21,13 +21,13 @@ from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout
 from hsparse.sn.values.element_query import FixedQuery
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import FindElements
 from tests.format.selection_strategies import extents, points, selections
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 CLOCK = SystemClock()
 PAGE = 256
@@ -55,7 +55,9 @@ class Log:
         await self.node.close()
 
 
-def dataset(extent: tuple[int, ...], chunk: tuple[int, ...], *, sparse: bool, fill: float = 0) -> Dataset:
+def dataset(
+    extent: tuple[int, ...], chunk: tuple[int, ...], *, sparse: bool, fill: float = 0
+) -> StoredDataset:
     layout: dict[str, Any] = {"class": "H5D_CHUNKED", "dims": list(chunk)}
     if sparse:
         layout = {"class": "H5D_STRUCT_CHUNK", "dims": list(chunk), "flags": ["H5D_SPARSE_DATA"]}
@@ -68,7 +70,7 @@ def dataset(extent: tuple[int, ...], chunk: tuple[int, ...], *, sparse: bool, fi
         "layout": layout,
         "creationProperties": {"layout": layout, "fillValue": [fill, fill]},
     }
-    return Dataset.of(record)
+    return StoredDataset.of(record)
 
 
 class LoggedOwners(Owners):
@@ -88,7 +90,7 @@ async def owners(store: Any = None) -> AsyncIterator[LoggedOwners]:
         await node.close()
 
 
-async def fill_in(chunks: ChunkFanout, about: Dataset, coords: NDArray[np.uint64]) -> NDArray[Any]:
+async def fill_in(chunks: ChunkFanout, about: StoredDataset, coords: NDArray[np.uint64]) -> NDArray[Any]:
     """Write numbered elements at these places, and return the whole dataset as numpy would have it."""
     model = np.full(about.extent, about.fill, ROW)
     values = np.zeros(len(coords), ROW)
@@ -196,7 +198,7 @@ async def test_a_band_of_chunks_larger_than_a_page() -> None:
         model = await fill_in(ChunkFanout(nodes, about), about, every)
         extent = (64 * MANY_CHUNKS, 512)  # the same chunks, among so many that they are listed
         wide = dataset(extent, (64, 4), sparse=True)
-        wide = Dataset(about.id, about.record, extent, about.spec, wide.grid, about.dtype, about.arrays)
+        wide = StoredDataset(about.id, about.record, extent, about.spec, wide.grid, about.dtype, about.arrays)
         coords, rows = await collect(
             FixedQuery(wide, ChunkFanout(nodes, wide), "a > 2", PAGE), Orthogonal.all(extent)
         )

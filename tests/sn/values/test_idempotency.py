@@ -12,10 +12,10 @@ from hsparse.model.dataset_state import MOST_REMEMBERED
 from hsparse.sn.http.challenge import MAX_KEY
 from hsparse.sn.values import append
 from hsparse.sn.values.append import AppendGroups
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 from tests.sn.value_client import create, read, value_client
 from tests.support.rest_client import Reply, RestClient
+from tests.testing.memory_store import MemoryStore
 
 LAYOUT = {"class": "H5D_CHUNKED", "dims": [4]}
 GROWN = {"append": {"append": 2, "value": [7, 8]}, "extend": {"extend": 2}}
@@ -149,7 +149,7 @@ async def test_what_a_service_node_that_is_gone_has_begun_is_begun_again(
     client: RestClient, is_dropped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has reserved its place, and its client did not get an answer; its place may have been given up, too."""
-    monkeypatch.setattr(append, "PATIENCE", 0.0)
+    monkeypatch.setattr(append, "EXPIRY_CHECK_SECONDS", 0.0)
     path, begun = await dataset(client), Begun(client)
     await grow(client, path, "append", '"other"')
     change = await begun.elsewhere(path, '"one"', -1.0)

@@ -73,7 +73,7 @@ async def test_values_that_were_never_written_are_computed_beside_the_event_loop
 def test_points_that_are_integers_are_packed_by_blocks(points: list[Any]) -> None:
     body = {"points": points}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(request_selection, "BLOCK", 2)
+        patch.setattr(request_selection, "ELEMENTS_AT_ONCE", 2)
         pack_points(body)
     packed = body["points"]
     if isinstance(packed, np.ndarray):

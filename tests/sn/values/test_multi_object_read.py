@@ -179,7 +179,7 @@ async def test_a_failure_after_the_answer_began_aborts_it(
         async for page in pages(self, *args):
             yield page
 
-    monkeypatch.setattr(stream, "SMALL", 0)
+    monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
     monkeypatch.setattr(ChunkFanout, "pages", failing)
     with pytest.raises(ClientPayloadError):
         await ask(client, {"ids": ids})

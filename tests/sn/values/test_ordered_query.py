@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import BINARY, SETTINGS, create, sparse, value_client
 from tests.sn.values.test_query_values import KIND, ROW
 from tests.sn.values.test_statistics_pruning import chunk_gets, opened
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 F8 = "H5T_IEEE_F64LE"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hsparse.compute import INLINE
+from hsparse.compute import MAX_INLINE_BYTES
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn import chunk_reductions
 from hsparse.sn.service_settings import ServiceSettings
@@ -278,9 +278,9 @@ async def test_large_chunks_of_one_request_do_not_wait_for_each_other(
     monkeypatch.setattr(chunk_reductions, "REDUCTIONS_AT_ONCE", 1000)
     monkeypatch.setattr(chunk_reductions, "MemoryBudget", partial(MemoryBudget, patience=0.0))
     async with value_client(settings=ServiceSettings(min_chunk_size=1)) as client:
-        layout = {"class": "H5D_CHUNKED", "dims": [1, 2 * INLINE]}
-        path = await create(client, [16, 2 * INLINE], "H5T_STD_I32LE", layout=layout)
-        values = np.arange(32 * INLINE, dtype="<i4")
+        layout = {"class": "H5D_CHUNKED", "dims": [1, 2 * MAX_INLINE_BYTES]}
+        path = await create(client, [16, 2 * MAX_INLINE_BYTES], "H5T_STD_I32LE", layout=layout)
+        values = np.arange(32 * MAX_INLINE_BYTES, dtype="<i4")
         for row, some in enumerate(values.reshape(16, -1)):
             reply = await client("PUT", f"{path}/value", some.tobytes(), select=f"[{row},:]")
             assert reply.status == 200, reply.body

@@ -125,7 +125,7 @@ async def test_a_bad_selection_as_a_list(client: RestClient, select: Any) -> Non
 
 async def test_many_points_in_json(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """They come and go as arrays, while the collector of cycles is paused."""
-    monkeypatch.setattr(collector, "MANY", 1000)
+    monkeypatch.setattr(collector, "PAUSING_LISTS", 1000)
     was_enabled = gc.isenabled()
     client.service.settings = ServiceSettings()
     path = await create(client, [2000, 2000], "H5T_STD_I32LE", layout=sparse(1000, 1000))

@@ -17,10 +17,10 @@ from hsparse.format.structured.region import decode_region, encode_region
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import Forget
 from tests.sn.value_client import ARROW, BINARY, create, read, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 SHAPE = (40, 50)
 Model = dict[tuple[int, ...], float]

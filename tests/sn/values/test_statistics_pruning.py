@@ -14,11 +14,11 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import BINARY, create, sparse
 from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 F8, I4 = "H5T_IEEE_F64LE", "H5T_STD_I32LE"
 CHUNKS, LENGTH = 400, 10

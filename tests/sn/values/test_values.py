@@ -14,11 +14,11 @@ import pytest
 from hsparse.sn.http import stream
 from hsparse.sn.objects import dataset_creation
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import Forget
 from tests.sn.value_client import BINARY, SETTINGS, create, read, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.faulty_store import FaultyStore
+from tests.testing.memory_store import MemoryStore
 
 SHAPE = (37, 53)
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -345,7 +345,7 @@ async def test_json_has_a_limit_that_binary_has_not() -> None:
 
 
 async def test_a_failure_late_in_an_answer_breaks_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "SMALL", 0)
+    monkeypatch.setattr(stream, "MAX_WHOLE_BYTES", 0)
     store = FaultyStore(MemoryStore())
     async with value_client(store) as client:
         path = await create(

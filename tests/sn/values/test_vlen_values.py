@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json, to_json
-from hsparse.testing.memory_store import MemoryStore
 from tests.model.type_strategies import BOOLEAN, OBJECT, REGION, length_prefixed, text, values_of
 from tests.model.type_strategies import ITEMS as ITEMS_OF_ALL
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.characters import CHARACTERS
 from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
 
 TEXT = text("H5T_VARIABLE")
 INTS = {"class": "H5T_VLEN", "base": "H5T_STD_I32LE"}

@@ -65,7 +65,7 @@ async def test_a_sparse_one_has_its_elements(
     most: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copied_chunks, "MOST", most)
+    monkeypatch.setattr(copied_chunks, "MAX_CHUNK_ELEMENTS", most)
     await linked(client, pile[0])
     check(await fetch(client, **form), pile[1])
 
@@ -84,7 +84,7 @@ async def test_it_is_a_matrix_of_anndata(client: RestClient, pile: tuple[str, El
 async def test_a_dense_one_has_its_values_if_asked_for(
     client: RestClient, mosaic: tuple[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copied_chunks, "MOST", 20)
+    monkeypatch.setattr(copied_chunks, "MAX_CHUNK_ELEMENTS", 20)
     await linked(client, mosaic[0])
     with opened(await fetch(client, virtual="copied")) as file:
         assert not file["v"].is_virtual

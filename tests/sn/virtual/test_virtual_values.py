@@ -13,13 +13,13 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ReadObjects
 from tests.sn.value_client import BINARY, create, read, value_client
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 FILL = -7
 SELECTS = [

@@ -10,7 +10,15 @@ import pytest
 
 from hsparse.errors import StoreFull
 from hsparse.storage import posix
-from hsparse.storage.posix import MIB, NOTES, RESERVE_FILE, ROOM, SMALL, FreeSpace, PosixStore
+from hsparse.storage.posix import (
+    DELETION_BYTES,
+    MIB,
+    NOTES,
+    RESERVE_FILE,
+    SMALL_OBJECT_BYTES,
+    FreeSpace,
+    PosixStore,
+)
 
 Disk = Callable[[int, int], None]
 
@@ -36,7 +44,7 @@ async def test_puts_leave_the_reserve_and_deletes_are_carried_out(tmp_path: Path
     seconds += 2
     disk(1000 * MIB, MIB)
     with pytest.raises(StoreFull):
-        await store.put("a/chunk", bytes(SMALL))
+        await store.put("a/chunk", bytes(SMALL_OBJECT_BYTES))
     await store.put("a/note", b"what a deletion notes")
     seconds += 2
     disk(1000 * MIB, MIB // 4)
@@ -75,7 +83,7 @@ async def test_deletions_use_blocks_that_are_held_for_them(tmp_path: Path, disk:
     etag = await store.put_if_match("db/record", b"state of a deletion", etag)
     await store.delete("db/chunk")
     await store.delete_if_match("db/record", etag)
-    assert held.stat().st_size == sizes[0] - 4 * ROOM
+    assert held.stat().st_size == sizes[0] - 4 * DELETION_BYTES
     await store.put(f"{NOTES}g-2", b"note")
     etag = (await store.get(f"{NOTES}g-1")).etag
     while held.stat().st_size >= reserve // 8:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.errors import Misconfigured, NotFound, PreconditionFailed, StoreFailed
-from hsparse.hdf5.exporter.multipart_upload import CopySource, S3Upload, find_marked
+from hsparse.errors import NotFound, PreconditionFailed, StoreFailed
+from hsparse.hdf5.exporter.multipart_upload import S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support.faulty_proxy import FaultyProxy, Loss, error_reply
 from tests.support.s3_servers import make_bucket
@@ -19,8 +19,6 @@ FIRST, LAST = bytes(range(256)) * (LEAST // 256), b"the rest"
 NUMBERS = itertools.count()
 RCLONE_CANNOT = {
     "test_a_part_that_is_replaced": "rclone takes a part's number once",
-    "test_a_part_of_an_object": "rclone copies no parts, see test_a_copy_that_is_none",
-    "test_what_cannot_be_copied": "rclone copies no parts, see test_a_copy_that_is_none",
     "test_an_object_that_is_there": "rclone ignores conditions",
 }
 
@@ -53,8 +51,6 @@ async def test_an_object_of_parts(store: S3Store) -> None:
     upload = await S3Upload.begin(store, "a/b.h5", "state")
     last = await upload.put(2, LAST)
     first = await upload.put(1, memoryview(FIRST))
-    assert await upload.parts() == {1: first, 2: last}
-    assert (first.size, last.size) == (LEAST, len(LAST))
     with pytest.raises(NotFound):
         await store.get("a/b.h5")
     assert await upload.complete({2: last, 1: first}, "state", replace=True)
@@ -71,41 +67,8 @@ async def test_a_part_that_is_replaced(store: S3Store) -> None:
     upload = await S3Upload.begin(store, "a", "state")
     await upload.put(1, FIRST)
     part = await upload.put(1, LAST)
-    assert await upload.parts() == {1: part}
     await upload.complete({1: part}, "state", replace=True)
     assert (await store.get("a")).data == LAST
-
-
-async def test_a_part_of_an_object(store: S3Store) -> None:
-    etag = await store.put("chunk", b"head" + FIRST + b"footer")
-    upload = await S3Upload.begin(store, "a", "state")
-    source = CopySource(store.name, "chunk", etag, 4, LEAST)
-    parts = {1: await upload.copy(1, source), 2: await upload.put(2, LAST)}
-    assert parts[1].size == LEAST
-    assert await upload.parts() == parts
-    await upload.complete(parts, "state", replace=True)
-    assert (await store.get("a")).data == FIRST + LAST
-
-
-async def test_what_cannot_be_copied(store: S3Store) -> None:
-    etag = await store.put("chunk", FIRST)
-    upload = await S3Upload.begin(store, "a", "state")
-    for source, kind in (
-        (CopySource(store.name, "chunk", "0123", 0, LEAST), PreconditionFailed),
-        (CopySource(store.name, "none", etag, 0, LEAST), NotFound),
-        (CopySource("no-such-bucket", "chunk", etag, 0, LEAST), Misconfigured),
-    ):
-        with pytest.raises(kind, match=f"{source.key!r} of the bucket {source.bucket!r} cannot be copied"):
-            await upload.copy(1, source)
-    assert await upload.parts() == {}
-
-
-async def test_a_copy_that_is_none(rclone_store: S3Store) -> None:
-    """rclone takes a copy for a part without bytes, and says that all is well."""
-    etag = await rclone_store.put("chunk", FIRST)
-    upload = await S3Upload.begin(rclone_store, "a", "state")
-    with pytest.raises(StoreFailed, match="did not confirm the copy"):
-        await upload.copy(1, CopySource(rclone_store.name, "chunk", etag, 0, LEAST))
 
 
 async def test_an_aborted_upload(store: S3Store) -> None:
@@ -114,8 +77,6 @@ async def test_an_aborted_upload(store: S3Store) -> None:
     await upload.abort()
     await upload.abort()
     assert await pending(store) == []
-    with pytest.raises(NotFound):
-        await upload.parts()
     assert await find_marked(store, "a") is None
 
 
@@ -167,8 +128,9 @@ async def test_parts_are_sent_again(faulty: S3Store, proxy: FaultyProxy) -> None
     upload = await S3Upload.begin(faulty, "a", "state")
     proxy.lose(Loss("PUT", keep=0))
     proxy.lose(Loss("PUT", forward=False, answer=error_reply(503, "SlowDown")))
-    part = await upload.put(1, FIRST)
-    assert await upload.parts() == {1: part}
+    parts = {1: await upload.put(1, FIRST)}
+    await upload.complete(parts, "state", replace=True)
+    assert (await faulty.get("a")).data == FIRST
 
 
 async def test_a_part_that_arrives_after_the_end(faulty: S3Store, proxy: FaultyProxy) -> None:

@@ -12,7 +12,7 @@ from hsparse.errors import (
     StoreFull,
     Unsupported,
 )
-from hsparse.storage.bucket_client import AccessRefused, Retry
+from hsparse.storage.bucket_client import AccessRefused, RetryReason
 from hsparse.storage.s3.s3_client import parse_time, translate_error_reply
 
 
@@ -49,17 +49,17 @@ def test_errors_name_the_key_or_the_bucket_and_a_remedy(code: str, status: int, 
 @pytest.mark.parametrize(
     ("code", "status", "expected"),
     [
-        ("ConditionalRequestConflict", 409, Retry.REFUSED),
-        ("SlowDown", 503, Retry.REFUSED),
-        ("RequestTimeout", 400, Retry.REFUSED),
-        ("ServiceUnavailable", 503, Retry.UNCERTAIN),
-        ("InternalError", 500, Retry.UNCERTAIN),
-        ("502", 502, Retry.UNCERTAIN),
-        ("", 504, Retry.UNCERTAIN),
-        ("520", 520, Retry.UNCERTAIN),
+        ("ConditionalRequestConflict", 409, RetryReason.REFUSED),
+        ("SlowDown", 503, RetryReason.REFUSED),
+        ("RequestTimeout", 400, RetryReason.REFUSED),
+        ("ServiceUnavailable", 503, RetryReason.UNCERTAIN),
+        ("InternalError", 500, RetryReason.UNCERTAIN),
+        ("502", 502, RetryReason.UNCERTAIN),
+        ("", 504, RetryReason.UNCERTAIN),
+        ("520", 520, RetryReason.UNCERTAIN),
     ],
 )
-def test_what_is_sent_again(code: str, status: int, expected: Retry) -> None:
+def test_what_is_sent_again(code: str, status: int, expected: RetryReason) -> None:
     assert translate_error_reply(code, status, "key", "bucket") is expected
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.bucket_client import FIRST_PAUSE, LONGEST_PAUSE
 from hsparse.storage.condition_probe import probe
@@ -17,6 +16,7 @@ from hsparse.storage.conditional_put import with_conditional_delete
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply
 from tests.support.s3_servers import make_bucket
+from tests.testing.manual_clock import ManualClock
 
 NUMBERS = itertools.count()
 SECRET = "a-secret-that-must-not-be-told"

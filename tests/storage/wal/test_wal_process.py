@@ -16,7 +16,7 @@ import pytest
 from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal.wal_process import MAX_LOGGED_SIZE
-from hsparse.testing.store_conformance import *  # noqa: F403
+from tests.testing.store_conformance import *  # noqa: F403
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from hsparse.storage.wal.write_ahead_log import (
     CHECKSUM,
     HEADER,
     HEADER_SIZE,
-    PREALLOCATION,
+    PREALLOCATED_BYTES,
     LogRecord,
     WriteAheadLog,
     _encode,
@@ -130,11 +130,11 @@ def test_records_are_written_into_blocks_that_are_there(monkeypatch: pytest.Monk
         log = WriteAheadLog(root)
         log.append([LogRecord("a", 1, b"x")])
         size = os.stat(log.path).st_size  # noqa: PTH116
-        assert size == HEADER_SIZE + PREALLOCATION
-        log.append([LogRecord("a", 2, bytes(PREALLOCATION // 2))])
+        assert size == HEADER_SIZE + PREALLOCATED_BYTES
+        log.append([LogRecord("a", 2, bytes(PREALLOCATED_BYTES // 2))])
         assert os.stat(log.path).st_size == size  # noqa: PTH116
-        log.append([LogRecord("a", 3, bytes(PREALLOCATION))])
-        assert os.stat(log.path).st_size == size + PREALLOCATION  # noqa: PTH116
+        log.append([LogRecord("a", 3, bytes(PREALLOCATED_BYTES))])
+        assert os.stat(log.path).st_size == size + PREALLOCATED_BYTES  # noqa: PTH116
 
 
 def test_each_append_is_one_sync(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ class AnnDataPart(MutableMapping[str, Any]):
         return self._part in ("obs", "var")
 
     def _tree(self) -> DomainTree:
-        """Request the current objects of the AnnData."""
+        """Request the current records of the AnnData's objects, and return them as a tree."""
         tree: DomainTree = TREE.load().DomainTree(self._group.connection, self._group.records())
         tree.name += self._group.name.rstrip("/")
         return tree
@@ -144,7 +144,7 @@ class AnnDataPart(MutableMapping[str, Any]):
         return found
 
     def _fitting(self, tree: DomainTree, name: str, value: Any) -> Any:
-        """Return `value` as an array of this part; `InvalidValue` if its rows or columns are not the AnnData's."""
+        """Return `value` as an array of this part; raise `InvalidValue` if its shape or index does not fit."""
         value = value if hasattr(value, "shape") else np.asarray(value)
         frames = FRAMES[self._part]
         wanted = [tree.frame_length(frame) for frame in frames]

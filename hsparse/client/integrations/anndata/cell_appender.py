@@ -1,4 +1,4 @@
-"""Append cells to the AnnData of a domain, in place or by storing its parts anew and linking them by one change."""
+"""Append cells to the AnnData of a domain: extend its datasets, or store its parts anew and link them by one change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hsparse.client.integrations.anndata.element_encoder import (
     named_arrays,
 )
 from hsparse.client.integrations.anndata.element_reader import ElementReader
-from hsparse.client.integrations.anndata.element_writer import SMALL, ElementWriter
+from hsparse.client.integrations.anndata.element_writer import MAX_INLINE_BYTES, ElementWriter
 from hsparse.client.integrations.anndata.grown_matrix import GrownMatrix
 from hsparse.client.integrations.anndata.matrix_rows import GivenRows, Rows, StoredRows, empty_rows
 from hsparse.client.integrations.anndata.row_appender import LEAST_ROWS, AppendedRows, RowAppender
@@ -41,7 +41,7 @@ DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 CHANGED = ("X", "layers", "obs", "var", "obsm", "varm", "raw")
 """The parts that an append reads and may replace."""
 WITNESS = "obsp"
-"""The empty group that detects concurrent appends: each append replaces it by a new one."""
+"""The name of the empty group by which concurrent appends are detected: each append links a new group there."""
 
 
 def append_anndata(
@@ -161,7 +161,7 @@ class CellAppender:
     def append(self, rows: AppendedRows) -> None:
         """Append rows in place; undo them and raise `Conflict` if another client changed the AnnData meanwhile.
 
-        The witness is linked last, so that a concurrent append that would store the earlier elements anew fails.
+        The witness is linked after the rows, so that a concurrent append that would store the old elements anew fails.
         """
         appender = RowAppender(self._tree, rows, self._conflict)
         try:
@@ -175,7 +175,7 @@ class CellAppender:
             raise
 
     def elements(self) -> EncodedElements:
-        """Return the elements that replace the stored ones; `InvalidValue` names an element that does not fit."""
+        """Return the elements that replace the stored ones; raise `InvalidValue` if an element does not fit."""
         tree, data, reader = self._tree, self._data, ElementReader(self._tree)
         for part in ("obs", "var", "obsm", "varm", "raw/var", "raw/varm"):
             if part in tree:
@@ -200,7 +200,7 @@ class CellAppender:
         return found
 
     def write(self, elements: EncodedElements, progress: Progress) -> None:
-        """Store the elements, and link them in place of the ones that were read; `Conflict` if these have changed."""
+        """Store the elements, and link them in place of the old ones; raise `Conflict` if these have changed since."""
         writer = ElementWriter(self._tree.connection)
         try:
             writer.write(
@@ -280,7 +280,7 @@ class CellAppender:
     # --- frames and matrices --------------------------------------------------------------------------
 
     def _matrices(self) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-        """Yield, for X and for raw, the prefix of var's path, the given data, and its matrices by path (or None)."""
+        """Yield, for X and for raw, the prefix of paths, the given data, and its matrices by path (None: missing)."""
         data = self._data
         some = {} if data.X is None else {"X": data.X}
         yield "", data, some | {f"layers/{name}": data.layers.get(name) for name in self._layers()}
@@ -288,7 +288,10 @@ class CellAppender:
             yield "raw/", data.raw, {"raw/X": data.raw.X}
 
     def _columns(self, reader: ElementReader, root: str, given: Any) -> tuple[list[NDArray[np.intp]], bool]:
-        """Return each gene's column in the stored and the given matrix (-1: none), and whether the genes stay."""
+        """Return the columns of the joined genes, and whether the joined genes are the stored ones.
+
+        The columns are two arrays, for the stored and the given matrix, with -1 for a gene that the matrix lacks.
+        """
         old, new = reader.element(f"{root}var").index, PANDAS.load().Index(given.var_names)
         for names in (old, new):
             if not names.is_unique:
@@ -309,7 +312,7 @@ class CellAppender:
     def _genes(
         self, reader: ElementReader, root: str, given: Any
     ) -> tuple[list[NDArray[np.intp]], Table | None]:
-        """Return the columns as `_columns` does, and the new var and varm, or None if they do not change."""
+        """Return the columns as `_columns` does, and the new var and varm, or None if var and varm do not change."""
         columns, is_same = self._columns(reader, root, given)
         if is_same:
             return columns, None
@@ -366,7 +369,9 @@ def _taken(value: Any, rows: NDArray[np.intp]) -> Any:
 
 
 def _add_matrix(found: EncodedElements, path: str, grown: GrownMatrix) -> None:
-    if 0 in grown.shape or (not grown.kind and grown.dtype.itemsize * np.prod(grown.shape) <= SMALL):
+    if 0 in grown.shape or (
+        not grown.kind and grown.dtype.itemsize * np.prod(grown.shape) <= MAX_INLINE_BYTES
+    ):
         found.add(path, grown[:])
     elif grown.kind:
         found.matrices[path] = grown, grown.kind
@@ -380,7 +385,7 @@ def _add_table(found: EncodedElements, frame: str, arrays: str, table: Table) ->
 
 
 def _of_cells(records: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the records that an append reads, and the records in the witness, which must stay empty."""
+    """Return the records that an append depends on: of the parts in `CHANGED`, and of objects in the witness group."""
     return {
         path: record
         for path, record in records.items()

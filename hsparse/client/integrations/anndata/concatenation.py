@@ -29,7 +29,7 @@ from hsparse.client.integrations.anndata.element_encoder import (
     matrix_attributes,
 )
 from hsparse.client.integrations.anndata.element_reader import MATRICES, ElementReader
-from hsparse.client.integrations.anndata.element_writer import SMALL
+from hsparse.client.integrations.anndata.element_writer import MAX_INLINE_BYTES
 from hsparse.client.integrations.anndata.grown_matrix import GrownMatrix
 from hsparse.client.integrations.anndata.matrix_rows import GivenRows, Rows, StoredRows, empty_rows
 from hsparse.client.opening import create_file, open
@@ -41,11 +41,11 @@ Join: TypeAlias = Literal["inner", "outer"]
 Source: TypeAlias = Group | str | Path
 Indices: TypeAlias = NDArray[np.intp]
 HERE = "http://here"
-"""The placeholder for a missing server in an address; it means the server of the first source."""
+"""The placeholder for the server of an address that names none; it stands for the server of the first source."""
 READ, LINES = 1 << 23, 1 << 25
 """Limits of a virtual matrix's chunks, in elements, defined or not: of one chunk, and of one row of chunks."""
 MOST_PASSES = 64
-"""The most mappings of a source; each mapping is read separately."""
+"""The maximum number of mappings of a source; each mapping is read separately."""
 DENSE = {"encoding-type": "array", "encoding-version": "0.2.0"}
 RAW = {"encoding-type": "raw", "encoding-version": "0.1.0"}
 MERGES = ("same", "unique", "first", "only")
@@ -98,7 +98,9 @@ def concat(
     with ExitStack() as stack:
         groups = [_opened(one, options, stack) for one in sources]
         target = _target(to, groups[0].connection, options)
-        elements = Concatenation([_Part.of(one) for one in groups], how, None if copy else target).elements()
+        elements = Concatenation(
+            [_SourcePart.of(one) for one in groups], how, None if copy else target
+        ).elements()
         file = create_file(target, "w" if overwrite else "x")
         try:
             file._write_elements(elements, "/", (), progress)
@@ -152,15 +154,15 @@ def _target(to: str | Path, first: Connection, options: Mapping[str, Any]) -> Co
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SourcePart:
     """The AnnData of a source; `place` is the path of its group."""
 
     tree: DomainTree
     place: str
 
     @classmethod
-    def of(cls, group: Group) -> _Part:
-        """Request the objects of a group; `InvalidValue` if they are no AnnData, or one of a version before 0.7."""
+    def of(cls, group: Group) -> _SourcePart:
+        """Request the records of a group; raise `InvalidValue` if it has no AnnData, or one of a version before 0.7."""
         tree = DomainTree(group.connection, group.records())
         place = group.name.strip("/")
         if place:
@@ -204,7 +206,9 @@ class _Probe(NamedTuple):
 class Concatenation:
     """Plans the concatenated AnnData of several domains: with a `target` its matrices are virtual, else copied."""
 
-    def __init__(self, parts: Sequence[_Part], how: Mapping[str, Any], target: Connection | None) -> None:
+    def __init__(
+        self, parts: Sequence[_SourcePart], how: Mapping[str, Any], target: Connection | None
+    ) -> None:
         self._parts, self._how, self._target = parts, how, target
         self._counts = [part.count() for part in parts]
         if target is not None:
@@ -212,7 +216,7 @@ class Concatenation:
                 self._check_place(part, target)
 
     def elements(self) -> EncodedElements:
-        """Return the elements of the new domain; `InvalidValue` names a source that does not fit."""
+        """Return the elements of the new domain; raise `InvalidValue` for a source that does not fit."""
         datas = [part.data(self._how) for part in self._parts]
         self._check_genes("", [data.var_names for data in datas])
         found, joined = EncodedElements(), self._concat(datas, self._how)
@@ -243,7 +247,7 @@ class Concatenation:
 
     # --- checks ---------------------------------------------------------------------------------------
 
-    def _check_place(self, part: _Part, target: Connection) -> None:
+    def _check_place(self, part: _SourcePart, target: Connection) -> None:
         source = part.tree.connection
         if source.url != target.url:
             raise InvalidValue(
@@ -288,7 +292,7 @@ class Concatenation:
             self._add_matrix(found, path, self._probe(path, genes, columns), columns)
 
     def _columns(self, names: Any, joined: Any) -> Indices:
-        """Return the column in a source of each joined gene, (genes,) intp, -1 for none."""
+        """Return the column of each joined gene in a source, (genes,) intp, -1 if the source lacks the gene."""
         if names.equals(joined):
             return np.arange(len(names))
         found: Indices = names.get_indexer(joined)
@@ -339,7 +343,7 @@ class Concatenation:
             places.append(at if is_there else np.full_like(at, -1))
         grown = GrownMatrix(path, parts, places, probe.kind, probe.fill)
         grown.dtype = probe.dtype
-        if not grown.kind and grown.dtype.itemsize * prod(grown.shape) <= SMALL:
+        if not grown.kind and grown.dtype.itemsize * prod(grown.shape) <= MAX_INLINE_BYTES:
             found.add(path, grown[:])
         elif grown.kind:
             found.matrices[path] = grown, grown.kind
@@ -363,8 +367,8 @@ class Concatenation:
         attributes = sparse if probe.kind else DENSE
         return body | {"attributes": {name: attribute_body(value) for name, value in attributes.items()}}
 
-    def _has_elements(self, part: _Part, path: str, probe: _Probe) -> bool:
-        """Return whether a source's matrix has elements to map; `InvalidValue` if it cannot be mapped."""
+    def _has_elements(self, part: _SourcePart, path: str, probe: _Probe) -> bool:
+        """Return whether a source's matrix has elements to map; raise `InvalidValue` if it cannot be mapped."""
         tree, rows = part.tree, StoredRows(part.tree, path)
         if tree.encoding(path) in MATRICES and not tree.is_dataset(path):
             if tree.shape(f"{path}/data") == (0,):
@@ -382,8 +386,8 @@ class Concatenation:
             )
         return True
 
-    def _mappings(self, part: _Part, path: str, first: int, at: Indices) -> list[Json]:
-        """Return the mappings of a source: its rows begin at `first`, and `at` has its column for each joined gene."""
+    def _mappings(self, part: _SourcePart, path: str, first: int, at: Indices) -> list[Json]:
+        """Return the mappings of a source, whose rows begin at `first`; `at` has its column for each joined gene."""
         passes = ascending_passes(at)
         if len(passes) > MOST_PASSES:
             raise InvalidValue(
@@ -405,7 +409,7 @@ class Concatenation:
 
 
 def ascending_passes(at: Indices) -> list[tuple[Indices, Indices]]:
-    """Split the pairs (place, at[place]), without those where it is -1, into few parts in which both ascend."""
+    """Split the pairs (place, at[place]) with at[place] >= 0 into few parts, in each of which both numbers ascend."""
     places = np.flatnonzero(at >= 0)
     columns = at[places]
     if not len(places):
@@ -443,7 +447,7 @@ def _shell(number: int, genes: Any) -> Any:
 
 
 def _made(**parts: Any) -> Any:
-    """Return an AnnData without warnings of repeated names, because the concatenated AnnData warns of them."""
+    """Make an AnnData of its parts without warnings of repeated names; the concatenated AnnData warns of them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ANNDATA.load().AnnData(**parts)

@@ -22,7 +22,7 @@ OLD_MATRIX = "h5sparse_format"
 
 
 class DomainTree:
-    """The records of objects by path, without a leading slash: `obs/cell_type/codes`."""
+    """The records of a domain's objects by path; paths have no leading slash, as in `obs/cell_type/codes`."""
 
     def __init__(self, connection: Connection, records: Mapping[str, Json], root: str = "") -> None:
         """Take the records that `Group.records` returns, and keep those below the path `root`.
@@ -64,7 +64,7 @@ class DomainTree:
         return path in self.records
 
     def record(self, path: str) -> Json:
-        """Return the record of an object; `MissingKey` if there is none."""
+        """Return the record of an object; raise `MissingKey` if there is none."""
         try:
             return self.records[path]
         except KeyError:
@@ -75,7 +75,7 @@ class DomainTree:
         return self._children.get(path, [])
 
     def attribute(self, path: str, name: str) -> Any:
-        """Return the value of an attribute; `MissingKey` if there is none."""
+        """Return the value of an attribute; raise `MissingKey` if there is none."""
         attributes = self.record(path).get("attributes", {})
         if name not in attributes:
             raise MissingKey(f"{path} of {self.name} has no attribute {name}.")
@@ -93,7 +93,7 @@ class DomainTree:
         return self.text(path, ENCODING_TYPE) or (f"{old}_matrix" if old else "")
 
     def referred(self, path: str, name: str) -> str:
-        """Return the path of the object that an attribute references; `MissingKey` if it is not in the tree."""
+        """Return the path of the object that an attribute references; raise `MissingKey` if it is not in the tree."""
         id = str(self.attribute(path, name)).rpartition("/")[2]
         for found, record in self.records.items():
             if record["id"] == id:

@@ -24,7 +24,7 @@ ORDER = "column-order"
 
 
 def assign_element(group: Group, path: str, value: Any, frame: Group | None) -> None:
-    """Store a value at a path of a group in AnnData's format, as a column of `frame` if that is not None.
+    """Store a value at a path of a group in AnnData's format, as a column of the data frame `frame` unless it is None.
 
     A data frame replaces a stored one with as many rows; for any other value the path must be free.
     """
@@ -67,7 +67,7 @@ def _assign(
 
 
 def frame_at(group: Group, path: str) -> Group | None:
-    """Request the current object at a path from the root; return it if it is a data frame, else None."""
+    """Request the object at a path of a group, and return it if it is a data frame, else None."""
     found: Any = group.get(path)
     return found if found is not None and found.attrs.get("encoding-type") == "dataframe" else None
 
@@ -88,7 +88,7 @@ def add_column(frame: Group, name: str) -> None:
 
 
 def remove_column(frame: Group, name: str) -> None:
-    """Remove a name from a frame's attribute `column-order`; `InvalidValue` if it is the frame's index."""
+    """Remove a name from a frame's attribute `column-order`; raise `InvalidValue` if it is the frame's index."""
     if name == frame.attrs["_index"]:
         raise InvalidValue(
             f"{name} is the index of {frame.name}: it can be deleted only together with {frame.name}."
@@ -112,7 +112,7 @@ def _columns(frame: Group) -> list[str]:
 
 
 def _replaces_frame(group: Group, path: str, value: Any) -> bool:
-    """Return whether `value` is a data frame and replaces a stored one; `InvalidValue` if their lengths differ."""
+    """Return whether `value` is a data frame that replaces a stored one; raise `InvalidValue` for other lengths."""
     if not isinstance(value, PANDAS.load().DataFrame):
         return False
     found = frame_at(group, path)

@@ -23,7 +23,7 @@ Attributes = dict[str, Any]
 T = TypeVar("T")
 PARTS = ("layers", "obsm", "varm", "obsp", "varp", "uns")
 CATEGORIES = "/categories"
-"""The end of the path of a column's categories, a dataset that does not have the rows of the column."""
+"""The end of the path of the dataset with a column's categories, which has an element per category, not per row."""
 OF_CELLS = ("X", "layers", "obs", "obsm", "raw/X")
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
@@ -97,7 +97,7 @@ class EncodedElements:
         )
 
     def add(self, path: str, value: Any) -> None:
-        """Add an object; `WrongType`, with the path in its message, if AnnData has no encoding for it."""
+        """Add an object; raise `WrongType`, with the path in its message, if AnnData has no encoding for it."""
         encode = _encoder(value)
         if encode is None:
             raise WrongType(
@@ -218,7 +218,7 @@ def named_arrays(arrays: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def matrix_attributes(kind: str) -> Attributes:
-    """Return the attributes of a matrix of the form csr or csc."""
+    """Return the attributes that mark a matrix of the form csr or csc in AnnData's format."""
     return _type(f"{kind}_matrix", "0.1.0")
 
 
@@ -281,7 +281,7 @@ def _with_complex_parts(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def checked_name(path: str, name: Any) -> str:
-    """Return a name; `WrongType` if it is no text, `InvalidValue` if it is empty, "." or has a slash."""
+    """Return `name`; raise `WrongType` if it is no text, and `InvalidValue` if it is empty, "." or has a slash."""
     if not isinstance(name, str):
         raise WrongType(f"{path}: the name {name!r:.40} is no text: rename it.")
     if not name or "/" in name or name == ".":

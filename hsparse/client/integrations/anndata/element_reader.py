@@ -33,7 +33,9 @@ PANDAS = OptionalModule("pandas", "anndata")
 
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
-    """A column: values or codes of `categories` (-1 if missing), (n,); `mask`, (n,), is true for missing values."""
+    """A column of a data frame: `values`, (n,), which are codes of `categories` if the column has these (-1: missing).
+
+    `mask`, (n,), is true for missing values."""
 
     values: NDArray[Any]
     categories: Any = None
@@ -111,7 +113,7 @@ class ElementReader:
         self._values: dict[str, Any] = {}
 
     def want(self, path: str, *axes: Axis) -> None:
-        """Add an element to read, at `axes`: ascending indices of each leading dimension, None for all."""
+        """Add an element to read; `axes` are ascending indices of its leading dimensions, or None for all indices."""
         tree, encoding = self._tree, self._tree.encoding(path)
         self._axes[path] = axes
         if tree.is_dataset(path):
@@ -145,7 +147,7 @@ class ElementReader:
         self._values |= dict(zip(paths, found, strict=True))
 
     def element(self, path: str) -> Any:
-        """Return a fetched element as `anndata.read_h5ad` does; `NotImplementedHere` for an unknown encoding."""
+        """Return a fetched element as `anndata.read_h5ad` does; raise `NotImplementedHere` for an unknown encoding."""
         tree, encoding = self._tree, self._tree.encoding(path)
         if tree.is_dataset(path):
             is_old = CATEGORIES in tree.record(path).get("attributes", {})
@@ -169,7 +171,7 @@ class ElementReader:
         )
 
     def series(self, path: str, name: str) -> Any:
-        """Return a column of a data frame without the frame's index."""
+        """Return a column of a data frame as a pandas Series without the frame's index."""
         if self._tree.is_dataset(path):
             return self.frame(path, [name])[name].reset_index(drop=True)
         return PANDAS.load().Series(self.element(f"{path}/{name}"))
@@ -250,7 +252,7 @@ class ElementReader:
         return self._column(path).to_pandas()
 
     def _matrix(self, path: str) -> Any:
-        """Return a matrix stored as a group of arrays: it is read whole, since most are empty, and then cut."""
+        """Return part of a matrix that is a group of arrays; it is read whole, because most such matrices are empty."""
         kind = self._tree.encoding(path)[:3]
         parts = tuple(self.element(f"{path}/{name}") for name in ("data", "indices", "indptr"))
         matrix = compressed_matrix(parts, self._tree.shape(path), kind)

@@ -1,6 +1,6 @@
-"""Send encoded elements to a domain: first all objects without links, then the links that show them all at once.
+"""Send encoded elements to a domain: first all objects without links, then the links, which make them visible at once.
 
-Replaced objects stay until then: one change of the group removes the old links and sets the new ones.
+Replaced objects stay visible until then: one change of the group removes the old links and sets the new ones.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from hsparse.client.sources.selection_request import SelectionRequest
 from hsparse.client.sources.upload import upload
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.model.dataspace import UNLIMITED
 
-SMALL = 64 << 10
-"""The most bytes of values that are sent with the request that creates their dataset."""
+MAX_INLINE_BYTES = 64 << 10
+"""The maximum number of bytes of values that are sent with the request that creates their dataset."""
 AT_ONCE = 100
-"""The most objects that one request creates."""
+"""The maximum number of objects that one request creates."""
 BAND_BYTES = 32 << 20
 """Bytes of a dense array that are sent at a time; a dask array is computed in bands of this size."""
 FLOAT = "H5T_IEEE_F32LE"
@@ -82,8 +82,8 @@ class ElementWriter:
 
         The same change removes the objects at the path whose names are in `replaced`. Raise `AlreadyExists`, before
         anything is sent, if another name is taken. After an error the new objects are deleted, unless they may be
-        linked already. `confirm` is called before the change and returns further links; raise `AlreadyExists` if one of
-        these names leads to another object.
+        linked already. `confirm` is called before the change, and returns further links by name, which the change
+        checks: raise `AlreadyExists` if one of these names leads to another object.
         """
         self._check(elements)
         base, missing = nearest_group(group, path.strip("/"))
@@ -140,7 +140,7 @@ class ElementWriter:
         for path, (value, attributes) in elements.arrays.items():
             body = self._array_body(value, is_extensible=path in elements.extensible)
             body["attributes"] = _bodies(attributes)
-            if value is None or _nbytes(value) > SMALL:
+            if value is None or _nbytes(value) > MAX_INLINE_BYTES:
                 large[path] = body
             else:
                 array = np.asarray(value)
@@ -164,7 +164,7 @@ class ElementWriter:
         if is_extensible:
             body["maxdims"] = [UNLIMITED, *value.shape[1:]]
         properties: Json = {}
-        if _nbytes(value) > SMALL:
+        if _nbytes(value) > MAX_INLINE_BYTES:
             if self._filters is not None:
                 properties["filters"] = list(self._filters)
             if self._chunks is not None and value.shape == self._main:
@@ -178,7 +178,10 @@ class ElementWriter:
         for first in range(0, value.shape[0], step):
             band = value[first : first + step]
             array = np.asarray(band.compute() if hasattr(band, "compute") else band)
-            spans = [Span.range(first, first + len(array)), *(Span.range(0, n) for n in value.shape[1:])]
+            spans = [
+                StridedSpan.range(first, first + len(array)),
+                *(StridedSpan.range(0, n) for n in value.shape[1:]),
+            ]
             selection = Orthogonal.trusted(tuple(value.shape), tuple(spans))
             upload(selection, array, None, _nbytes(array) // max(1, array.size), partial(self._put, id))
             advance(_nbytes(array))

@@ -27,7 +27,7 @@ TOKEN = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<column>[^`]+)`|@(?P<variable>[^\W\d]\w*)|(?P<both>[&|])"
     r"|(?<![=!<>])(?P<set>=)(?!=)"
 )
-"""Quoted text, which is kept, and tokens to which Python gives another meaning."""
+"""Matches quoted text, which is kept, and tokens that mean something else in Python, which are replaced."""
 COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -49,7 +49,7 @@ FUNCTIONS = {"isnull": False, "notnull": True, "isna": False, "notna": True}
 """Functions and methods that test a column for missing values, and whether they negate the test."""
 IS_IN = "isin"
 PLAIN = (str, int, float, np.bool_, np.integer, np.floating)
-"""Types of a caller's variable, or of the elements of its list."""
+"""The types that a variable of the caller may have, or the elements of its list."""
 INDEX = "index"
 
 
@@ -57,7 +57,7 @@ class Expression:
     """A condition on the columns of a data frame; `names` are the columns that it uses."""
 
     def __init__(self, text: str) -> None:
-        """Parse `text`; `InvalidValue` for unknown syntax, `MissingKey` or `WrongType` for a bad variable."""
+        """Parse `text`; raise `InvalidValue` for unknown syntax, `MissingKey` or `WrongType` for a bad variable."""
         self.text = text
         self._quoted: dict[str, str] = {}
         self._variables: dict[str, Any] = {}
@@ -237,7 +237,7 @@ def _caller_value(name: str, text: str) -> Any:
 
 
 def _truth(value: Any, text: str) -> Any:
-    """Return `value` if it is a bool or a boolean Series; `WrongType` for anything else."""
+    """Return `value` if it is a bool or a boolean Series; raise `WrongType` for anything else."""
     if isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "boolean"):
         return value
     what = getattr(value, "name", None) or value

@@ -1,4 +1,4 @@
-"""A matrix of a domain with the rows of another one below it: a band of it is read when that band is written."""
+"""Stack matrices row by row without loading them: a band of rows is read when it is sliced."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hsparse.client.errors import WrongType
 from hsparse.client.integrations.anndata.compressed_matrix import SCIPY_SPARSE
 from hsparse.client.integrations.anndata.matrix_rows import Rows
 
-BAND = 1 << 25
-"""The most elements of a band of a sparse matrix, defined or not."""
+BAND_ELEMENTS = 1 << 25
+"""The maximum number of elements of a band of a sparse matrix, defined or not."""
 
 
 class GrownMatrix:
@@ -61,7 +61,7 @@ class GrownMatrix:
     @property
     def chunks(self) -> tuple[tuple[int, ...], ...]:
         """The rows, and the columns, that are read at a time, nested like the `chunks` of a dask array."""
-        return tuple((max(1, BAND // max(1, across)),) for across in reversed(self.shape))
+        return tuple((max(1, BAND_ELEMENTS // max(1, across)),) for across in reversed(self.shape))
 
     def __getitem__(self, key: slice | tuple[slice, slice]) -> Any:
         """Return the elements of a range of rows, or of a range of rows and a range of columns."""
@@ -80,7 +80,7 @@ class GrownMatrix:
         return SCIPY_SPARSE.load().vstack(bands, format=self.kind)
 
     def _band(self, part: Rows, rows: slice, columns: NDArray[np.intp]) -> Any:
-        """Return rows of a part, with its columns at their places in the result."""
+        """Return rows of a part in the form of the result, with the part's columns at their places in the result."""
         there = np.flatnonzero(columns >= 0)
         found = part.take(rows, columns[there])
         shape = (found.shape[0], len(columns))

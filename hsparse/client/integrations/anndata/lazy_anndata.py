@@ -1,4 +1,4 @@
-"""AnnDatas whose arrays are dask arrays over the datasets of a domain: a block is read when it is computed."""
+"""Open an AnnData with dask arrays over the datasets of a domain; a block is read when dask computes it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ DASK_BASE = OptionalModule("dask.base", "dask")
 ARRAYS = ("layers", "obsm", "varm", "obsp", "varp")
 """The parts whose elements are arrays."""
 BLOCK_ELEMENTS = 1 << 25
-"""The most elements of a block of several lines of chunks, defined or not."""
+"""The maximum number of elements, defined or not, in a block of more than one row or column of chunks."""
 
 
 def read_lazy(tree: DomainTree) -> Any:
     """Return the AnnData of a domain with dask arrays, whose blocks are csr, csc or dense as they are stored.
 
-    obs, var, uns and elements that are not numeric datasets are read now. A legacy file is read whole.
+    obs, var, uns and elements that are not numeric datasets are read at once. A file of AnnData before 0.7 is read
+    whole.
     """
     tree.require_anndata()
     if tree.is_legacy:
@@ -58,7 +59,7 @@ def _array_paths(tree: DomainTree) -> list[str]:
 
 
 def _is_lazy(tree: DomainTree, path: str) -> bool:
-    """Return whether an element is a numeric dataset with room for elements; other elements are read now."""
+    """Return whether an element is a numeric dataset with at least one element; other elements are read at once."""
     if not tree.is_dataset(path) or tree.encoding(path) not in ("array", *MATRICES, ""):
         return False
     dtype = Hdf5Type.parse(tree.record(path)["type"]).dtype
@@ -94,7 +95,7 @@ def _chunk_of(record: Json, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _block_lengths(shape: tuple[int, ...], chunk: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], ...]:
-    """Return dask's chunks: along `axis`, whole lines of stored chunks, as many as `BLOCK_ELEMENTS` allows."""
+    """Return dask's block lengths: along `axis`, as many whole stored chunks as `BLOCK_ELEMENTS` allows."""
     line = prod(shape) // shape[axis]
     step = max(1, BLOCK_ELEMENTS // (max(1, line) * chunk[axis])) * chunk[axis]
     lengths: list[tuple[int, ...]] = [(length,) for length in shape]

@@ -1,4 +1,4 @@
-"""The rows of a matrix by ranges: `StoredRows` of a matrix in a domain, `GivenRows` of a matrix in memory."""
+"""Take ranges of rows of a matrix: `StoredRows` reads a matrix in a domain, `GivenRows` slices one in memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import Hdf5Type
 
 OWN_LAYOUTS = ("H5D_STRUCT_CHUNK", "H5D_CHUNKED")
-"""Layouts that a longer dataset inherits; other layouts belong to the files of file-backed datasets."""
+"""Layouts that a longer copy of a dataset inherits; others, such as those of file-backed datasets, are not."""
 
 
 class StoredRows:
-    """The matrix at a path of a domain."""
+    """The matrix at a path of a domain, whose rows are read on request."""
 
     def __init__(self, tree: DomainTree, path: str) -> None:
         self._tree, self._path = tree, path

@@ -37,9 +37,10 @@ PARTS = {"layers": (0, 1), "obsm": (0,), "varm": (1,), "obsp": (0, 0), "varp": (
 
 @dataclass(frozen=True)
 class Wanted:
-    """The elements that a query reads: `columns` of obs, `var_columns` of var, names in other parts (None: all).
+    """The elements that a query reads: `columns` of obs, `var_columns` of var, and the named arrays of other parts.
 
-    If `layer` is "raw", None excludes the elements that have a dimension of var, because raw has other columns.
+    None means all columns or arrays. If `layer` is "raw", None excludes arrays that have a dimension of var, because
+    raw has other columns.
     """
 
     layer: str | None = None
@@ -54,7 +55,7 @@ class Wanted:
     raw: bool = True
 
 
-class Query:
+class AnnDataQuery:
     """Rows and columns of an AnnData, chosen as by `data[rows, columns]`. Nothing is read before it is needed.
 
     One request reads the columns that the conditions name. `to_anndata`, `to_scipy`, `obs` and `var` read their result
@@ -356,8 +357,8 @@ class Query:
         return choice.names if isinstance(choice, Expression) else set()
 
 
-def query_matrix(query: Query) -> DenseDataset | SparseDataset:
-    """Return the dataset of a query's X or layer; `InvalidValue` if there is no X, or it is not one dataset."""
+def query_matrix(query: AnnDataQuery) -> DenseDataset | SparseDataset:
+    """Return the dataset of a query's X or layer; raise `InvalidValue` if there is no X, or it is not one dataset."""
     tree, path = query._tree, query._matrix
     if path is None or not tree.is_dataset(path):
         raise InvalidValue(f"{tree.name} has no X that is a dataset; name a layer.")
@@ -381,7 +382,7 @@ class _RawRows:
             reader.want(f"raw/{part}")
 
     def element(self, rows: NDArray[np.intp]) -> dict[str, Any]:
-        """Return the parts of raw after the reader fetched them."""
+        """Return var, varm and X of raw by name, after `reader.fetch`."""
         found = {part: self._reader.element(f"raw/{part}") for part in self._others}
         return found | {"X": _arranged(self._reader.element("raw/X"), (rows,))}
 

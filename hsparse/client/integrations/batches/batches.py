@@ -17,7 +17,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, MissingKey, WrongType
 from hsparse.client.group import Group
-from hsparse.client.integrations.anndata.query import Query, query_matrix
+from hsparse.client.integrations.anndata.query import AnnDataQuery, query_matrix
 from hsparse.client.integrations.batches.mapped_rows import MappedRows
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
@@ -86,7 +86,7 @@ def choose_block_rows(chunk_rows: int, buffer_rows: int) -> int:
 
 
 def parts(items: list[NDArray[np.int64]], part: int, of: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield the items of worker number `part` of `of` workers, with their numbers."""
+    """Yield every `of`-th item from item `part`, with its index: the items of worker `part` of `of` workers."""
     yield from list(enumerate(items))[part::of]
 
 
@@ -98,8 +98,9 @@ def read_columns(
 ) -> tuple[Columns, Columns]:
     """Return columns of `count` elements, and the categories of categorical columns, which contain codes (-1: none).
 
-    Given arrays are used as they are. Raise `MissingKey` for an unknown column, `InvalidValue` for a column of another
-    length, and `WrongType` for a column that is neither an array nor categorical.
+    `wanted` has names of columns of obs, or arrays by name, which are used as they are. Raise `MissingKey` for an
+    unknown column, `InvalidValue` for a column of another length, and `WrongType` for a column that is neither an array
+    nor categorical.
     """
     columns: Columns = {}
     categories: Columns = {}
@@ -135,9 +136,9 @@ def _read(root: Group, name: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
 
 SCIPY = OptionalModule("scipy.sparse", "scipy")
 Format: TypeAlias = Literal["csr", "numpy"]
-MEMORY = 256 << 20
+BUFFER_BYTES = 256 << 20
 COPIES = 6
-"""The most copies of a buffer in memory, as measured: the rows in use, and the next rows as they are received, as
+"""The measured maximum number of copies of a buffer in memory: the rows in use, and the next rows as received bytes, as
 elements with coordinates, and as a `csr_array`. Rows from several sources take one more copy."""
 
 
@@ -158,7 +159,7 @@ class Batch(NamedTuple):
 
 
 class Batches:
-    """An iterable of the batches of an epoch, in which each row of the matrix is once, over all ranks and parts.
+    """An iterable of the batches of an epoch, in which each row of the matrix occurs once, over all ranks and parts.
 
     Random blocks of `block_rows` consecutive rows are read together into a buffer, whose rows are shuffled; the next
     buffer is read while one is used. A buffer has as many rows as about `memory` bytes allow, at least one batch. Equal
@@ -175,7 +176,7 @@ class Batches:
 
     def __init__(
         self,
-        source: SparseDataset | Query,
+        source: SparseDataset | AnnDataQuery,
         obs: Sequence[str] | Mapping[str, Any] = (),
         *,
         rows: Sequence[int] | NDArray[Any] | slice | None = None,
@@ -186,7 +187,7 @@ class Batches:
         world: int = 1,
         drop_last: bool = False,
         format: Format = "csr",
-        memory: int = MEMORY,
+        memory: int = BUFFER_BYTES,
         block_rows: int | None = None,
     ) -> None:
         """Take a matrix, or a query of an AnnData, and columns with a value for each row.
@@ -197,9 +198,9 @@ class Batches:
         among `world` processes, which get different rows. A `block_rows` that does not divide the chunk's rows reads
         chunks repeatedly. One request, or the direct-read map, counts the elements.
         """
-        if isinstance(source, Query) and rows is not None:
+        if isinstance(source, AnnDataQuery) and rows is not None:
             raise InvalidValue("A query has rows already: leave out `rows`, or name them in the query.")
-        dataset = query_matrix(source) if isinstance(source, Query) else source
+        dataset = query_matrix(source) if isinstance(source, AnnDataQuery) else source
         if not isinstance(dataset, SparseDataset) or dataset.ndim != 2 or dataset.fillvalue != 0:
             raise InvalidValue(f"Batches need a sparse matrix with the fill value 0, not {dataset!r}.")
         dataset.check_from_zero("Batches")
@@ -211,8 +212,8 @@ class Batches:
         self._linked = MappedRows.of(dataset)
         count, width = dataset.shape
         self.obs, self.categories = read_columns(dataset.connection, obs, count)
-        self.rows = _chosen(source.rows if isinstance(source, Query) else rows, count)
-        self.columns = source.variables if isinstance(source, Query) and source.cuts_columns else None
+        self.rows = _chosen(source.rows if isinstance(source, AnnDataQuery) else rows, count)
+        self.columns = source.variables if isinstance(source, AnnDataQuery) and source.cuts_columns else None
         defined = dataset.source.count_all(dataset.shape)
         defined = dataset.nnz if defined is None else defined
         row_bytes = defined / max(count, 1) * (dataset.dtype.itemsize + 4) + 8

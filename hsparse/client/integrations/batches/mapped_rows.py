@@ -15,8 +15,8 @@ from hsparse.client.group import Group
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import HsparseError
 
-READERS = 4
-"""Sources that are read concurrently. Direct reads use one thread, as several would wait for Python's lock."""
+MAX_READERS = 4
+"""The number of sources that are read concurrently; 1 with direct reads, whose threads wait for Python's lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class MappedRows:
             )
             if a < b
         ]
-        readers = READERS if self.parts[0].connection.direct is False else 1
+        readers = MAX_READERS if self.parts[0].connection.direct is False else 1
         with ThreadPoolExecutor(readers, "hsparse-rows") as pool:
             return list(pool.map(lambda one: one[0][one[1]], wanted))
 

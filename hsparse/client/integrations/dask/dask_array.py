@@ -69,7 +69,7 @@ class SparseSource(ArraySource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DatasetBlocks:
-    """A dataset that dask slices, with the `extent` that it had; reads raise `Conflict` if it was shrunk since.
+    """A dataset that dask slices, with its `extent` at creation; reads raise `Conflict` if it was shrunk since then.
 
     `shape` ends with the dimensions of an array type. Keys count from 0, also if the extent has lower bounds.
     """
@@ -162,7 +162,7 @@ def _shape(dataset: ArraySource) -> tuple[int, ...]:
 
 
 def _enlarged(chunk: tuple[int, ...], shape: tuple[int, ...], limit: int) -> tuple[int, ...]:
-    """Return a multiple of a chunk of at most `limit` elements, or the chunk; the last dimensions grow first."""
+    """Return a multiple of a chunk shape of at most `limit` elements, or the shape; the last dimensions grow first."""
     block = list(chunk[: len(shape)])  # a scalar may have a chunk
     for dim in reversed(range(len(block))):
         block[dim] *= max(1, min(limit // max(1, prod(block)), -(-shape[dim] // max(1, block[dim]))))

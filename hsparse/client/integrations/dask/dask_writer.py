@@ -72,7 +72,7 @@ def from_dask(
 
 
 def _body(array: Array, chunks: tuple[int, ...] | None, filters: Sequence[Filter]) -> Json:
-    """Return the request body that creates a dataset for an array; `WrongType` for an unsupported type of blocks."""
+    """Return the request body that creates the dataset of an array; raise `WrongType` for blocks of another type."""
     empty = sparse_values(array._meta)
     if empty is None and not isinstance(array._meta, np.ndarray):
         raise WrongType(

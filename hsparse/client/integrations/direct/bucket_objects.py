@@ -21,7 +21,7 @@ from hsparse.optional_module import OptionalModule
 OBSTORE = OptionalModule("obstore", "direct")
 STORES = OptionalModule("obstore.store", "direct")
 AT_ONCE = 16
-RETRIES = 3
+MAX_RETRIES = 3
 RETRY_TIME = timedelta(seconds=10)
 """Limits of obstore's retries, after which the server reads the object; obstore's default time is 3 minutes."""
 
@@ -56,7 +56,7 @@ class Bucket:
             "session_token": self.session_token,
         }
         options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        options["retry_config"] = {"max_retries": RETRIES, "retry_timeout": RETRY_TIME}
+        options["retry_config"] = {"max_retries": MAX_RETRIES, "retry_timeout": RETRY_TIME}
         if self.endpoint is not None and self.endpoint.startswith("http://"):
             options["client_options"] = {"allow_http": True}
         return options
@@ -69,7 +69,7 @@ _PROCESSES: dict[str, int] = {}
 class BucketObjects(ObjectReader):
     """Reads the objects of a bucket; a process that unpickles the reader creates its own obstore client.
 
-    obstore's threads do not survive a fork and its calls would hang, so a forked process lets the server read.
+    A forked process leaves all reads to the server: obstore's threads do not survive a fork, so its calls would hang.
     """
 
     def __init__(self, bucket: Bucket, at_once: int = AT_ONCE) -> None:

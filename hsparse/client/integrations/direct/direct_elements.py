@@ -48,7 +48,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 MAX_SINGLE = 16
-"""The most chunks that are requested from the server one by one; with more, the whole selection is requested."""
+"""The maximum number of chunks that are requested from the server one by one; beyond it the whole read is."""
 NO_LIMIT = 2**62
 
 
@@ -58,7 +58,7 @@ class NotDirect(Exception):
 
 @dataclass(slots=True)
 class _Failed:
-    """Chunks that could not be read: `changed` ones, whose objects are not in the map's state, and `others`."""
+    """Chunks that could not be read: `changed` ones, whose objects no longer have the map's etag, and `others`."""
 
     changed: list[PlannedChunk] = field(default_factory=list)
     others: list[PlannedChunk] = field(default_factory=list)
@@ -68,9 +68,9 @@ class DirectElements:
     """A `ValueSource` that decodes the objects of a store, and lets `server` read the rest.
 
     Values have the type `dtype`, the client's view of the stored type. Threads may share an instance. `statistics`
-    counts the reads. With a `least_part` the server does small reads: it has decoded chunks in its cache, which is ten
-    times as fast for a row of a chunk. A small read takes less than this part of the elements of the chunks that it
-    touches. Once a reader is chosen, the reader's own limits apply.
+    counts the reads. If `least_part` is not 0, the server does small reads, because it caches decoded chunks: a row of
+    a chunk takes a tenth of the time. A read is small if it takes less than the part `least_part` of the elements of
+    the chunks that it touches. Once an object reader is chosen, the limits of this reader apply instead.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class DirectElements:
     def compressed_rows(
         self, selection: Orthogonal, limit: ResultLimit | None = None
     ) -> CompressedRows | None:
-        """See `ValueSource`; return None if a chunk cannot be read, as `defined_elements` asks the server for it."""
+        """See `ValueSource`; return None if a chunk cannot be read, because `defined_elements` then asks the server."""
         if not selection.size or self._is_small(selection):
             return None
         try:
@@ -131,7 +131,7 @@ class DirectElements:
         return None if failed.changed or failed.others else rows.result()
 
     def count_all(self, extent: tuple[int, ...]) -> int | None:
-        """See `ValueSource`; the map has the count, and None is returned if the map is requested in parts."""
+        """See `ValueSource`; the chunk map has the count. Return None if the map is requested in parts."""
         if not self._kept.is_whole(extent):
             return None
         try:
@@ -169,8 +169,8 @@ class DirectElements:
     ) -> tuple[list[Elements], _Failed]:
         """Return the elements of some chunks, in as few pieces as possible, and the chunks that failed.
 
-        The map gives the number of elements of a whole chunk, so threads write these to their final place. Partly
-        selected chunks are read before, and their elements are copied to the end.
+        The map gives the number of elements of a whole chunk, so threads write its elements to their final place.
+        Partly selected chunks are read first, and their elements are copied behind those of the whole chunks.
         """
         failed, grid = _Failed(), Grid(extent, found.spec.dims)
         whole = [one for one in planned if one.selection.is_all]
@@ -258,10 +258,10 @@ class DirectElements:
         ask: Callable[[Selection], list[Any]],
         places: bool = False,
     ) -> list[Any]:
-        """Return the pieces that `read` makes of a selection's chunks, and `ask`'s answers for the chunks that fail.
+        """Read the chunks of a selection by `read`, and the failed ones from the server by `ask`; return all pieces.
 
-        Changed chunks are read once more by a new map. With `places`, each answer comes with its chunk's place in the
-        selection. Raise `NotDirect` if more than `MAX_SINGLE` chunks are left.
+        Changed chunks are read once more with a new map. With `places`, each answer of `ask` is paired with its chunk's
+        place in the selection. Raise `NotDirect` if more than `MAX_SINGLE` chunks fail.
         """
         found = self._map(selection)
         pieces, failed = read(found, self._planned(found, selection))
@@ -325,7 +325,7 @@ class DirectElements:
         failed: _Failed,
         chunk: Callable[[U], Any] = lambda item: item,
     ) -> list[T | None]:
-        """Call `work` with each item and its chunk's object, in threads; return the results, None for a failed item.
+        """Call `work` with each item and its chunk's bytes, in threads; return the results, None for a failed item.
 
         The chunks of failed items are added to `failed`. Raise `NotDirect` if the objects cannot be read any more.
         """

@@ -1,4 +1,4 @@
-"""Convert chunks of a matrix to compressed rows of a selection, without building coordinates of all elements.
+"""Convert chunks of a matrix to the compressed rows (CSR) of a selection, without coordinates of all elements.
 
 The module also converts coordinates in a chunk to coordinates in the dataset, as narrow columns written in place.
 """
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.sources.elements import Elements
-from hsparse.client.sparse.compressed_rows import CompressedRows, Piece, RowBands
+from hsparse.client.sparse.compressed_rows import BandPiece, CompressedRows, RowBands
 from hsparse.format.kinds.chunk_columns import ChunkColumns
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections import orthogonal as ax
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, StridedSpan
 from hsparse.format.selections.points import Selection
 
 
@@ -26,7 +26,7 @@ class DirectRows:
     """Builds the compressed rows of an orthogonal selection of rank 2 from its planned chunks.
 
     Coordinates are positions in the selection. `defined` gives the number of elements of each chunk. Each chunk is
-    added once, by any thread; a band is converted when its last chunk is added.
+    added once, by any thread. A band, the chunks with the same rows, is converted when its last chunk is added.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class DirectRows:
         dtype: np.dtype[Any],
     ) -> None:
         self._lock = threading.Lock()
-        self._pieces: list[list[Piece | None]] = []
+        self._pieces: list[list[BandPiece | None]] = []
         self._left: list[int] = []
         self._slots: dict[tuple[int, ...], tuple[int, int]] = {}
         rows, most = [], []
@@ -68,7 +68,7 @@ class DirectRows:
         """Return the rows, after all chunks were added."""
         return self._bands.result()
 
-    def _piece(self, one: PlannedChunk, chunk: ChunkColumns) -> Piece | None:
+    def _piece(self, one: PlannedChunk, chunk: ChunkColumns) -> BandPiece | None:
         """Return the selected elements of a chunk, or None if there are none."""
         assert isinstance(one.selection, Orthogonal)
         some = chunk if one.selection.is_all else chunk.select(one.selection)
@@ -77,18 +77,18 @@ class DirectRows:
         rows, columns = (
             _positions(axis, column) for axis, column in zip(one.selection.axes, some.columns, strict=True)
         )
-        return Piece(rows, columns, some.values, _first(one, 1))
+        return BandPiece(rows, columns, some.values, _first(one, 1))
 
 
 def _positions(axis: Axis, column: NDArray[Any]) -> NDArray[Any]:
     """Return the positions of selected coordinates of a chunk in an ascending axis of its chunk selection."""
-    if isinstance(axis, Span) and axis.contiguous:
+    if isinstance(axis, StridedSpan) and axis.contiguous:
         return column - column.dtype.type(axis.start) if axis.start else column
     return ax.positions(axis, column)
 
 
 def _first(one: PlannedChunk, dim: int) -> int:
-    """Return a chunk's first position in the whole selection; its positions are contiguous, as the axes ascend."""
+    """Return a chunk's first position in the selection along `dim`; a chunk has a contiguous range of positions."""
     place = one.place[dim]
     return int(place.start or 0) if isinstance(place, slice) else int(place.flat[0])
 

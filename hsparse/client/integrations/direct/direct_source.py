@@ -22,7 +22,7 @@ from hsparse.model.layout import CHUNKED, STRUCTURED, class_elsewhere
 SCHEME = "s3://"
 SERVER = "server"
 WHOLE_ELSEWHERE = 4000
-"""The most chunks of a grid whose map is requested whole at once from a remote server: it has a megabyte."""
+"""The largest grid, in chunks, whose whole chunk map a remote server is asked for at once: about a megabyte."""
 
 
 def direct_source(
@@ -58,7 +58,7 @@ def _has_objects(record: Json) -> bool:
 def _choice(connection: Connection, id: str, direct: Direct) -> ReaderChoice | None:
     if direct is False:
         return None
-    if connection.snapshot is not None:  # its objects have no keys of their own
+    if connection.snapshot is not None:  # its chunks have no object keys of their own
         return OfferedReader(False, ServerObjects(connection, id))
     if isinstance(connection, EmbeddedConnection) and (direct is None or direct is True):
         return GivenReader(DirectoryObjects(connection.root))

@@ -18,20 +18,20 @@ from hsparse.storage.filesystem.object_file import file_etag, is_half_written, o
 
 MARK = ".hsparse"
 """The directory at the root of every store."""
-SMALL = 32 * 1024
-"""Smaller objects (bytes, on average) are read by one thread: numpy holds Python's lock, and threads would wait for it.
+SMALL_OBJECT_BYTES = 32 * 1024
+"""One thread reads objects that are smaller than this many bytes on average, because numpy holds Python's lock.
 Measured: two threads take 1.5 times as long as one for objects of 4 KiB, and as long as one for objects of 70 KiB. Well
 compressed objects take longer to decode, outside the lock.
 """
-FAST = 0.0002
-"""Seconds: if finding a file takes longer, the directory is on a network, and threads pay for small objects."""
+LOCAL_OPEN_SECONDS = 0.0002
+"""If finding a file takes more than this many seconds, the directory is on a network: threads pay for small objects."""
 
 
 class DirectoryObjects(ObjectReader):
     """Reads the files of a store; a file that is half written, now or since a crash, is left to the server.
 
-    The etag of a file consists of its modification time, size and inode, so a file of another directory never has the
-    map's etag and raises `ObjectChanged`.
+    The etag of a file consists of its modification time, size and inode. A file of another directory therefore never
+    has the etag in the chunk map, and reading it raises `ObjectChanged`.
     """
 
     def __init__(self, root: Path) -> None:
@@ -60,11 +60,11 @@ class DirectoryObjects(ObjectReader):
 
     def threads(self, places: Sequence[ObjectPlace]) -> int:
         """See `ObjectReader`; one thread if the objects are small and the first one is found fast."""
-        if not places or sum(place.size for place in places) >= SMALL * len(places):
+        if not places or sum(place.size for place in places) >= SMALL_OBJECT_BYTES * len(places):
             return self.at_once
         began = time.perf_counter()
         os.path.exists(f"{self.root}/{places[0].key}")  # noqa: PTH110 - `Path.exists` raises if it is refused
-        return 1 if time.perf_counter() - began < FAST else self.at_once
+        return 1 if time.perf_counter() - began < LOCAL_OPEN_SECONDS else self.at_once
 
     def close(self) -> None:
         """Do nothing, because no file is kept open."""

@@ -28,7 +28,7 @@ from hsparse.format.selections.select_syntax import format_select
 from hsparse.model.layout import SPARSE_DATA
 from hsparse.model.stripes import Stripes, parse_stripes
 
-VERSION = 1
+MAP_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def parse_map(answer: Json) -> DatasetMap:
 
     Raise `Unsupported` for data that only the server can read: vlen elements, data in files, an unknown version.
     """
-    if answer.get("version") != VERSION or "dtype" not in answer:
+    if answer.get("version") != MAP_VERSION or "dtype" not in answer:
         raise Unsupported("Only elements of a fixed size can be read directly, by a map of version 1.")
     rows = answer["chunks"]
     extent = tuple(answer["shape"].get("dims") or ())
@@ -117,17 +117,17 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-WHOLE = 10_000
-"""The most chunks of a grid whose map is requested whole at once; for a larger grid a read requests its own part."""
+MAX_WHOLE_MAP_CHUNKS = 10_000
+"""The largest grid, in chunks, whose whole map the first read requests; in a larger one a read requests its part."""
 WHOLE_SIGNED = 1000
-"""The same limit for maps with URLs: signing takes the server half a millisecond per chunk."""
-PARTS = 3
-"""Partial maps of a large grid that are requested before its whole map, as each makes the server list all keys."""
-MOST = 200_000
-"""The most chunks of a grid whose map is cached: about 100 MB."""
+"""The same limit for maps with presigned URLs: the server takes half a millisecond to sign the URL of a chunk."""
+MAX_PARTIAL_MAPS = 3
+"""After this many partial maps of a grid the whole map is requested: the server lists all keys for any map."""
+MAX_MAPPED_CHUNKS = 200_000
+"""The largest grid, in chunks, whose map is cached: about 100 MB."""
 URL_SECONDS = 3600
 LONG_SELECT = 2048
-"""The most characters of a `select` in a URL; the bounding box is sent instead of a longer one."""
+"""The maximum number of characters of a `select` in a URL; the bounding box is sent instead of a longer one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class _Kept:
 class KeptMap:
     """The cached map of the dataset `id`, with presigned URLs if `signed` and the store has them; thread-safe.
 
-    The maps of grids of up to `whole` chunks, `WHOLE` by default, are requested whole at once.
+    The first read requests the whole map of a grid of up to `whole` chunks, by default `MAX_WHOLE_MAP_CHUNKS`.
 
     A read that begins after an acknowledged write gets a map that has the write: `current` sends a request each time.
     """
@@ -161,7 +161,7 @@ class KeptMap:
         self.chunks = tuple(chunks)
         self._statistics = statistics
         self._signed = signed
-        self._whole = WHOLE if whole is None else whole
+        self._whole = MAX_WHOLE_MAP_CHUNKS if whole is None else whole
         self._clock = clock or SystemClock()
         self._kept: _Kept | None = None
         self._parts = 0
@@ -182,14 +182,14 @@ class KeptMap:
         return found
 
     def is_whole(self, extent: Sequence[int]) -> bool:
-        """Return whether the next map is of the whole dataset, for any selection."""
+        """Return whether the next call of `current` requests the map of the whole dataset, for any selection."""
         return not self._is_asked_in_parts(extent)
 
     def _is_asked_in_parts(self, extent: Sequence[int]) -> bool:
         count = prod(-(-length // step) for length, step in zip(extent, self.chunks, strict=True))
         if self._signed:
             return count > WHOLE_SIGNED
-        return count > MOST or (count > self._whole and self._parts < PARTS)
+        return count > MAX_MAPPED_CHUNKS or (count > self._whole and self._parts < MAX_PARTIAL_MAPS)
 
     def _ask(self, kept: _Kept | None, **params: object) -> tuple[DatasetMap, str | None]:
         urls = URL_SECONDS if self._signed else None

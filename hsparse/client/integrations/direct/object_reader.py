@@ -1,4 +1,4 @@
-"""The interface of readers for direct reads, which get an object's bytes in the state that the map names.
+"""The interface of readers for direct reads, which return an object's bytes if it still has the chunk map's etag.
 
 `ReadStatistics` counts requests, bytes, and the reads that were left to the server.
 """
@@ -20,7 +20,7 @@ Measured on chunks of 2000 x 2000 elements in a directory: the server was faster
 
 
 class ObjectChanged(Exception):
-    """The object is missing or not in the state that the map names; a newer map may name its state."""
+    """The object is missing, or has another etag than in the chunk map; a newer map may have its etag."""
 
 
 class ObjectUnavailable(Exception):
@@ -33,7 +33,7 @@ class ReaderClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """The place and state of an object in the store: its key, and its etag without quotes.
+    """The key of an object in the store, and its etag, without quotes, in the chunk map.
 
     `url` is the presigned URL, if the map has one; `size` is the size of the chunk in the object, in bytes.
     """
@@ -48,7 +48,7 @@ Item = TypeVar("Item")
 Take: TypeAlias = Callable[[], Buffer]
 """A function that returns the bytes of an object, or raises the errors of `ObjectReader.read`."""
 Use: TypeAlias = Callable[[int, Take], None]
-"""A function that takes an object's index in the read, and the function that returns its bytes."""
+"""A function that takes the index of an object in `places`, and the function that returns its bytes."""
 
 
 class ObjectReader(Protocol):
@@ -76,7 +76,7 @@ class ObjectReader(Protocol):
         )
 
     def threads(self, places: Sequence[ObjectPlace]) -> int:
-        """Return the most threads in which these objects are read and used."""
+        """Return the maximum number of threads in which these objects are read and used."""
         return self.at_once
 
     def close(self) -> None:
@@ -115,8 +115,8 @@ class ReadStatistics:
     """Thread-safe counters of direct reads.
 
     `objects` and `bytes` count reads from the store, `maps` requested maps, `unchanged_maps` maps answered with 304.
-    `fallbacks` counts chunks and whole reads that were left to the server, the last one for `reason`. `small` counts
-    reads that the server does faster.
+    `fallbacks` counts chunks and whole reads that were left to the server; `reason` says why the last one was. `small`
+    counts small reads, which the server does faster.
     """
 
     NAMES = ("objects", "bytes", "maps", "unchanged_maps", "fallbacks", "small")

@@ -1,4 +1,4 @@
-"""Read objects by presigned URLs, which the map has on request; no credentials and no extra are needed."""
+"""Read objects by presigned URLs, which the server adds to the chunk map; no credentials and no extra are needed."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ AT_ONCE = 4
 """Concurrent requests. Each has its own thread, which decodes a chunk while the next ones arrive."""
 REQUEST_BYTES = 4 << 20
 LEAST_REQUEST = 256 << 10
-"""Bounds of the bytes of a request; within them the bytes of all objects are divided by the number of threads."""
+"""The maximum and minimum bytes of a request. Between them, requests divide the bytes evenly among the threads."""
 MOST_CHUNKS = 1000
 LENGTH = Struct("<Q")
 CHANGED = 2**64 - 1
@@ -43,9 +43,10 @@ class ServerObjects(ObjectReader):
     """Reads the objects of the dataset `id` by `POST /datasets/{id}/chunks/values`."""
 
     least_part = 1 / 4
-    """If a read takes this part, its chunks have half as many bytes as its values, and both ways take equal CPU time.
+    """For reads of this part of their chunks' elements, fetching chunks takes as much CPU time as fetching values.
 
-    If the server has the decoded chunks in its cache, CPU time is equal at 1/2.
+    The stored chunks then have half as many bytes as the values. If the server has the decoded chunks in its cache, CPU
+    time is equal at 1/2.
     """
     least_size = FEW_ELSEWHERE
 

@@ -30,7 +30,7 @@ def plain_series(name: str, values: NDArray[Any]) -> Any:
     return polars.Series(name, np.ascontiguousarray(native))
 
 
-GOAL = 1 << 22
+BLOCK_VALUES = 1 << 22
 """The number of values in a block of rows."""
 UNNAMED, INDEX = "_index", "index"
 """The stored name of an unnamed index, and the name of its column unless another column has that name."""
@@ -69,7 +69,7 @@ class FrameScan:
         names = self.names if columns is None else columns
         length = self.tree.frame_length(self.path)
         end = length if limit is None else min(limit, length)
-        step = max(1, GOAL // max(1, len(names)))
+        step = max(1, BLOCK_VALUES // max(1, len(names)))
         starts = range(0, max(1, end), step)
         for found in prefetched(lambda start: self.frame(names, start, min(end, start + step)), starts):
             yield found if predicate is None else found.filter(predicate)

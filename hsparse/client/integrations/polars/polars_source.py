@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 FRAME_SCAN = OptionalModule("hsparse.client.integrations.polars.frame_scan")
 PLUGINS = OptionalModule("polars.io.plugins", "polars")
 VALUE = "value"
-GOAL = 1 << 20
+REQUEST_ELEMENTS = 1 << 20
 """The number of elements that a request should return; requests consist of whole rows of chunks."""
-SCATTERED = 4
+SCATTERED_RATIO = 4
 """Rows are requested as a list, not as a slice, if fewer than one in this many rows is needed."""
 
 
@@ -167,11 +167,11 @@ class ElementScan:
         counts: list[int],
         limit: int | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield keys of whole rows of chunks; each key takes as many rows as have about `GOAL` elements.
+        """Yield keys of whole rows of chunks; each key takes as many rows as have about `REQUEST_ELEMENTS` elements.
 
         The caller appends the number of elements of each key to `counts` before it requests the next key.
         """
-        goal = GOAL if limit is None else min(GOAL, limit)
+        goal = REQUEST_ELEMENTS if limit is None else min(REQUEST_ELEMENTS, limit)
         edges = [_edges(mask, places_along(extent, dim)) for dim, mask in enumerate(masks)]
         if any(low == high for low, high in edges):
             return
@@ -190,7 +190,7 @@ class ElementScan:
 
 
 def _edges(mask: NDArray[np.bool_] | None, own: range) -> tuple[int, int]:
-    """Return the first wanted place of a dimension, and the place after the last one; (0, 0) if there is none."""
+    """Return the first place that a mask selects in a dimension, and the place after the last one; (0, 0) if none."""
     if mask is None:
         return own.start, own.stop
     places = own.start + np.flatnonzero(mask)
@@ -202,4 +202,4 @@ def _rows(mask: NDArray[np.bool_] | None, first: int, start: int, stop: int) -> 
         return slice(start, stop)
     places = start + np.flatnonzero(mask[start - first : stop - first])
     low, high = int(places[0]), int(places[-1]) + 1
-    return places if SCATTERED * len(places) < high - low else slice(low, high)
+    return places if SCATTERED_RATIO * len(places) < high - low else slice(low, high)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from hsparse.client.indexing.places import places_along
 from hsparse.client.integrations.polars.frame_scan import POLARS
 
-LONGEST = 1 << 26
+MAX_FILTERED_ROWS = 1 << 26
 """The longest dimension at whose values predicates are evaluated."""
-PIECE = 1 << 20
+ROWS_AT_ONCE = 1 << 20
 """The number of values at which a predicate is evaluated at a time."""
 
 
@@ -55,12 +55,12 @@ def _conjunction(predicate: Any) -> Iterator[Any]:
 
 def _tried(part: Any, name: str, own: range, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
     """Return the mask of the places `own` at which an expression of one column holds, or None if this is unknown."""
-    if len(own) > LONGEST:
+    if len(own) > MAX_FILTERED_ROWS:
         return None
     polars = POLARS.load()
     mask = np.zeros(len(own), np.bool_)
-    for start in range(0, len(own), PIECE):
-        piece = own[start : start + PIECE]
+    for start in range(0, len(own), ROWS_AT_ONCE):
+        piece = own[start : start + ROWS_AT_ONCE]
         places = np.arange(piece.start, piece.stop, dtype=dtype)
         try:
             found = polars.DataFrame({name: places}).select(part).to_series()

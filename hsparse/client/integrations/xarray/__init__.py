@@ -1,4 +1,4 @@
-"""Datasets of xarray; without the extra `xarray` an import says that it is missing."""
+"""The xarray engine `hsparse`; importing it without the extra `xarray` raises an error that names the extra."""
 
 from hsparse.optional_module import OptionalModule
 

@@ -63,7 +63,7 @@ class FrameDimensions:
         return [*known, *[None] * (len(extent) - len(known))]
 
     def name(self, frame: str) -> str:
-        """Return the name of a frame's dimension: its own name; an obs or var without the other is named by its path.
+        """Return the name of a frame's dimension: the frame's name, or its path for an obs or var without the other.
 
         Arrays in the groups of an AnnData share its obs and var; `raw/var`, whose length differs, is called `raw_var`.
         """
@@ -79,7 +79,7 @@ class FrameDimensions:
         return around[0] if around and lengths[0] == lengths[1] else frame
 
     def _around(self, path: str) -> tuple[str, ...]:
-        """Return the frames of the dimensions of an AnnData's array, if any; the AnnData may be in a group."""
+        """Return the data frame of each dimension of an AnnData's array, or (); the AnnData may be in a group."""
         parts = path.split("/")
         for count in range(len(parts)):
             names = frames_of("/".join(parts[count:]))

@@ -230,7 +230,7 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
         ...     print(list(data), data["D"].shape, data["D"].attrs)
         ['D'] (4, 3) {'units': 'mm'}
         """
-        opened = Opened(filename_or_obj, options)
+        opened = OpenedDomain(filename_or_obj, options)
         decoding = {
             "mask_and_scale": mask_and_scale,
             "decode_times": decode_times,
@@ -254,7 +254,7 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
         ['/', '/runs']
         """
         decoding = {name: options.pop(name) for name in DECODING if name in options}
-        opened = Opened(filename_or_obj, options)
+        opened = OpenedDomain(filename_or_obj, options)
         top = (group or "").strip("/")
         paths = [
             path
@@ -284,7 +284,7 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
         return tree
 
 
-class Opened:
+class OpenedDomain:
     """A domain and its fetched records; `close` closes the connection if this object opened it."""
 
     def __init__(self, source: Any, options: dict[str, Any]) -> None:
@@ -378,7 +378,7 @@ class Opened:
         return self.is_column(path)
 
     def _indices(self, path: str, variables: Mapping[str, Variable], *, in_tree: bool) -> dict[str, Variable]:
-        """Return coordinates for the dimensions of frames; in a tree, not if a child group has the dimension's name."""
+        """Return coordinates for the dimensions of frames; in a tree, omit one that has the name of a child group."""
         found: dict[str, Variable] = {}
         dimensions = {
             dim: frame

@@ -1,7 +1,7 @@
 """The v1 B-tree of chunks: the index of every chunked dataset before version 4 of the layout message.
 
 H5.format.html, III.A.1 "Version 1 B-trees", node type 1. A key has the chunk's size, its filter mask and the
-coordinates of its first element, with a 0 appended for the dimension of the element's bytes. Each node ends with the
+coordinates of its first element, followed by a 0 for the dimension of the element's bytes. Each node ends with the
 key that follows its last child. Nodes have no checksums.
 """
 
@@ -50,7 +50,7 @@ def read_chunk_btree_v1(layout: IndexLayout, address: int, bounds: FileBounds) -
 
 
 def _records(layout: IndexLayout, entries: EncodedRecords, address: int) -> ChunkRecords:
-    """Return the chunk records of the leaves' entries; `Corrupt` if keys do not fit `layout` or are out of order."""
+    """Return the chunk records of the leaves' entries. Raises `Corrupt` if keys are unsorted or do not fit `layout`."""
     steps = np.array((*layout.chunk, layout.element_size), np.uint64)
     scaled, rest = np.divmod(entries["start"].astype(np.uint64), steps)
     sizes = entries["size"].astype(np.uint64)
@@ -96,7 +96,10 @@ def _node_size(layout: IndexLayout) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkBtreeV1Plan(IndexPlan):
-    """The plan of a v1 B-tree; each list of `levels`, root first, has each node's first chunk, then the chunk count."""
+    """The plan of a v1 B-tree.
+
+    `levels` has a list for each level, root first: the number of each node's first chunk, then the number of chunks.
+    """
 
     levels: list[list[int]]
 
@@ -126,7 +129,7 @@ class ChunkBtreeV1Plan(IndexPlan):
         assert offset == self.size, layout
 
     def keys(self, records: ChunkRecords) -> EncodedRecords:
-        """Return the entries of all chunks and the key after the last one; `BadRequest` for chunks of 4 GiB or more."""
+        """Return the entries of all chunks, then the last key. Raises `BadRequest` for chunks of 4 GiB or more."""
         layout = self.layout
         if len(records) and int(records.size.max()) >> 32:
             raise BadRequest(
@@ -145,7 +148,7 @@ class ChunkBtreeV1Plan(IndexPlan):
 def plan_chunk_btree_v1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ChunkBtreeV1Plan:
     """Plan the v1 B-tree of chunks at `scaled: (n, rank) uint64` coordinates; n is at least 1.
 
-    The root comes first. The tree has the fewest nodes possible, evenly filled.
+    The root node comes first in the index. The tree has the fewest nodes possible, evenly filled.
     """
     order = sort_rows(scaled)
     levels = [_split(list(range(len(scaled) + 1)), 2 * layout.k)]
@@ -156,7 +159,10 @@ def plan_chunk_btree_v1(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Chun
 
 
 def _split(starts: list[int], most: int) -> list[int]:
-    """Group children into the fewest nodes of at most `most`; return the chunk where each node starts, and the end."""
+    """Group children into the fewest nodes of at most `most` children each.
+
+    `starts` has each child's first chunk, then the number of chunks. The result has the same form, for the nodes.
+    """
     children = len(starts) - 1
     count = -(-children // most)
     return [starts[number * children // count] for number in range(count + 1)]

@@ -41,10 +41,11 @@ HEADER = "IHHBBOHL"
 """Node size, record size, depth, split and merge percentages, address of the root, number of records in the root,
 number of records in the tree."""
 FIRST_TYPE = 10
-"""The record type of unfiltered dense chunks. Other record types are this one plus `IndexLayout.client`."""
+"""The record type of unfiltered dense chunks. Other types are this number plus `IndexLayout.client`."""
 NODE_SIZE = 2048
 INFO = struct.pack("<IBB", NODE_SIZE, SPLIT, MERGE)
-"""The index information of the layout message. Readers ignore it: the prototype may store another node size there."""
+"""The index information of the layout message. Readers ignore it, because libhdf5's prototype may store
+another node size there."""
 NODE_VERSION = 0
 
 
@@ -118,7 +119,10 @@ def plan_chunk_btree_v2(layout: IndexLayout, scaled: NDArray[np.uint64]) -> Chun
 
 
 def _divide(shape: BtreeV2Shape, level: int, first: int, total: int) -> list[tuple[int, int]]:
-    """Return (first record, number of records) of each child of a node; one record of the node separates children."""
+    """Return (first record, number of records) of each child of a node.
+
+    The node covers `total` records from `first` on; one of its own records lies between two adjacent children.
+    """
     if not level:
         return []
     count = max(2, -(-(total + 1) // (shape.totals[level - 1] + 1)))

@@ -33,9 +33,10 @@ class ChunkRecords:
     """Chunks and where they are stored, as columns; `read_chunk_index` sorts them by scaled coordinates.
 
     `scaled: (n, rank) uint64`; `address: (n,) uint64`, relative to the file's base address; `size: (n,) uint64`, in
-    bytes; `mask: (n,) uint32`, the filter mask of a dense chunk. Structured chunks with N sections have
-    `offsets: (n, N-1) uint64`, of sections 1 to N-1 in the chunk, `unfiltered: (n, N) uint64`, sizes in bytes, and
-    `masks: (n, N) uint32`, filter masks. For dense chunks these three arrays have no columns.
+    bytes; `mask: (n,) uint32`, the filter mask of a dense chunk. Structured chunks with N sections also have
+    `offsets: (n, N-1) uint64`, the byte offsets of sections 1 to N-1 in the chunk; `unfiltered: (n, N) uint64`, the
+    sections' sizes without filters, in bytes; and `masks: (n, N) uint32`, the sections' filter masks. For dense chunks
+    these three arrays have no columns.
     """
 
     scaled: Columns
@@ -90,7 +91,10 @@ def no_records(layout: IndexLayout) -> ChunkRecords:
 
 
 def record_type(layout: IndexLayout, size_width: int, *, scaled: bool = False) -> np.dtype[Any]:
-    """Return the packed dtype of an encoded record; with `scaled`, of a B-tree record, which has scaled coordinates."""
+    """Return the packed dtype of an encoded record whose chunk size has `size_width` bytes.
+
+    `scaled` adds the chunk's scaled coordinates, which records of a version 2 B-tree have.
+    """
     sections = layout.sections
     fields: list[tuple[Any, ...]] = [("address", f"<u{layout.address_width}")]
     if sections or layout.filtered:
@@ -175,14 +179,14 @@ def encode_records(records: ChunkRecords, dtype: np.dtype[Any]) -> EncodedRecord
 def is_allocated(layout: IndexLayout, elements: EncodedRecords) -> NDArray[np.bool_]:
     """Return, for each encoded record, whether its chunk is allocated.
 
-    The prototype may store address 2^64-2 for a structured chunk that was never written.
+    libhdf5's prototype of structured chunks may store address 2^64-2 for a structured chunk that was never written.
     """
     result: NDArray[np.bool_] = elements["address"] < layout.undefined - bool(layout.sections)
     return result
 
 
 def place_elements(count: int, places: NDArray[Any], elements: EncodedRecords) -> Buffer:
-    """Return the bytes of `count` encoded records: `elements` at the indices `places`, the others unallocated."""
+    """Return the bytes of `count` encoded records: `elements` at indices `places`, unallocated ones elsewhere."""
     block = np.zeros(count, elements.dtype)
     block["address"] = np.iinfo(elements.dtype["address"]).max
     block[places] = elements
@@ -202,7 +206,7 @@ def _number(column: NDArray[np.uint8]) -> Columns:
 
 
 def slots(layout: IndexLayout) -> int:
-    """Return the maximum number of chunks over all limited dimensions.
+    """Return the product of the maximum numbers of chunks in all limited dimensions.
 
     Raises `Corrupt` if chunks cannot be numbered in 64 bits.
     """

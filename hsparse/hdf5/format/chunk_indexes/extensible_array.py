@@ -39,7 +39,8 @@ MAX_BITS = 62
 class ArrayLevel(NamedTuple):
     """A level of `blocks` data blocks of `elements` elements each.
 
-    `start` is the number of its first element, not counting the index block; `first_block` of its first data block.
+    `start` is the number of the level's first element, and `first_block` the number of its first data block. Both count
+    from the first level: elements in the index block are not counted.
     """
 
     blocks: int
@@ -61,7 +62,7 @@ def _levels(bits: int, least_elements: int) -> tuple[ArrayLevel, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ExtensibleShape:
-    """The parameters of an array, in the order of its header, with HDF5's defaults; `Corrupt` if they are invalid.
+    """The parameters of an array, in the order of its header, with HDF5's defaults; invalid ones raise `Corrupt`.
 
     An array has at most 2^`bits` elements: `index_elements` in the index block, and `least_elements` or more in each
     data block. A level with a super block has at least `least_blocks` data blocks. A page has 2^`page_bits` elements.
@@ -168,7 +169,7 @@ chunk number that was set plus one, number of elements in allocated blocks, addr
 
 
 class _DataBlock(NamedTuple):
-    """A data block to read; `first` is the number of its first element, `pages` are those that were written."""
+    """A data block to read; `first` is its first element's number, `pages` are the numbers of its written pages."""
 
     level: ArrayLevel
     address: int

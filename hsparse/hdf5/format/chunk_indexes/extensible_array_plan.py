@@ -47,7 +47,8 @@ class _PlannedBlock(NamedTuple):
 class ExtensibleArrayPlan(IndexPlan):
     """The plan of an extensible array; `numbers: (n,) uint64` are the chunks' numbers, ascending.
 
-    The index block has the first `own` chunks. `places: (n,)` are indices in blocks, `levels` offsets of super blocks.
+    The index block has the first `own` chunks. `places: (n,)` are the chunks' indices in their blocks. `levels` has the
+    offset in the index of each level's super block, by level number.
     """
 
     numbers: NDArray[np.uint64]
@@ -83,7 +84,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return np.full(count, self.layout.undefined, f"<u{self.layout.address_width}")
 
     def addresses(self, address: int) -> bytes:
-        """Return the encoded addresses of the index block; `address` is the array's."""
+        """Return the encoded addresses of the index block; the array is at `address`."""
         addresses = self.undefined_addresses(DEFAULT_SHAPE.addresses)
         for block in self.blocks:
             if block.level < DEFAULT_SHAPE.direct:
@@ -95,7 +96,7 @@ class ExtensibleArrayPlan(IndexPlan):
         return addresses.tobytes()
 
     def header(self, size: int, address: int) -> bytes:
-        """Return the header's content: parameters, statistics. `size` is a record's, `address` the array's."""
+        """Return the content of the header of an array at `address` with records of `size` bytes."""
         levels = DEFAULT_SHAPE.levels()
         lengths = [self.shape.block_size(levels[block.level], size) for block in self.blocks]
         room = sum(levels[block.level].elements for block in self.blocks)
@@ -128,7 +129,10 @@ class ExtensibleArrayPlan(IndexPlan):
         return first + np.packbits(bits).tobytes() + addresses.tobytes()
 
     def block_parts(self, block: _PlannedBlock, elements: EncodedRecords) -> Iterator[tuple[int, Buffer]]:
-        """Yield (offset, bytes) of a data block's elements; with pages, an empty prefix, then each written page."""
+        """Yield (offset in the block, bytes) of a data block's elements.
+
+        If the block has pages, yield empty bytes for its prefix, then the elements of each written page.
+        """
         level = DEFAULT_SHAPE.levels()[block.level]
         places, found = self.places[block.rows], elements[block.rows]
         if not DEFAULT_SHAPE.pages(level):
@@ -161,7 +165,7 @@ def _first(block: _PlannedBlock) -> int:
 def plan_extensible_array(layout: IndexLayout, scaled: NDArray[np.uint64]) -> ExtensibleArrayPlan:
     """Plan the extensible array of chunks at `scaled: (n, rank) uint64` coordinates; n is at least 1.
 
-    Raises `BadRequest` if a chunk's number exceeds the most elements of an HDF5 array (2^32).
+    Raises `BadRequest` if a chunk's number is beyond the maximum of 2^32 elements of an extensible array.
     """
     numbers, levels = number_chunks(layout, scaled), DEFAULT_SHAPE.levels()
     order = np.argsort(numbers)

@@ -172,7 +172,7 @@ def _pages(count: int) -> int:
 def single_info_type(layout: IndexLayout) -> np.dtype[Any]:
     """Return the packed dtype of a single chunk's record; all fields after the address are index information.
 
-    A dense chunk's size has the superblock's "size of lengths".
+    The size of a dense chunk has the width that the superblock gives for lengths.
     """
     return record_type(layout, layout.size_width if layout.sections else layout.length_width)
 
@@ -183,7 +183,7 @@ def single_info_size(layout: IndexLayout) -> int:
 
 
 def single_records(layout: IndexLayout, address: int) -> ChunkRecords:
-    """Return the record of the single chunk at `address`; `Corrupt` if the index information has a wrong length."""
+    """Return the record of the single chunk at `address`; raises `Corrupt` if `layout.info` has a wrong size."""
     dtype = single_info_type(layout)
     size = single_info_size(layout)
     if len(layout.info) != size:

@@ -56,7 +56,8 @@ def choose_index_kind(
 ) -> IndexKind:
     """Return the index kind that HDF5 chooses when it creates a dataset (None in `max_dims` is unlimited).
 
-    `early`: the chunks are dense, unfiltered, and all allocated at creation. `message_version` is the layout message's.
+    `early` is true if the chunks are dense, unfiltered, and all allocated at creation. `message_version` is the version
+    of the layout message.
     """
     if message_version < 4:
         return IndexKind.BTREE_V1
@@ -72,12 +73,12 @@ def choose_index_kind(
 class IndexLayout:
     """A chunk index as the layout message describes it, and the dataset's properties that shape its records.
 
-    `chunk` and `max_dims` are in elements, `element_size` is in bytes (None in `max_dims` is unlimited). `filtered`:
-    the dataset has a filter, in any section. `sections` is 0 for dense chunks; for structured chunks, `revision`
-    selects the record layout. `message_version` is the layout message's: 5 for structured chunks. `address`, relative
-    to the file's base address, is None if nothing is allocated. `info` is the layout message's index information.
-    `k`, half the entries of a v1 B-tree node, is the superblock's. `address_width` and `length_width`, 2, 4 or 8
-    bytes, are also the superblock's; for structured chunks both are 8.
+    `chunk` and `max_dims` are in elements (None in `max_dims` is unlimited), `element_size` is in bytes. `filtered` is
+    true if the dataset has a filter, in any section. `sections` is 0 for dense chunks; for structured chunks,
+    `revision` selects the record layout. `message_version` is the layout message's version, 5 for structured chunks.
+    `address`, relative to the file's base address, is None if nothing is allocated. `info` is the layout message's
+    index information. Three values are from the superblock: `k`, half the maximum number of entries in a v1 B-tree
+    node, and `address_width` and `length_width`, 2, 4 or 8 bytes (for structured chunks both are 8).
     """
 
     kind: IndexKind
@@ -122,7 +123,7 @@ class IndexLayout:
         """The width, in bytes, of a chunk's size in a record.
 
         It is 8 for chunks with a vlen section, and `length_width` for dense chunks of layout messages of version 5.
-        For other chunks it is one more than the bytes that `chunk_bytes` needs.
+        For other chunks it is one more than the bytes that `chunk_bytes` needs, and at most 8.
         """
         if self.sections == 3:
             return 8
@@ -147,6 +148,6 @@ class IndexLayout:
     def block_version(self) -> int:
         """The version to write into an index's header and blocks: 0 for dense chunks (H5.format.html).
 
-        For structured chunks it is 0 in RFC version 28, and 1 in RFC version 17 and the prototype.
+        For structured chunks it is 0 in RFC version 28, and 1 in RFC version 17 and in libhdf5's prototype.
         """
         return int(bool(self.sections) and self.revision is not FormatRevision.RFC_2025_10)

@@ -1,4 +1,7 @@
-"""The plan of a chunk index. Its size depends only on the chunks' coordinates; its bytes need their addresses."""
+"""The plan of a chunk index.
+
+The size of an index depends only on the chunks' coordinates; its bytes also depend on the chunks' addresses.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexLayout
 
 MAX_BYTES = 2**30
-"""The largest index that `IndexPlan.encode` returns in one piece."""
+"""The size in bytes of the largest index that `IndexPlan.encode` returns in one piece."""
 MAX_PLANNED = 2**40
-"""The largest index that is planned; the bitmaps and addresses of such an index already have about 100 MB."""
+"""The size in bytes of the largest index that is planned. Its bitmaps and addresses alone take about 100 MB."""
 
 
 def check_planned(size: int) -> int:
@@ -49,7 +52,7 @@ class IndexPlan(ABC):
     def encode(self, address: int, records: ChunkRecords) -> bytes:
         """Return the bytes of the index at `address`: `pieces`, with zeros between them.
 
-        Raises `TooLarge` beyond 1 GiB. A few chunks reach this size if they are far apart in a large array.
+        Raises `TooLarge` beyond 1 GiB. A few chunks suffice for this size if they are far apart in a large dataset.
         """
         if self.size > MAX_BYTES:
             raise TooLarge(f"The chunk index has {self.size} bytes; the limit is {MAX_BYTES}.")

@@ -61,8 +61,8 @@ def read_chunk_index(
     """Read the chunk records of a dataset of `extent`, sorted by scaled coordinates in row-major order.
 
     `end` is the number of bytes from the file's `base` address to its end. Addresses are relative to `base`; the
-    ranges that the reader yields are not. Chunks outside of the extent are left out: a file may have some while a
-    writer resizes the dataset. Raises `Corrupt`, naming the block, if a block is damaged or outside of the file.
+    ranges that the reader yields are not. Chunks outside of the extent are left out: a file may have such chunks while
+    a writer resizes the dataset. Raises `Corrupt`, naming the block, if a block is damaged or outside of the file.
     """
     fault = _fault(layout)
     if fault or len(extent) != layout.rank:
@@ -86,9 +86,10 @@ def read_chunk_index(
 def plan_chunk_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPlan:
     """Plan the index of chunks at `scaled: (n, rank) uint64` coordinates, unique and in any order.
 
-    The plan has size 0 if there are no chunks, and for the single chunk index: then the layout message has the chunk's
-    address and, as index information, its record. Raises `BadRequest` if a chunk occurs twice or is beyond the maximum
-    dimensions, or if the index kind is implicit or does not fit the maximum dimensions.
+    The plan has size 0 if there are no chunks. It also has size 0 for the single chunk index, because the layout
+    message itself has the chunk's address and, as index information, the rest of its record. Raises `BadRequest` if a
+    chunk occurs twice or is beyond the maximum dimensions, or if the index kind is implicit or does not fit the maximum
+    dimensions.
     """
     if fault := _fault(layout):
         raise BadRequest(fault)
@@ -118,7 +119,7 @@ def _fault(layout: IndexLayout) -> str | None:
 
 
 def index_info(layout: IndexLayout, records: ChunkRecords | None = None) -> bytes:
-    """Return the index information of the layout message; a single chunk index encodes `records`, its one record."""
+    """Return the index information of the layout message. For a single chunk index, it has the one record."""
     if layout.kind is IndexKind.SINGLE:
         return encode_single(layout, no_records(layout) if records is None else records)
     return INFO.get(layout.kind, b"")

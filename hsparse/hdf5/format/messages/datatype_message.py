@@ -60,7 +60,7 @@ MAX_TAG = 248
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _TypeHead:
     """The head of a type: version, class number, bit field, element size in bytes; `depth` is its nesting level."""
 
     version: int
@@ -88,7 +88,9 @@ def decode_datatype(message: ByteReader, depth: int = 0) -> FileType:
     if depth > MAX_DEPTH:
         raise Corrupt(f"The type in the {message.subject} is nested more than {MAX_DEPTH} deep.")
     first, low, middle, high = message.numbers(4, 1, "datatype")
-    head = _Head(first >> 4, first & 15, low | middle << 8 | high << 16, message.number(4, "datatype"), depth)
+    head = _TypeHead(
+        first >> 4, first & 15, low | middle << 8 | high << 16, message.number(4, "datatype"), depth
+    )
     if not 1 <= head.version <= 5 or head.kind >= len(CLASSES) or not head.size:
         raise Corrupt(
             f"The {message.subject} has a type of version {head.version}, class {head.kind} and "
@@ -97,7 +99,7 @@ def decode_datatype(message: ByteReader, depth: int = 0) -> FileType:
     return _DECODERS[head.kind](head, message)
 
 
-def _decode_integer(head: _Head, message: ByteReader) -> FileType:
+def _decode_integer(head: _TypeHead, message: ByteReader) -> FileType:
     properties = bytes(message.take(4, "number's properties"))
     signed = head.kind == 0 and head.bits & SIGNED
     whole = properties == struct.pack("<HH", 0, 8 * head.size & 0xFFFF)
@@ -108,7 +110,7 @@ def _decode_integer(head: _Head, message: ByteReader) -> FileType:
     return FileType(item, head.size)
 
 
-def _decode_float(head: _Head, message: ByteReader) -> FileType:
+def _decode_float(head: _TypeHead, message: ByteReader) -> FileType:
     properties = bytes(message.take(12, "float's properties"))
     sign = 8 * head.size - 1
     if FLOATS.get(head.size) != properties or head.bits & ~1 != HIGHEST_BIT | sign << 8:
@@ -117,11 +119,11 @@ def _decode_float(head: _Head, message: ByteReader) -> FileType:
     return FileType(item, head.size)
 
 
-def _decode_time(head: _Head, message: ByteReader) -> FileType:
+def _decode_time(head: _TypeHead, message: ByteReader) -> FileType:
     return head.described(bytes(message.take(2, "time's precision")))
 
 
-def _text(head: _Head, pad: int, charset: int, length: int | str) -> dict[str, Any]:
+def _text(head: _TypeHead, pad: int, charset: int, length: int | str) -> dict[str, Any]:
     if pad >= len(PADDINGS) or charset >= len(CHARSETS):
         raise Corrupt(f"A string type has padding {pad} and character set {charset}, which do not exist.")
     return {
@@ -132,17 +134,17 @@ def _text(head: _Head, pad: int, charset: int, length: int | str) -> dict[str, A
     }
 
 
-def _decode_string(head: _Head, message: ByteReader) -> FileType:
+def _decode_string(head: _TypeHead, message: ByteReader) -> FileType:
     return FileType(_text(head, head.bits & 15, head.bits >> 4 & 15, head.size), head.size)
 
 
-def _decode_opaque(head: _Head, message: ByteReader) -> FileType:
+def _decode_opaque(head: _TypeHead, message: ByteReader) -> FileType:
     tag = bytes(message.take(head.bits & 255, "opaque type's tag")).partition(b"\0")[0]
     item = {"class": head.name, "size": head.size, "tag": decode_name(tag)}
     return FileType(item, head.size)
 
 
-def _decode_compound(head: _Head, message: ByteReader) -> FileType:
+def _decode_compound(head: _TypeHead, message: ByteReader) -> FileType:
     fields: list[dict[str, Any]] = []
     parts, offsets = [], []
     for _ in range(head.bits & 0xFFFF):
@@ -184,7 +186,7 @@ def _old_dims(message: ByteReader) -> tuple[int, ...]:
     return dims[:rank]
 
 
-def _decode_reference(head: _Head, message: ByteReader) -> FileType:
+def _decode_reference(head: _TypeHead, message: ByteReader) -> FileType:
     kind = head.bits & 15
     if head.bits == 0 or head.bits == 1:
         return FileType({"class": head.name, "base": (OBJECT_REFERENCE, REGION_REFERENCE)[kind]}, head.size)
@@ -193,7 +195,7 @@ def _decode_reference(head: _Head, message: ByteReader) -> FileType:
     return FileType({**head.described(b"").item, "base": STD_REFERENCE}, head.size)
 
 
-def _decode_enum(head: _Head, message: ByteReader) -> FileType:
+def _decode_enum(head: _TypeHead, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     names = [_name(head, message) for _ in range(head.bits & 0xFFFF)]
     values = message.take(len(names) * base.size, "enum's values")
@@ -219,7 +221,7 @@ def _order(base: FileType) -> Literal["big", "little"]:
     return "big" if base.item["base"].endswith("BE") else "little"
 
 
-def _decode_vlen(head: _Head, message: ByteReader) -> FileType:
+def _decode_vlen(head: _TypeHead, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.bits & 15 == 1:
         item = _text(head, head.bits >> 4 & 15, head.bits >> 8 & 15, "H5T_VARIABLE")
@@ -229,7 +231,7 @@ def _decode_vlen(head: _Head, message: ByteReader) -> FileType:
     return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
-def _decode_array(head: _Head, message: ByteReader) -> FileType:
+def _decode_array(head: _TypeHead, message: ByteReader) -> FileType:
     rank = message.number(1, "array's rank")
     if head.version < 3:
         message.take(3, "array's rank")
@@ -244,14 +246,14 @@ def _decode_array(head: _Head, message: ByteReader) -> FileType:
     return FileType({"class": head.name, "dims": list(dims), "base": base.item}, head.size, (base,))
 
 
-def _decode_complex(head: _Head, message: ByteReader) -> FileType:
+def _decode_complex(head: _TypeHead, message: ByteReader) -> FileType:
     base = decode_datatype(message, head.depth + 1)
     if head.version < 5 or base.item["class"] != "H5T_FLOAT" or 2 * base.size != head.size:
         raise Corrupt(f"A complex number of {head.size} bytes in the {message.subject} is of {base.item}.")
     return FileType({"class": head.name, "base": base.item}, head.size, (base,))
 
 
-def _name(head: _Head, message: ByteReader) -> str:
+def _name(head: _TypeHead, message: ByteReader) -> str:
     length, window = -1, NAME_WINDOW
     while length < 0:  # most names are short: the window grows, so that few bytes are copied for each
         rest = bytes(message.data[message.place : message.place + window])
@@ -263,7 +265,7 @@ def _name(head: _Head, message: ByteReader) -> str:
     return decode_name(message.take(whole, "member's name")[:length])
 
 
-_DECODERS: tuple[Callable[[_Head, ByteReader], FileType], ...] = (
+_DECODERS: tuple[Callable[[_TypeHead, ByteReader], FileType], ...] = (
     _decode_integer,
     _decode_float,
     _decode_time,

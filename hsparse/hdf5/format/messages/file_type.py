@@ -43,13 +43,13 @@ class FileType:
 
 
 CARRIED = re.compile(r"HDF5 (H5T_\w+) bits=([0-9a-f]{6}) properties=([0-9a-f]*)")
-"""The tag of opaque elements whose original type servers do not support; the tag describes that type."""
+"""The tag of opaque elements. It describes the elements' original type, which servers do not support."""
 PROPERTIES = {"H5T_INTEGER": 4, "H5T_BITFIELD": 4, "H5T_FLOAT": 12, "H5T_TIME": 2}
-"""The size in bytes of the properties that such a tag can describe, by class."""
+"""The size in bytes of the properties in such a tag, by type class."""
 
 
 def carrying_tag(item: Any) -> str | None:
-    """Return the tag of opaque elements that stand for a type with `bits` and `properties`, None for other classes."""
+    """Return the tag of opaque elements that replace a number with `bits` and `properties`, None for other classes."""
     if item["class"] not in PROPERTIES:
         return None
     return f"HDF5 {item['class']} bits={item['bits']:06x} properties={item['properties']}"
@@ -64,7 +64,7 @@ def _carried(item: Any) -> Any:
 
 
 def file_type(item: Any) -> FileType:
-    """Return a valid type item's `FileType`. Raises `Unsupported`, naming the type, if files cannot have it."""
+    """Return the `FileType` of a valid type item. Raises `Unsupported`, naming the type, if files cannot have it."""
     if isinstance(item, str):
         return file_type({"class": _class_of(item), "base": item})
     if item["class"] == "H5T_COMPOUND":
@@ -119,7 +119,10 @@ def is_byte_identical(datatype: FileType) -> bool:
 
 
 def is_written_as_stored(datatype: FileType) -> bool:
-    """Return whether a file can have hsparse's bytes unchanged; zero padding is valid unless text is space-padded."""
+    """Return whether the bytes that hsparse stores for elements can be written to a file unchanged.
+
+    Fixed-length text is stored with zero padding, which is valid in files unless the type says space-padded.
+    """
     return is_packed(datatype) and not has_addresses(datatype) and not has_padding(datatype, (SPACE_PADDED,))
 
 

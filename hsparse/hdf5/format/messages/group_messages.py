@@ -18,27 +18,27 @@ DEFAULT_GROUP_INFO = bytes(2)
 """The group info message of a group with HDF5's default limits and estimates."""
 HARD, SOFT, FIRST_USER, EXTERNAL = 0, 1, 64, 64
 ORDERED, TYPED, CHARSET = 4, 8, 16
-"""Flags of optional fields. The lowest two bits are the base-2 logarithm of the width of the name's length."""
+"""Flags of optional fields. The lowest two bits of the flags encode the width of the name's length: 1, 2, 4 or 8."""
 UTF8 = 1
 MAX_TARGET = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class HardLink:
+class StoredHardLink:
     """A hard link to the object header at `address`."""
 
     address: int
 
 
 @dataclass(frozen=True, slots=True)
-class SoftLink:
+class StoredSoftLink:
     """A soft link to a path in the same file."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalLink:
+class StoredExternalLink:
     """An external link to a path in another file."""
 
     file: str
@@ -53,7 +53,7 @@ class UserDefinedLink:
     data: bytes
 
 
-LinkTarget: TypeAlias = HardLink | SoftLink | ExternalLink | UserDefinedLink
+LinkTarget: TypeAlias = StoredHardLink | StoredSoftLink | StoredExternalLink | UserDefinedLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +86,10 @@ def _target(message: ByteReader, kind: int, widths: Widths) -> LinkTarget:
         address = widths.read_address(message, "address of a link's object")
         if address is None:
             raise Corrupt(f"The {message.subject} has a hard link to nowhere.")
-        return HardLink(address)
+        return StoredHardLink(address)
     data = message.take(message.number(2, "length of a link's target"), "link's target")
     if kind == SOFT:
-        return SoftLink(decode_name(data))
+        return StoredSoftLink(decode_name(data))
     if kind < FIRST_USER:
         raise Corrupt(f"The {message.subject} has a link of type {kind}; 0, 1 and 64 to 255 exist.")
     if kind != EXTERNAL:
@@ -97,7 +97,7 @@ def _target(message: ByteReader, kind: int, widths: Widths) -> LinkTarget:
     file, _, path = bytes(data[1:]).partition(b"\0")
     if not data or data[0] or not path.endswith(b"\0"):
         raise Corrupt(f"The {message.subject} has an external link that names no file and path.")
-    return ExternalLink(decode_name(file), decode_name(path[:-1]))
+    return StoredExternalLink(decode_name(file), decode_name(path[:-1]))
 
 
 def encode_link(link: LinkMessage) -> bytes:
@@ -116,12 +116,12 @@ def encode_link(link: LinkMessage) -> bytes:
 
 
 def _encode_target(target: LinkTarget) -> tuple[int, bytes]:
-    if isinstance(target, HardLink):
+    if isinstance(target, StoredHardLink):
         return HARD, address_bytes(target.address)
     kind = SOFT
-    if isinstance(target, SoftLink):
+    if isinstance(target, StoredSoftLink):
         data = encode_name(target.path)
-    elif isinstance(target, ExternalLink):
+    elif isinstance(target, StoredExternalLink):
         kind, data = EXTERNAL, b"\0" + encode_name(target.file) + b"\0" + encode_name(target.path) + b"\0"
     else:
         kind, data = target.kind, target.data

@@ -1,7 +1,7 @@
 """The data layout message, versions 1 to 5 (H5.format.html, IV.A.2.i; message 0x0008).
 
-For chunks, the message has the kind, address and parameters of their index. `decode_layout` keeps the message of
-structured chunks undecoded; `hsparse.hdf5.format.messages.structured_layout` decodes it.
+For chunked datasets, the message has the kind, address and parameters of the chunk index. `decode_layout` keeps the
+message of structured chunks undecoded; `hsparse.hdf5.format.messages.structured_layout` decodes it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class CompactLayout:
 
 @dataclass(frozen=True, slots=True)
 class ContiguousLayout:
-    """`size` bytes at `address`, None if nothing is allocated. Messages of versions 1 and 2 have no `size`: None."""
+    """Contiguous data of `size` bytes at `address`; the address is None if nothing is allocated.
+
+    The size is None for messages of versions 1 and 2, which do not have it.
+    """
 
     address: int | None
     size: int | None
@@ -51,9 +54,9 @@ class ContiguousLayout:
 class LayoutIndex:
     """A chunk index: its address (for a single chunk, the chunk's), and the parameters that the message has for it.
 
-    Parameters of a filtered single chunk: stored size, filter mask; fixed array: page bits; extensible array: maximum
-    bits, elements in the index block, least pointers, least elements, page bits; version 2 B-tree: node size, split
-    and merge percentages.
+    The parameters of a filtered single chunk are its stored size and filter mask; of a fixed array, the page bits; of
+    an extensible array, the maximum bits, the number of elements in the index block, the minimum number of pointers
+    and of elements, and the page bits; of a version 2 B-tree, the node size and the split and merge percentages.
     """
 
     kind: int
@@ -73,8 +76,11 @@ class ChunkedLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class VirtualLayout:
-    """A virtual layout: its mappings are object `index` of the global heap collection at `address`, None if absent."""
+class VirtualLayoutMessage:
+    """A virtual layout: its mappings are object `index` of the global heap collection at `address`.
+
+    The address is None if there are no mappings.
+    """
 
     address: int | None
     index: int
@@ -88,7 +94,7 @@ class RawStructuredLayout:
 
 
 LayoutMessage: TypeAlias = (
-    CompactLayout | ContiguousLayout | ChunkedLayout | VirtualLayout | RawStructuredLayout
+    CompactLayout | ContiguousLayout | ChunkedLayout | VirtualLayoutMessage | RawStructuredLayout
 )
 
 
@@ -109,7 +115,7 @@ def decode_layout(message: ByteReader, widths: Widths) -> LayoutMessage:
     if kind == CHUNKED:
         return _decode_chunked(message, widths) if version == 3 else _decode_indexed(message, widths, version)
     if kind == VIRTUAL and version > 3:
-        return VirtualLayout(
+        return VirtualLayoutMessage(
             widths.read_address(message, "address of the mapping"), message.number(4, "mapping's index")
         )
     if kind == STRUCTURED and version > 4:
@@ -172,7 +178,7 @@ def _chunked(
 
 
 def encode_layout(layout: LayoutMessage, version: int = 3) -> bytes:
-    """Encode a layout message in `version`, 3 or 4; chunk indexes and virtual layouts determine their own version."""
+    """Encode a layout message in `version`, 3 or 4; chunked, virtual and structured layouts ignore `version`."""
     if isinstance(layout, RawStructuredLayout):
         return layout.message
     if isinstance(layout, ChunkedLayout):
@@ -207,4 +213,4 @@ def _encode_chunked(layout: ChunkedLayout) -> bytes:
 
 VERSION, CLASS, PROPERTY_VERSION = 5, 4, 0
 RFC_SPARSE, RFC_VL = 1, 2
-"""Bits of the chunk's type in RFC version 17; the prototype has type 0 for sparse chunks."""
+"""Bits of the chunk's type in RFC version 17; libhdf5's prototype has type 0 for sparse chunks."""

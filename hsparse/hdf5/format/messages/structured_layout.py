@@ -1,8 +1,9 @@
 """The data layout message of structured chunks (version 5, class 4).
 
-RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, section 3.1.1. In version 17 of the RFC, the
-composition follows the address, offsets have 4 bytes and the chunk's type has other values. The library's prototype
-pads the message with zeros to the longest message of its kind.
+RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, section 3.1.1. The message has the
+composition of the chunks: the number of their sections, and which of them hold metadata. In version 17 of the RFC, the
+composition follows the address, offsets have 4 bytes and the chunk type has other values. libhdf5's prototype pads the
+message with zeros to the longest message of its kind.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ class StructuredLayout:
 def decode_structured_layout(
     message: Buffer, max_dims: tuple[int | None, ...], *, filtered: bool
 ) -> StructuredLayout:
-    """Decode the layout of a dataset. None in `max_dims` is unlimited; `filtered`: a section of it has filters.
+    """Decode the layout of a dataset. None in `max_dims` is unlimited; `filtered` is true if a section has filters.
 
-    Messages of RFC version 28 and of the prototype are alike; both give the newest revision. Raises `Corrupt` if the
-    message contradicts itself, the dataspace or the filters, `Unsupported` for dense chunks of vlen data.
+    RFC version 28 and the prototype have the same messages, which are decoded as the newest revision. Raises `Corrupt`
+    if the message contradicts itself, the dataspace or the filters, `Unsupported` for dense chunks of vlen data.
     """
     reader = ByteReader(memoryview(message), subject=SUBJECT)
     head = _decode_head(reader, len(max_dims))
@@ -131,7 +132,10 @@ def _decode_index(reader: ByteReader, index: IndexLayout) -> IndexLayout:
 
 
 def _decode_2023(reader: ByteReader, base: IndexLayout) -> IndexLayout:
-    """Decode the index of RFC version 17. The size of its information depends on the composition, which follows it."""
+    """Decode the index in a message of RFC version 17.
+
+    The size of the index information depends on the number of sections, which the message has only after the index.
+    """
     kind = parse_index_kind(reader.number(1, "index type"), STRUCTURED_KINDS)
     start = reader.place
     for sections in METADATA:
@@ -165,7 +169,10 @@ def encode_structured_layout(layout: StructuredLayout) -> bytes:
 
 
 def plan_structured_layout(layout: StructuredLayout, key: Key | None) -> Addressed:
-    """Encode the message of a planned file; `key` names the piece whose address the message has, None if none."""
+    """Encode the message of a planned file.
+
+    `key` names the piece of the file whose address the message has, None if it has no address.
+    """
     data = encode_structured_layout(replace(layout, index=replace(layout.index, address=None)))
     index = layout.index
     first = index.revision is FormatRevision.RFC_2023_07

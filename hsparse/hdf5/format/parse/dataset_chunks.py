@@ -13,7 +13,7 @@ from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayou
 from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
 from hsparse.hdf5.format.file_fields import Reads
 from hsparse.hdf5.format.hdf5_file import Hdf5File
-from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.group_messages import StoredHardLink
 from hsparse.hdf5.format.messages.layout_message import PARAMETERS, SINGLE, SINGLE_FILTERED, ChunkedLayout
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset, parse_object
 from hsparse.model.dataspace import dims_of, max_dims_of
@@ -23,13 +23,16 @@ MAX_CHUNK = 1024 * 1024 * 1024
 
 
 def find_dataset(file: Hdf5File, path: str) -> Reads[ParsedDataset]:
-    """Read the dataset at a path of hard links; raises `NotFound`, naming the missing link, or if it is no dataset."""
+    """Read the dataset at a path of hard links.
+
+    Raises `NotFound` if a link is missing, naming it, or if the object is not a dataset.
+    """
     address, passed = file.root, ""
     for name in filter(None, path.split("/")):
         found = yield from parse_object(file, address)
         passed += f"/{name}"
         target = next((link.target for link in found.links if link.name == name), None)
-        if not isinstance(target, HardLink):
+        if not isinstance(target, StoredHardLink):
             raise NotFound(f"The file has no hard link {passed!r}.")
         address = target.address
     found = yield from parse_object(file, address)
@@ -39,7 +42,10 @@ def find_dataset(file: Hdf5File, path: str) -> Reads[ParsedDataset]:
 
 
 def read_dataset_chunks(file: Hdf5File, dataset: ParsedDataset, layout: ChunkedLayout) -> Reads[ChunkRecords]:
-    """Read the chunk records of a dataset with this layout. Raises `Corrupt`, or `Unsupported` for huge chunks."""
+    """Read the chunk records of a dataset with this layout.
+
+    Raises `Corrupt`, or `Unsupported` for chunks of more than `MAX_CHUNK` bytes or addresses of other than 8 bytes.
+    """
     if file.widths != (8, 8):
         raise Unsupported("The file's addresses or lengths do not have 8 bytes: rewrite it with h5repack.")
     size = dataset.type.size

@@ -1,4 +1,4 @@
-"""The links of groups in symbol tables, as before HDF5 1.8, with names in a local heap.
+"""The links of groups in symbol tables, the original form of HDF5 groups, with names in a local heap.
 
 H5.format.html, III.A.1 (version 1 B-tree), III.B (symbol table node) and III.C (entry).
 """
@@ -11,11 +11,11 @@ from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.hdf5.format.file_fields import Reads, Widths, check_signature, concurrently
 from hsparse.hdf5.format.fractal_heap import LocalHeap, read_local_heap
-from hsparse.hdf5.format.hdf5_file import Hdf5File, Walk
+from hsparse.hdf5.format.hdf5_file import Hdf5File, StructureWalk
 from hsparse.hdf5.format.messages.group_messages import (
-    HardLink,
     LinkMessage,
-    SoftLink,
+    StoredHardLink,
+    StoredSoftLink,
     SymbolTable,
 )
 
@@ -47,7 +47,7 @@ def parse_symbol_table(file: Hdf5File, table: SymbolTable) -> Reads[tuple[LinkMe
     return tuple(link for leaf in leaves for link in _entries(leaf, file.widths, heap))
 
 
-def _read_node(walk: Walk, address: int, guess: int) -> Reads[tuple[int, list[int]]]:
+def _read_node(walk: StructureWalk, address: int, guess: int) -> Reads[tuple[int, list[int]]]:
     """Read a B-tree node; return its level and its children's addresses."""
     widths = walk.file.widths
     head = 8 + 2 * widths.address
@@ -71,7 +71,7 @@ def _read_node(walk: Walk, address: int, guess: int) -> Reads[tuple[int, list[in
     return level, children
 
 
-def _read_leaf(walk: Walk, address: int, guess: int) -> Reads[ByteReader]:
+def _read_leaf(walk: StructureWalk, address: int, guess: int) -> Reads[ByteReader]:
     entry = 2 * walk.file.widths.address + 24
 
     def whole(start: ByteReader) -> int:
@@ -93,6 +93,6 @@ def _entries(leaf: ByteReader, widths: Widths, heap: LocalHeap) -> Iterator[Link
         if not name or (address is None and cache != SOFT_CACHE):
             raise Corrupt(f"The {leaf.subject} has an entry {name!r} without a name or an address.")
         if cache == SOFT_CACHE:
-            yield LinkMessage(name, SoftLink(heap.text(int.from_bytes(scratch[:4], "little"))))
+            yield LinkMessage(name, StoredSoftLink(heap.text(int.from_bytes(scratch[:4], "little"))))
         elif address is not None:
-            yield LinkMessage(name, HardLink(address))
+            yield LinkMessage(name, StoredHardLink(address))

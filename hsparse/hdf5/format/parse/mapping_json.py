@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.serialized_selection import (
     MAX_END,
     UNLIMITED,
@@ -95,7 +95,7 @@ def _regular(value: Json) -> Regular:
     return Regular(tuple(spans))
 
 
-def _span(dim: int, start: Any, stride: Any, count: Any, block: Any) -> Span:
+def _span(dim: int, start: Any, stride: Any, count: Any, block: Any) -> StridedSpan:
     count, block = (UNLIMITED if one == NO_END else one for one in (count, block))
     for one, least in ((start, 0), (stride, 1), (count, 1), (block, 1)):
         if type(one) is not int or one < least:
@@ -105,14 +105,14 @@ def _span(dim: int, start: Any, stride: Any, count: Any, block: Any) -> Span:
     if block == UNLIMITED:
         if count != 1:
             raise BadRequest(f"In dimension {dim}, count must be 1 if block is {NO_END}.")
-        return Span(start, 1, 1, UNLIMITED)
+        return StridedSpan(start, 1, 1, UNLIMITED)
     if count > 1 and stride < block:
         raise BadRequest(f"The blocks of the hyperslab overlap in dimension {dim}.")
     if count != UNLIMITED and start + count * stride + block > MAX_END:
         raise BadRequest(f"The hyperslab ends beyond any extent in dimension {dim}.")
     # A contiguous selection has a normal form without stride.
-    span = Span(start, stride, count, block)
-    return Span.range(start, span.stop) if count != UNLIMITED and span.contiguous else span
+    span = StridedSpan(start, stride, count, block)
+    return StridedSpan.range(start, span.stop) if count != UNLIMITED and span.contiguous else span
 
 
 def selection_json(selection: Serialized) -> Json:
@@ -131,7 +131,7 @@ def selection_json(selection: Serialized) -> Json:
             return {"class": "H5S_SEL_HYPERSLABS"} | _regular_json(spans)
 
 
-def _regular_json(spans: Sequence[Span]) -> Json:
+def _regular_json(spans: Sequence[StridedSpan]) -> Json:
     """Return the numbers of a hyperslab; strides and blocks are omitted if all are 1."""
     found = {name: [getattr(span, name) for span in spans] for name in REGULAR}
     for name in ("count", "block"):

@@ -59,7 +59,7 @@ class ReferenceTarget(NamedTuple):
 
 
 FindObject: TypeAlias = Callable[[int], ReferenceTarget | None]
-"""Returns the object whose header is at an address, or None, which makes the reference null."""
+"""Returns the object whose header is at an address. If it returns None, the reference becomes null."""
 
 
 def parse_elements(
@@ -93,7 +93,7 @@ def check_readable(datatype: FileType) -> None:
 
 
 class _Conversion(NamedTuple):
-    """The state of one conversion; `left` has one number: how many more bytes of heap objects it may read."""
+    """Converts elements; the one number in `left` is how many more bytes of heap objects the conversion may read."""
 
     file: Hdf5File
     find: FindObject
@@ -196,7 +196,7 @@ class _Conversion(NamedTuple):
         return self.find(address)
 
     def _objects(self, places: Bytes, present: list[bool]) -> Reads[list[memoryview]]:
-        """Read the heap objects at `places: (n, width) uint8`, addresses and numbers; b"" where `present` is False."""
+        """Read the heap objects at `places: (n, width) uint8`, addresses and numbers; return b"" if not `present`."""
         width = self.file.widths.address
         addresses = _numbers(places[:, :width]).tolist()
         numbers = _numbers(places[:, width:]).tolist()

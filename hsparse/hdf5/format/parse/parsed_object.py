@@ -5,8 +5,8 @@ where the specification is unclear, libhdf5's `H5O_obj_class`.
 
 `carried_type` replaces types that servers do not support by types that an import can use. Integers with unused bits
 become integers that use all bits, with equal values, as in h5py. Complex numbers become compounds of r and i. Times,
-and floats and integers of other sizes, become opaque elements of the same bytes; their tag describes the original type,
-so that an export can restore it (`hsparse.hdf5.format.messages.file_type`).
+and numbers that have no predefined type, become opaque elements of the same bytes; their tag describes the original
+type, so that an export can restore it (`hsparse.hdf5.format.messages.file_type`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from hsparse.format.dataspace_message import ByteReader, decode_shape
 from hsparse.format.filters.definition import Filter
 from hsparse.hdf5.format.file_fields import Reads, concurrently, decode_name
 from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.messages.attribute_message import AttributeMessage, decode_attribute
 from hsparse.hdf5.format.messages.datatype_message import decode_datatype
 from hsparse.hdf5.format.messages.file_type import FileType, carrying_tag
+from hsparse.hdf5.format.messages.filter_pipeline_message import decode_pipeline
 from hsparse.hdf5.format.messages.group_messages import (
     ATTRIBUTE_ORDER_WIDTH,
     LINK_ORDER_WIDTH,
@@ -40,13 +42,10 @@ from hsparse.hdf5.format.messages.layout_message import (
     decode_layout,
 )
 from hsparse.hdf5.format.messages.object_messages import (
-    AttributeMessage,
     FillValue,
-    decode_attribute,
     decode_fill,
     decode_old_fill,
     decode_old_time,
-    decode_pipeline,
     decode_reference_count,
     decode_time,
 )
@@ -78,7 +77,7 @@ class ObjectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ParsedAttribute:
-    """An attribute; `data` has its elements' bytes in the file. `committed` is the address of a committed type."""
+    """An attribute; `data` has its elements' bytes in the file. `committed` is the address of its type if committed."""
 
     name: str
     type: FileType
@@ -106,7 +105,7 @@ class ParsedDataset:
 
 @dataclass(frozen=True, slots=True)
 class ParsedObject:
-    """A group with its links, a dataset, or a committed datatype (`type`); with its attributes.
+    """A group with its links, a dataset, or a committed datatype (`type`). All have attributes.
 
     Links and attributes are sorted by creation order if it is tracked, else by name. `references` is the number of hard
     links. `modified` is in seconds since 1970. `header` has all messages.
@@ -183,7 +182,7 @@ class _Parts:
         return None
 
     def read(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[tuple[Result, int | None]]:
-        """Decode the first message of a type; return it and, if another object header has it, that header's address."""
+        """Decode the first message of a type; return it and the address of another header that has it, or None."""
         message = self.all(kind)[0]
         if not message.shared:
             return decode(self.reader(message)), None

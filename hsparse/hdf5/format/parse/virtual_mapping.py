@@ -1,10 +1,11 @@
 """Data in other datasets or files: the mappings of a virtual dataset, and external data files.
 
 Virtual mappings: H5.format.html, IV.A.2.i, "Virtual Storage Layout", and III.E, "Global Heap Block for Virtual
-Datasets". In names, as in libhdf5 (`H5D_virtual_parse_source_name`), `%b` is the number of a block and `%%` is `%`.
+Datasets". In the names of sources, as in libhdf5 (`H5D_virtual_parse_source_name`), `%b` is the number of a block and
+`%%` is `%`.
 
-External data files message: IV.A.2.h (message 0x0007). Files hold the data of a contiguous dataset. The names of the
-files are in a local heap.
+External data files hold the data of a contiguous dataset. The dataset has a message (IV.A.2.h, message 0x0007), and the
+names of the files are in a local heap.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hsparse.hdf5.format.file_fields import Reads, decode_name, open_page
 from hsparse.hdf5.format.fractal_heap import read_local_heap
 from hsparse.hdf5.format.global_heap import read_global_heap
 from hsparse.hdf5.format.hdf5_file import Hdf5File
-from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.messages.layout_message import VirtualLayoutMessage
 
 THIS_FILE = "."
 """The file name that means the file of the virtual dataset itself."""
@@ -61,7 +62,7 @@ def unlimited_dim(selection: Serialized) -> int | None:
     return next((dim for dim, one in enumerate(selection.spans) if UNLIMITED in (one.count, one.block)), None)
 
 
-def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayout) -> Reads[tuple[VirtualMapping, ...]]:
+def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayoutMessage) -> Reads[tuple[VirtualMapping, ...]]:
     """Read the mappings in their stored order; raises `Corrupt`, or `Unsupported` for an unknown version."""
     if layout.address is None:
         return ()
@@ -128,7 +129,7 @@ def _name(reader: ByteReader) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExternalFile:
-    """`size` bytes of the file `name` from `offset` on; size None extends to the end of the file."""
+    """`size` bytes of the file `name` from `offset` on; if `size` is None, all bytes to the file's end."""
 
     name: str
     offset: int

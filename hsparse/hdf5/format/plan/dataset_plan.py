@@ -1,4 +1,4 @@
-"""The plan of a dataset: its object header, the index of its chunks, and the region of their bytes."""
+"""The plan of a dataset in a file: its object header, its chunk index, and the region of the file with its chunks."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from hsparse.hdf5.format.chunk_indexes.index_plan import IndexPlan
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import FileType, file_type, is_written_as_stored, without_gaps
+from hsparse.hdf5.format.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
 from hsparse.hdf5.format.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
 from hsparse.hdf5.format.messages.object_messages import (
     IF_SET,
     INCREMENTAL,
-    MESSAGES,
     NEVER,
     ON_ALLOCATION,
     ZERO_FILL,
     FillValue,
-    encode_section_pipelines,
 )
 from hsparse.hdf5.format.messages.structured_layout import StructuredLayout, plan_structured_layout
 from hsparse.hdf5.format.parse.mapping_json import mapping_of
@@ -51,9 +50,9 @@ from hsparse.model.layout import CHUNKED, VIRTUAL, class_elsewhere, layout_json
 from hsparse.model.vlen_array import VlenArray
 
 MAX_INDEX = 64 * 1024 * 1024
-"""The largest chunk index of a file, in bytes; an index is encoded in one piece."""
+"""The size in bytes of the largest chunk index of a file; an index is encoded in one piece."""
 MAX_UNWRITTEN, MAX_UNWRITTEN_BYTES = 65_536, 2**30
-"""The most unwritten chunks that are generated for a dataset, and the most bytes of these chunks."""
+"""The maximum number of unwritten chunks that are generated for a dataset, and their maximum total size in bytes."""
 BOOLEAN = {
     "class": "H5T_ENUM",
     "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"},
@@ -61,13 +60,17 @@ BOOLEAN = {
 }
 """The type that h5py uses for booleans."""
 FILL_TIMES = {"H5D_FILL_TIME_ALLOC": ON_ALLOCATION, "H5D_FILL_TIME_NEVER": NEVER}
-"""The fill value write times by the creation property `fillTime`; others mean `IF_SET`."""
+"""The time at which fill values are written, by the creation property `fillTime`; its other values mean `IF_SET`."""
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetPlan:
-    """The parts of a file for one dataset: the object, pieces that follow all headers, and the region of its chunks."""
+    """The parts of a file for one dataset.
+
+    `planned` is its object header. `pieces` follow the headers of all objects. `region` is the layout of its chunks, in
+    the last of these pieces; it is None if the dataset is virtual.
+    """
 
     planned: PlannedDataset
     pieces: tuple[FilePiece, ...] = ()
@@ -160,7 +163,7 @@ def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks
 
 
 def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
-    """Raise `TooLarge` if chunks are transcoded for the file and would have more than `most` bytes."""
+    """Raise `TooLarge` if the file would have transcoded chunks (unfiltered elements) of more than `most` bytes."""
     nbytes = prod(spec.dims) * file_type(spec.datatype.item).size
     if chunk_form(spec, file) is ChunkForm.TRANSCODED and nbytes > most:
         raise TooLarge(
@@ -172,8 +175,9 @@ def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
 def _completed(record: Json, spec: ChunkSpec, chunks: PlannedChunks, key_of: KeyOf) -> PlannedChunks:
     """Add a dataset's unwritten chunks to its chunks if readers of the file cannot generate them from the fill value.
 
-    An initializer has no single fill value. For vlen fill values, libhdf5 adds objects to a heap of the file, which is
-    not possible if the file is open read-only. Raises `TooLarge` for too many unwritten chunks of an initializer.
+    A dataset with an initializer has other values in each chunk. For vlen fill values, libhdf5 adds objects to a heap
+    of the file, which is not possible if the file is open read-only. Raises `TooLarge` if a dataset with an initializer
+    has too many unwritten chunks.
     """
     if not (spec.arange or (spec.datatype.is_vlen and spec.fill)):
         return chunks
@@ -226,7 +230,10 @@ def _is_contiguous(record: Json, spec: ChunkSpec, form: ChunkForm) -> bool:
 
 
 def plan_chunked(planned: PlannedDataset, region: ChunkRegion) -> DatasetPlan:
-    """Plan a chunked dataset with a version 1 B-tree, which HDF5 1.8 reads. Raises `TooLarge` for chunks of 4 GiB."""
+    """Plan a chunked dataset with a version 1 B-tree, which HDF5 1.8 reads.
+
+    Raises `TooLarge` for chunks of 4 GiB or more.
+    """
     spec, chunks = region.spec, region.chunks
     filtered = (ChunkForm.STORED, ChunkForm.FILE_BACKED, ChunkForm.COMPRESSED)
     pipeline = spec.filters[0] if region.form in filtered else ()

@@ -13,7 +13,7 @@ from hsparse.errors import HsparseError
 from hsparse.hdf5.format.file_fields import Addressed, Key, address_to
 from hsparse.hdf5.format.lower_bounds import bounds_attributes
 from hsparse.hdf5.format.messages.file_type import file_type
-from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink
+from hsparse.hdf5.format.messages.group_messages import StoredExternalLink, StoredSoftLink
 from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
 from hsparse.hdf5.format.plan.dataset_plan import plan_dataset, plan_defined_set
 from hsparse.hdf5.format.plan.file_form import FileForm, FileLayout
@@ -56,8 +56,8 @@ RecordsById = Mapping[str, Json]
 class DomainPlan:
     """The plan of a file; `ids` are the ids of the objects in it.
 
-    The bytes of some pieces come from chunks. By their key, `regions` has the pieces of datasets' chunks, and `columns`
-    has the pieces of matrices' arrays. Pieces of compressed columns are in both.
+    `regions` has the chunks of each dataset, by the key of their piece. `columns` has each array of the matrices
+    (sparse datasets that are written as groups of arrays), by the key of its piece. Compressed arrays are in both.
     """
 
     file: FilePlan
@@ -102,7 +102,7 @@ def plan_domain(
 
 
 class _Planning:
-    """The state while one file is planned: the global heap of all objects, and their pieces of the file."""
+    """Plans one file: collects the planned objects, the pieces of the file, and the global heap of all objects."""
 
     def __init__(
         self,
@@ -220,9 +220,9 @@ class _Planning:
                 if link["id"] in self._ids:
                     found.append(PlannedLink(title, PlannedTarget(link["id"])))
             elif link["class"] == SOFT:
-                found.append(PlannedLink(title, SoftLink(link["h5path"])))
+                found.append(PlannedLink(title, StoredSoftLink(link["h5path"])))
             else:
-                found.append(PlannedLink(title, ExternalLink(external_file(link), link["h5path"])))
+                found.append(PlannedLink(title, StoredExternalLink(external_file(link), link["h5path"])))
         sets = self._beside.get(group["id"], {})
         return found + [PlannedLink(title, PlannedTarget((id, "defined"))) for title, id in sets.items()]
 
@@ -242,7 +242,7 @@ class _Planning:
         return is_sparse(record) and self._form.encoding(record) is None
 
     def _form_of(self, record: Json) -> FileForm:
-        """Return the form of a dataset: the stock form if its chunks are shifted, else the file's."""
+        """Return the form of a dataset: the stock form if it has shifted chunks (`shifted_chunks`), else the file's."""
         return STOCK if record["id"] in self._shifted else self._form
 
     def _attribute(self, name: str, attribute: Json) -> PlannedAttribute:
@@ -262,7 +262,10 @@ class _Planning:
         return known_key(name, self._ids)
 
     def _defined_sets(self) -> dict[str, dict[str, str]]:
-        """Return {group: {name: dataset}} of the links to defined sets, each beside the first link to its dataset."""
+        """Return the links to defined sets as {group id: {link name: id of the sparse dataset}}.
+
+        Each of these links is in the group that has the first link to the sparse dataset.
+        """
         found: dict[str, dict[str, str]] = {}
         seen: set[str] = set()
         for id in sorted(self._ids):

@@ -15,18 +15,18 @@ class FileLayout(StrEnum):
     """The way sparse datasets are written. HDF5 1.8 and later read everything else, which all layouts write alike."""
 
     AUTO = "auto"
-    """As matrix groups if the dataset's attributes declare one (imports of AnnData keep these); else as `STOCK`."""
+    """As matrix groups if the datasets' attributes declare an encoding (imports keep them); else as in `STOCK`."""
     STOCK = "stock"
     """As chunked datasets with a fill value, each with a dataset of booleans that marks the defined elements."""
     STRUCTURED = "structured"
-    """As structured chunks: HDF5 libraries other than the prototype cannot open these datasets."""
+    """As structured chunks: HDF5 libraries other than libhdf5's prototype cannot open these datasets."""
 
 
 class VirtualForm(StrEnum):
     """The way virtual datasets are written.
 
-    By default, dense virtual datasets stay virtual if the paths of their sources are relative; all others are copied.
-    HDF5 has no sparse virtual datasets, and reads fill values if it does not find a source file.
+    By default, dense virtual datasets stay virtual if the paths of their source files are relative; all others are
+    copied, because HDF5 has no sparse virtual datasets, and reads fill values if it does not find a source file.
     """
 
     COPIED = "copied"
@@ -34,7 +34,7 @@ class VirtualForm(StrEnum):
     KEPT = "kept"
     """As HDF5 virtual datasets if they are dense; sparse ones are copied."""
     MAPPED = "mapped"
-    """As mappings, even if they are sparse, which HDF5 does not support: for an import to hsparse."""
+    """As mappings, even if they are sparse. HDF5 cannot read these: this form is for copies to hsparse."""
 
 
 Choice = TypeVar("Choice", bound=Enum)
@@ -44,8 +44,8 @@ Choice = TypeVar("Choice", bound=Enum)
 class FileForm:
     """The form of a file: its layout and options. Raises `BadRequest` for options that the layout does not have.
 
-    `revision` is the revision of structured chunks, `matrices` the encoding of all sparse matrices in the stock layout.
-    `virtual` is the form of virtual datasets.
+    `revision` is the revision of structured chunks, `matrices` the encoding of all sparse matrices in the stock layout
+    (None: matrices are datasets). `virtual` is the form of virtual datasets, None for the default.
     """
 
     layout: FileLayout = FileLayout.STOCK

@@ -4,7 +4,7 @@ A `FilePlan` is a list of pieces with sizes and addresses. The bytes of a piece 
 can answer range requests for a file that is not stored. The caller can provide the data of datasets.
 
 A user block, the bytes before the superblock, is for applications: for example MATLAB's header or a script. The root
-group's creation properties have it without its final zeros: `{"size": 512, "value_base64": ...}`.
+group's creation properties contain it without its final zeros: `{"size": 512, "value_base64": ...}`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class FilePiece:
 class FilePlan:
     """A file's pieces in order: user block if any, superblock, then `pieces`, aligned to 8 bytes with zeros between.
 
-    Addresses are relative to `base`, the end of the user block. `starts` count from the file's first byte.
+    Addresses are relative to `base`, the end of the user block. `starts` are the offsets of the pieces from the file's
+    first byte.
     """
 
     def __init__(
@@ -84,7 +85,10 @@ class FilePlan:
         return data
 
     def read(self, start: int, stop: int) -> bytes:
-        """Return the file's bytes from `start` to `stop` (exclusive); `BadRequest` if the caller must provide some."""
+        """Return the file's bytes from `start` to `stop` (exclusive).
+
+        Raises `BadRequest` if the caller must provide some of these bytes.
+        """
         result = bytearray(max(0, min(stop, self.size) - start))
         for address, piece in self.pieces_in(start, stop):
             data = self.bytes_of(piece)
@@ -97,12 +101,12 @@ class FilePlan:
 
 
 EXPORTED = (VirtualForm.COPIED, VirtualForm.KEPT)
-"""The forms that an export offers; `MAPPED` is only for copies to hsparse."""
+"""The forms of virtual datasets that an export offers; `MAPPED` is only for copies to hsparse."""
 
 
 USER_BLOCK = "userBlock"
 MAX_CONTENT = 256 * 1024
-"""The largest user block in bytes without its final zeros; a record contains it."""
+"""The largest user block in bytes without its final zeros; the root group's record contains it."""
 MAX_SIZE = 1 << 26
 Json = dict[str, Any]
 

@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class MatrixEncoding(StrEnum):
-    """The encoding of a two-dimensional sparse dataset as a group: format, and compressed rows, columns or neither."""
+    """The encoding of a two-dimensional sparse dataset as a group: the specification, and its compression if any."""
 
     ANNDATA_CSR = "anndata-csr"
     ANNDATA_CSC = "anndata-csc"
@@ -64,8 +64,8 @@ class MatrixEncoding(StrEnum):
     def fits(self, record: Json) -> bool:
         """Return whether a dataset can have this encoding.
 
-        It must be sparse, with two dimensions that are not 0, and its elements must have the same bytes in hsparse and
-        in files. Binsparse supports only integers, floats and booleans.
+        The dataset must be sparse, with two dimensions that are not 0, and its elements must have the same bytes in
+        hsparse and in files. Binsparse supports only integers, floats and booleans.
         """
         if not is_sparse(record) or len(dims := dims_of(record["shape"]) or ()) != 2 or 0 in dims:
             return False
@@ -110,7 +110,7 @@ class MatrixEncoding(StrEnum):
 
 
 def declared_encoding(record: Json) -> MatrixEncoding | None:
-    """Return the encoding that a dataset's attributes declare, None if none. Imports of matrix groups keep them."""
+    """Return the encoding that a dataset's attributes declare, or None. Imports of matrices keep these attributes."""
     attributes = record.get("attributes") or {}
     names = {
         name: (attributes.get(name) or {}).get("value") for name in (ENCODING_TYPE, OLD_FORMAT, BINSPARSE)

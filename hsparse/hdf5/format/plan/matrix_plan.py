@@ -1,7 +1,8 @@
 """The plan of a sparse dataset that is written as a group with the arrays of a matrix.
 
-The arrays have the matrix's elements in row-major or column-major order. Elements are sorted one band of chunks at a
-time. If the file compresses arrays, values are filtered by deflate, indices by shuffle and deflate.
+The arrays have the matrix's elements in row-major or column-major order. Elements are sorted one band at a time: a band
+is one row or one column of the chunk grid. If the file compresses arrays, values are filtered by deflate, indices by
+shuffle and deflate.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from hsparse.hdf5.format.plan.planned_object import (
 from hsparse.model.dataspace import dims_of
 
 MAX_LINES = 2**32
-"""The most rows or columns for which pointers are written."""
+"""The maximum number of rows or columns for which pointers are written."""
 
 
 class MatrixPart(Enum):
@@ -126,7 +127,10 @@ class MatrixBands:
         return range(begin, int(np.searchsorted(self.starts, np.uint64(last))))
 
     def memory(self, part: MatrixPart, first: int, last: int, page: int) -> int:
-        """Return the memory that reading these entries takes, if bands of at most `page` bytes are sorted at once."""
+        """Return the memory in bytes that reading the entries from `first` to `last` (exclusive) of an array takes.
+
+        Several bands are sorted at once as long as they take at most `page` bytes together.
+        """
         found = self.bands_of(part, first, last)
         weights = self.weights[found.start : found.stop]
         return max(int(weights.max(initial=0)), min(page, int(weights.sum())))
@@ -279,7 +283,10 @@ def encode_entries(
 
 
 def known_pointers(bands: MatrixBands, first: int, last: int) -> NDArray[np.int64]:
-    """Return the pointers from `first` to `last` (exclusive) without the elements that `add_pointers` adds."""
+    """Return the pointers of the lines from `first` to `last` (exclusive), without the elements of a line's own band.
+
+    `add_pointers` adds these elements.
+    """
     numbers = np.arange(first, last, dtype=np.uint64)
     band = np.searchsorted(bands.lines, numbers, "right").astype(np.int64) - 1
     step = np.uint64(bands.spec.dims[bands.axis])
@@ -301,7 +308,7 @@ def add_pointers(
 
 
 ENTRIES = 1 << 16
-"""The maximum number of entries in a chunk."""
+"""The maximum number of entries in a chunk of a compressed array."""
 VALUE_FILTERS = [{"id": 1, "level": 1}]
 INDEX_FILTERS = [{"id": 2}, *VALUE_FILTERS]
 """Shuffle and deflate, filters that every HDF5 library has."""
@@ -372,7 +379,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class MatrixPlan:
-    """The parts of a file for one matrix: objects, pieces that follow all headers, and columns by the pieces' keys."""
+    """The parts of a file for one matrix: its objects, and the pieces that follow the headers of all objects.
+
+    `columns` has the array in a piece, by the piece's key.
+    """
 
     objects: tuple[PlannedObject, ...]
     pieces: tuple[FilePiece, ...]
@@ -411,7 +421,10 @@ def plan_matrix(
     ordered: bool = False,
     sizes: Mapping[MatrixPart, Uint64Column] | None = None,
 ) -> MatrixPlan:
-    """Plan the group of a matrix, with the dataset's key. With `sizes`, its arrays are compressed."""
+    """Plan the group of a matrix; its key is the dataset's id.
+
+    `sizes` has the sizes of each array's compressed chunks; if it is None, the arrays are not compressed.
+    """
     key, spec = record["id"], bands.spec
     values = file_type(spec.datatype.item)
     index = file_type("H5T_STD_I32LE" if bands.index.itemsize == 4 else "H5T_STD_I64LE")

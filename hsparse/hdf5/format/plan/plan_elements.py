@@ -58,9 +58,9 @@ def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_
 
 @dataclass(slots=True)
 class _Writing:
-    """Converts elements that it reads from `data` at `at`; `places` are (offset, key) of addresses in the output.
+    """Converts elements that it reads from `data` at offset `at`; `places` has the (offset, key) of output addresses.
 
-    `known` caches `is_written_as_stored` by the identity of types: it is needed for each part of each element.
+    `known` caches `is_written_as_stored` by the identity of types, because each part of each element needs it.
     """
 
     heap: GlobalHeapPlan
@@ -143,7 +143,7 @@ class _Writing:
 
 
 def _file_rows(datatype: FileType, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Convert elements without addresses, (n, bytes) uint8, to the gaps and the padding of a file."""
+    """Convert elements without addresses, (n, bytes) uint8: insert the gaps, and use the text padding, of the file."""
     item = datatype.item
     if is_written_as_stored(datatype):
         return rows

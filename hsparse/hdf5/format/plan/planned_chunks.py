@@ -25,10 +25,10 @@ Uint64Column = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileBackedPlaces:
-    """The locations of a file-backed dataset's chunks: `offset: (n,) uint64`, bytes in the backing file `file`.
+    """The locations of a file-backed dataset's chunks: `offset: (n,) uint64`, in bytes, in the backing file `file`.
 
-    `spec` has the chunks' dimensions and filters, `mask: (n,) uint32` their filter masks. `contiguous`: the chunks are
-    parts of the contiguous data of one dataset.
+    `spec` has the chunks' dimensions and filters, `mask: (n,) uint32` their filter masks. `contiguous` is true if the
+    chunks are parts of the contiguous data of one dataset.
     """
 
     file: BackingFile
@@ -46,8 +46,9 @@ class FileBackedPlaces:
 class ShiftedParts:
     """The stored chunks that each chunk of a file overlaps, see `hsparse.hdf5.format.plan.shifted_chunks`.
 
-    `rows: (n, k)` are rows of `source`, -1 for missing chunks: the stored chunks at the coordinates of the file's chunk
-    plus `steps: (k, rank)`. A chunk of the file begins at element `first` of the stored chunk with its coordinates.
+    A chunk of the file begins at element `first` of the stored chunk with the same scaled coordinates. It overlaps the
+    k stored chunks at its coordinates plus each of `steps: (k, rank)`. `rows: (n, k)` are the rows of these stored
+    chunks in `source`, -1 for a chunk that is not stored.
     """
 
     source: PlannedChunks
@@ -65,13 +66,13 @@ class PlannedChunks:
     """The chunks of a dataset in a file, in row-major order of `scaled: (n, rank) uint64`.
 
     `digest: (n,) uint64` are digests of the objects' etags (`hsparse.format.chunk_map`). `size: (n,) uint64` are the
-    sizes of chunks in the file, in bytes, including their own heap collections. `sections: (n, k, 3)` and
-    `defined: (n,)` are as in `ChunkRows`. `stored: (n,) bool` is False for unwritten chunks, which have the fill value.
-    `foreign`: chunks are compressed as by HSDS (`hsparse.format.filters.filters_json`), which files cannot have.
+    sizes of chunks in the file, in bytes, including their own heap collections. `sections: (n, k, 3)` and `defined:
+    (n,)` are as in `ChunkRows`. `stored: (n,) bool` is False for unwritten chunks, which have the fill value. `foreign`
+    is true if HSDS compressed the chunks in a form that files cannot have (`hsparse.format.filters.filters_json`).
 
-    `backing` has the locations of a file-backed dataset's chunks; their digests are 0. `packed: (n, 2) uint64` are the
-    sizes of a sparse chunk's deflated elements and deflated booleans, if the file has these. `shifted` has the stored
-    chunks that each chunk overlaps; `digest` then combines their digests.
+    `backing` has the locations of a file-backed dataset's chunks; their digests are 0. If the file has deflated chunks,
+    `packed: (n, 2) uint64` are the sizes of each sparse chunk's deflated elements and deflated booleans. `shifted` has
+    the stored chunks that each chunk overlaps; `digest` then combines their digests.
     """
 
     scaled: Uint64Column
@@ -237,7 +238,7 @@ class ChunkRegion:
         return self.starts.nbytes + self.chunks.nbytes
 
     def weights(self, rows: range) -> Uint64Column:
-        """Return the approximate memory for transcoding or checking each chunk, without its stored bytes."""
+        """Return the approximate memory, in bytes, for transcoding or checking each chunk, without its stored bytes."""
         sizes = self.chunks.size[rows.start : rows.stop]
         if (shifted := self.chunks.shifted) is not None:
             return sizes * np.uint64(2 + len(shifted.steps))

@@ -25,7 +25,7 @@ from hsparse.format.selections.serialized_selection import (
     Serialized,
 )
 from hsparse.hdf5.format.file_fields import Addressed
-from hsparse.hdf5.format.messages.layout_message import VirtualLayout, encode_layout
+from hsparse.hdf5.format.messages.layout_message import VirtualLayoutMessage, encode_layout
 from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 
@@ -38,7 +38,7 @@ def plan_mapping(mappings: Sequence[VirtualMapping], heap: GlobalHeapPlan) -> Ad
         pieces += [_encoded(one.source), _encoded(one.virtual)]
     data = b"".join(pieces)
     key, number = heap.add(Addressed(data + struct.pack("<I", lookup3(data))))
-    return Addressed(encode_layout(VirtualLayout(None, number)), ((2, key),))
+    return Addressed(encode_layout(VirtualLayoutMessage(None, number)), ((2, key),))
 
 
 def _encoded(selection: Serialized) -> bytes:

@@ -17,8 +17,10 @@ from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import encode_shape
 from hsparse.format.filters.definition import Filter
 from hsparse.hdf5.format.file_fields import Addressed, Key, encode_name
+from hsparse.hdf5.format.messages.attribute_message import encode_attribute
 from hsparse.hdf5.format.messages.datatype_message import encode_datatype
 from hsparse.hdf5.format.messages.file_type import FileType
+from hsparse.hdf5.format.messages.filter_pipeline_message import encode_pipeline
 from hsparse.hdf5.format.messages.group_messages import (
     ATTRIBUTE_ID_SIZE,
     ATTRIBUTE_NAMES,
@@ -30,10 +32,10 @@ from hsparse.hdf5.format.messages.group_messages import (
     LINK_ORDER_WIDTH,
     LINK_ORDERS,
     DenseStorage,
-    ExternalLink,
-    HardLink,
     LinkMessage,
-    SoftLink,
+    StoredExternalLink,
+    StoredHardLink,
+    StoredSoftLink,
     UserDefinedLink,
     encode_dense_storage,
     encode_link,
@@ -47,9 +49,7 @@ from hsparse.hdf5.format.messages.layout_message import (
 from hsparse.hdf5.format.messages.object_messages import (
     ZERO_FILL,
     FillValue,
-    encode_attribute,
     encode_fill,
-    encode_pipeline,
     encode_reference_count,
 )
 from hsparse.hdf5.format.object_header import SHARED_FLAG, MessageType, encode_shared_location
@@ -64,7 +64,7 @@ from hsparse.hdf5.format.plan.planned_structures import (
 from hsparse.model.dataspace import Shape
 
 MAX_COMPACT_ITEMS = 8
-"""The most links, and the most attributes, that the header keeps: HDF5's default."""
+"""The maximum number of links, and of attributes, in an object header; it is HDF5's default."""
 CONSTANT = 1
 """The flag of a message that never changes; libhdf5 sets it for a dataset's type and fill value."""
 
@@ -81,7 +81,7 @@ class PlannedLink:
     """A name in a group and its target."""
 
     name: str
-    target: PlannedTarget | SoftLink | ExternalLink | UserDefinedLink
+    target: PlannedTarget | StoredSoftLink | StoredExternalLink | UserDefinedLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def plan_file(
 
 
 def plan_layout(layout: LayoutMessage, key: Key | None = None) -> Addressed:
-    """Encode a layout message; `key` is the piece with the data or the chunk index, None if there is none."""
+    """Encode a layout message; `key` names the piece with the data or the chunk index, None if there is none."""
     if key is None:
         return Addressed(encode_layout(layout))
     if isinstance(layout, ContiguousLayout):
@@ -259,7 +259,7 @@ def _names(key: Key, some: Sequence[PlannedLink | PlannedAttribute]) -> list[byt
 def _link(link: PlannedLink, order: int | None) -> Addressed:
     if not isinstance(link.target, PlannedTarget):
         return Addressed(encode_link(LinkMessage(link.name, link.target, order)))
-    data = encode_link(LinkMessage(link.name, HardLink(0), order))
+    data = encode_link(LinkMessage(link.name, StoredHardLink(0), order))
     return Addressed(data, ((len(data) - 8, link.target.key),))
 
 
@@ -309,7 +309,7 @@ def _info(
 
 
 def _is_compact(messages: Sequence[Addressed]) -> bool:
-    """Return whether the header keeps these links or attributes."""
+    """Return whether these links or attributes are in the object header, not in dense storage."""
     return len(messages) <= MAX_COMPACT_ITEMS and all(len(one.data) <= MAX_MESSAGE for one in messages)
 
 

@@ -1,8 +1,8 @@
 """The plans of object headers, global heaps, fractal heaps and version 2 B-trees.
 
-The form of structures is simple, so that sizes and offsets are sums. An object header of version 2 is one block
-(H5.format.html, IV.A.1.b). A global heap has collections of about 64 KiB, or one larger object (III.E). A fractal heap
-has one direct block (III.G). A B-tree is one leaf; beyond 60,000 records, it is a root and leaves (III.A.2).
+The structures have a simple form, so that their sizes and offsets are sums. An object header is one block of version 2
+(H5.format.html, IV.A.1.b). A collection of a global heap is closed once it has 64 KiB or more (III.E). A fractal heap
+has one direct block (III.G). A B-tree is one leaf or, beyond 60,000 records, a root and leaves (III.A.2).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ LARGE_BLOCK = 65_536
 TABLE_WIDTH = 4
 MIN_NODE = 512
 MAX_LEAF = 60_000
-"""The most records of a leaf; their number is stored in two bytes."""
+"""The maximum number of records in a leaf; nodes have two bytes for this number."""
 HEAP_HEADER = 146
 TREE_HEADER = 38
 
@@ -121,8 +121,8 @@ def plan_fractal_heap(
 ) -> tuple[list[FilePiece], list[bytes]]:
     """Return the pieces of a heap, whose header has the key `(name, "heap")`, and the heap ids of the objects in order.
 
-    An object of more than 65535 bytes is a separate piece, indexed by a B-tree. Raises `TooLarge` if the others have
-    more than 2 GiB.
+    An object of more than 65535 bytes is a separate piece, indexed by a B-tree. Raises `TooLarge` if the smaller
+    objects have more than 2 GiB together.
     """
     header, block = (name, "heap"), (name, "heap block")
     managed: list[Addressed] = []

@@ -1,6 +1,7 @@
 """Shifted chunks: chunks of a file that are assembled from parts of several stored chunks.
 
-They exist if a dataset's lower bound is inside of a stored chunk: a file's chunk grid begins at the first element.
+A file's chunk grid begins at the dataset's first element. If the dataset's lower bound
+(`hsparse.hdf5.format.lower_bounds`) is inside of a stored chunk, the grids of the file and of the store differ.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def shift_chunks(stored: PlannedChunks, first: tuple[int, ...], counts: tuple[in
 
 
 def sized_chunks(spec: ChunkSpec, chunks: PlannedChunks, *, encoded: bool) -> PlannedChunks:
-    """Return shifted chunks with their sizes in a file, in which they are unfiltered.
+    """Return shifted chunks with their sizes in a file, which has them without filters.
 
-    Raises `Unsupported` for vlen elements, and if the file has the dataset as a matrix (`encoded`).
+    Raises `Unsupported` for vlen elements, and if the file has the dataset as a matrix group (`encoded`).
     """
     where = (
         f"{spec.dataset} has a lower bound inside of a chunk, and in a file chunks begin at the first element"

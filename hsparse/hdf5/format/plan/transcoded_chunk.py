@@ -5,8 +5,8 @@ collections (H5.format.html, III.E) directly after the elements. One stored obje
 all data that it refers to, and also their size.
 
 `transcode_sections` returns a structured chunk in another revision or with converted references. Stored chunks have the
-heap of the newest revision; older revisions have another heap (`hsparse.format.structured.heap`). References in stored
-chunks have names of objects, in files addresses. The selection section does not change.
+heap of the newest revision; older revisions have another heap (`hsparse.format.structured.heap`). References are
+object names in stored chunks, and addresses in files. The selection section does not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, bui
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import file_type, has_references, without_gaps
-from hsparse.hdf5.format.messages.object_messages import Pipelines
+from hsparse.hdf5.format.messages.filter_pipeline_message import Pipelines
 from hsparse.hdf5.format.plan.file_plan import ALIGNMENT
 from hsparse.hdf5.format.plan.plan_elements import plan_elements
 from hsparse.hdf5.format.plan.planned_chunks import KeyOf, PlannedChunks, Uint64Column
@@ -39,9 +39,9 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take_elements
 
 PACKING = (Filter(1, (1,), optional=False),)
-"""The filters of packed sparse chunks: deflate only, as shuffle gains nothing if most elements are the fill value."""
+"""The filters of packed sparse chunks: deflate only. Shuffle gains nothing if most elements are the fill value."""
 CHUNK_HEAP = "collections of a chunk"
-"""The name of a single chunk's heap plan, which distinguishes its keys from all other keys."""
+"""The name of a chunk's own heap plan, which distinguishes the keys of its collections from all other keys."""
 
 
 def transcoded_size(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> int:
@@ -133,7 +133,7 @@ def _laid_out(elements: Addressed, heap: GlobalHeapPlan, address: int, address_o
 
 
 def unwritten_values(spec: ChunkSpec, scaled: tuple[int, ...]) -> Values:
-    """Return the elements of an unwritten chunk."""
+    """Return the elements of the unwritten chunk at `scaled`."""
     if spec.datatype.is_vlen:
         return take_elements([VlenArray.of([bytes(spec.vlen_fill.heap)])], np.zeros(prod(spec.dims), np.intp))
     return np.ascontiguousarray(np.broadcast_to(spec.fill_of(scaled), spec.dims))

@@ -65,7 +65,7 @@ def _columns(file: FileParts, part: str) -> list[str]:
 
 
 def _named(features: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the feature columns in scanpy's order and with scanpy's names; probes have ids of probe and gene."""
+    """Return the feature columns in scanpy's order and with scanpy's names; a probe also has the id of its gene."""
     ids = features.pop("id")
     first = {"gene_ids": ids}
     if "gene_id" in features:

@@ -43,7 +43,7 @@ def read_cooler(file: FileParts, part: str) -> DomainParts:
     codes = bins["chrom"]
     first = {name: bins.pop(name) for name in ("chrom", "start", "end")}
     _add_table(parts, "bins", first | bins)
-    if codes.dtype.kind in "iu":  # an enum's numbers of chromosomes; a file without the enum has their names
+    if codes.dtype.kind in "iu":  # an enum numbers the chromosomes; without it, the column has their names
         if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(chroms["name"]):
             raise Corrupt(f"/{above}bins/chrom: A bin has the number of a chromosome that does not exist.")
         del parts.arrays["bins/chrom"]

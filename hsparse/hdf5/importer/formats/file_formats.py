@@ -57,7 +57,7 @@ def is_soma(place: str) -> bool:
 
 
 def check_known(name: str) -> None:
-    """Raise `Unsupported` if a name has the suffix of a format that is not imported, or not from S3."""
+    """Raise `Unsupported` if a name has the suffix of a format that is not imported, or not imported from S3."""
     if name.startswith(SCHEME) and name.rstrip("/").lower().endswith((".soma", ".zarr", ZARR_ZIP)):
         raise Unsupported(f"{name} is only read from a disk: copy it to a directory, and import that.")
     for end, (what, remedy) in REMEDIES.items():
@@ -66,7 +66,7 @@ def check_known(name: str) -> None:
 
 
 def check_uploaded(name: str) -> None:
-    """Raise `Unsupported` if an uploaded file has a format that is not imported, or only from a local disk."""
+    """Raise `Unsupported` if an uploaded file has a format that is not imported, or only imported from a disk."""
     check_known(name)
     if name.lower().endswith(ZARR_ZIP):
         raise Unsupported(f"{name} is a Zarr store, only read from a disk: hsparse import {name} DOMAIN.")

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.group_messages import StoredHardLink
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind
-from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_data import InputData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix
 from hsparse.hdf5.importer.matrix_forms import MatrixForm
@@ -21,13 +21,13 @@ from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import Matrix
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 
-LARGEST = 4 << 30
+MAX_ARRAY_BYTES = 4 << 30
 """Most bytes of an array that is read as a whole; enough for the names of some 100 million cells."""
-Data = FileData | VirtualData
+Data = InputData | VirtualData
 
 
 class FileParts:
-    """The objects of a file, by path without a leading slash. Datasets that are read count as imported."""
+    """The objects of a file, by path without a leading slash. `unread` lists the datasets that were not read."""
 
     def __init__(self, objects: FileObjects) -> None:
         self.objects = objects
@@ -38,7 +38,7 @@ class FileParts:
         one = self._find(path)
         if one is None or one.kind != ObjectKind.GROUP:
             return set()
-        return {link.name for link in self.objects.read(one).links if isinstance(link.target, HardLink)}
+        return {link.name for link in self.objects.read(one).links if isinstance(link.target, StoredHardLink)}
 
     def datasets(self, path: str) -> list[str]:
         """Return the sorted names of the datasets in a group."""
@@ -69,8 +69,8 @@ class FileParts:
         with path_in_errors(f"/{path}"):
             if dims and data.dims != dims:
                 raise Corrupt(f"It has the extent {list(data.dims)}, not {list(dims)}.")
-            if prod(data.dims) * data.size > LARGEST:
-                raise Unsupported(f"It has more than {LARGEST} bytes; --as-is imports it as it is.")
+            if prod(data.dims) * data.size > MAX_ARRAY_BYTES:
+                raise Unsupported(f"It has more than {MAX_ARRAY_BYTES} bytes; --as-is imports it as it is.")
             kind = Hdf5Type.parse(data.dataset.type.item)
             values = kind.decode(values_bytes(data.read((0,) * len(data.dims), data.dims)), data.dims)
             return (
@@ -111,7 +111,7 @@ class FileParts:
             if one is None or one.kind != ObjectKind.GROUP:
                 return None
             links = (link for link in self.objects.read(one).links if link.name == name)
-            targets = [link.target.address for link in links if isinstance(link.target, HardLink)]
+            targets = [link.target.address for link in links if isinstance(link.target, StoredHardLink)]
             one = self.objects.by_address.get(targets[0]) if targets else None
         return one
 

@@ -21,7 +21,7 @@ from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts, anndata
 from hsparse.hdf5.importer.formats.file_parts import Data, FileParts
 from hsparse.hdf5.importer.source import path_in_errors
-from hsparse.hdf5.importer.sparse_matrix import BATCH, Matrix, MatrixElements
+from hsparse.hdf5.importer.sparse_matrix import ELEMENTS_PER_REQUEST, Matrix, MatrixElements
 
 CELLS, GENES = ("CellID", "obs_names"), ("Gene", "var_names")
 """Attributes that contain the names of cells and of genes: in loom, and in files that scanpy writes."""
@@ -100,11 +100,11 @@ def _sparse(file: FileParts, path: str, dims: tuple[int, ...]) -> Matrix:
 
 
 def _boxes(data: Data) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield boxes of whole chunks, (start, stop), with about `BATCH` elements each."""
+    """Yield boxes of whole chunks, (start, stop), with about `ELEMENTS_PER_REQUEST` elements each."""
     layout, (rows, columns) = data.dataset.layout, data.dims
     high, wide = layout.dims if isinstance(layout, ChunkedLayout) else (1, 1)
-    wide = min(columns, wide * max(1, BATCH // max(1, high * wide)))
-    high *= max(1, BATCH // max(1, high * wide))
+    wide = min(columns, wide * max(1, ELEMENTS_PER_REQUEST // max(1, high * wide)))
+    high *= max(1, ELEMENTS_PER_REQUEST // max(1, high * wide))
     for row, column in product(range(0, rows, high), range(0, columns, max(1, wide))):
         yield (row, column), (min(row + high, rows), min(column + wide, columns))
 

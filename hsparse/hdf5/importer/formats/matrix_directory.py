@@ -21,17 +21,17 @@ from hsparse.cli.file_arguments import SCHEME
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts, anndata, float_matrix, transposed
 from hsparse.hdf5.importer.matrix_market import open_matrix_market, open_text
-from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source import InputFile
 
-OpenSource = Callable[[str], Source]
-LARGEST = 1 << 30
+OpenSource = Callable[[str], InputFile]
+MAX_NAMES_BYTES = 1 << 30
 """Most bytes of a table of names."""
 MATRIX = "matrix.mtx"
 ENDS = "_.-"
 """Separators at the end of a prefix, which the user may leave out."""
 NO_COLUMNS = 3
 """Number of columns (ids, names, types) of a table without lines."""
-NAMED = 20
+MAX_NAMED_PREFIXES = 20
 """Most prefixes that an error lists."""
 
 
@@ -47,14 +47,14 @@ def has_matrix(place: Path) -> bool:
 
 def open_directory(
     place: str, part: str, open_source: OpenSource
-) -> tuple[Source, Callable[[], DomainParts]]:
+) -> tuple[InputFile, Callable[[], DomainParts]]:
     """Open the matrix of a directory; return its source, and a function that reads the AnnData.
 
     `part` chooses a matrix by its prefix. Raises `BadRequest` unless it chooses one, `NotFound` without any matrix.
     """
     prefixes = [part] if place.startswith(SCHEME) else _prefixes(Path(place), part)
     if len(prefixes) > 1:
-        names = ", ".join(one.rstrip(ENDS) or MATRIX for one in prefixes[:NAMED])
+        names = ", ".join(one.rstrip(ENDS) or MATRIX for one in prefixes[:MAX_NAMED_PREFIXES])
         raise BadRequest(f"{place} has {len(prefixes)} matrices: name one of {names} by --part.")
     prefix = "".join(prefixes)
     matrix = _open(place, (f"{prefix}{MATRIX}",), open_source)
@@ -76,7 +76,7 @@ def _prefixes(place: Path, part: str) -> list[str]:
     return meant[:1]
 
 
-def _read(place: str, prefix: str, matrix: Source, open_source: OpenSource) -> DomainParts:
+def _read(place: str, prefix: str, matrix: InputFile, open_source: OpenSource) -> DomainParts:
     """Return an AnnData of cells x features; names of features are made unique by appended numbers."""
     found = float_matrix(transposed(open_matrix_market(matrix)))
     cells, genes = found.shape
@@ -99,7 +99,7 @@ def _read(place: str, prefix: str, matrix: Source, open_source: OpenSource) -> D
     return parts
 
 
-def _open(place: str, names: Sequence[str], open_source: OpenSource) -> Source:
+def _open(place: str, names: Sequence[str], open_source: OpenSource) -> InputFile:
     for name in (f"{name}{end}" for name in names for end in (".gz", "")):
         try:
             return open_source(f"{place.rstrip('/')}/{name}")
@@ -112,15 +112,15 @@ def _open(place: str, names: Sequence[str], open_source: OpenSource) -> Source:
     )
 
 
-def _table(source: Source, rows: int) -> list[NDArray[Any]]:
+def _table(source: InputFile, rows: int) -> list[NDArray[Any]]:
     """Return the columns of a tab-separated file; raise `Corrupt` unless it has `rows` lines of equal length."""
     try:
         with open_text(source) as file:
-            text = file.read(LARGEST + 1)
+            text = file.read(MAX_NAMES_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise Corrupt(f"{source.name} is damaged: {error}.") from error
-    if len(text) > LARGEST:
-        raise Unsupported(f"{source.name} has more than {LARGEST} bytes.")
+    if len(text) > MAX_NAMES_BYTES:
+        raise Unsupported(f"{source.name} has more than {MAX_NAMES_BYTES} bytes.")
     try:
         whole = text.decode().removesuffix("\n").split("\n") if text else []
         lines = [line.rstrip("\r").split("\t") for line in whole]

@@ -15,15 +15,15 @@ from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.progress import Advance
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.types.hdf5_type import Hdf5Type
-from hsparse.hdf5.importer.dense_upload import LARGEST, create_or_find, stored_chunks
+from hsparse.hdf5.importer.dense_upload import MAX_REQUEST_BYTES, create_or_find, stored_chunks
 from hsparse.hdf5.importer.formats.domain_parts import Bodies, BoxedArray, Dims, DomainParts, Values
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.model.ids import derived_id
 
-INLINE = 64 << 10
+MAX_INLINE_BYTES = 64 << 10
 """Most bytes of values that are sent in the request that creates their dataset."""
-BAND = 8 << 20
+BAND_BYTES = 8 << 20
 """Bytes of values per request."""
 
 
@@ -67,13 +67,13 @@ class PartUpload:
         kind = Hdf5Type.of(values)
         body: Bodies = {"type": kind.item, "shape": list(values.shape), "attributes": attributes}
         row = _nbytes(values) // max(1, len(values) if values.shape else 1)
-        if row * (len(values) if values.shape else 1) <= INLINE:
+        if row * (len(values) if values.shape else 1) <= MAX_INLINE_BYTES:
             data = kind.encode(values)
             body |= {"value_base64": base64.b64encode(data).decode()} if values.size else {}
             self._create("datasets", path, body)
             return
         id = self._create("datasets", path, body)
-        step = max(1, BAND // max(1, row))
+        step = max(1, BAND_BYTES // max(1, row))
         for first in range(0, len(values), step):
             band, corner = values[first : first + step], (first, *(0,) * (values.ndim - 1))
             self._uploads.submit(3 * row * len(band), partial(self._send, id, path, corner, band, kind))
@@ -85,7 +85,11 @@ class PartUpload:
             return
         body |= {"shape": list(array.shape), "creationProperties": array.properties}
         boxes = list(array.boxes)
-        if boxes and array.largest <= 3 * INLINE and prod(array.shape) * array.kind.dtype.itemsize <= INLINE:
+        if (
+            boxes
+            and array.largest <= 3 * MAX_INLINE_BYTES
+            and prod(array.shape) * array.kind.dtype.itemsize <= MAX_INLINE_BYTES
+        ):
             values = array.kind.encode(array.read((0,) * len(array.shape), array.shape))
             self._create("datasets", path, body | {"value_base64": base64.b64encode(values).decode()})
             self._advance(sum(nbytes for nbytes, _, _ in boxes))
@@ -104,7 +108,7 @@ class PartUpload:
         """Send the values of a box; split it in halves if they are too many for a request."""
         body = kind.encode(values)
         longest = max(range(values.ndim), key=lambda axis: values.shape[axis])
-        if len(body) > LARGEST and values.shape[longest] > 1:
+        if len(body) > MAX_REQUEST_BYTES and values.shape[longest] > 1:
             middle = values.shape[longest] // 2
             for part, first in zip(np.split(values, [middle], longest), (0, middle), strict=True):
                 corner = tuple(at + first * (axis == longest) for axis, at in enumerate(start))

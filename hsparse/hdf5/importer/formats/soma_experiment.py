@@ -25,18 +25,18 @@ from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.hdf5.importer.formats.domain_parts import BoxedArray, Dims, DomainParts, encoding
 from hsparse.hdf5.importer.formats.zarr_parts import zarr_parts
 from hsparse.hdf5.importer.formats.zarr_store import ZarrStore, files_below, fingerprint_of, library_errors
-from hsparse.hdf5.importer.source import Opened
+from hsparse.hdf5.importer.source import OpenedInput
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
-BUFFER = 16 << 20
+COLUMN_BYTES = 16 << 20
 """Bytes of a table's column that are read at a time."""
-BAND = 16 << 20
+BAND_BYTES = 16 << 20
 """Bytes of a dense layer's rows that are read at a time."""
 X = "data"
 """Name of the layer that becomes `X`; the other layers become `layers/NAME`."""
 
 
-class SomaExperiment(Opened):
+class SomaExperiment(OpenedInput):
     """An open TileDB-SOMA experiment."""
 
     def __init__(self, place: str) -> None:
@@ -46,7 +46,7 @@ class SomaExperiment(Opened):
         self._sizes, state = files_below(path)
         self.size = sum(self._sizes.values())
         self.fingerprint = fingerprint_of(state)
-        options = {"soma.init_buffer_bytes": BUFFER}
+        options = {"soma.init_buffer_bytes": COLUMN_BYTES}
         with library_errors(place, "tiledbsoma"):
             context = tiledbsoma.SOMATileDBContext(tiledb_config=options)
             self.experiment = tiledbsoma.open(str(path.resolve()), context=context)
@@ -130,7 +130,7 @@ def _add_layer(parts: DomainParts, path: str, array: Any, shape: tuple[int, int]
         return
     if tuple(array.shape) != shape:
         raise Corrupt(f"/{path}: It has the extent {list(array.shape)}, not {list(shape)}.")
-    rows = max(1, BAND // max(1, shape[1] * dtype.itemsize))
+    rows = max(1, BAND_BYTES // max(1, shape[1] * dtype.itemsize))
     boxes = [
         (nbytes * (last - first) // shape[0], (first, 0), (last, shape[1]))
         for first in range(0, shape[0], rows)

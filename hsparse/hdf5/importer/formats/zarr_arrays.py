@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.plan.grid import Grid
-from hsparse.hdf5.importer.dense_upload import LARGEST, box_bands
+from hsparse.hdf5.importer.dense_upload import MAX_REQUEST_BYTES, box_bands
 from hsparse.hdf5.importer.formats.domain_parts import Bodies, BoxedArray, Dims
 from hsparse.hdf5.importer.formats.zarr_store import LARGEST_CHUNK, library_errors
 from hsparse.hdf5.importer.matrix_chunks import Lines
@@ -104,8 +104,8 @@ class ZarrArray:
                 yield from self._pieces(nbytes, *grid.bounds(place))
 
     def _pieces(self, nbytes: int, start: Dims, stop: Dims) -> Iterator[tuple[int, Dims, Dims]]:
-        """Yield a box with its bytes; split it at chunk boundaries while it has more than `LARGEST` bytes."""
-        if prod(map(int.__sub__, stop, start)) * self.itemsize > LARGEST:
+        """Yield a box with its bytes; split it at chunk boundaries while it has more than `MAX_REQUEST_BYTES` bytes."""
+        if prod(map(int.__sub__, stop, start)) * self.itemsize > MAX_REQUEST_BYTES:
             for axis, (a, b, length) in enumerate(zip(start, stop, self.chunk, strict=True)):
                 first, last = a // length, -(-b // length)
                 if last - first > 1:
@@ -174,7 +174,7 @@ def sparse_matrix(kind: str, shape: tuple[int, int], parts: Mapping[str, ZarrArr
         raise Unsupported(f"The matrix has more than {MOST_POINTERS} rows or columns; use --as-is.")
     found = pointers.read((0,), pointers.shape).astype(np.int64)
     check_pointers(found, lines, count)
-    if count - len(indices.chunks()) * prod(indices._stored_by) > lines:  # a missing chunk is of zeros
+    if count - len(indices.chunks()) * prod(indices._stored_by) > lines:  # missing chunks read as 0
         raise Corrupt("Some indices of the matrix are missing.")
     step = min(LARGEST_BAND, max(*data.chunk, *indices.chunk))
     nbytes = data.stored + indices.stored

@@ -22,7 +22,7 @@ MEMBERS = ("data", "indices", "indptr")
 """The arrays of a sparse matrix of AnnData."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 """xarray's attribute for dimension names; Zarr format 3 stores these names outside of the attributes."""
-EXACT = 1 << 53
+MAX_EXACT_INTEGER = 1 << 53
 """Integers up to this absolute value are exact as float64."""
 Json = dict[str, Any]
 
@@ -97,7 +97,7 @@ def _attributes(node: zarr.Group | zarr.Array) -> Bodies:
 
 
 def _attribute(value: Any) -> Any:
-    """Convert a JSON attribute: text, numbers, booleans and regular arrays of these; any other value to JSON text."""
+    """Return the HDF5 value of a JSON attribute: a scalar, None, or a regular array; other values as JSON text."""
     if value is None or isinstance(value, str | bool | float) or _is_long(value):
         return value
     leaves = value if isinstance(value, list) else [value]
@@ -110,7 +110,9 @@ def _attribute(value: Any) -> Any:
         return np.array(value, object)
     if kinds in ({bool}, {float}, set()) or (kinds == {int} and all(map(_is_long, leaves))):
         return np.array(value)
-    is_mixed = kinds == {int, float} and all(abs(one) <= EXACT for one in leaves if type(one) is int)
+    is_mixed = kinds == {int, float} and all(
+        abs(one) <= MAX_EXACT_INTEGER for one in leaves if type(one) is int
+    )
     return np.array(value, float) if is_mixed else json.dumps(value)
 
 

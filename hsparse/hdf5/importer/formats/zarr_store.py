@@ -20,7 +20,7 @@ from zarr.storage import LocalStore, ZipStore
 
 from hsparse.errors import BadRequest, Corrupt, HsparseError, Unsupported
 from hsparse.hdf5.importer.file_objects import is_utf8_name
-from hsparse.hdf5.importer.source import Opened
+from hsparse.hdf5.importer.source import OpenedInput
 
 METADATA = {2: (".zgroup", ".zarray"), 3: ("zarr.json",)}
 """Names of the metadata keys of groups and arrays, by format."""
@@ -43,8 +43,11 @@ def library_errors(path: str, library: str = "zarr") -> Iterator[None]:
         raise Corrupt(f"{path}: {library} cannot read it: {type(error).__name__}: {text[:300]}.") from error
 
 
-class ZarrStore(Opened):
-    """An open store; `keys` has the size of each value, and `read(key)` returns it. `state` identifies the content."""
+class ZarrStore(OpenedInput):
+    """An open store: `keys` has the size of the value of each key, and `read(key)` returns the value.
+
+    `state` is a text that identifies the content of the store.
+    """
 
     def __init__(
         self, name: str, store: Any, keys: dict[str, int], state: str, read: Callable[[str], bytes]

@@ -1,6 +1,6 @@
-"""Sparse values as an Arrow IPC stream, `application/vnd.apache.arrow.stream`.
+"""The defined elements of sparse datasets as an Arrow IPC stream, `application/vnd.apache.arrow.stream`.
 
-The columns are the coordinates `dim_0 ... dim_{n-1}` and `value`.
+The columns are `dim_0`, `dim_1` and so on, with the coordinates in each dimension, and `value`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, join_elements
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.http.stream import respond_stream
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
@@ -56,8 +56,8 @@ class ArrowWriter:
     """Encodes a stream batch by batch: call `parts` or `batch` for each batch, then `end`.
 
     Numbers have a column of their type; other fixed-size elements (compound, string, boolean) are fixed-size binary.
-    The forms of vlen elements, described by `element`, are listed in `hsparse.sn.values.media.arrow_columns`. A
-    dimension whose length in `extent` is negative has signed coordinates.
+    `element` describes vlen elements, whose column types are listed in `hsparse.sn.values.media.arrow_columns`; it is
+    None for fixed-size elements. A dimension whose length in `extent` is negative has signed coordinates.
     """
 
     def __init__(self, extent: tuple[int, ...], dtype: np.dtype[Any], element: Element | None = None) -> None:
@@ -92,7 +92,7 @@ class ArrowWriter:
 
 
 class SignedArrowWriter(ArrowWriter):
-    """An `ArrowWriter` for a dataset with a lower bound: converts the coordinates of plans to the request's."""
+    """An `ArrowWriter` for a dataset with lower bounds; it converts coordinates in chunks' grid to the request's."""
 
     def __init__(self, extent: SignedExtent, dtype: np.dtype[Any], element: Element | None = None) -> None:
         super().__init__((-1,) * len(extent) if extent.in_places else extent.lengths, dtype, element)
@@ -103,7 +103,7 @@ class SignedArrowWriter(ArrowWriter):
 
 
 class _Encoder:
-    """Encodes a stream with nanoarrow, copying the columns."""
+    """Encodes a stream with nanoarrow, which copies the columns."""
 
     def __init__(
         self, dim_types: tuple[np.dtype[Any], ...], dtype: np.dtype[Any], element: Element | None
@@ -188,7 +188,7 @@ def read_arrow(
 ) -> tuple[Array, Array]:
     """Decode a stream to `coords: (n, rank) uint64`, int64 if `signed`, and `values: (n,)` of `dtype`.
 
-    Raises `BadRequest` if the bytes are no such stream, or if a column is missing, has nulls or does not fit the dtype.
+    Raises `BadRequest` if the bytes are no Arrow stream, or a column is missing, has nulls or does not fit the dtype.
     """
     coords, values = list[Array](), list[Array]()
     for length, columns in read_batches(data):
@@ -256,29 +256,26 @@ def _column(columns: dict[str, Column], name: str) -> Column:
 
 VERSION_5 = 4
 """Message.fbs: `MetadataVersion.V5`."""
-PART = 1 << 16
-"""Batches of at most this many bytes are joined into one part: sending a part costs as much as copying these bytes."""
+JOINED_BATCH_BYTES = 1 << 16
+"""The parts of a batch of at most this many bytes are joined: sending a part costs as much as copying these bytes."""
 
 
 def batch_parts(columns: Sequence[NDArray[Any]]) -> list[bytes | memoryview]:
-    """Return a record batch of contiguous columns `(n,)` of fixed-size elements, as parts of bytes.
-
-    The parts refer to the columns, which must not change until the parts are sent.
-    """
+    """Return a record batch of contiguous fixed-size columns, which must not change until its parts are sent."""
     (length,) = {len(column) for column in columns}
     parts: list[bytes | memoryview] = [_batch_head(length, [column.nbytes for column in columns])]
     for column in columns:
         parts.append(column.view(np.uint8).data)
         if padding := -column.nbytes % 8:
             parts.append(bytes(padding))
-    return parts if sum(map(len, parts)) > PART else [b"".join(parts)]
+    return parts if sum(map(len, parts)) > JOINED_BATCH_BYTES else [b"".join(parts)]
 
 
 def _batch_head(length: int, sizes: list[int]) -> bytes:
     """Return the bytes before a record batch's body: continuation mark, size of the metadata, and metadata.
 
-    The metadata are two tables (see "FlatBuffers Internals"), each preceded by its vtable, followed by two vectors.
-    Offsets are relative to the offset's own position in the metadata.
+    The metadata are a FlatBuffer (see "FlatBuffers Internals"): two tables, each preceded by its vtable, followed by
+    two vectors. An offset is relative to its own position in the metadata.
     """
     ends = [0, *accumulate(size + -size % 8 for size in sizes)]
     count = len(sizes)
@@ -305,7 +302,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 
 
 async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes | memoryview, None]:
-    """Yield the bytes of the stream of the defined elements, encoded about a page at a time."""
+    """Yield the bytes of an Arrow stream of the defined elements, in batches of about `page_size` bytes."""
     dataset, chunks = read.dataset, ChunkFanout(read.request.service.owners, read.dataset)
     element = None if dataset.arrays.is_exact else dataset.spec.datatype.element
     kind: Any = SignedArrowWriter if dataset.spec.base else ArrowWriter
@@ -318,7 +315,7 @@ async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[byt
 
 @dataclass(frozen=True, slots=True)
 class ArrowBody:
-    """A `WriteBody` that is an Arrow stream of coordinates and values."""
+    """A `WriteBody` whose bytes are an Arrow stream of coordinates and values."""
 
     data: bytes | bytearray
     append: Append | None
@@ -329,7 +326,7 @@ class ArrowBody:
     def named(self) -> Mapping[str, Any]:
         return {}
 
-    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+    def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         refuse_fields(fields)
         coords: NDArray[Any]
         values: Values

@@ -46,14 +46,14 @@ class ColumnForm(Enum):
 
 
 def column_form(element: Element) -> ColumnForm:
-    """Return the form of a column of vlen elements."""
+    """Return the Arrow type of a column of vlen elements that `element` describes."""
     if isinstance(element, VlenString):
         return ColumnForm.UTF8 if dict(element.dtype.metadata or {}).get("vlen") is str else ColumnForm.BINARY
     return ColumnForm.BINARY if list_item_type(element) is None else ColumnForm.LIST
 
 
 def list_item_type(element: Element) -> np.dtype[Any] | None:
-    """Return the dtype of the items of a vlen sequence of numbers, None for other elements."""
+    """Return the dtype of the items if `element` is a vlen sequence of numbers, else None."""
     base = element.base if isinstance(element, VlenSequence) else None
     return base.dtype if isinstance(base, Fixed) and is_number(base.dtype) else None
 

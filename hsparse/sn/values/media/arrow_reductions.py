@@ -1,7 +1,7 @@
-"""The result of a reduction as an Arrow stream, with a row for each of its places.
+"""The result of a reduction as an Arrow stream, with a row for each item of the result.
 
-The columns are `dim_i` for each kept axis, with indices in the dataset, `group` for the labels of groups, and one
-column for each operation.
+The columns are `dim_i` for each axis `i` of the dataset that the result keeps, with indices in the dataset, `group`
+with the labels of groups, if there are groups, and a column for each operation.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _numbers(values: NDArray[Any]) -> tuple[Any, Any]:
 
 
 def _labels(labels: list[Any], codes: NDArray[np.intp]) -> tuple[Any, Any]:
-    """Return the Arrow type and the column of the labels that `codes` refer to: text or numbers."""
+    """Return the Arrow type and the column of `labels[code]` for each of `codes`; the labels are text or numbers."""
     if all(isinstance(label, str) for label in labels):
         encoded = [label.encode("utf-8", "surrogatepass") for label in labels]
         sizes = np.array([len(text) for text in encoded], np.int64)

@@ -1,7 +1,8 @@
 """Values as bytes: `application/octet-stream`.
 
-The values of a selection are sent as the elements in C order. Defined elements, and bodies with `sparse=1`, are a
-structured chunk over the extent (`hsparse.format.structured.region`). A selection is sent as its H5Sencode image.
+The values of a selection are sent as the bytes of its elements in C order. Defined elements, and bodies with
+`sparse=1`, have the form of a structured chunk that covers the extent (`hsparse.format.structured.region`). A selection
+is sent in the form of H5Sencode.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.response import respond_computed
 from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.element_query import Rows
@@ -73,7 +74,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 
 
 def answer_places(read: ValueRead) -> web.Response:
-    """Answer with an encoded selection, whose unsigned coordinates count from the dataset's first element."""
+    """Answer with the encoded selection; its coordinates are unsigned, because they count from the first element."""
     selection = encodable_of(read.dataset.extent, read.selection)
     return web.Response(body=encode_selection(selection), content_type=BINARY_TYPE)
 
@@ -81,8 +82,8 @@ def answer_places(read: ValueRead) -> web.Response:
 async def answer_found(read: FoundRead) -> web.StreamResponse:
     """Answer with the elements that a query has found.
 
-    The answer is JSON if there are none, because h5pyd fails on a body of length zero. It is JSON for vlen elements,
-    because h5pyd can read length-prefixed elements only if it knows their number in advance.
+    The answer is JSON if no element was found, because h5pyd fails on a body of length zero. It is also JSON for vlen
+    elements, because h5pyd can read length-prefixed elements only if it knows their number in advance.
     """
     first = await anext(read.found, None) if read.arrays.is_exact else None
     if first is None:
@@ -119,7 +120,7 @@ async def _found_pages(
 
 @dataclass(frozen=True, slots=True)
 class BytesBody:
-    """A `WriteBody` that is the elements' bytes, in the order of the selection in the URL's parameters."""
+    """A `WriteBody` that has the elements' bytes, in the order of the selection, which the URL's parameters give."""
 
     data: bytes | bytearray
     selection: WriteSelection
@@ -131,7 +132,7 @@ class BytesBody:
     def named(self) -> Mapping[str, Any]:
         return self.selection.named
 
-    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+    def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         arrays = dataset.arrays.of_fields(fields)
         selection = self.selection.resolve(dataset.extent)
         shape = body_shape(self.selection.count, selection)
@@ -141,9 +142,9 @@ class BytesBody:
 
 @dataclass(frozen=True, slots=True)
 class RegionBody:
-    """A `WriteBody` that is a structured chunk: an encoded selection and the values.
+    """A `WriteBody` that has the form of a structured chunk: an encoded selection and the values.
 
-    The selection counts from the dataset's first element. It may be encoded for an earlier extent of the dataset.
+    The selection's coordinates count from the dataset's first element. Its extent may be an earlier one of the dataset.
     """
 
     data: bytes | bytearray
@@ -155,7 +156,7 @@ class RegionBody:
     def named(self) -> Mapping[str, Any]:
         return {}
 
-    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+    def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         refuse_fields(fields)
         try:
             selection, values = dataset.arrays.from_region(self.data)

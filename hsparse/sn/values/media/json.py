@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from hsparse.concurrency.collector import MANY, paused_collector
+from hsparse.concurrency.collector import PAUSING_LISTS, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Selection
@@ -34,7 +34,7 @@ from hsparse.sn.http.response import (
     items_of,
     respond_pieces,
 )
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import JSON_HEADER, Request
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.chunk_fanout import DefinedRead
@@ -54,7 +54,7 @@ from hsparse.sn.values.request_selection import (
 TEXT_BYTES = 4
 """About the most bytes of JSON for each byte of values."""
 VLEN_ITEM_BYTES = 8
-"""About the bytes of an item of a vlen sequence."""
+"""About the bytes of an item of a vlen sequence, from which the number of items is estimated."""
 WRITE_KEYS = frozenset(
     {
         "value",
@@ -73,7 +73,7 @@ WRITE_KEYS = frozenset(
 )
 STEPPED_KEYS = frozenset({"start", "stop", "step"})
 SELECTION_KEYS = (*(frozenset({key}) for key in ("points", "select", "selection")), STEPPED_KEYS)
-"""The keys of each way to name elements in the body of a read."""
+"""The ways to name elements in the body of a read: the keys of each."""
 PARAMETER_KEYS = frozenset(
     {"fields", "query", "order_by", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
 )
@@ -111,7 +111,7 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
 
 
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
-    """Answer with the defined elements: a selection of their places, and their values in the same order."""
+    """Answer with the defined elements: a selection of them, and their values in the order of the selection."""
     request, arrays = read.request, read.arrays
     limit = request.service.settings.max_request_size if arrays.is_exact else json_limit(request)
 
@@ -127,9 +127,9 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 async def answer_whole(
     read: ValueRead, limit: int, answer: Callable[[Selection, Values], Any], times: int = 1
 ) -> web.StreamResponse:
-    """Answer with all defined elements at once; raise `TooLarge` if they have more than `limit` bytes.
+    """Answer with all defined elements at once, by `answer(points, values)`; `TooLarge` if they exceed `limit` bytes.
 
-    Memory is held for `times` the bytes of the elements, to cover the encoded answer.
+    Memory is held for `times` the bytes of the elements, because the encoded answer takes memory too.
     """
     request, settings = read.request, read.request.service.settings
     chunks = read.chunks
@@ -150,13 +150,13 @@ def answer_places(read: ValueRead) -> web.StreamResponse:
     return web.Response(body=b"".join(pieces), headers={"Content-Type": JSON_HEADER})
 
 
-def selection_pieces(selection: Selection, dataset: Dataset) -> Iterator[bytes]:
+def selection_pieces(selection: Selection, dataset: StoredDataset) -> Iterator[bytes]:
     """Yield a selection in HDF5/JSON form, encoded when the first piece is requested."""
     yield from encode_pieces(places_json(selection, dataset.extent, arrays=True))
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
-    """Answer with the matches of a query: their indices and elements."""
+    """Answer with the matches of a query: their coordinates under `index`, and the elements."""
     offsets, values = await collect_found(read.request, read.dataset, read.found, read.arrays)
     extent = read.dataset.extent
     index = places_of(extent, offsets if len(extent) == 1 else unravel(offsets, extent))
@@ -181,11 +181,11 @@ async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamRespon
 
 
 async def collect_found(
-    request: Request, dataset: Dataset, found: AsyncIterator[Rows], arrays: ValueArrays, each: int = 0
+    request: Request, dataset: StoredDataset, found: AsyncIterator[Rows], arrays: ValueArrays, each: int = 0
 ) -> Rows:
     """Return all matches of a query; raise `TooLarge` if they are too many for a JSON answer.
 
-    `each` is the number of bytes of a match in the answer; 0 has the sizes computed from the values.
+    `each` is the number of bytes that a match takes in the answer, or 0 to compute it from the values.
     """
     limit, rank = json_limit(request), len(dataset.extent)
     lists = json_size((), arrays.element).lists
@@ -224,18 +224,18 @@ async def respond_values(
     rest: dict[str, Any] = {"hrefs": links} if links else {}
     items = json_items(values, arrays)
     pieces = value_pieces(values, arrays, _encode(request))
-    with paused_collector() if items >= MANY else nullcontext():
+    with paused_collector() if items >= PAUSING_LISTS else nullcontext():
         return await respond_pieces(items, answer | {"value": pieces} | rest, _encode(request))
 
 
 def json_items(values: Values, arrays: ValueArrays) -> int:
-    """Return about how many numbers, texts and lists the JSON of the values has."""
+    """Return about the number of numbers, texts and lists in the JSON of the values."""
     items = json_size(values.shape, arrays.element).items
     return items if arrays.is_exact else items + arrays.nbytes(values) // VLEN_ITEM_BYTES
 
 
 def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterator[bytes]:
-    """Yield the JSON of values in pieces, see `hsparse.sn.http.response`."""
+    """Yield the JSON of values in pieces, see `encode_rows`."""
 
     def encoded(part: Values) -> bytes:
         listed, has_floats = arrays.to_json(part)
@@ -245,11 +245,11 @@ def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterato
 
 
 def _encode(request: Request) -> Encode:
-    """Return the JSON encoder for the request: `ignore_nan` chooses how floats that are not finite are written."""
+    """Return the JSON encoder that the request asks for: with `ignore_nan`, floats that are not finite become null."""
     return encode_nulls if request.flag("ignore_nan") else encode_json
 
 
-def value_hrefs(request: Request, dataset: Dataset) -> list[Href]:
+def value_hrefs(request: Request, dataset: StoredDataset) -> list[Href]:
     """Return the `hrefs` of an answer with a dataset's values."""
     own = f"/datasets/{dataset.id}"
     root = f"/groups/{dataset.record['root']}"
@@ -273,7 +273,7 @@ class JsonBody:
     def named(self) -> Mapping[str, Any]:
         return self.selection.named
 
-    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+    def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         arrays = dataset.arrays.of_fields(fields) if fields else dataset.arrays
         selection = self.selection.resolve(dataset.extent)
         if "value_base64" in self.body:
@@ -286,14 +286,14 @@ class JsonBody:
             return selection, repeat_values(arrays, values, selection.shape)
         if "value" not in self.body:
             raise BadRequest("The body has neither value nor value_base64.")
-        with paused_collector() if selection.size >= MANY else nullcontext():
+        with paused_collector() if selection.size >= PAUSING_LISTS else nullcontext():
             if self.selection.count is None:
                 return selection, arrays.from_json(self.body["value"], selection.shape)
             values = self._counted(arrays, body_shape(self.selection.count, selection))
         return selection, repeat_values(arrays, values, selection.shape)
 
     def _counted(self, arrays: ValueArrays, shape: tuple[int, ...]) -> Values:
-        """Return the values of a body that states their number, ignoring enclosing lists of one item."""
+        """Return the body's `value` as an array of this shape; lists of one item around the value are ignored."""
         value = self.body["value"]
         while True:
             try:

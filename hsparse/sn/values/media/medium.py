@@ -11,7 +11,7 @@ from aiohttp import web
 from hsparse.format.selections.points import Selection
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
@@ -20,7 +20,7 @@ from hsparse.sn.values.reduction.dataset_reduction import Reduced
 from hsparse.sn.values.request_selection import ReadRequest
 
 STREAM_PAGES = 2
-"""Pages in memory of a streamed answer: one is sent while the next is read."""
+"""Pages of a streamed answer that are in memory at a time: one is sent while the next is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ValueRead:
     """A read of the values of a selection: of some fields, or of whole elements if `fields` is ()."""
 
     request: Request
-    dataset: Dataset
+    dataset: StoredDataset
     selection: Selection
     fields: tuple[str, ...] = ()
 
@@ -38,16 +38,16 @@ class ValueRead:
 
     @property
     def arrays(self) -> ValueArrays:
-        """The array operations for the values with their fields."""
+        """The operations on arrays of the values, which have only `fields`."""
         return self.dataset.arrays.of_fields(self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRead:
-    """The result of a query: `found` yields pages of matches, in row-major order or in that of `order_by`."""
+    """The result of a query: `found` yields pages of matches, in row-major order or in the order of `order_by`."""
 
     request: Request
-    dataset: Dataset
+    dataset: StoredDataset
     found: AsyncGenerator[Rows, None]
     fields: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ class WriteBody(Protocol):
 
     @property
     def append(self) -> Append | None:
-        """The append, None if the write is not one. The places of an append are relative to the new elements."""
+        """The append, or None for another write. The selection of an append is relative to the new elements."""
         ...
 
     @property
@@ -71,16 +71,16 @@ class WriteBody(Protocol):
 
     @property
     def sparse(self) -> bool:
-        """Whether the body contains the places of its elements, which only sparse datasets accept."""
+        """Whether the body has the coordinates of its elements; only sparse datasets accept such a body."""
         ...
 
     @property
     def named(self) -> Mapping[str, Any]:
-        """The `select` of the request, in the form of a read's body, to reserve memory for paired lists; {} if none."""
+        """The request's `select`, in the form of the body of a read, {} if there is none; `resolved` needs it."""
         ...
 
-    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
-        """Return the write's selection in the dataset's extent, and its values: `fields`, or whole elements for ().
+    def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+        """Return the write's selection in the dataset's extent, and its values: of `fields`, or of all fields for ().
 
         The values have the selection's shape, or are one for all. Raises `BadRequest` if the body does not fit.
         """
@@ -102,11 +102,11 @@ class Medium:
     read_body: Callable[[Request], Awaitable[WriteBody]]
     """Read and decode the whole body of a write. A body that is cut short changes nothing."""
     read_request: Callable[[Request], Awaitable[ReadRequest]]
-    """Read the body of a POST that names what to read."""
+    """Read the body of a POST that names the elements to read."""
     answer_values: Callable[[ValueRead], PendingAnswer]
     """Answer with all values of a selection, the fill value for undefined elements."""
     answer_defined: Callable[[ValueRead], PendingAnswer]
-    """Answer with the defined elements of a selection: places and values."""
+    """Answer with the defined elements of a selection: their coordinates and values."""
     answer_places: Callable[[ValueRead], web.StreamResponse]
     """Answer with the selection itself, without values."""
     answer_found: Callable[[FoundRead], PendingAnswer]

@@ -1,7 +1,8 @@
 """Reductions of a dataset: owners reduce their chunks, and the service node merges the partial results.
 
-Chunks with statistics need not be read. Results can be grouped by labels along an axis: labels in the request, or a
-dataset of labels in the domain, such as a column of an AnnData's obs or a group of `codes` and `categories`.
+Chunks that are wholly selected and have statistics need not be read. Results can be grouped by labels along an axis.
+The labels are given in the request or in the domain: in a dataset, such as a column of an AnnData's obs, or in a group
+with the datasets `codes` and `categories`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from hsparse.format.selections.signed_extent import outside_of, places_along
 from hsparse.model.ids import collection_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.records.object_path import resolve_path
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout, from_parts
@@ -51,7 +52,7 @@ class DescribedChunks:
 
     @classmethod
     def of(cls, rows: ChunkRows, column: int, dtype: np.dtype[Any]) -> DescribedChunks:
-        """Take this column of the rows that have statistics."""
+        """Take the statistics' column with the index `column` from the rows that have statistics."""
         known = np.flatnonzero(is_known(rows.statistics))
         places = {tuple(scaled): place for place, scaled in enumerate(rows.scaled[known].tolist())}
         return cls(places, rows.statistics[known, column], rows.defined[known], dtype)
@@ -59,7 +60,7 @@ class DescribedChunks:
     def split(
         self, planned: Sequence[PlannedChunk], reduction: Reduction
     ) -> tuple[list[PlannedChunk], Partials]:
-        """Return the chunks that must be read, and the partial result of the other, wholly selected chunks."""
+        """Return the chunks that must be read, and the partial result of the others, from their statistics."""
         rest, there = [], []
         for chunk in planned:
             place = self.places.get(chunk.scaled) if chunk.full else None
@@ -79,12 +80,12 @@ GROUPED_BYTES = 32
 
 
 async def read_groups(request: Request, by: str | list[Any], length: int, axis: ax.Axis) -> LabelGroups:
-    """Return the groups of the selected indices `axis`, by the labels `by` of an axis of length `length`.
+    """Return the groups of the selected indices `axis` by the labels `by`, a list or the path or id of a dataset.
 
-    Raises `BadRequest` unless there is one label for each index, `NotFound` if there is no dataset `by`.
+    Raises `BadRequest` unless there is one label for each of `length` indices, `NotFound` if there is no dataset `by`.
     """
     make: Callable[..., LabelGroups]
-    datasets: list[Dataset]
+    datasets: list[StoredDataset]
     if isinstance(by, list):
         check_labels(len(by), length)
         datasets, make, nbytes = [], partial(LabelGroups.of_list, by), len(by) * GROUPED_BYTES
@@ -103,8 +104,8 @@ async def read_groups(request: Request, by: str | list[Any], length: int, axis: 
 
 async def _label_datasets(
     request: Request, by: str, length: int
-) -> tuple[list[Dataset], Callable[..., LabelGroups]]:
-    """Return the datasets that `by` names, and the function that makes groups of their labels."""
+) -> tuple[list[StoredDataset], Callable[..., LabelGroups]]:
+    """Return the datasets of labels that `by` names, and the function that makes groups of the datasets' values."""
     record = await _record(request, by)
     if collection_of(record["id"]) != "groups":
         return [_labels(request, record, length)], _groups_of
@@ -134,11 +135,11 @@ async def _record(request: Request, by: str) -> Record:
     return await request.service.owners.record(id)
 
 
-def _labels(request: Request, record: Record, length: int | None) -> Dataset:
-    """Return a 1-D dataset of labels, checked to have `length` labels unless that is None."""
+def _labels(request: Request, record: Record, length: int | None) -> StoredDataset:
+    """Return the 1-D dataset of labels with this record; `BadRequest` unless it has `length` labels (None: any)."""
     if collection_of(record["id"]) != "datasets":
         raise BadRequest(f"{record['id']} is no dataset: it has no labels.")
-    dataset = Dataset.of(record, request.file_rights())
+    dataset = StoredDataset.of(record, request.file_rights())
     if len(dataset.extent) != 1:
         raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels have one.")
     if length is not None:
@@ -146,7 +147,7 @@ def _labels(request: Request, record: Record, length: int | None) -> Dataset:
     return dataset
 
 
-def _needed(request: Request, dataset: Dataset) -> int:
+def _needed(request: Request, dataset: StoredDataset) -> int:
     """Return about how many bytes of memory it takes to read and group a dataset of labels."""
     count, limit = dataset.extent[0], request.service.settings.max_request_size
     if dataset.arrays.least(count) > limit:
@@ -154,7 +155,7 @@ def _needed(request: Request, dataset: Dataset) -> int:
     return min(limit, dataset.arrays.expected(count)) + count * GROUPED_BYTES
 
 
-async def _read(request: Request, dataset: Dataset) -> Values:
+async def _read(request: Request, dataset: StoredDataset) -> Values:
     """Return the values of a 1-D dataset of labels."""
     limit = request.service.settings.max_request_size
     chunks = ChunkFanout(request.service.owners, dataset)
@@ -164,8 +165,8 @@ async def _read(request: Request, dataset: Dataset) -> Values:
     return values
 
 
-def _labels_in(dataset: Dataset, values: Values) -> NDArray[Any] | list[Any]:
-    """Convert values to labels: numbers to an array, text to a list."""
+def _labels_in(dataset: StoredDataset, values: Values) -> NDArray[Any] | list[Any]:
+    """Convert values to labels: numbers to an array, text to a list; raise `BadRequest` for other values."""
     if not isinstance(values, VlenArray) and values.dtype.kind in "biuf":
         return np.asarray(values.view(dataset.dtype))
     listed, _ = dataset.arrays.to_json(values)
@@ -175,7 +176,7 @@ def _labels_in(dataset: Dataset, values: Values) -> NDArray[Any] | list[Any]:
     return list(listed)
 
 
-def _too_large(dataset: Dataset, limit: int) -> TooLarge:
+def _too_large(dataset: StoredDataset, limit: int) -> TooLarge:
     return TooLarge(f"The labels in {dataset.id} have more than {limit} bytes (max_request_size).")
 
 
@@ -187,8 +188,8 @@ KEYS = frozenset({"op", "axis", "select", "field", "undefined", "ddof", "by"})
 class ReduceRequest:
     """The parameters of a reduction, before its dataset is loaded.
 
-    `undefined` is "skip", "fill", or None if the request has no such parameter. `by` is the path or id of a dataset of
-    labels, a list of labels, or None.
+    `undefined` says how undefined elements count: "skip" (not at all), "fill" (as the fill value), or None if the
+    request does not say. `by` is the path or id of a dataset of labels, a list of labels, or None.
     """
 
     operations: tuple[str, ...]
@@ -247,21 +248,22 @@ def _operations(text: Any) -> tuple[str, ...]:
 
 Array = NDArray[Any]
 MAX_GENERATED = 1 << 14
+"""The most chunks of computed values (`arange`) that a reduction may select."""
 CODE_BYTES = 12
-"""About the bytes of memory for each position's group code while a reduction runs."""
+"""About the bytes of memory for the group code of each selected index while a reduction runs."""
 STATE_BYTES = 64
-"""About the most bytes of memory for each place of a result while it is computed."""
+"""About the most bytes of memory for each item of a result while it is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
     """The result of a reduction: an array of `reduction.result_shape` for each operation, by name.
 
-    `labels` are the labels of the groups, None without groups. `coords` has the selected places of each other kept
-    dimension, by the dimension's number in the dataset.
+    `labels` are the labels of the groups, None without groups. `coords` has the selected indices of each other
+    dimension that the result keeps, by the dimension's number in the dataset.
     """
 
-    dataset: Dataset
+    dataset: StoredDataset
     reduction: Reduction
     values: dict[str, Array]
     labels: list[Any] | None
@@ -272,7 +274,7 @@ class DatasetReduction:
     """One reduction of a selection, which is resolved in the dataset's current extent."""
 
     def __init__(
-        self, request: Request, dataset: Dataset, asked: ReduceRequest, selection: Orthogonal
+        self, request: Request, dataset: StoredDataset, asked: ReduceRequest, selection: Orthogonal
     ) -> None:
         self._request = request
         self._dataset = dataset
@@ -295,7 +297,7 @@ class DatasetReduction:
         groups = await self._groups(axes)
         reduction = self._reduction(axes, groups)
         limit = self._request.service.settings.max_request_size
-        # A result of size 0 still has lists and the indices of its other dimensions.
+        # A result of size 0 still takes memory, for lists and for the indices of its other dimensions.
         nbytes = prod(max(1, length) for length in reduction.result_shape) * STATE_BYTES
         if nbytes > limit:
             raise TooLarge(
@@ -324,15 +326,15 @@ class DatasetReduction:
         return Reduced(self._dataset, reduction, values, labels, coords)
 
     def _check_chunks(self) -> None:
-        """Raise `TooLarge` if the selection meets too many computed chunks, because all of them would be planned."""
+        """Raise `TooLarge` if the selection has too many computed chunks (`arange`): all of them would be planned."""
         if self._dataset.spec.arange and count_chunks(self._selection, self._dataset.grid) > MAX_GENERATED:
             raise TooLarge(f"The selection meets more than {MAX_GENERATED} chunks; select less at a time.")
 
     async def _described(self, chunks: ChunkFanout, reduction: Reduction) -> DescribedChunks | None:
-        """Return the statistics of the chunks that the selection meets, or None where they do not help.
+        """Return the statistics of the chunks that the selection intersects, or None if they do not help.
 
-        They do not help if the result keeps a dimension, if they lack the field or a needed column, or if there are so
-        few chunks that the owners may have them cached.
+        Statistics do not help if the result keeps a dimension, if they lack the field or a needed column, or if there
+        are so few chunks that the owners may have them cached.
         """
         spec, field = self._dataset.spec, self._asked.field
         if reduction.kept or not set(reduction.columns) <= set(SUMMED) or field not in spec.statistic_columns:
@@ -350,7 +352,7 @@ class DatasetReduction:
         return dtype[field] if field else dtype
 
     async def _groups(self, axes: Sequence[int]) -> LabelGroups | None:
-        """Return the groups of the selection's positions along the first axis of `axes`, None without groups."""
+        """Return the groups of the selected indices of the first axis in `axes`; None without groups."""
         if self._asked.by is None:
             return None
         if not axes or self._asked.axis in (None, ""):
@@ -375,7 +377,7 @@ class DatasetReduction:
     def _finished(
         self, reduction: Reduction, codes: Codes | None, states: Sequence[Partials]
     ) -> dict[str, Array]:
-        """Return the result of each operation from the one merged state."""
+        """Return the result of each operation, by name, from the only item of `states`: all merged partial results."""
         (state,) = states
         fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
         if self._fills:
@@ -385,7 +387,7 @@ class DatasetReduction:
 
 
 def _picked(codes: Codes, axis: ax.Axis) -> Codes:
-    """Return the codes of the selected positions on an axis: a view if the positions are contiguous."""
-    if isinstance(axis, ax.Span) and axis.contiguous:
+    """Return the codes of the selected indices of an axis; a view if the indices are contiguous."""
+    if isinstance(axis, ax.StridedSpan) and axis.contiguous:
         return codes[axis.start : axis.stop]
     return codes[ax.indices(axis).astype(np.intp)]

@@ -7,12 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
-from hsparse.hdf5.format.messages.object_messages import (
-    FillValue,
-    decode_fill,
-    decode_old_fill,
-    encode_fill,
-)
+from hsparse.hdf5.format.messages.object_messages import FillValue, decode_fill, decode_old_fill, encode_fill
 from tests.format.hdf5.sample_messages import messages, reader, same
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.hdf5.format.messages.object_messages import (
+from hsparse.hdf5.format.messages.filter_pipeline_message import (
     MESSAGES,
     decode_pipeline,
     decode_section_pipelines,

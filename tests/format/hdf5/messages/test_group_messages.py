@@ -13,10 +13,10 @@ from hsparse.hdf5.format.messages.group_messages import (
     DEFAULT_GROUP_INFO,
     LINK_ORDER_WIDTH,
     DenseStorage,
-    ExternalLink,
-    HardLink,
     LinkMessage,
-    SoftLink,
+    StoredExternalLink,
+    StoredHardLink,
+    StoredSoftLink,
     UserDefinedLink,
     decode_dense_storage,
     decode_link,
@@ -29,9 +29,9 @@ from tests.format.hdf5.sample_messages import messages, reader, same
 
 NAMES = PATHS | st.just("n" * 300) | st.just("n" * 70_000) | st.just("\udcff")
 TARGETS = (
-    st.builds(HardLink, st.integers(0, 2**63))
-    | st.builds(SoftLink, PATHS)
-    | st.builds(ExternalLink, PATHS, PATHS)
+    st.builds(StoredHardLink, st.integers(0, 2**63))
+    | st.builds(StoredSoftLink, PATHS)
+    | st.builds(StoredExternalLink, PATHS, PATHS)
     | st.builds(UserDefinedLink, st.integers(65, 255), st.binary(max_size=20))
 )
 
@@ -52,7 +52,7 @@ def test_link_round_trip(link: LinkMessage) -> None:
 def test_links_of_libhdf5(track_order: bool) -> None:
     found = messages(6, track_order)
     links = [decode(data) for data in found]
-    assert {type(link.target) for link in links} == {HardLink, SoftLink, ExternalLink}
+    assert {type(link.target) for link in links} == {StoredHardLink, StoredSoftLink, StoredExternalLink}
     for data, link in zip(found, links, strict=True):
         if not link.name.isascii():  # h5py says of all names that they are UTF-8
             assert same(encode_link(link), data)
@@ -79,9 +79,9 @@ def test_corrupt_link(data: bytes, words: str) -> None:
 
 def test_what_no_message_can_say() -> None:
     with pytest.raises(BadRequest, match="65535 bytes in a file, not 65536"):
-        encode_link(LinkMessage("a", SoftLink("x" * 65536)))
+        encode_link(LinkMessage("a", StoredSoftLink("x" * 65536)))
     with pytest.raises(BadRequest, match="zero character"):
-        encode_link(LinkMessage("a\0", SoftLink("x")))
+        encode_link(LinkMessage("a\0", StoredSoftLink("x")))
 
 
 @pytest.mark.parametrize(("kind", "width"), [(2, LINK_ORDER_WIDTH), (0x15, ATTRIBUTE_ORDER_WIDTH)])

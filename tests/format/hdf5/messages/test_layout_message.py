@@ -25,7 +25,7 @@ from hsparse.hdf5.format.messages.layout_message import (
     LayoutIndex,
     LayoutMessage,
     RawStructuredLayout,
-    VirtualLayout,
+    VirtualLayoutMessage,
     decode_layout,
     encode_layout,
 )
@@ -67,7 +67,7 @@ def test_indexes_round_trip(name: str, dims: tuple[int, ...], address: int | Non
 @given(
     st.builds(CompactLayout, st.binary(max_size=50))
     | st.builds(ContiguousLayout, ADDRESS, st.integers(0, 2**63))
-    | st.builds(VirtualLayout, ADDRESS, st.integers(0, 2**32 - 1))
+    | st.builds(VirtualLayoutMessage, ADDRESS, st.integers(0, 2**32 - 1))
     | st.builds(
         ChunkedLayout, DIMS, st.integers(1, 2**32 - 1), st.builds(LayoutIndex, st.just(BTREE_1), ADDRESS)
     )

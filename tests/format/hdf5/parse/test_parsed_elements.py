@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.selection_encoding import encode_points, encode_regular, encode_simple
 from hsparse.format.selections.serialized_selection import NONE
 from hsparse.hdf5.format.file_fields import Addressed
@@ -70,7 +70,11 @@ def test_references() -> None:
     ("selection", "error", "words"),
     [
         (encode_simple(NONE), Unsupported, "cannot be kept: .*Empty region"),
-        (encode_regular([Span(0, 2, 500, 1), Span(0, 2, 500, 1)]), Unsupported, "more than 65536 blocks"),
+        (
+            encode_regular([StridedSpan(0, 2, 500, 1), StridedSpan(0, 2, 500, 1)]),
+            Unsupported,
+            "more than 65536 blocks",
+        ),
         (encode_points([np.array([1000]), np.array([0])]), Corrupt, "coordinate 1000 in dimension 0"),
         (b"\7" + bytes(20), Corrupt, "selection has type 7"),
         (b"", Corrupt, "region reference ends inside its selection header"),

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.group_messages import StoredHardLink
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, parse_object
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
@@ -120,7 +120,7 @@ def test_thousands(tmp_path: Path, libver: str, track_order: bool) -> None:
     address = next(
         link.target.address
         for link in source.run(parse_object(file, file.root)).links
-        if isinstance(link.target, HardLink)
+        if isinstance(link.target, StoredHardLink)
     )
     source.run(parse_object(file, address))
     assert source.steps < 40  # many pieces are asked for at once

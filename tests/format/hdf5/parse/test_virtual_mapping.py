@@ -14,7 +14,7 @@ from hsparse.format.codec_library import lookup3
 from hsparse.format.selections.selection_encoding import encode_simple
 from hsparse.format.selections.serialized_selection import AllElements, Regular
 from hsparse.hdf5.format.global_heap import encode_global_heap
-from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.messages.layout_message import VirtualLayoutMessage
 from hsparse.hdf5.format.parse.virtual_mapping import (
     VirtualMapping,
     block_name,
@@ -43,7 +43,7 @@ def parse(block: bytes) -> tuple[VirtualMapping, ...]:
     h5py.File(stream, "w").close()
     whole = stream.getvalue()
     source = FileBytes(whole + encode_global_heap([block]))
-    return source.run(parse_virtual_mappings(source.open(), VirtualLayout(len(whole), 1)))
+    return source.run(parse_virtual_mappings(source.open(), VirtualLayoutMessage(len(whole), 1)))
 
 
 @pytest.mark.parametrize("topic", VIRTUAL)
@@ -52,7 +52,7 @@ def test_names_and_number_are_those_of_h5py(tmp_path: Path, topic: str) -> None:
     source = FileBytes((tmp_path / "v.h5").read_bytes())
     with h5py.File(tmp_path / "v.h5") as file:
         for path, one in walk(tmp_path / "v.h5").items():
-            if one.dataset is None or not isinstance(one.dataset.layout, VirtualLayout):
+            if one.dataset is None or not isinstance(one.dataset.layout, VirtualLayoutMessage):
                 continue
             found = source.run(parse_virtual_mappings(source.open(), one.dataset.layout))
             plist = file[path].id.get_create_plist()
@@ -72,7 +72,7 @@ def test_names_and_number_are_those_of_h5py(tmp_path: Path, topic: str) -> None:
 
 def test_a_virtual_dataset_that_maps_nothing() -> None:
     source = FileBytes(b"")
-    assert source.run(parse_virtual_mappings(None, VirtualLayout(None, 0))) == ()  # type: ignore[arg-type]
+    assert source.run(parse_virtual_mappings(None, VirtualLayoutMessage(None, 0))) == ()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

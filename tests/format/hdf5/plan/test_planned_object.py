@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest
 from hsparse.format.filters.definition import Filter
 from hsparse.hdf5.format.messages.file_type import file_type
-from hsparse.hdf5.format.messages.group_messages import SoftLink
+from hsparse.hdf5.format.messages.group_messages import StoredSoftLink
 from hsparse.hdf5.format.messages.layout_message import (
     BTREE_1,
     ChunkedLayout,
@@ -171,7 +171,7 @@ def test_what_leads_nowhere() -> None:
 def test_names_are_there_and_once() -> None:
     for names in (["a", "b", "a"], [""]):
         with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
-            plan_file(group([PlannedLink(name, SoftLink("/")) for name in names]), "root")
+            plan_file(group([PlannedLink(name, StoredSoftLink("/")) for name in names]), "root")
         with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
             plan_file([PlannedGroup("root", (), [number(name, 1) for name in names])], "root")
 

@@ -21,7 +21,7 @@ from hsparse.sn.about import specification
 from hsparse.sn.http.request import ARROW_TYPE, BINARY_TYPE, JSON_TYPE
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.policies.compression import TEXTS
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import DefinedRead
@@ -122,7 +122,7 @@ class CsvBody:
     def named(self) -> Mapping[str, Any]:
         return {}
 
-    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+    def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         try:
             rows = np.array([[int(cell) for cell in row] for row in csv.reader(io.StringIO(self.text))])
         except ValueError as error:

@@ -11,7 +11,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.json_values import to_json
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.dataset import StoredDataset
 from tests.model.type_strategies import text
 
 TEXT = text("H5T_VARIABLE")
@@ -21,14 +21,14 @@ PAIR = {
 }
 
 
-def typed_json(value: Any, one: Dataset, selection: Orthogonal, fields: tuple[str, ...] = ()) -> Any:
+def typed_json(value: Any, one: StoredDataset, selection: Orthogonal, fields: tuple[str, ...] = ()) -> Any:
     return one.arrays.of_fields(fields).from_json(value, selection.shape)
 
 
-def dataset(item: Any, *dims: int) -> Dataset:
+def dataset(item: Any, *dims: int) -> StoredDataset:
     shape = {"class": "H5S_SIMPLE", "dims": list(dims)}
     layout = {"class": "H5D_CHUNKED", "dims": list(dims)}
-    return Dataset.of({"id": "d-1", "type": item, "shape": shape, "layout": layout})
+    return StoredDataset.of({"id": "d-1", "type": item, "shape": shape, "layout": layout})
 
 
 @pytest.mark.parametrize(

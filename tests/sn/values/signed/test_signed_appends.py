@@ -12,11 +12,11 @@ import pytest
 from hsparse.sn.records import dataset
 from hsparse.sn.values import append as module
 from hsparse.storage.object_store import current_etag
-from hsparse.testing.memory_store import MemoryStore
-from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginAppend
 from tests.sn.value_client import BINARY, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 COLUMNS = 3
 UNLIMITED = "H5S_UNLIMITED"
@@ -98,7 +98,7 @@ async def test_many_append_at_both_ends(
 async def test_the_end_that_has_died_holds_up_only_its_own(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", -1.0)
+    monkeypatch.setattr(module, "EXPIRY_CHECK_SECONDS", -1.0)
     path = await create(client, "sparse", 5)
     id = path.rpartition("/")[2]
     dead = BeginAppend(id, "dead", (4, COLUMNS), 0, 60.0, below=True, lower=(0, 0))

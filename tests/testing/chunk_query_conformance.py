@@ -1,7 +1,7 @@
 """Conformance tests of a `DataNode` for queries about stored chunks, over a fixture `node`.
 
-A test module of an implementation imports all tests of this module and of
-`hsparse.testing.chunk_conformance` by `*`.
+A test module of an implementation provides the fixture and imports all tests of this module and of
+`tests.testing.chunk_conformance` by `*`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.model.ids import map_key, tree_prefix
-from hsparse.testing.chunk_conformance import DIMS, spec
 from hsparse.wire.chunk_info_message import (
     CountChunks,
     FindChunk,
@@ -29,6 +28,7 @@ from hsparse.wire.chunk_info_message import (
 from hsparse.wire.chunk_message import FenceDeleted, ReadChunks, TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import DeleteTree, ListKeys
+from tests.testing.chunk_conformance import DIMS, spec
 
 EXTENT = (60, 100)
 STORED = [(2, 9), (0, 1), (9, 12), (2, 0), (2, 10)]

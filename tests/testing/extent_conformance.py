@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from hsparse.errors import ErrorKind
 from hsparse.model.dataset_state import appended_before, extents_of_change, part_with_key
-from hsparse.testing.record_conformance import change, created, kind, record_of
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import (
     AbandonAppends,
@@ -17,6 +16,7 @@ from hsparse.wire.record_message import (
     EndTrim,
     SetExtent,
 )
+from tests.testing.record_conformance import change, created, kind, record_of
 
 
 async def test_extents(node: DataNode) -> None:
@@ -48,16 +48,16 @@ async def test_an_extent_that_is_expected(node: DataNode) -> None:
 
 async def test_a_change_of_the_extent_with_a_token_happens_once(node: DataNode) -> None:
     id = await created(node, shape={"class": "H5S_SIMPLE", "dims": [4], "maxdims": [0]})
-    first = SetExtent(id, (2,), extend_dim=0, token="a")  # noqa: S106
+    first = SetExtent(id, (2,), extend_dim=0, token="a")
     for _ in range(2):
         record = (await change(node, first)).unwrap()
         assert extents_of_change(record, "a") == ((4,), (6,))
-    await change(node, SetExtent(id, (3,), extend_dim=0, token="b"))  # noqa: S106
+    await change(node, SetExtent(id, (3,), extend_dim=0, token="b"))
     record = (await change(node, first)).unwrap()
     assert record["shape"]["dims"] == [9]
     assert extents_of_change(record, "a") == ((4,), (6,))
     assert extents_of_change(record, "b") == ((6,), (9,))
-    expecting = SetExtent(id, (5,), expect=(9,), token="c")  # noqa: S106
+    expecting = SetExtent(id, (5,), expect=(9,), token="c")
     for _ in range(2):
         assert (await change(node, expecting)).unwrap()["shape"]["dims"] == [5]
 
@@ -87,7 +87,7 @@ async def test_appends_become_visible_in_order(node: DataNode) -> None:
 
 
 async def test_a_key_is_appended_once(node: DataNode) -> None:
-    """A part has the keys of several requests; another part with one of its keys is refused while the key is known."""
+    """A part has the idempotency keys of several requests; no other part with one of these keys is accepted."""
     id = await appendable(node, [4, 5])
     first = BeginAppend(id, "a", (5, 5), 0, 60.0, (("k", 0, 2), ("l", 3, 2)))
     for _ in range(2):

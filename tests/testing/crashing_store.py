@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 from hsparse.errors import StoreFailed
 from hsparse.storage.object_store import Buffer, ObjectStore
-from hsparse.testing.faulty_store import CHANGES
-from hsparse.testing.store_wrapper import StoreWrapper
+from tests.testing.faulty_store import CHANGES
+from tests.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """The time of a failure: the call of `methods` after `skip` such calls, after it is `applied` or before.
+    """The call that fails: a call of one of `methods`, after `skip` such calls. With `applied` it is applied first.
 
     A `fatal` crash point ends the process: that call and all later ones never return. Otherwise only that call
     fails.
@@ -34,7 +34,7 @@ class CrashPoint:
 
 
 class CrashingStore(StoreWrapper):
-    """One process's view of a store. `died` is set when the process ends; calls sent before are still applied.
+    """One process's view of a store. `died` is set when the process ends; calls sent earlier are still applied.
 
     `close` leaves the wrapped store open for the next process.
     """

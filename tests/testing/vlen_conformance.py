@@ -1,6 +1,6 @@
 """Conformance tests of a `DataNode` for chunks of variable-length types, over a fixture `node`.
 
-A test module of an implementation imports all tests by `*`. Tests must not be overridden.
+A test module of an implementation provides the fixture and imports all tests by `*`. Tests must not be overridden.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, Span
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, StridedSpan
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire.chunk_message import (
@@ -41,7 +41,7 @@ ROOM = 1 << 20
 WANTED: list[Selection] = [
     Orthogonal.all(DIMS),
     Orthogonal.box(DIMS, (1, 2), (3, 5)),
-    Orthogonal(DIMS, (np.array([3, 0], np.uint64), Span(0, 2, 3, 1))),
+    Orthogonal(DIMS, (np.array([3, 0], np.uint64), StridedSpan(0, 2, 3, 1))),
     Points(DIMS, np.array([[3, 4], [0, 0], [3, 4]], np.uint64)),
     Boxes(DIMS, np.array([[0, 0], [2, 1]], np.uint64), np.array([[1, 3], [4, 2]], np.uint64)),
 ]
@@ -159,7 +159,7 @@ async def test_a_chunk_beyond_the_limit_is_refused(node: DataNode) -> None:
 
 @pytest.mark.parametrize("sparse", [False, True])
 async def test_what_is_refused_leaves_what_was_there(node: DataNode, sparse: bool) -> None:
-    """A refused write that covers the whole chunk, which is not loaded first, changes nothing beside other writes."""
+    """A write of a whole chunk does not load the chunk. If it is refused, the chunk and concurrent writes stay."""
     spec = about(sparse=sparse)
     part = ChunkSelection((0, 0), WANTED[0], full=True)
     values = words(WANTED[0], "x")

@@ -7,14 +7,13 @@ import pytest
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.dataspace_message import encode_dataspace
 from hsparse.hdf5.format.file_fields import Addressed, Widths
+from hsparse.hdf5.format.messages.attribute_message import decode_attribute, encode_attribute
 from hsparse.hdf5.format.messages.datatype_message import encode_datatype
 from hsparse.hdf5.format.messages.file_type import FileType, file_type
 from hsparse.hdf5.format.messages.object_messages import (
-    decode_attribute,
     decode_old_time,
     decode_reference_count,
     decode_time,
-    encode_attribute,
     encode_reference_count,
 )
 from hsparse.hdf5.format.object_header import encode_shared_location

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.storage.object_store import Entry, ObjectStore
-from hsparse.testing.faulty_store import CHANGES
+from tests.testing.faulty_store import CHANGES
 
 KEYS = ("a", "b/a", "b/c", "b/d/e", "b.d", "b-/é", "c/c/c/c")
 PREFIXES = ("", "a", "b", "b/", "b/d", "b/d/", "c/c", "x")
@@ -16,7 +16,7 @@ PREFIXES = ("", "a", "b", "b/", "b/d", "b/d/", "c/c", "x")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A call of `method` on `key` with `data`; `..._if_match` takes the etag of the key's put `back` puts ago."""
+    """A call of `method` on `key` with `data`; `..._if_match` uses the etag that the key had `back` puts ago."""
 
     method: str
     key: str

@@ -18,21 +18,21 @@ from hsparse.format.plan.chunk_plan import ChunkSelection, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Reduction
-from hsparse.format.selections.points import Orthogonal, Span
+from hsparse.format.selections.points import Orthogonal, StridedSpan
 from hsparse.model.vlen_array import VlenArray
-from hsparse.testing.chunk_conformance import DIMS, spec
-from hsparse.testing.vlen_conformance import DIMS as VLEN_DIMS
-from hsparse.testing.vlen_conformance import about as vlen_spec
 from hsparse.wire.chunk_message import EraseChunks, ReduceChunks, WriteChunks
 from hsparse.wire.message import DataNode
+from tests.testing.chunk_conformance import DIMS, spec
+from tests.testing.vlen_conformance import DIMS as VLEN_DIMS
+from tests.testing.vlen_conformance import about as vlen_spec
 
 EXTENT = (15, 21)
 GRID = Grid(EXTENT, DIMS)
 COLUMNS = ("greatest", "least", "nonzero", "squares", "total")
 REDUCED = (
     Orthogonal.all(EXTENT),
-    Orthogonal(EXTENT, (Span.range(3, 14), Span(1, 4, 5))),
-    Orthogonal(EXTENT, (np.array([0, 2, 7, 13], np.uint64), Span.range(0, 21))),
+    Orthogonal(EXTENT, (StridedSpan.range(3, 14), StridedSpan(1, 4, 5))),
+    Orthogonal(EXTENT, (np.array([0, 2, 7, 13], np.uint64), StridedSpan.range(0, 21))),
 )
 
 
@@ -45,10 +45,10 @@ def message(
 
 
 async def filled(node: DataNode, about: ChunkSpec) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Write and erase elements in some of the chunks; return the values and the mask of defined elements."""
+    """Write and erase elements in some chunks; return the values and the mask of defined (dense: stored) elements."""
     rng = np.random.default_rng(3)
     values, there = np.zeros(EXTENT), np.zeros(EXTENT, np.bool_)
-    some = Orthogonal(EXTENT, (Span.range(2, 12), Span.range(1, 15)))
+    some = Orthogonal(EXTENT, (StridedSpan.range(2, 12), StridedSpan.range(1, 15)))
     values[2:12, 1:15] = rng.integers(-9, 9, (10, 14))
     there[2:12, 1:15] = True
     for chunk in plan(some, GRID):

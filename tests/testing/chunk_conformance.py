@@ -19,9 +19,16 @@ from hsparse.errors import BadRequest, Conflict, Gone, Moved
 from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
+from hsparse.format.selections.points import (
+    Boxes,
+    Orthogonal,
+    Points,
+    Selection,
+    StridedSpan,
+    gather,
+    scatter,
+)
 from hsparse.model.ids import chunk_prefix, new_id, new_root_id
-from hsparse.testing.record_conformance import change, created
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
@@ -38,6 +45,7 @@ from hsparse.wire.record_message import (
     Forget,
     ListKeys,
 )
+from tests.testing.record_conformance import change, created
 
 CLOCK = SystemClock()
 DIMS = (6, 8)
@@ -59,8 +67,8 @@ def spec(*, sparse: bool, kind: Any = "H5T_IEEE_F64LE", fill: bytes = b"", gener
 SELECTIONS: list[Selection] = [
     Orthogonal.all(DIMS),
     Orthogonal.box(DIMS, (1, 2), (4, 7)),
-    Orthogonal(DIMS, (Span(0, 3, 2, 2), Span(1, 2, 3, 1))),
-    Orthogonal(DIMS, (np.array([5, 0, 3], np.uint64), Span.range(2, 5))),
+    Orthogonal(DIMS, (StridedSpan(0, 3, 2, 2), StridedSpan(1, 2, 3, 1))),
+    Orthogonal(DIMS, (np.array([5, 0, 3], np.uint64), StridedSpan.range(2, 5))),
     Points(DIMS, np.array([[5, 7], [0, 0], [3, 3]], np.uint64)),
     Boxes(DIMS, np.array([[0, 0], [3, 4]], np.uint64), np.array([[2, 2], [6, 6]], np.uint64)),
 ]

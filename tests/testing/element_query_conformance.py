@@ -14,12 +14,11 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.points import Orthogonal, Points, Span, gather, scatter
+from hsparse.format.selections.points import Orthogonal, Points, StridedSpan, gather, scatter
 from hsparse.model.ids import (
     new_id,
     new_root_id,
 )
-from hsparse.testing.chunk_conformance import CLOCK, COMPOUND, DIMS, ROW, SELECTIONS, spec, written
 from hsparse.wire.chunk_message import (
     FindElements,
     ReadChunks,
@@ -27,6 +26,7 @@ from hsparse.wire.chunk_message import (
     WriteChunks,
 )
 from hsparse.wire.message import DataNode
+from tests.testing.chunk_conformance import CLOCK, COMPOUND, DIMS, ROW, SELECTIONS, spec, written
 
 QUERIES = {
     "a > 3 & s == b'xyz'": lambda rows: (rows["a"] > 3) & (rows["s"] == b"xyz"),
@@ -36,7 +36,7 @@ QUERIES = {
 }
 ASCENDING = [SELECTIONS[0], SELECTIONS[1], SELECTIONS[2], SELECTIONS[5]]
 ASCENDING += [
-    Orthogonal(DIMS, (np.array([0, 3, 5], np.uint64), Span.range(2, 5))),
+    Orthogonal(DIMS, (np.array([0, 3, 5], np.uint64), StridedSpan.range(2, 5))),
     Points(DIMS, np.array([[0, 0], [3, 3], [5, 7]], np.uint64)),
 ]
 

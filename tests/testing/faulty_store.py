@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from hsparse.errors import HsparseError, StoreFailed
 from hsparse.storage.object_store import Buffer, ObjectStore, Stored
-from hsparse.testing.store_wrapper import METHODS, StoreWrapper
+from tests.testing.store_wrapper import METHODS, StoreWrapper
 
 R = TypeVar("R")
 GETS = ("get", "get_range")
@@ -22,7 +22,8 @@ DELETES = ("delete", "delete_if_match")
 class Fault:
     """A fault of the next `times` calls of `methods` on `key` (None: any key).
 
-    `entered` is set when a call meets the fault; a hanging call continues after `release()`.
+    `before` is raised instead of applying the call, `after` after applying it. `sent` changes the data of puts, `got`
+    the data of gets. `entered` is set when a call meets the fault; a hanging call continues after `release()`.
     """
 
     methods: tuple[str, ...]

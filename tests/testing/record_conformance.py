@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hsparse.clock import ManualClock, SystemClock
+from hsparse.clock import SystemClock
 from hsparse.errors import ErrorKind
 from hsparse.model.ids import (
     is_delta_key,
@@ -46,6 +46,7 @@ from hsparse.wire.record_message import (
     SettleChanges,
     UpdateJob,
 )
+from tests.testing.manual_clock import ManualClock
 
 CLOCK = SystemClock()
 INT = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SCALAR"}, "value": 1}
