@@ -14,6 +14,8 @@ from typing import Any
 from hsparse.errors import Misconfigured
 from hsparse.optional_module import OptionalModule
 
+API_VERSION = 1
+"""The version of the names in `hsparse.api`, raised when one of them changes its meaning or is removed."""
 GROUP = "hsparse.extensions"
 METADATA = OptionalModule("importlib.metadata")
 BUILT_IN = ("hdf5", "versions", "explorer", "openid", "api_keys", "quotas", "telemetry", "stripes")
@@ -56,6 +58,8 @@ class Extension:
     """A module whose `joined(stores)` returns the stores of several buckets, each able to reach the others."""
     tracer: OptionalModule | None = None
     """A module whose context manager `node_tracer(service)` yields the `Tracer` of a process, or None."""
+    api: int = 1
+    """The `API_VERSION` that the extension was written for."""
 
 
 @cache
@@ -73,13 +77,19 @@ def built_in() -> tuple[Extension, ...]:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return all extensions, including other packages'; raise `Misconfigured` if one cannot be imported."""
+    """Return all extensions, including other packages'; raise `Misconfigured` if one cannot be imported or used."""
     found = list(built_in())
     for point in METADATA.load().entry_points(group=GROUP):
         try:
-            found.append(point.load())
+            one: Extension = point.load()
         except (ImportError, AttributeError) as error:
             raise Misconfigured(
                 f"The extension {point.value} cannot be imported: {error}. Update or uninstall its package."
             ) from error
+        if one.api != API_VERSION:
+            raise Misconfigured(
+                f"The extension {point.value} is for version {one.api} of hsparse.api, and this is {API_VERSION}: "
+                "install a version that fits."
+            )
+        found.append(one)
     return tuple(found)

@@ -9,10 +9,12 @@ import ast
 import re
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from hsparse import api
 from hsparse.cli.main import COMMANDS
 
 PACKAGE = Path(__file__).parent.parent / "hsparse"
@@ -87,13 +89,8 @@ ROOMS: dict[str, set[str]] = {
         *("cli", "client", "wire", "storage", "dn", "sn", *GROUND),
     },
     "hdf5.format": {"bounded_cache", "errors", "model", "format"},
-    "api_keys": {"config", "extension", "cli", "sn", *GROUND},
-    "explorer": {"config", "extension", "sn", *GROUND},
-    "openid": {"config", "extension", "sections", "sn", *GROUND},
-    "quotas": {"config", "extension", "cli", "client", "wire", "sn", *GROUND},
-    "telemetry": {"config", "extension", *GROUND},
+    **{name: {"api"} for name in ("api_keys", "explorer", "openid", "quotas", "stripes", "telemetry")},
     "versions": {"config", "extension", "cli", "client", "wire", "storage", "cluster", "dn", "sn", *GROUND},
-    "stripes": {"extension", "storage", *GROUND},
     "config": {
         *(
             "errors",
@@ -160,10 +157,10 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
 }
 FOR_TYPES = {"client": {"anndata", "dask", "pandas", "polars", "pyarrow", "scipy", "sparse"}}
 """What a room may name in annotations besides: imported by type checkers, never when the module runs."""
-FREE = {"cli", ""}
-"""Rooms that may import everything: composition, and the package itself."""
+FREE = {"api", "cli", ""}
+"""Rooms that may import everything: composition, the package itself, and the names that extensions may import."""
 STORAGE_FOR_DN = {"storage.object_store"}
-TABLES = {"", "optional_module"}
+TABLES = {"", "api", "optional_module"}
 """Modules that import other ones by their names, when those are used."""
 BY_NAME = {"importlib.import_module", "hsparse.optional_module.OptionalModule"}
 """What imports by a name: in a file that has one of these, each string that names a module is read as an import."""
@@ -272,7 +269,7 @@ def test_a_module_imports_only_what_its_room_may(module: str, path: Path) -> Non
             assert top in allowed_here, f"{module} may not import {top}"
 
 
-COMPOSITION = ("sn.app", "sn.server", "sn.policies", "cli", *EXTENSIONS)
+COMPOSITION = ("sn.app", "sn.server", "sn.policies", "api", "cli", *EXTENSIONS)
 """What may import policies: where the application is put together, and what adds some."""
 
 
@@ -329,3 +326,33 @@ def test_no_cycles() -> None:
 
     for module in graph:
         visit(module, ())
+
+
+BESIDE_THE_API = {"hdf5": 395, "versions": 63}
+"""How many names extensions still import that `hsparse.api` does not have. The numbers fall."""
+
+
+@pytest.mark.parametrize("extension", BESIDE_THE_API)
+def test_extensions_import_few_names_beside_the_api(extension: str) -> None:
+    found = {
+        name
+        for module, path in modules()
+        if module.startswith(f"{extension}.")
+        for name, _ in imports(path)
+        if name.startswith("hsparse.")
+        and not name.startswith(f"hsparse.{extension}.")
+        and name.rpartition(".")[2] not in api.__all__
+    }
+    assert len(found) == BESIDE_THE_API[extension]
+
+
+def test_type_checkers_know_the_names_of_the_api() -> None:
+    declared = [
+        (node.module, one.name)
+        for node in ast.parse((PACKAGE / "api.pyi").read_text()).body
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+    ]
+    assert sorted(name for _, name in declared) == api.__all__
+    for module, name in declared:
+        assert getattr(api, name) is getattr(import_module(str(module)), name)

@@ -6,8 +6,7 @@ A package that has this names it in its `pyproject.toml`:
     greeting = "greeting:EXTENSION"
 """
 
-from hsparse.extension import Command, Extension
-from hsparse.optional_module import OptionalModule
+from hsparse.api import Command, Extension, OptionalModule
 
 GREET = Command("greeting.command", help="say hello")
 EXTENSION = Extension({"greet": GREET}, service=OptionalModule("greeting.service"))

@@ -1,4 +1,4 @@
-from hsparse.cli.tree.tree_command import add_tree_arguments
+from hsparse.api import add_tree_arguments
 
 
 def add_arguments(parser, command):

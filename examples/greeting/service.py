@@ -1,7 +1,4 @@
-from hsparse.sn.app import Parts
-from hsparse.sn.policies.access import AccessPolicy
-from hsparse.sn.request import respond
-from hsparse.sn.route import Route
+from hsparse.api import AccessPolicy, Parts, Route, respond
 
 
 async def get_greeting(request):

@@ -1,7 +1,6 @@
 """API keys: credentials of programs, stored in a file."""
 
-from hsparse.extension import Command, Extension
-from hsparse.optional_module import OptionalModule
+from hsparse.api import Command, Extension, OptionalModule
 
 KEY = Command(
     "hsparse.api_keys.command",

@@ -19,14 +19,23 @@ from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
 
-from hsparse.clock import Clock
-from hsparse.config import Settings
-from hsparse.errors import BadRequest, Conflict, NotFound, Unauthenticated
-from hsparse.model.acl import Principal
-from hsparse.sn.app import Parts
-from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
-from hsparse.sn.auth.password_file import PasswordFile
-from hsparse.sn.auth.roles import NAME, check_group_name, check_user_name
+from hsparse.api import (
+    NAME,
+    BadRequest,
+    Clock,
+    Conflict,
+    LineFile,
+    LineFormat,
+    NotFound,
+    Parts,
+    PasswordFile,
+    Principal,
+    Settings,
+    Unauthenticated,
+    check_group_name,
+    check_user_name,
+    is_blank,
+)
 
 PREFIX = "hsk_"
 TEXT = re.compile(rf"{PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{64}}", re.ASCII)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hsparse.cli.environment import server_default
-from hsparse.clock import Clock
+from hsparse.api import Clock, server_default
 
 DAYS = 365
 ADD = """\

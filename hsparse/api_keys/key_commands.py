@@ -6,10 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from hsparse.api import BadRequest, Clock, HsparseError, PasswordFile, SystemClock
 from hsparse.api_keys.api_key import ApiKey, KeyFile, Role, new_key, written_time
-from hsparse.clock import Clock, SystemClock
-from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.auth.password_file import PasswordFile
 
 DAY = 24 * 60 * 60
 MAX_DAYS = 36500

@@ -124,7 +124,9 @@ def are_writable(stores: Iterable[ObjectStore]) -> bool:
 def _places(settings: StoreSettings) -> list[Path | str]:
     """Return the directories, or the buckets as the settings name them; the first is served by default."""
     if are_buckets(settings):
-        places: list[Path | str] = list(settings.bucket)
+        places: list[Path | str] = [
+            one[5:].rstrip("/") if one.startswith("s3://") else one for one in settings.bucket
+        ]
     else:
         root = root_of(settings)
         beside = [root.parent / name for name in settings.bucket]

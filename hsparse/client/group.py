@@ -16,7 +16,7 @@ from hsparse.client.dataset_creation import ASSIGNMENT, DatasetCreation
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey, WrongType
 from hsparse.client.indexing.labels import Labels
-from hsparse.client.links import ExternalLink, Link, SoftLink, link_body, link_of
+from hsparse.client.links import ExternalLink, Link, SoftLink, link_body, link_of, own_link
 from hsparse.client.object_records import UNREACHABLE, ObjectRecords, home_of
 from hsparse.client.sparse.sparse_values import Values, sparse_values
 from hsparse.client.sparse_dataset import SparseDataset, is_sparse
@@ -252,7 +252,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return type(found) if getclass else found
 
     def __setitem__(self, path: str, value: Member | SoftLink | ExternalLink | Values) -> None:
-        """Link an object, a `SoftLink` or an `ExternalLink` at a path, or create a dataset from an array there.
+        """Link an object, a `SoftLink` or an `ExternalLink` at a path (also h5py's), or create a dataset there.
 
         A sparse array (scipy's or `sparse.COO`) becomes a sparse dataset, see `hsparse.from_scipy`; other arrays become
         dense ones. Data frames, categoricals, dicts and columns of a data frame are stored in AnnData's file format. A
@@ -267,6 +267,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         >>> f["counts"].nnz
         3
         """
+        value = cast("Member | SoftLink | ExternalLink | Values", own_link(value))
         if isinstance(value, SoftLink):
             link: Json = {"h5path": value.path}
         elif isinstance(value, ExternalLink):

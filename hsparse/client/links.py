@@ -16,6 +16,17 @@ from hsparse.client.indexing.places import places_along
 from hsparse.client.sparse_dataset import SparseDataset
 
 
+def own_link(value: object) -> object:
+    """Return the link of this module for a soft or external link of h5py or h5pyd; other values as they are."""
+    kind = type(value)
+    if kind.__module__.partition(".")[0] in ("h5py", "h5pyd"):
+        if kind.__name__ == "SoftLink":
+            return SoftLink(value.path)  # type: ignore[attr-defined]
+        if kind.__name__ == "ExternalLink":
+            return ExternalLink(value.filename, value.path)  # type: ignore[attr-defined]
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class HardLink:
     """A link to an object itself, as returned by `get(name, getlink=True)`.

@@ -1,6 +1,5 @@
 """The explorer: a page for browsers, served from files in the package."""
 
-from hsparse.extension import Extension
-from hsparse.optional_module import OptionalModule
+from hsparse.api import Extension, OptionalModule
 
 EXTENSION = Extension(service=OptionalModule("hsparse.explorer.handlers"))

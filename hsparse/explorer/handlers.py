@@ -16,20 +16,24 @@ from importlib.resources import files
 
 from aiohttp import hdrs, web
 
-from hsparse.clock import Clock
-from hsparse.config import Settings
-from hsparse.errors import NotFound
-from hsparse.model.acl import Right
-from hsparse.sn.app import Parts
-from hsparse.sn.coding import Coding, accepted_coding
-from hsparse.sn.domains.folder_handlers import usable_rights
-from hsparse.sn.http.challenge import is_known
-from hsparse.sn.http.request import named_types
-from hsparse.sn.http.response import respond_computed
-from hsparse.sn.policies.access import AccessPolicy
-from hsparse.sn.policies.policy import Next
-from hsparse.sn.request import Request, respond
-from hsparse.sn.route import Route
+from hsparse.api import (
+    AccessPolicy,
+    Clock,
+    Coding,
+    Next,
+    NotFound,
+    Parts,
+    Request,
+    Right,
+    Route,
+    Settings,
+    accepted_coding,
+    is_known,
+    named_types,
+    respond,
+    respond_computed,
+    usable_rights,
+)
 
 PAGE = "index.html"
 DOCS = "docs.html"

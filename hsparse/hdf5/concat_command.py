@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import warnings
 from contextlib import ExitStack
 
 from hsparse.cli.tree.server_tree import ServerTree, normal_path, require_place
@@ -72,20 +74,24 @@ def concat_domains(args: argparse.Namespace, tree: ServerTree, output: Output) -
         for path, file in zip(paths, files, strict=True):
             if not isinstance(file, File):
                 raise InvalidValue(f"{path} is a folder: name the domains in it, as by '{path}/*.h5ad'.")
-        made = concat(
-            [file for file in files if isinstance(file, File)],
-            to := normal_path(args.to),
-            join=args.join,
-            merge=args.merge,
-            uns_merge=args.uns_merge,
-            fill_value=args.fill_value,
-            pairwise=args.pairwise,
-            label=args.label,
-            keys=args.keys.split(",") if args.keys is not None else None,
-            index_unique=args.index_unique,
-            copy=args.copy,
-            overwrite=args.overwrite,
-            progress=False if args.json else None,
-        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            made = concat(
+                [file for file in files if isinstance(file, File)],
+                to := normal_path(args.to),
+                join=args.join,
+                merge=args.merge,
+                uns_merge=args.uns_merge,
+                fill_value=args.fill_value,
+                pairwise=args.pairwise,
+                label=args.label,
+                keys=args.keys.split(",") if args.keys is not None else None,
+                index_unique=args.index_unique,
+                copy=args.copy,
+                overwrite=args.overwrite,
+                progress=False if args.json else None,
+            )
         made.close()
+    for one in told:
+        print(f"hsparse: {one.message}", file=sys.stderr)
     output.report("concatenated", ", ".join(paths), to=to)

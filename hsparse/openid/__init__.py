@@ -1,6 +1,5 @@
 """Sign-in by an OpenID Connect issuer: with its bearer tokens, and from the explorer."""
 
-from hsparse.extension import Extension
-from hsparse.optional_module import OptionalModule
+from hsparse.api import Extension, OptionalModule
 
 EXTENSION = Extension(service=OptionalModule("hsparse.openid.handlers"))

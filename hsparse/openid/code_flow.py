@@ -12,9 +12,16 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any
 
-from hsparse.clock import Clock
-from hsparse.concurrency.request_trace import queue_user
-from hsparse.errors import BadRequest, Busy, RateLimited, Unauthenticated
+from hsparse.api import (
+    BadRequest,
+    Busy,
+    Clock,
+    RateLimited,
+    SignInSettings,
+    TryLimit,
+    Unauthenticated,
+    queue_user,
+)
 from hsparse.openid.issuer import (
     JSON_WANTED,
     MAX_TOKEN,
@@ -25,8 +32,6 @@ from hsparse.openid.issuer import (
     verified_claims,
 )
 from hsparse.openid.token_authenticator import TokenAuthenticator, TokenRules, check_claims
-from hsparse.sections import SignInSettings
-from hsparse.sn.auth.line_file import TryLimit
 
 MAX_CODE = 8192
 MAX_URL = 2048

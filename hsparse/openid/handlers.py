@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 
 from aiohttp import hdrs, web
 
-from hsparse.clock import Clock
-from hsparse.config import Settings
-from hsparse.errors import Misconfigured, NotFound, Unauthenticated
+from hsparse.api import (
+    Clock,
+    Misconfigured,
+    NotFound,
+    OptionalModule,
+    Parts,
+    Request,
+    Route,
+    Settings,
+    Unauthenticated,
+    read_json,
+    respond,
+)
 from hsparse.openid.code_flow import IssuedTokens, read_grant
-from hsparse.optional_module import OptionalModule
-from hsparse.sn.app import Parts
-from hsparse.sn.http.request import read_json
-from hsparse.sn.request import Request, respond
-from hsparse.sn.route import Route
 
 if TYPE_CHECKING:
     from hsparse.openid.code_flow import CodeFlow

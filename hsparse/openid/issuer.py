@@ -23,9 +23,7 @@ from joserfc import jws
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
 
-from hsparse.clock import Clock
-from hsparse.concurrency.single_flight import shielded
-from hsparse.errors import Busy, HsparseError, Misconfigured, Unauthenticated
+from hsparse.api import Busy, Clock, HsparseError, Misconfigured, Unauthenticated, shielded
 
 KEY_TYPES = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from hsparse.bounded_cache import BoundedCache
-from hsparse.clock import Clock
-from hsparse.errors import Misconfigured, Unauthenticated
-from hsparse.model.acl import Principal
+from hsparse.api import BoundedCache, Clock, Misconfigured, Principal, Unauthenticated, is_user_name
 from hsparse.openid.issuer import Issuer, read_header, verified_claims
-from hsparse.sn.auth.roles import is_user_name
 
 MAX_GROUP = 256
 MAX_GROUPS = 1000

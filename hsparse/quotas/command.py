@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hsparse.cli.tree.server_tree import ServerTree, normal_path
-from hsparse.cli.tree.tree_command import Output, add_tree_arguments
-from hsparse.errors import BadRequest, NotFound
-from hsparse.setting import parse_size
+from hsparse.api import BadRequest, NotFound, Output, ServerTree, add_tree_arguments, normal_path, parse_size
 
 ABOUT = """\
 Show the quota of a folder and the bytes used of it. With a size, set the quota first; only an admin may do that.

@@ -14,14 +14,21 @@ from collections.abc import AsyncIterator, Callable
 from contextvars import Context as Variables
 from dataclasses import dataclass
 
-from hsparse.clock import Clock
-from hsparse.concurrency.gathering import gather_each
-from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, Busy, HsparseError, OverQuota
-from hsparse.model.ids import domain_prefix
-from hsparse.sn.data_nodes.owners import Owners, key_pages
-from hsparse.sn.request import OBJECT_BYTES
-from hsparse.wire.message import Record
-from hsparse.wire.record_message import PutQuota
+from hsparse.api import (
+    MISSING_KINDS,
+    OBJECT_BYTES,
+    UNREADABLE_KINDS,
+    Busy,
+    Clock,
+    HsparseError,
+    OverQuota,
+    Owners,
+    PutQuota,
+    Record,
+    domain_prefix,
+    gather_each,
+    key_pages,
+)
 
 RECORD = "/.domain.json"
 OF_CLONES = (".clone/", ".history/")

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from hsparse.clock import Clock
-from hsparse.config import Settings
-from hsparse.errors import BadRequest, Forbidden
-from hsparse.model.acl import Right
+from hsparse.api import (
+    OBJECT_BYTES,
+    AccessPolicy,
+    BadRequest,
+    Clock,
+    DomainNames,
+    FolderLimits,
+    Forbidden,
+    Next,
+    Parts,
+    PutQuota,
+    Record,
+    Request,
+    Right,
+    Route,
+    Settings,
+    hrefs,
+    names_of,
+    read_json_object,
+    respond,
+)
 from hsparse.quotas.quotas import UNLIMITED, Quotas, is_home
-from hsparse.sn.app import Parts
-from hsparse.sn.http.request import read_json_object
-from hsparse.sn.http.response import hrefs
-from hsparse.sn.policies.access import AccessPolicy
-from hsparse.sn.policies.policy import Next
-from hsparse.sn.records.second_names import DomainNames, FolderLimits, names_of
-from hsparse.sn.request import OBJECT_BYTES, Request, respond
-from hsparse.sn.route import Route
-from hsparse.wire.message import Record
-from hsparse.wire.record_message import PutQuota
 
 DEFAULT = "default"
 """Value that removes a folder's own quota; the setting `home_quota` then applies to a home folder."""

@@ -12,16 +12,24 @@ from collections.abc import AsyncIterator, Awaitable
 from types import TracebackType
 from typing import Self
 
-from hsparse.bounded_cache import BoundedCache, remember
-from hsparse.clock import Clock
-from hsparse.errors import MISSING_KINDS, Busy, ErrorKind, OverQuota
-from hsparse.model.acl import Principal, Right
+from hsparse.api import (
+    MISSING_KINDS,
+    OBJECT_BYTES,
+    BoundedCache,
+    Busy,
+    Clock,
+    Domain,
+    DomainNames,
+    ErrorKind,
+    OverQuota,
+    Owners,
+    Principal,
+    Record,
+    Right,
+    Service,
+    remember,
+)
 from hsparse.quotas.folder_usage import FolderUsage, names_below, tree_bytes
-from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.second_names import DomainNames
-from hsparse.sn.request import OBJECT_BYTES, Domain
-from hsparse.sn.service import Service
-from hsparse.wire.message import Record
 
 HOME = "/home/"
 UNLIMITED = 2**63 - 1

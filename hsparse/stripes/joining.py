@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hsparse.storage.object_store import ObjectStore
+from hsparse.api import ObjectStore
 from hsparse.stripes.store import StripedStore
 
 

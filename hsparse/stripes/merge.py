@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from operator import attrgetter
 
-from hsparse.concurrency.gathering import gather_all
-from hsparse.storage.object_store import Entry, Page
+from hsparse.api import Entry, Page, gather_all
 
 
 async def merged(streams: Sequence[AsyncIterator[Page]]) -> AsyncIterator[Page]:

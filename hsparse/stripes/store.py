@@ -22,15 +22,26 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
 
-from hsparse.concurrency.gathering import gather_all
-from hsparse.concurrency.request_trace import seconds_left
-from hsparse.errors import Misconfigured, StoreFailed
-from hsparse.model.ids import tree_of_key
-from hsparse.model.layout import STRIPED
-from hsparse.model.schema import bucket_features
-from hsparse.model.stripes import AT, PLACED, STRIPE, bucket_of, placed_key
-from hsparse.storage.delegating_store import DelegatingStore
-from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
+from hsparse.api import (
+    AT,
+    PLACED,
+    STRIPE,
+    STRIPED,
+    Buffer,
+    DelegatingStore,
+    Entry,
+    Misconfigured,
+    ObjectStore,
+    Page,
+    Stored,
+    StoreFailed,
+    bucket_features,
+    bucket_of,
+    gather_all,
+    placed_key,
+    seconds_left,
+    tree_of_key,
+)
 from hsparse.stripes.merge import merged
 
 R = TypeVar("R")

@@ -10,10 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from hsparse.concurrency.request_trace import Attribute, Tracer
-from hsparse.config import exports_spans
-from hsparse.errors import ErrorKind, HsparseError
-from hsparse.optional_module import OptionalModule
+from hsparse.api import Attribute, ErrorKind, HsparseError, OptionalModule, Tracer, exports_spans
 
 TRACE = OptionalModule("opentelemetry.trace", "otel")
 CONTEXT = OptionalModule("opentelemetry.trace.propagation.tracecontext", "otel")

@@ -40,6 +40,7 @@ def test_what_needs_no_command_loads_neither_the_client_nor_a_package(flag: str)
         "hsparse.cli.terminal_text",
         "hsparse.errors",
         "hsparse.optional_module",
+        "hsparse.api",
         "hsparse.extension",
     }
     own |= {f"hsparse.{name}" for name in BUILT_IN}

@@ -66,6 +66,7 @@ async def test_a_wrong_endpoint_is_told_soon_at_the_start(monkeypatch: pytest.Mo
         (("az://data/prefix",), "'data/prefix' is not a bucket's name"),
         (("gs://",), "'' is not a bucket's name"),
         (("az://data", "gs://data"), "name each bucket once"),
+        (("data", "s3://data/"), "name each bucket once"),
         (
             ("data--use1-az4--x-s3",),
             r"'data--use1-az4--x-s3' is a directory bucket \(S3 Express\).* out of order",

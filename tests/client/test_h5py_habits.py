@@ -35,7 +35,7 @@ def both(file: hsparse.File, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
             one["a/y"].attrs["unit"] = "s"
             one["a/b"].attrs.update({"title": "text", "numbers": np.arange(3)})
             one["same"] = one["a/y"]
-            one["soft"] = (h5py if one is local else hsparse).SoftLink("/a/y")
+            one["soft"] = h5py.SoftLink("/a/y")
         yield local, file
 
 
@@ -254,3 +254,11 @@ def test_arrays_of_sparse_are_stored_by_from_scipy(file: hsparse.File) -> None:
         hsparse.from_scipy(file, "a/b/x", array)
     with pytest.raises(TypeError, match="sparse"):
         hsparse.from_scipy(file, "y", np.zeros((2, 2)))  # type: ignore[arg-type]
+
+
+def test_links_of_h5py_are_taken(both: tuple[Any, Any]) -> None:
+    for one in both:
+        one["outside"] = h5py.ExternalLink("/home/admin/other.h5", "/x")
+        link = one.get("outside", getlink=True)
+        assert (link.filename, link.path) == ("/home/admin/other.h5", "/x")
+        assert one.get("soft", getlink=True).path == "/a/y"

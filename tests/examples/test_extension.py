@@ -59,3 +59,11 @@ def test_one_that_cannot_be_imported_is_named(capsys: pytest.CaptureFixture[str]
     assert main(["greet"]) == 2
     assert "MISSING" in (error := capsys.readouterr().err).upper()
     assert "Update or uninstall its package." in error
+
+
+def test_one_for_another_version_of_the_api_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(extension, "API_VERSION", extension.API_VERSION + 1)
+    assert main(["greet"]) == 2
+    assert "is for version 1 of hsparse.api, and this is 2" in capsys.readouterr().err

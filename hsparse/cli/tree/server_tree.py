@@ -280,7 +280,9 @@ class ServerTree:
             marker = page[-1]["name"]
 
     def _objects(self, entry: TreeEntry, pattern: str | None) -> Iterator[TreeEntry]:
-        group = entry.record["root"] if entry.kind is Kind.DOMAIN else entry.id
+        group = entry.id
+        if entry.kind is Kind.DOMAIN:
+            group = entry.record.get("root") or self.json("GET", "/", entry.path)["root"]
         marker = None
         while True:
             page = self.json(
@@ -318,7 +320,8 @@ def require_place(entry: TreeEntry) -> TreeEntry:
 
 
 def _place(path: str, record: Json) -> TreeEntry:
-    if "root" in record:
+    # Listings leave out the root of a domain that the user may not read.
+    if "root" in record or record.get("class") == Kind.DOMAIN:
         return TreeEntry(path, Kind.DOMAIN, record, path)
     return TreeEntry(path, Kind.FOLDER, record)
 

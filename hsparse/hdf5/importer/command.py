@@ -23,6 +23,7 @@ from hsparse.cli.progress import Advance, ProgressForm, interruptible, print_mes
 from hsparse.cli.run_each import SMALL_ITEM_BYTES
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import OtherServer
+from hsparse.client.http.address import check_domain
 from hsparse.client.http.retry import REPEATED
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
@@ -206,6 +207,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import a file, or each HDF5 file of a folder; return the exit status. Raises the `HsparseError` that stops it."""
+    if "://" not in args.domain:
+        check_domain(args.domain)
     connections = domain_connector(args)
     run_file = partial(_run_file, connections)
     if _is_folder_of_files(args):

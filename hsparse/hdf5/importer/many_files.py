@@ -21,6 +21,7 @@ from hsparse.client.errors import Unreachable
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated, reword
 from hsparse.hdf5.importer.source import LocalSource
+from hsparse.hdf5.served.folders import SUFFIXES
 from hsparse.hdf5.served.signatures import what_is
 
 Connect: TypeAlias = Callable[[str | None], Connection]
@@ -29,7 +30,10 @@ Import: TypeAlias = Callable[[argparse.Namespace, str, "OneOfMany | None"], int]
 
 
 def hdf5_files(folder: Path) -> Iterator[Path]:
-    """Yield the HDF5 files below a folder, recognized by their bytes, without hidden files and linked folders."""
+    """Yield the HDF5 files below a folder, by their bytes or suffix, without hidden files and linked folders.
+
+    A file that has only the suffix is damaged, or was never written: its import fails and names it.
+    """
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
@@ -39,7 +43,7 @@ def hdf5_files(folder: Path) -> Iterator[Path]:
         elif path.is_file():
             with LocalSource(path) as source:
                 is_hdf5 = not what_is(source.size, source.fetch)
-            if is_hdf5:
+            if is_hdf5 or path.name.lower().endswith(SUFFIXES):
                 yield path
 
 

@@ -194,7 +194,7 @@ class DirectoryFiles:
     def content(self, path: str) -> FolderContent:
         files: dict[str, FileState] = {}
         folders: set[str] = set()
-        place = self._inside(path)
+        place = self._visible(path)
         above = self._above(path)
         try:
             with os.scandir(place) as entries:
@@ -225,14 +225,14 @@ class DirectoryFiles:
         return {self._inside("/".join(parts[:count])) for count in range(len(parts) + 1)}
 
     def state(self, path: str) -> FileState | None:
-        place = self._inside(path)
+        place = self._visible(path)
         try:
             status = place.stat()
         except OSError as error:
             raise self._failed(path, error) from error
         if S_ISDIR(status.st_mode):
             return None
-        if not S_ISREG(status.st_mode) or not is_visible(path.rpartition("/")[2]):
+        if not S_ISREG(status.st_mode):
             raise NotFound(f"{path} is no HDF5 file.")
         state = self._looked_at(place, _state(status))
         if state.error is not None and not is_served_name(path.rpartition("/")[2]):
@@ -280,6 +280,12 @@ class DirectoryFiles:
         state = _state(status)
         states.check(name, state.etag)
         return _WatchedSource(place, name, state)
+
+    def _visible(self, path: str) -> Path:
+        """Return the real path of a file or folder; raise `NotFound` if it is hidden, or in a hidden folder."""
+        if not is_visible(path):
+            raise NotFound(f"{path} is no HDF5 file.")
+        return self._inside(path)
 
     def _inside(self, path: str) -> Path:
         """Return the real path of a file or folder; raise `Forbidden` if that is outside of the place."""

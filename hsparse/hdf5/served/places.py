@@ -109,6 +109,10 @@ def named_folders(items: Sequence[str], settings: StoreSettings | None = None) -
     found: dict[str, FileFolder] = {}
     for item in items:
         name, place = _parted(item)
+        if not place:
+            raise Misconfigured(
+                f"--files {item}: nothing follows the =; name a directory, bucket or web folder."
+            )
         if not is_key(name) or "/" in name:
             raise Misconfigured(
                 f"--files {item}: {name!r} cannot be a folder's name; say --files NAME={place}."

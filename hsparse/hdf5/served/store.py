@@ -41,7 +41,7 @@ from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.hdf5.served.unknown_roots import UnknownRoots
 from hsparse.model.file_backed import MAX_DOMAIN_PATH, PLACE, SERVED, SIZE
-from hsparse.model.ids import is_map_key, root_id, storage_key, tree_of_key
+from hsparse.model.ids import id_of_deletion_key, is_map_key, root_id, storage_key, tree_of_key
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, no_urls, resolve_range
 from hsparse.storage.store_settings import StoreSettings
@@ -178,10 +178,10 @@ class ServedFiles(DelegatingStore):
     # --- writes: passed to the store below, refused for files --------------------------------------------
 
     async def put(self, key: str, data: Buffer) -> str:
-        return await self._below(key).put(key, data)
+        return await self._below_put(key).put(key, data)
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:
-        return await self._below(key).put_if_absent(key, data)
+        return await self._below_put(key).put_if_absent(key, data)
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
         name, _, rest = key.partition("/")
@@ -201,8 +201,14 @@ class ServedFiles(DelegatingStore):
             self._below(entry.key)
         return await self._store.delete_all(entries)
 
+    def _below_put(self, key: str) -> ObjectStore:
+        """Return `_below(key)`; also refuse the deletion note of a file's object, which the refused deletion leaves."""
+        id = id_of_deletion_key(key)
+        self._below(key if id is None else storage_key(id))
+        return self._below(key)
+
     def _below(self, key: str) -> ObjectStore:
-        """Return the store below for a key that it may write; raise `Forbidden` for a key of a served file."""
+        """Return the store below for a key that it may change; raise `Forbidden` for a key of a served file."""
         if not self._is_ours(key):
             return self._store
         if is_map_key(key):  # chunk maps of files are kept in memory only

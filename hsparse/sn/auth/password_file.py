@@ -81,12 +81,16 @@ def read_hsds_users(path: Path) -> dict[str, str]:
     for number, line in enumerate(map(str.strip, lines), start=1):
         if is_blank(line):
             continue
-        name, colon, password = line.partition(":")
+        name, colon, rest = line.partition(":")
+        password = rest.partition(":")[0]  # as HSDS, which ignores what follows a second colon
         if not colon or not password or ENCODED.match(password):
             raise BadRequest(
                 f"Line {number} of {path} is not name:password, as HSDS has them; nobody was added."
             )
-        check_user_name(name)
+        try:
+            check_user_name(name)
+        except BadRequest as error:
+            raise BadRequest(f"Line {number} of {path}: {error.message} Nobody was added.") from error
         if name in users:
             raise BadRequest(f"Line {number} of {path} names {name} a second time; nobody was added.")
         users[name] = password

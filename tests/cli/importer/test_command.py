@@ -328,7 +328,7 @@ def test_a_failure_does_not_wait_for_a_busy_server(
     for name, seconds in (
         ("retry.FIRST_PAUSE", 1e4),
         ("retry.LONGEST_PAUSE", 1e4),
-        ("retrying_client.PATIENCE", 1e5),
+        ("retrying_client.BUSY_SECONDS", 1e5),
     ):
         monkeypatch.setattr(f"hsparse.client.http.{name}", seconds)
     json: Callable[..., Any] = Connection.json
@@ -491,3 +491,8 @@ def test_references_that_lead_nowhere_are_told(
     root = connection.json("GET", "/")["root"]
     id = connection.json("GET", "/datasets/", h5path="/refs")["id"]
     assert connection.json("GET", f"/datasets/{id}/value")["value"] == ["", f"groups/{root}"]
+
+
+def test_a_domain_without_its_slash_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", str(tmp_path / "a.h5"), "home/admin/a.h5"]) == 2
+    assert "must be an absolute path, such as /home/user/file.h5" in capsys.readouterr().err

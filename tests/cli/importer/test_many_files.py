@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     write(tmp_path / "runs" / "2026" / "no suffix", 2)
     write(tmp_path / "runs" / "2026" / "late.nwb", 3, user_block=2048)
     write(tmp_path / "runs" / ".hidden.h5", 4)
-    (tmp_path / "runs" / "notes.h5").write_text("not HDF5")
+    (tmp_path / "runs" / "notes.txt").write_text("not HDF5")
     (tmp_path / "runs" / "empty").touch()
     (tmp_path / "runs" / "loop").symlink_to(tmp_path / "runs")
     return tmp_path / "runs"
@@ -264,3 +264,18 @@ def test_an_empty_folder_and_one_of_matrices_are_told_as_before(
 ) -> None:
     assert run("import", str(tmp_path), f"{home}.h5") == 2
     assert "HDF5" in capsys.readouterr().err
+
+
+def test_files_that_are_no_hdf5_but_by_their_name_are_failures(
+    run: Run, embedded_url: str, tmp_path: Path, home: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An acquisition that was given up leaves an empty file; a folder without it is not whole."""
+    folder = tmp_path / "runs"
+    write(folder / "a.h5", 1)
+    (folder / "empty.h5").touch()
+    (folder / "broken.NXS").write_bytes(b"x" * 4096)
+    assert run("import", str(folder), home) == 2
+    told = capsys.readouterr()
+    assert "1 of 3 files" in told.out + told.err
+    assert all(name in told.err for name in ("empty.h5", "broken.NXS"))
+    assert read(embedded_url, f"{home}/a.h5") == 1

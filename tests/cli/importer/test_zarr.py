@@ -219,7 +219,7 @@ def test_one_array_is_a_dataset(imported: Import, tmp_path: Path) -> None:
 
 def test_pieces_of_large_chunks(imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("zarr_arrays", "part_upload"):
-        monkeypatch.setattr(f"hsparse.hdf5.importer.formats.{place}.LARGEST", 3000)
+        monkeypatch.setattr(f"hsparse.hdf5.importer.formats.{place}.MAX_REQUEST_BYTES", 3000)
     monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.MAX_INLINE_BYTES", 10)
     test_any_hierarchy(imported, tmp_path, 3)
 

@@ -132,3 +132,22 @@ def test_after_a_failure_what_had_begun_is_yielded_and_nothing_more_begins(
         found.extend(idle_tree.each(range(3 * CONCURRENCY), work))
     assert found == sorted(set(begun) - {failing})
     assert max(begun) < failing + CONCURRENCY
+
+
+def test_a_domain_that_may_not_be_read_is_no_folder(
+    tree: ServerTree, made: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Listings leave out its root."""
+    real = ServerTree.json
+
+    def without_roots(self: ServerTree, method: str, path: str, domain: str, **params: object) -> object:
+        found = real(self, method, path, domain, **params)
+        if path == "/domains":
+            for record in found["domains"]:
+                record.pop("root", None)
+        return found
+
+    monkeypatch.setattr(ServerTree, "json", without_roots)
+    [entry] = tree.members(tree.find(folder))
+    assert (entry.path, entry.kind, entry.display_path) == (made, Kind.DOMAIN, made)
+    assert {one.name for one in tree.members(entry)} >= {"dense", "group"}

@@ -473,6 +473,7 @@ async def test_keys_of_files_are_refused(folder: Path) -> None:
     ("items", "said"),
     [
         (["/none/such"], "cannot be read"),
+        (["runs="], "nothing follows the ="),
         (["a/b=."], "cannot be a folder's name"),
         (["one=.", "one=.."], "already"),
     ],
@@ -570,3 +571,15 @@ def test_datasets_of_files_are_sources_of_virtual_ones(url: str, folder: Path) -
         assert (sparse[2990:3010] != sp.vstack([MATRIX, MATRIX]).tocsr()[2990:3010]).nnz == 0
         assert sparse.nnz == 2 * MATRIX.nnz
         assert np.allclose(sparse.sum(axis=0), 2 * MATRIX.sum(axis=0))
+
+
+@pytest.mark.parametrize("path", [".hid", ".hid/a.h5", "sub/.hid/a.h5", "sub/.hid"])
+def test_hidden_folders_are_not_served(tmp_path: Path, path: str) -> None:
+    for folder in (tmp_path / ".hid", tmp_path / "sub" / ".hid"):
+        folder.mkdir(parents=True)
+        with h5py.File(folder / "a.h5", "w"):
+            pass
+    places = named_folders([f"runs={tmp_path}"])
+    for look in (places["runs"].state, places["runs"].content):
+        with pytest.raises(NotFound):
+            look(path)

@@ -63,9 +63,13 @@ class Expression:
         self._variables: dict[str, Any] = {}
         try:
             self._tree = ast.parse(TOKEN.sub(self._unquote, text.strip()), mode="eval").body
+        except InvalidValue:
+            raise
         except (SyntaxError, ValueError, RecursionError) as error:
             reason = getattr(error, "msg", None) or error
-            raise InvalidValue(f"The condition {text!r:.200} cannot be read: {reason}.") from error
+            raise InvalidValue(
+                f"The condition {text!r:.200} cannot be read: {reason}; a column's name with spaces needs `backticks`."
+            ) from error
         self.names: set[str] = set()
         self._check(self._tree)
 

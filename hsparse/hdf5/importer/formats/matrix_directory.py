@@ -108,7 +108,7 @@ def _open(place: str, names: Sequence[str], open_source: OpenSource) -> InputFil
     raise NotFound(
         f"{place} has no {' or '.join(names)}, nor with .gz: a directory that is imported has HDF5 files, or "
         "matrix.mtx, barcodes.tsv, and features.tsv or genes.tsv, as Cell Ranger writes them, all with the same prefix "
-        "or none."
+        "or none." + (" Of a folder in a bucket, import each object by itself." if "://" in place else "")
     )
 
 
