@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
 from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import MAP_FOLDER, chunk_prefix, map_key
-from hsparse.storage.object_store import Buffer, Entry, ObjectStore
+from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 ROW_BYTES = 200
@@ -445,10 +445,12 @@ async def listed_chunks(
     """
     prefix = chunk_prefix(spec.dataset)
     start = spec.key(after) if after else prefix + ("" if min(spec.base, default=0) < 0 else FIRST_KEY)
-    async for page in store.list(prefix, start_after=start):
-        rows = _inside(_rows(page.entries, spec, grid), selection, grid)
-        if len(rows):
-            yield rows
+    # Close the listing with this generator; otherwise a task of the event loop would do so later.
+    async with aclosing(cast("AsyncGenerator[Page, None]", store.list(prefix, start_after=start))) as pages:
+        async for page in pages:
+            rows = _inside(_rows(page.entries, spec, grid), selection, grid)
+            if len(rows):
+                yield rows
 
 
 def _inside(rows: ChunkRows, selection: Selection | None, grid: Grid) -> ChunkRows:
