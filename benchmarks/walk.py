@@ -46,7 +46,7 @@ PACKAGE = str(ROOT / "hsparse")
 LIMITS = Path(__file__).with_name("limits.toml")
 WARM = 3
 """Number of untraced requests before the traced one."""
-TRIES = 5
+TRIES = 15
 """Number of walks per request; the shortest counts, because periodic work of a server adds to some walks."""
 FIGURES = ("files", "lines of files", "moves", "functions", "lines of functions")
 USER, PASSWORD = "ann", "password of ann"

@@ -77,7 +77,7 @@ class Mover:
     def _move_domain(self, pair: tuple[TreeEntry, str]) -> tuple[str, str]:
         """Move one domain; return its old path and its new one."""
         entry, path = pair
-        root = entry.record.get("root") or self._tree.json("GET", "/", entry.path)["root"]
+        root = self._tree.root(entry)
         found = self._tree.exists(path)
         if found is None or found.record.get("root") != root:  # else an earlier move was interrupted
             require_free(self._tree, path)

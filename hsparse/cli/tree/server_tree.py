@@ -221,6 +221,11 @@ class ServerTree:
         folders.sort(key=lambda entry: (-entry.path.count("/"), entry.path))
         return sorted(domains, key=lambda entry: entry.path), folders
 
+    def root(self, domain: TreeEntry) -> str:
+        """Return a domain's root group; raise `Forbidden` if the user may not read the domain."""
+        found = domain.record if "root" in domain.record else self.json("GET", "/", domain.path)
+        return str(found["root"])
+
     def record(self, entry: TreeEntry, **params: Any) -> Json:
         """Return the server's JSON of an object; raise `NotFound` if it was deleted."""
         return self.json("GET", f"/{COLLECTIONS[entry.kind]}/{entry.id}", entry.domain, **params)
@@ -280,9 +285,7 @@ class ServerTree:
             marker = page[-1]["name"]
 
     def _objects(self, entry: TreeEntry, pattern: str | None) -> Iterator[TreeEntry]:
-        group = entry.id
-        if entry.kind is Kind.DOMAIN:
-            group = entry.record.get("root") or self.json("GET", "/", entry.path)["root"]
+        group = self.root(entry) if entry.kind is Kind.DOMAIN else entry.id
         marker = None
         while True:
             page = self.json(

@@ -26,8 +26,8 @@ T = TypeVar("T")
 class Rule:
     """How a request is retried after one class of errors, if `allowed(request)` is true.
 
-    With `waits`, retries continue for `Retry.patience` seconds. There are at most `tries * (Retry.tries - 1)` retries,
-    or any number if `tries` is None.
+    With `waits`, retries continue for `Retry.patience` seconds. A request is retried at most
+    `tries * (Retry.tries - 1)` times, or any number of times if `tries` is None.
     """
 
     allowed: Callable[[Repeatable], bool]

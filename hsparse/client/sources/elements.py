@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 Direct: TypeAlias = "bool | str | Path | Bucket | None"
 """How the stored chunks of datasets are read directly, without the server decoding them.
 
-True: in the way that the server offers. A path: from the store's directory. `s3://bucket` or a `Bucket`: from the
-store's bucket, with the user's own credentials. "server": the server sends stored chunks. None, the default: if a read
-takes much of each chunk, from the store's directory on this machine, else as "server". False: the server decodes
-values.
+`True` reads in the way that the server offers. A path reads from the store's directory. `s3://bucket` or a `Bucket`
+reads from the store's bucket, with the user's own credentials. "server" has the server send stored chunks. The default,
+`None`, reads from the store's directory on this machine if a read takes much of each chunk, else as "server". `False`
+has the server decode values.
 """
 
 FEW_ELSEWHERE = 1 << 20

@@ -204,8 +204,7 @@ class ServedFiles(DelegatingStore):
     def _below_put(self, key: str) -> ObjectStore:
         """Return `_below(key)`; also refuse the deletion note of a file's object, which the refused deletion leaves."""
         id = id_of_deletion_key(key)
-        self._below(key if id is None else storage_key(id))
-        return self._below(key)
+        return self._below(key if id is None else storage_key(id))
 
     def _below(self, key: str) -> ObjectStore:
         """Return the store below for a key that it may change; raise `Forbidden` for a key of a served file."""

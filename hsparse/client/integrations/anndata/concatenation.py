@@ -409,7 +409,7 @@ class Concatenation:
 
 
 def ascending_passes(at: Indices) -> list[tuple[Indices, Indices]]:
-    """Split the pairs (place, at[place]) with at[place] >= 0 into few parts, in each of which both numbers ascend."""
+    """Split the pairs (place, at[place]) with at[place] >= 0 into few parts; both numbers ascend within each part."""
     places = np.flatnonzero(at >= 0)
     columns = at[places]
     if not len(places):

@@ -19,7 +19,7 @@ from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import Hdf5Type
 
 OWN_LAYOUTS = ("H5D_STRUCT_CHUNK", "H5D_CHUNKED")
-"""Layouts that a longer copy of a dataset inherits; others, such as those of file-backed datasets, are not."""
+"""Layouts that a longer copy of a dataset inherits. The copy of a file-backed dataset, for example, has another one."""
 
 
 class StoredRows:

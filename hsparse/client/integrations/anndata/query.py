@@ -39,8 +39,8 @@ PARTS = {"layers": (0, 1), "obsm": (0,), "varm": (1,), "obsp": (0, 0), "varp": (
 class Wanted:
     """The elements that a query reads: `columns` of obs, `var_columns` of var, and the named arrays of other parts.
 
-    None means all columns or arrays. If `layer` is "raw", None excludes arrays that have a dimension of var, because
-    raw has other columns.
+    A field that is None names all columns or arrays. If `layer` is "raw", it excludes arrays that have a dimension of
+    var, because raw has other columns.
     """
 
     layer: str | None = None
