@@ -148,7 +148,7 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "hdf5.importer.formats.zarr_store": {"zarr"},
     "hdf5.maps.parquet_references": {"pyarrow"},
     "hdf5.format": {"numpy", "imagecodecs"},
-    "hdf5.served.kept_files": {"msgpack"},
+    "hdf5.in_place.kept_files": {"msgpack"},
     **dict.fromkeys(("api_keys", "stripes", "telemetry"), frozenset()),
     **dict.fromkeys(("explorer", "openid", "quotas"), frozenset({"aiohttp"})),
     "versions": {"aiohttp", "numpy", "orjson"},

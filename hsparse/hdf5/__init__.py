@@ -30,5 +30,5 @@ COMMANDS = {
 EXTENSION = Extension(
     commands=COMMANDS,
     service=OptionalModule("hsparse.hdf5.jobs.handlers"),
-    store=OptionalModule("hsparse.hdf5.served.wrapping"),
+    store=OptionalModule("hsparse.hdf5.in_place.wrapping"),
 )

@@ -50,7 +50,7 @@ MAPPED = "H5D_CHUNKED_VIRTUAL"
 SPARSE_DATA = "H5D_SPARSE_DATA"
 VL_DATA = "H5D_VL_DATA"
 VIRTUAL = "H5D_VIRTUAL"
-"""The layout class of a virtual dataset, which maps elements of other datasets; see `hsparse.hdf5.virtual`."""
+"""The layout class of a virtual dataset, which maps elements of other datasets; see `hsparse.hdf5.virtual_dataset`."""
 ELSEWHERE = (*FILE_BACKED, VIRTUAL)
 """The layout classes of datasets without chunk objects, which are read-only."""
 STATISTICS = "chunkStatistics"

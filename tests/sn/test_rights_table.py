@@ -19,8 +19,8 @@ import pytest
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SOLE, PartlyTrusted
 from hsparse.dn.service import DataService, NodeResources
-from hsparse.hdf5.served.places import named_folders
-from hsparse.hdf5.served.store import ServedFiles
+from hsparse.hdf5.in_place.places import named_folders
+from hsparse.hdf5.in_place.store import ServedFiles
 from hsparse.model.acl import Principal, Right
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.versions.wrapping import with_versions

@@ -21,8 +21,8 @@ from hsparse.client.errors import Unreachable
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthenticated, reword
 from hsparse.hdf5.importer.source import LocalSource
-from hsparse.hdf5.served.folders import SUFFIXES
-from hsparse.hdf5.served.signatures import what_is
+from hsparse.hdf5.in_place.folders import SUFFIXES
+from hsparse.hdf5.in_place.signatures import what_is
 
 Connect: TypeAlias = Callable[[str | None], Connection]
 Import: TypeAlias = Callable[[argparse.Namespace, str, "OneOfMany | None"], int]

@@ -23,8 +23,8 @@ from hsparse.hdf5.format.parse.virtual_mapping import (
 )
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.source_dataset import find_object
-from hsparse.hdf5.virtual.mappings import MAX_MAPPINGS
-from hsparse.hdf5.virtual.merging import merged_mappings
+from hsparse.hdf5.virtual_dataset.mappings import MAX_MAPPINGS
+from hsparse.hdf5.virtual_dataset.merging import merged_mappings
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.layout import VIRTUAL

@@ -12,15 +12,15 @@ from aiohttp import hdrs, web
 from hsparse.clock import Clock
 from hsparse.config import Settings, job_environment
 from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauthenticated, Unsupported
-from hsparse.hdf5.file_backed.chunk_locator import FileBackedData
-from hsparse.hdf5.files.file_plans import FilePlans
-from hsparse.hdf5.files.handlers import get_file, head_file
 from hsparse.hdf5.importer.upload import UPLOAD, Upload, bytes_id, root_id, upload_path
+from hsparse.hdf5.in_place.file_backed.chunk_locator import FileBackedData
 from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
 from hsparse.hdf5.jobs.job_queue import S3, JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
 from hsparse.hdf5.maps.map_handlers import get_dataset_map, get_map
-from hsparse.hdf5.virtual.datasets import VirtualDatasets, VirtualExtents
+from hsparse.hdf5.virtual_dataset.datasets import VirtualDatasets, VirtualExtents
+from hsparse.hdf5.virtual_file.file_plans import FilePlans
+from hsparse.hdf5.virtual_file.handlers import get_file, head_file
 from hsparse.machine_memory import machine_memory
 from hsparse.model.acl import Right
 from hsparse.model.file_backed import FILE_BACKED

@@ -21,10 +21,10 @@ from hsparse.errors import HsparseError, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import codec_of
 from hsparse.format.selections.signed_extent import first_of
-from hsparse.hdf5.files.file_plans import FileAddresses
 from hsparse.hdf5.format.lower_bounds import bounds_attributes
 from hsparse.hdf5.format.messages.file_type import file_type, is_written_as_stored
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
+from hsparse.hdf5.virtual_file.file_plans import FileAddresses
 from hsparse.model.attribute import DIMENSION_NAMES, DIMENSION_ONLY
 from hsparse.model.attribute_json import attribute_value_json
 from hsparse.model.datatype import parse_type

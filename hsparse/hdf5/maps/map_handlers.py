@@ -24,8 +24,8 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.filters.pipeline import codec_of
 from hsparse.format.selections.points import Selection
-from hsparse.hdf5.files.file_plans import FileAddresses
 from hsparse.hdf5.maps.kerchunk import KerchunkReferences, OpenDataset
+from hsparse.hdf5.virtual_file.file_plans import FileAddresses
 from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.file_backed import has_no_objects

@@ -28,7 +28,7 @@ EXCEPTIONS = {
     "sn/coding.py": "content codings of HTTP, which are no filters",
     "explorer/": "content codings of HTTP, which are no filters",
     "storage/": "checksums of the store's own files, by the standard library",
-    "hdf5/served/signatures.py": "archives, by the names of their programs",
+    "hdf5/in_place/signatures.py": "archives, by the names of their programs",
     "hdf5/importer/file_objects.py": "a remedy that names h5repack's option",
     "client/creation.py": "h5py's names of options",
     "client/dataset.py": "h5py's names of options",

@@ -14,7 +14,7 @@ import xarray as xr
 import zarr
 
 from hsparse.storage.posix import PosixStore
-from tests.sn.file_backed.test_elements import File
+from tests.sn.in_place.file_backed.test_elements import File
 from tests.sn.value_client import create, sparse, value_client
 from tests.support.rest_client import RestClient
 

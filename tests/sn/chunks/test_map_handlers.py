@@ -15,7 +15,7 @@ from hsparse.model.acl import Principal
 from hsparse.model.link import left_out_link
 from hsparse.sn.records import stored_chunks
 from tests.sn.chunks.test_handlers import listed
-from tests.sn.file_backed.test_elements import PLAIN, URI
+from tests.sn.in_place.file_backed.test_elements import PLAIN, URI
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import RestClient
 from tests.testing.memory_store import MemoryStore

@@ -15,7 +15,7 @@ from hsparse.format.plan.grid import Grid
 from hsparse.sn.records.stored_chunks import CHUNK_PAGE, ChunkOrder, chunk_place, map_query, sections_json
 from tests.conftest import MakeStore
 from tests.sn.conftest import USERS
-from tests.sn.file_backed.test_elements import PLAIN, URI, link, make_table
+from tests.sn.in_place.file_backed.test_elements import PLAIN, URI, link, make_table
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import RestClient
 

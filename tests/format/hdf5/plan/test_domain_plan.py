@@ -1,4 +1,4 @@
-"""Files planned from records alone; with chunks and over HTTP they are in `tests/sn/files/test_handlers.py`."""
+"""Files planned from records alone; with chunks and over HTTP they are in `tests/sn/virtual_file/test_handlers.py`."""
 
 from __future__ import annotations
 

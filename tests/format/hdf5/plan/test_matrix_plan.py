@@ -1,4 +1,4 @@
-"""The group of a matrix in a planned file; with elements it is in `tests/sn/files/test_matrix_pieces.py`."""
+"""The group of a matrix in a planned file; with elements it is in `tests/sn/virtual_file/test_matrix_pieces.py`."""
 
 from __future__ import annotations
 
