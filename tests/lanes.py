@@ -35,7 +35,7 @@ ENDURE = {
         "test_browsing.py::test_from_the_top_level_to_a_dataset",
         "test_build.py::test_the_files_are_built_from_these_sources",
     ),
-    "sn/files/test_changed_meanwhile.py": (
+    "sn/virtual_file/test_changed_meanwhile.py": (
         "[file-deleted after 3]",
         "[ranges-replaced]",
         "[snapshot-deleted after 3]",
@@ -92,20 +92,20 @@ ENDURE = {
     "client/test_killed_server.py": (),
     "client/test_versions.py": ("test_a_snapshot_is_only_read", "test_references_to_objects"),
     "sn/jobs/test_served_jobs.py": ("test_a_cancelled_import_leaves_no_domain",),
-    "sn/served/test_remote_files.py": ("[objects.h5]", "[s3://served/none", "test_values_are_those"),
-    "sn/served/test_served_matrices.py": (
+    "sn/in_place/test_remote_files.py": ("[objects.h5]", "[s3://served/none", "test_values_are_those"),
+    "sn/in_place/test_served_matrices.py": (
         "test_of_damaged_events_the_columns_are_served[4]",
         "test_a_coo_matrix_in_the_order_of_rows_is_a_sparse_dataset[u8]",
         "test_another_coo_matrix_stays_a_group[unordered]",
     ),
-    "sn/served/test_thousand_files.py": (),
+    "sn/in_place/test_thousand_files.py": (),
     "sn/test_full_store.py": ("[PUT /datasets/{id}/value]",),
     "sn/test_rights_table.py": ("test_the_table_has_every_route_and_no_other", "[domain-C]"),
-    "sn/served/test_served_files.py::test_data_without_chunks_is_read_in_slabs": (),
-    "sn/served/test_http_files.py::test_servers_that_are_refused": ("[NoState",),
+    "sn/in_place/test_served_files.py::test_data_without_chunks_is_read_in_slabs": (),
+    "sn/in_place/test_http_files.py::test_servers_that_are_refused": ("[NoState",),
     "sn/values/test_streamed_write.py::test_of_a_body_that_does_not_come_the_parts_that_came_are_there": (),
-    "sn/served/test_http_files.py::test_faults_of_the_web_server_pass": ("[404 default backend]", "[cut]"),
-    "sn/served/test_http_files.py::test_faults_that_stay_are_a_503": ("[503 ]",),
+    "sn/in_place/test_http_files.py::test_faults_of_the_web_server_pass": ("[404 default backend]", "[cut]"),
+    "sn/in_place/test_http_files.py::test_faults_that_stay_are_a_503": ("[503 ]",),
     "storage/test_faults_below_a_cache.py": ("[404 of another-single writer]",),
     "storage/test_store_faults.py": (
         "404 of another-get]",
@@ -166,13 +166,13 @@ ENDURE = {
     "format/hdf5/plan/test_planned_object.py::test_an_index_of_several_leaves": (),
     # Campaigns and measurements, and ever more of the same.
     "cli/tree/test_virtual_copies.py": (),
-    "sn/served/test_served_sources.py": (),
-    "sn/served/test_changes.py": (
+    "sn/in_place/test_served_sources.py": (),
+    "sn/in_place/test_changes.py": (
         "[virtual-rewritten_with_its_time]",
         "[raw-replaced]",
         "[link-arrived]",
     ),
-    "sn/virtual/test_virtual_files.py": (
+    "sn/virtual_dataset/test_virtual_files.py": (
         "test_a_sparse_one_has_its_elements[own grid-24-form0]",
         "test_what_others_may_read_is_not_in_the_file_of_a_reader",
     ),
@@ -318,17 +318,17 @@ SAMPLED = {
     "format/hdf5/parse/test_parsed_object.py": ("test_everything",),
     "format/hdf5/test_damaged_file.py": ("test_changed_addresses", "test_changed_bytes"),
     "format/kinds/test_kinds.py": ("test_a_chunk_takes_no_more_memory_than_is_reserved",),
-    "sn/files/test_file_addresses.py": ("test_a_change_meanwhile_is_refused",),
-    "sn/file_backed/test_elements.py": ("test_every_selection",),
-    "sn/files/test_matrix_pieces.py": (
+    "sn/virtual_file/test_file_addresses.py": ("test_a_change_meanwhile_is_refused",),
+    "sn/in_place/file_backed/test_elements.py": ("test_every_selection",),
+    "sn/virtual_file/test_matrix_pieces.py": (
         "test_any_range_is_that_part_of_the_whole",
         "test_scipy_reads_them",
         "test_types_fill_values_and_nothing_at_all",
     ),
     "sn/policies/test_compression.py": ("test_every_kind_of_answer_decodes_to_the_same",),
     "sn/test_co_tenant.py": ("test_no_right_but_read_tells_names_or_values",),
-    "sn/virtual/test_virtual_random.py": ("test_it_is_the_model",),
-    "sn/virtual/test_virtual_sparse.py": ("test_sparse_over_sparse_is_sparse",),
+    "sn/virtual_dataset/test_virtual_random.py": ("test_it_is_the_model",),
+    "sn/virtual_dataset/test_virtual_sparse.py": ("test_sparse_over_sparse_is_sparse",),
     "sn/values/test_append.py": ("test_many_append_while_others_read",),
     "sn/values/test_append_groups.py": ("test_appends_of_any_kind_by_two_nodes",),
     "sn/values/test_defined_read.py": ("test_pieces_are_bounded_and_in_order",),
