@@ -185,11 +185,14 @@ class FolderUsage:
         self._under_way -= nbytes
 
     async def renew(self) -> None:
-        """Wait up to `COUNT_WAIT_SECONDS` for a count that begins now, unless the pause after the last is not over."""
+        """Wait up to `COUNT_WAIT_SECONDS` for a new count, which begins when the pause after the last one is over."""
         try:
             async with asyncio.timeout(COUNT_WAIT_SECONDS):
                 if self._count is not None:
                     await asyncio.wait({self._count})  # not enough: it may have counted objects deleted since
+                pause = self._rests_until - self._clock.monotonic()
+                if 0 < pause < COUNT_WAIT_SECONDS:
+                    await asyncio.sleep(pause)
                 count = self._begin_count()
                 if count is not None:
                     await asyncio.wait({count})

@@ -110,15 +110,29 @@ async def test_a_write_during_a_count_is_added_to_it(world: World) -> None:
     world.usage.end(10_000)
     await world.usage.admit(60_000, LIMIT)
     world.usage.end(60_000)
-    world.node.seconds = 10.0
+    world.node.seconds = 20.0
     world.node.gate.set()
     await world.usage.renew()
-    with pytest.raises(Busy) as caught:  # it rests
+    with pytest.raises(Busy) as caught:  # it rests for longer than a request waits
         await world.usage.admit(50_000, LIMIT)
-    assert caught.value.retry_after == PAUSE_RATIO * 10.0
+    assert caught.value.retry_after == PAUSE_RATIO * 20.0
     world.node.seconds = 0.0
-    world.clock.time += PAUSE_RATIO * 10.0
+    world.clock.time += PAUSE_RATIO * 20.0
     await world.usage.admit(50_000, LIMIT)
+
+
+async def test_a_write_waits_for_the_end_of_a_short_pause(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep(seconds: float) -> None:
+        world.clock.time += seconds
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    world.node.seconds = 1.0
+    for _ in range(20):  # overwrites: each is counted as growth until the next count
+        await world.usage.admit(60_000, LIMIT)
+        world.usage.end(60_000)
+    assert world.usage.used == 0
 
 
 async def test_a_write_waits_for_a_count_only_so_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
