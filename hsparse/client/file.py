@@ -60,6 +60,10 @@ class File(Group, Versions):
     """Whether the domain was created for this file, with nothing written to it before."""
 
     def __init__(self, connection: Connection, record: Json, *, is_new: bool = False) -> None:
+        self._bind(connection, record, is_new=is_new)
+
+    def _bind(self, connection: Connection, record: Json, *, is_new: bool) -> None:
+        """Set the attributes that depend on the domain, whose record is `record`."""
         self._unmade, self._old, self._is_new = None, None, is_new
         if "snapshot" in record:
             connection.is_read_only, connection.snapshot = True, record["snapshot"]
@@ -85,7 +89,7 @@ class File(Group, Versions):
             if self._old is not None:
                 with suppress(NotFound):
                     self._unmade.json("DELETE", "/")
-            self.__init__(self._unmade, create_domain(self._unmade, {}), is_new=True)
+            self._bind(self._unmade, create_domain(self._unmade, {}), is_new=True)
             return getattr(self, name)
 
     def _unmake(self) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 from hsparse.clock import Clock, jitter
 from hsparse.cluster.lease_object import Lease, LeaseObjects, LeaseWatch
 from hsparse.cluster.membership import NO_MEMBERS, Membership
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS, MAX_READ_ATTEMPTS
 from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.schema import FIRST_SCHEMA, Schema, parse_schema
 from hsparse.storage.object_store import ObjectStore
@@ -30,8 +31,6 @@ from hsparse.storage.object_store import ObjectStore
 KEY = "db/.cluster/members.json"
 OBJECT_VERSION = 1
 """The version of the object's form, raised only for a form that older nodes must not read, not for a new field."""
-MAX_CHANGE_ATTEMPTS = 64
-"""How often a change is tried while other nodes change the object."""
 
 Members = dict[str, dict[str, Any]]
 
@@ -287,8 +286,6 @@ def _decode(data: bytes) -> dict[str, Any]:
     return dict(form)
 
 
-REBUILDING_ATTEMPTS = 8
-"""How often a rebuild is tried while nodes change the membership."""
 GENERATION = 32
 """The number of low bits of an epoch; a rebuild that cannot read the epoch raises the bits above them."""
 
@@ -303,7 +300,7 @@ async def rebuild_membership(
     """
     stored, leases = MembershipObject(store, token), LeaseObjects(store)
     watch = LeaseWatch(leases, clock)
-    for attempt in range(REBUILDING_ATTEMPTS):
+    for attempt in range(MAX_READ_ATTEMPTS):
         seen = await stored.seen()
         held = {node: lease for node in await leases.nodes() if (lease := await leases.read(node))}
         if seen.etag is None and not held:

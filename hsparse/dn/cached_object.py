@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from hsparse.compute import compute
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.concurrency.request_trace import (
     RequestTrace,
     begin_trace,
@@ -175,10 +176,6 @@ def count_conflict(group: Iterable[WaitingChange[Any]]) -> None:
     for waiting in group:
         if waiting.trace is not None:
             waiting.trace.conflicts += 1
-
-
-MAX_COMMIT_ATTEMPTS = 64
-"""The most times that a group is applied. If another writer puts first each time, its changes fail as `Busy`."""
 
 
 class CachedObject(Generic[V]):
@@ -388,7 +385,7 @@ class CachedObject(Generic[V]):
     async def _commit_group(self, group: list[WaitingChange[V]]) -> list[Any]:
         """Apply a group of changes and store the new value; return a result for each change."""
         base, term = group[0].base, min([waiting.term for waiting in group])
-        for _ in range(MAX_COMMIT_ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(base)
             if self._memory is not None and state.value is not None and state.nbytes > SMALL_VALUE:

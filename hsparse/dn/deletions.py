@@ -27,6 +27,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from hsparse.clock import Clock, jitter
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.dn.cache import Cache
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed
@@ -44,7 +45,6 @@ from hsparse.storage.object_store import Entry, ObjectStore, current_etag
 from hsparse.wire.record_message import BeginDeletion
 
 T = TypeVar("T")
-MAX_DELETE_ATTEMPTS = 64
 
 
 class DeletionState(StrEnum):
@@ -82,7 +82,7 @@ class DeletionNotes:
     async def begin(self, id: str, domain: str, born: str, token: str = "") -> None:
         """Store an intended note, in place of any claimed one; the note of another deletion stays and serves both."""
         note = DeletionNote(id, DeletionState.INTENDED, domain, born, token)
-        for _ in range(MAX_DELETE_ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             try:
                 await self._store.put_if_absent(deletion_key(id), self._encode(note))
                 return

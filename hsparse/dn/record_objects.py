@@ -31,6 +31,7 @@ from typing import Any
 import orjson
 
 from hsparse.clock import Clock
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.record_form import RecordCodec, add_checksum, check_checksum, memory_of_json, parse_json
 from hsparse.dn.stored_form import ObjectState, load_state
@@ -176,7 +177,6 @@ def _size(entries: Record, names: Iterable[str]) -> int:
 
 LARGE_RECORD = 256 * 1024
 """The most bytes of JSON of a record that is stored as one object, which HSDS can read."""
-MAX_RECORD_ATTEMPTS = 16
 
 log = logging.getLogger(__name__)
 
@@ -278,7 +278,7 @@ class RecordObjects:
         A delta is deleted only after its base was replaced, so it must exist while its base does.
         """
         seen = None
-        for _ in range(MAX_RECORD_ATTEMPTS):
+        for _ in range(MAX_READ_ATTEMPTS):
             try:
                 stored = await self._store.get(self.key)
             except NotFound:

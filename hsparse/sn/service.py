@@ -38,23 +38,6 @@ C = TypeVar("C", bound=Component)
 P = TypeVar("P")
 
 
-class Components(Protocol):
-    """A function that returns the component of a class."""
-
-    def __call__(self, kind: type[C], /) -> C: ...
-
-
-def _components(service: Service) -> Components:
-    """Return the function that looks up the components of `service`, making each at its first use."""
-
-    class Cache(dict[type[Component], Any]):
-        def __missing__(self, kind: type[Component]) -> Any:
-            made = self[kind] = kind.of(service)
-            return made
-
-    return cast("Components", Cache().__getitem__)
-
-
 class Service:
     """The components that handlers use for one bucket; `bodies`, `selections` and `answers` are memory budgets.
 
@@ -84,8 +67,7 @@ class Service:
         metrics.show(self.admission)
         self.named_bucket: str | None = None
         """The bucket's name if requests must name it, or None for the first bucket."""
-        self.component = _components(self)
-        """A function that returns this service's component of a class, and makes it at the first call."""
+        self._components: dict[type[Component], Any] = {}
         self.provides: dict[Any, type[Component]] = {}
         """The component classes of extensions, by the protocol of the core that they implement."""
         self.about: dict[str, Any] = {}
@@ -111,8 +93,15 @@ class Service:
             other.settings = replace(first.settings, bucket=bucket, directory="")
             other.owners = first.owners.of_bucket(bucket)
             other.named_bucket = bucket
-            other.component, other._others = _components(other), {}
+            other._components, other._others = {}, {}
         return other
+
+    def component(self, kind: type[C]) -> C:
+        """Return this service's component of a class; the first call makes it."""
+        made: C | None = self._components.get(kind)
+        if made is None:
+            made = self._components[kind] = kind.of(self)
+        return made
 
     def provided(self, protocol: Callable[..., P]) -> P | None:
         """Return the extension's component that implements a protocol of the core, or None."""

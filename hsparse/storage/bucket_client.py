@@ -15,7 +15,8 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
-from hsparse.clock import Clock, SystemClock, jitter
+from hsparse.clock import Clock, SystemClock
+from hsparse.concurrency.attempts import STORE
 from hsparse.errors import HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 
 PAGE_SIZE = 1000
@@ -23,8 +24,6 @@ REQUEST_SECONDS = 30.0
 START_SECONDS = 5.0
 """Deadline in seconds for the first request to a bucket; short, so that a wrong endpoint is reported early."""
 CONNECTIONS = 64
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 5.0
 RENEWAL_SECONDS = 1.0
 """Minimum number of seconds between two attempts to reload credentials that the service refuses."""
 
@@ -160,7 +159,7 @@ class BucketClient(ABC):
                 if isinstance(verdict, HsparseError):
                     raise verdict from cause
                 uncertain = uncertain or (failed_condition is None and verdict is RetryReason.UNCERTAIN)
-                pause = self._pause(attempt)
+                pause = STORE.random_pause(attempt, self._clock)
                 if self._clock.monotonic() - started + pause >= self._deadline:
                     break
                 await self._sleep(pause)
@@ -184,11 +183,6 @@ class BucketClient(ABC):
     async def _read_credentials(self) -> bool:
         """Read the credentials again; tell whether they have or may have changed."""
         return False
-
-    def _pause(self, attempt: int) -> float:
-        """Return the seconds to wait: a random time between half of this attempt's backoff and all of it."""
-        longest = min(FIRST_PAUSE * 2.0 ** min(attempt, 10), LONGEST_PAUSE)
-        return longest * (1 + jitter(self._clock)) / 2
 
     def _told(self, cause: Exception) -> str:
         """Describe the failure of the last attempt in a few words without secrets."""

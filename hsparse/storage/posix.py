@@ -41,6 +41,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import TypeVar
 
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.concurrency.short_calls import ShortCalls
 from hsparse.errors import NotFound, StoreFailed, StoreFull
 from hsparse.storage.filesystem.object_file import (
@@ -57,7 +58,7 @@ from hsparse.storage.filesystem.object_file import (
     translate_os_error,
     walk,
 )
-from hsparse.storage.filesystem.rename_put import MAX_RENAME_ATTEMPTS, put_by_rename
+from hsparse.storage.filesystem.rename_put import put_by_rename
 from hsparse.storage.filesystem.root_directory import (
     RootDirectory,
     unusable_directory,
@@ -338,7 +339,7 @@ class PosixStore:
 
     def _read(self, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored:
         """Read the range (first byte, count) that `resolve` returns for the file's size."""
-        for _ in range(MAX_RENAME_ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             try:
                 file = open_file(f"{self._root.path}/{key}")
             except (FileNotFoundError, NotADirectoryError) as error:

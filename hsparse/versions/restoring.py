@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.concurrency.gathering import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cached_object import Base, CachedObject
@@ -35,7 +36,6 @@ from hsparse.versions.version_keys import chunk_of
 from hsparse.wire.message import Record
 
 AT_ONCE = 32
-MAX_RESTORE_ATTEMPTS = 16
 
 
 class Step(StrEnum):
@@ -113,7 +113,7 @@ class Restoring:
 
     async def _put_bytes(self, rest: str, data: bytes) -> None:
         store, key = self._store, domain_prefix(self._base.root) + rest
-        for _ in range(MAX_RESTORE_ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             try:
                 try:
                     now = await store.get(key)
@@ -154,7 +154,7 @@ class Restoring:
             )
             self.changed += 1
             return
-        for _ in range(MAX_RESTORE_ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             try:
                 now = await store.get(key)
                 await store.delete_if_match(key, now.etag)

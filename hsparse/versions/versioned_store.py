@@ -25,6 +25,7 @@ import orjson
 from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
 from hsparse.cluster.membership_object import KEY as MEMBERS
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.concurrency.gathering import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.membership.ownership import Ownership
@@ -54,7 +55,6 @@ from hsparse.versions.version_keys import (
 from hsparse.versions.version_note import Pin, VersionNote, put_note, read_note
 
 Json: TypeAlias = dict[str, Any]
-MAX_NOTE_ATTEMPTS = 16
 LATE_SECONDS = 3.0
 """Seconds within which a change that its sender has given up reaches the store, or never does."""
 TOKEN_BYTES = 8
@@ -129,7 +129,7 @@ class VersionedStore(PreservingStore):
                 "cluster of data nodes."
             )
         await self._declare()
-        for _ in range(MAX_NOTE_ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             note = await read_note(self.below, root)
             note = note or VersionNote(root, self.clock.token(TOKEN_BYTES).hex())
             begun = note.begun(self.clock.now(), author, message)
@@ -487,7 +487,7 @@ class VersionedStore(PreservingStore):
 
     async def _change(self, root: str, change: Callable[[VersionNote], VersionNote]) -> VersionNote:
         """Change the note of a domain and return the new note; raise `NotFound` if there is none."""
-        for _ in range(MAX_NOTE_ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             note = await read_note(self.below, root)
             if note is None:
                 raise NotFound("The domain has no snapshots.")

@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 import hsparse
 from hsparse.cli.main import main
 from hsparse.client.http import retry
+from hsparse.concurrency.attempts import Backoff
 from hsparse.errors import Conflict, HsparseError
 from tests.support.endurance import repeats
 from tests.support.proxy_with_faults import BROKEN, FAULTS, PASSING, FaultyServer, proxy_with_faults
@@ -40,7 +41,7 @@ Act = Callable[[Any], Any]
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(retry, "PAUSES", Backoff(0.001, 30.0))
 
 
 @pytest.fixture(scope="module")

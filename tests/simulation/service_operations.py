@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from hsparse.clock import Clock
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import Moved
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.format.selections.select_syntax import parse_select
@@ -17,7 +18,7 @@ from hsparse.model.dataset_state import extents_of_change, is_trimmed
 from hsparse.model.dataspace import lower_of
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, StoredDataset, change_extent, finish_trim
+from hsparse.sn.records.dataset import StoredDataset, change_extent, finish_trim
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
@@ -107,7 +108,7 @@ class ServiceOperations:
     async def move(self, id: str, low: int, high: int) -> None:
         """Set both bounds of a signed dataset, and erase what falls outside; `Conflict` if others shrink it."""
         change = SetExtent(id, (high - low,), token=self._clock.token(8).hex(), lower=(low,))
-        for _ in range(MAX_STALE_ATTEMPTS):
+        for _ in range(MAX_READ_ATTEMPTS):
             record = await self.owners.record(id)
             if is_trimmed(record):
                 await finish_trim(self.owners, record)
@@ -141,7 +142,7 @@ class ServiceOperations:
         await self.owners.apply(PutAttributes(id, {name: attribute}, replace=True))
 
     async def _until_current(self, id: str, work: Callable[[StoredDataset], Awaitable[T]]) -> T:
-        for _ in range(MAX_STALE_ATTEMPTS):
+        for _ in range(MAX_READ_ATTEMPTS):
             with suppress(Moved):
                 return await work(await self._load(id))
         return await work(await self._load(id))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hsparse.clock import SystemClock
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import ErrorKind, HsparseError, Moved
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import parse_select
@@ -19,7 +20,7 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.layout import parse_layout
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, StoredDataset, change_extent, finish_trim
+from hsparse.sn.records.dataset import StoredDataset, change_extent, finish_trim
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.defined_read import count_defined, read_whole
@@ -143,7 +144,7 @@ class DirectDriver:
 
     async def _do(self, id: str, work: Callable[[StoredDataset], Awaitable[T]]) -> T:
         try:
-            for _ in range(MAX_STALE_ATTEMPTS):
+            for _ in range(MAX_READ_ATTEMPTS):
                 with suppress(Moved):
                     return await work(await self._load(id))
             return await work(await self._load(id))

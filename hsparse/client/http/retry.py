@@ -11,11 +11,10 @@ from typing import TypeVar
 
 from hsparse.client.errors import GatewayFailed, Unreachable
 from hsparse.clock import Clock, SystemClock, jitter
+from hsparse.concurrency.attempts import CLIENT
 from hsparse.errors import Busy, Conflict, Gone, HsparseError, NotFound, RateLimited, Unanswered, reword
 
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
-"""The shortest and longest pause between two attempts, in seconds."""
+PAUSES = CLIENT
 READING = ("GET", "HEAD")
 IDEMPOTENT = (*READING, "PUT", "DELETE")
 """The idempotent methods, RFC 9110, 9.2.2."""
@@ -112,7 +111,7 @@ class Attempts:
     def pause_after(self, error: HsparseError) -> float:
         """Return the seconds until the next attempt; raise `error` if there must be no further attempt.
 
-        The pause is at least a busy server's `Retry-After`, up to `LONGEST_PAUSE`, and up to half longer at random, so
+        The pause is at least a busy server's `Retry-After`, up to `PAUSES.longest`, and up to half longer at random, so
         that clients do not return together.
         """
         rule = next(rule for kind, rule in RULES.items() if isinstance(error, kind))
@@ -124,7 +123,7 @@ class Attempts:
             if not (rule.allowed(self._repeatable) and self._repeatable.known()):
                 raise error
             self._in_doubt = error.message
-        return self._pause(error, before) if rule.waits else _backoff(before)
+        return self._pause(error, before) if rule.waits else PAUSES.pause(before)
 
     def explain(self, error: HsparseError) -> None:
         """Add to the message of `error`, if it is about a change, that an earlier attempt may have made the change."""
@@ -137,12 +136,7 @@ class Attempts:
         now = clock.monotonic()
         self._until = min(self._until, now + self._retry.patience)
         asked = error.retry_after if isinstance(error, Busy | RateLimited) else 0.0
-        pause = min(max(asked, _backoff(before)), LONGEST_PAUSE) * (1 + jitter(clock) / 2)
+        pause = min(max(asked, PAUSES.pause(before)), PAUSES.longest) * (1 + jitter(clock) / 2)
         if now + pause > self._until:
             raise error
         return pause
-
-
-def _backoff(attempts: int) -> float:
-    """Return the pause after a number of attempts, in seconds."""
-    return min(FIRST_PAUSE * 2.0 ** min(attempts, 10), LONGEST_PAUSE)

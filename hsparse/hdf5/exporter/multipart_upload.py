@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import HsparseError, Misconfigured, NotFound, StoreFailed, Unsupported
 from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3.s3_client import S3Client
 
 FILE_MARK = "hsparse-file"
 """The metadata name of the mark that identifies the exported file."""
-MAX_ABORT_ATTEMPTS = 5
-"""The maximum number of attempts to abort an upload whose parts are still arriving."""
 
 
 class S3Upload:
@@ -82,7 +81,7 @@ class S3Upload:
 
     async def abort(self) -> None:
         """Abort the upload and delete its parts; do nothing if the upload no longer exists."""
-        for _ in range(MAX_ABORT_ATTEMPTS):
+        for _ in range(MAX_READ_ATTEMPTS):
             try:
                 await self._store.call(self._key, lambda client: client.abort_multipart_upload(**self._about))
             except NotFound:

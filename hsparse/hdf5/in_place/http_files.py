@@ -20,7 +20,8 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
-from hsparse.clock import SystemClock, jitter
+from hsparse.clock import SystemClock
+from hsparse.concurrency.attempts import STORE
 from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import (
     Busy,
@@ -53,7 +54,6 @@ from hsparse.hdf5.in_place.looked_names import MOST_LOOKED
 CONNECT_SECONDS, REQUEST_SECONDS = 5.0, 120.0
 DEADLINE, START_SECONDS = 30.0, 5.0
 """Seconds for which a failing request is retried, in operation and at the start of the server."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 TEMPORARY = {408, 425, 429, 500, *range(502, 600)}
 """Response statuses after which the request is retried."""
 MOST_PAGE = 64 * 1024 * 1024
@@ -272,8 +272,7 @@ class HttpFiles:
                     continue
             except _Unavailable as error:
                 absent = False
-                backoff = min(FIRST_PAUSE * 2.0 ** min(attempt, 10), LONGEST_PAUSE)
-                pause = max(backoff * (1 + jitter(self._clock)) / 2, error.pause)
+                pause = max(STORE.random_pause(attempt, self._clock), error.pause)
                 if self._clock.monotonic() + pause >= ends:
                     raise Busy(f"The server {self._server} {error}; try again later.") from error
             await asyncio.sleep(pause)
@@ -302,7 +301,7 @@ class HttpFiles:
                     )
                 if reply.status in TEMPORARY or reply.status == 204:
                     after = reply.headers.get("Retry-After", "")
-                    pause = min(float(after), LONGEST_PAUSE) if after.isdecimal() else 0.0
+                    pause = min(float(after), STORE.longest) if after.isdecimal() else 0.0
                     raise _Unavailable(f"answers {reply.status}", pause)
                 if reply.status not in (200, 206):
                     raise StoreFailed(

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import SystemClock
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import (
     BadRequest,
@@ -61,8 +62,6 @@ MOST_KNOWN = 100_000
 PAGE_KEYS = 1000
 LISTINGS, ENTRY = 64 * 1024 * 1024, 200
 """Bytes of the cache of listings, and the bytes that count for an entry in addition to its key."""
-MAX_READ_ATTEMPTS = 3
-"""Attempts to read an object whose data is in other files that change during the read."""
 
 
 class DecodedObject(Stored):

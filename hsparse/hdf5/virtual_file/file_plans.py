@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from hsparse.clock import Clock
 from hsparse.compute import LONG_WORK_BYTES, compute
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import (
@@ -65,7 +66,6 @@ VALID_SECONDS = 5.0
 RECHECK_FACTOR = 20.0
 """If comparing a plan takes more than 0.25 s, the plan is reused for this many times the comparison's duration."""
 PLANNED_AT_ONCE = 2
-MAX_PLAN_ATTEMPTS = 4
 APPEND_LOOKS, APPEND_SECONDS = 100, 0.05
 """How often a domain is read while its matrices have pending appends, and the seconds between these reads."""
 Name = tuple[str, FileForm]
@@ -162,7 +162,7 @@ class FilePlans:
         return cached.file
 
     async def _planned(self, name: Name, rights: NestedRights | None) -> PlannedFile:
-        for _ in range(MAX_PLAN_ATTEMPTS - 1):
+        for _ in range(MAX_READ_ATTEMPTS - 1):
             try:
                 return await self._plan(name, rights)
             except (Moved, Gone, NotFound):  # an object was written or deleted while it was read

@@ -16,12 +16,13 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import BadRequest, ErrorKind, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.sn.chunks.handlers import MAX_LIMIT
 from hsparse.sn.http.request import BINARY_TYPE, read_json_object, text_list
 from hsparse.sn.http.stream import respond_stream
-from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, StoredDataset, load_dataset
+from hsparse.sn.records.dataset import StoredDataset, load_dataset
 from hsparse.sn.records.stored_chunks import parse_chunk_name
 from hsparse.sn.request import Request
 from hsparse.wire.chunk_info_message import ReadObjectBytes
@@ -132,7 +133,7 @@ async def _read(
         return ReadObjectBytes(dataset.spec, part.scaled, part.etags, part.sizes)
 
     keys = [dataset.spec.key(scaled) for scaled in page.scaled.tolist()]
-    for _ in range(MAX_STALE_ATTEMPTS - 1):
+    for _ in range(MAX_READ_ATTEMPTS - 1):
         try:
             return dataset, await request.service.owners.gather(range(len(keys)), keys.__getitem__, message)
         except Moved:  # the request names chunks by coordinates, which stay valid

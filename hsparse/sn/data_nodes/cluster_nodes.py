@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from hsparse.clock import Clock, Reminder
 from hsparse.cluster.membership import NO_MEMBERS, Membership
 from hsparse.cluster.membership_object import MembershipObject
+from hsparse.concurrency.attempts import NODE
 from hsparse.concurrency.gathering import gather_all
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.concurrency.single_flight import SingleFlight
@@ -86,9 +87,6 @@ T = TypeVar("T")
 
 MAX_RESEND_SECONDS = 30.0
 """Seconds during which a message is sent again before its request fails, unless the request's deadline is earlier."""
-RESEND_SECONDS = 0.02
-"""Seconds before a message is sent again if the membership has not changed; doubled each time, up to `MAX_PAUSE`."""
-MAX_PAUSE = 0.5
 MEMBERSHIP_READ_SECONDS = 1.0
 """The least seconds between two reads of the membership while this node may not use the store or knows no member."""
 AVOIDED_SECONDS = 5.0
@@ -197,7 +195,7 @@ class ClusterNodes:
             delivery.until = self._end()
         if self._clock.monotonic() > delivery.until:
             raise Unanswered("No data node has confirmed the request in time; see `hsparse nodes`.")
-        await asyncio.sleep(min(RESEND_SECONDS * 2**delivery.pauses, MAX_PAUSE))
+        await asyncio.sleep(NODE.pause(delivery.pauses))
         delivery.pauses += 1
 
     def _end(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.errors import BadRequest, ErrorKind, Forbidden, NotFound
 from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
 from hsparse.model.file_backed import PLACE
@@ -16,9 +17,6 @@ from hsparse.sn.http.response import (
 from hsparse.sn.request import Domain, Request, respond
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutAcl
-
-ACL_ATTEMPTS = 16
-"""The most attempts at a change of an ACL while the entries that allow the change are changed concurrently."""
 
 
 async def get_acls(request: Request) -> web.StreamResponse:
@@ -68,7 +66,7 @@ async def _change_acl(request: Request, user: str, rights: dict[str, bool] | Non
     if request.domain.path == "/":
         raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
     owners, origin = request.service.owners, request.service.settings.bucket + request.domain.path
-    for _ in range(ACL_ATTEMPTS):
+    for _ in range(MAX_CHANGE_ATTEMPTS):
         domain = await request.named_domain(Right.UPDATE_ACL)
         if PLACE in domain.record:
             raise Forbidden(f"{domain.path} has the rights of {domain.record[PLACE]}: change them there.")

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import BadRequest, Busy, Conflict, Moved
 from hsparse.model.dataset_state import (
     extents_of_change,
@@ -35,7 +36,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs
-from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, change_extent, finish_trim
+from hsparse.sn.records.dataset import change_extent, finish_trim
 from hsparse.sn.request import OBJECT_BYTES, Request, respond
 from hsparse.sn.values.append import parse_side
 from hsparse.wire.message import Record
@@ -110,7 +111,7 @@ def _require_same(
 
 async def _set_extent(owners: Owners, record: Record, change: SetExtent) -> Record:
     """Change the extent and return the changed record; raise `Busy` if appends interrupt the change too often."""
-    for _ in range(MAX_STALE_ATTEMPTS):
+    for _ in range(MAX_READ_ATTEMPTS):
         if is_trimmed(record):
             await finish_trim(owners, record)  # after an interrupted shrink
         try:

@@ -16,6 +16,7 @@ import orjson
 from numpy.typing import NDArray
 
 from hsparse.bounded_cache import BoundedCache
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.concurrency.gathering import with_pauses
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
@@ -36,8 +37,6 @@ from hsparse.wire.record_message import AbandonAppends, EndTrim, ListKeys, SetEx
 
 T = TypeVar("T")
 
-MAX_STALE_ATTEMPTS = 8
-"""The most attempts at an operation that raises `Moved`, because the dataset was shrunk after it was loaded."""
 KEYS_AT_ONCE = 9_999
 """Keys in each message of a full listing: one less than ten pages of the store, which saves an eleventh page."""
 FIRST_KEYS = 999
@@ -211,7 +210,7 @@ async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Store
 
 async def until_current(request: Request, work: Callable[[StoredDataset], Awaitable[T]]) -> T:
     """Return `work(dataset)` for the dataset in the path; reload it and retry if a shrink made `work` raise `Moved`."""
-    for _ in range(MAX_STALE_ATTEMPTS - 1):
+    for _ in range(MAX_READ_ATTEMPTS - 1):
         try:
             return await work(await load_dataset(request))
         except Moved:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.clock import Clock
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.errors import BadRequest, Busy, Conflict, HsparseError, Moved, TooLarge
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.format.selections.signed_extent import SignedExtent, corner_of, first_of
@@ -44,8 +45,6 @@ from hsparse.sn.service import Service
 from hsparse.wire.message import Failure
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 
-MAX_APPEND_ATTEMPTS = 32
-"""The most attempts at one append: concurrent changes of the extent can make an attempt fail."""
 LEASE_SECONDS = 10.0
 """Seconds after which an append that is under way expires unless its service node renews its lease."""
 RENEWAL_SECONDS = LEASE_SECONDS / 3
@@ -239,7 +238,7 @@ class AppendGroups:
         were already appended with the idempotency key `key`, they are not appended again. Raises `BadRequest` if the
         key was used for a different append, `Busy` after too many attempts.
         """
-        for _ in range(MAX_APPEND_ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             dataset = await load()
             slab = append.slab(dataset)
             before = await self._appended_before(append, slab, key)

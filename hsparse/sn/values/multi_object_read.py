@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
+from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.signed_extent import corner_of, first_of
-from hsparse.sn.records.dataset import MAX_STALE_ATTEMPTS, StoredDataset, load_datasets
+from hsparse.sn.records.dataset import StoredDataset, load_datasets
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
@@ -151,7 +152,7 @@ class MultiObjectRead:
     async def _large(self, read: _PlannedRead) -> AsyncGenerator[bytes | memoryview, None]:
         """Yield the blocks of any read; reload and retry after a shrink, or raise `Moved` if a block was yielded."""
         async with AsyncExitStack() as again:
-            for attempt in range(1, MAX_STALE_ATTEMPTS + 1):
+            for attempt in range(1, MAX_READ_ATTEMPTS + 1):
                 started = False
                 try:
                     async for data in self._pages(read):
@@ -161,7 +162,7 @@ class MultiObjectRead:
                     yield END
                     return
                 except Moved:
-                    if started or attempt == MAX_STALE_ATTEMPTS:
+                    if started or attempt == MAX_READ_ATTEMPTS:
                         raise
                 await again.aclose()  # the memory of the last plan, if there was one
                 (read,) = await again.enter_async_context(_planned(self._request, [read.named]))

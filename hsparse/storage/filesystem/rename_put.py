@@ -10,6 +10,7 @@ from functools import partial
 from secrets import token_hex
 from typing import TypeAlias
 
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.errors import StoreFailed
 from hsparse.storage.filesystem.object_file import (
     FILE_MODE,
@@ -25,7 +26,6 @@ from hsparse.storage.filesystem.object_file import (
 from hsparse.storage.filesystem.root_directory import RootDirectory, directory_conflict, high_water_mark
 from hsparse.storage.object_store import Buffer
 
-MAX_RENAME_ATTEMPTS = 100
 MTIME_STEPS_NS = (1, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
 """Steps by which a modification time is raised above another; file systems resolve 1 ns to 2 s."""
 
@@ -42,7 +42,7 @@ def put_by_rename(
     `HalfWritten` when the file must be repaired first: see `hsparse.storage.wal.recovery.repairing`.
     """
     check = partial(check_condition, condition, etag, key)
-    for _ in range(MAX_RENAME_ATTEMPTS):
+    for _ in range(MAX_CHANGE_ATTEMPTS):
         try:
             return _attempt(root, key, data, check)
         except FileNotFoundError:

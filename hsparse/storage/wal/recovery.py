@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.errors import Conflict, StoreFailed
 from hsparse.storage.filesystem.object_file import (
     DIRECTORY_MODE,
@@ -44,7 +45,6 @@ from hsparse.storage.wal.write_ahead_log import (
 
 logger = logging.getLogger(__name__)
 
-MAX_RECOVERY_ATTEMPTS = 100
 
 R = TypeVar("R")
 
@@ -96,7 +96,7 @@ def repair(root: RootDirectory, key: str) -> None:
 
 def repairing(root: RootDirectory, key: str, action: Callable[[], R]) -> R:
     """Call `action` and return its result; whenever it raises `HalfWritten`, repair the file of `key` and retry."""
-    for _ in range(MAX_RECOVERY_ATTEMPTS):
+    for _ in range(MAX_CHANGE_ATTEMPTS):
         try:
             return action()
         except HalfWritten:

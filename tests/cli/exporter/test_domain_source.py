@@ -13,6 +13,7 @@ from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
 from hsparse.client.http.retrying_client import MAX_TRIES
+from hsparse.concurrency.attempts import Backoff
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
 from hsparse.hdf5 import domain_file
 from hsparse.hdf5.domain_file import DomainFile
@@ -93,7 +94,7 @@ def test_ranges(url: str) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits before it asks again."""
-    monkeypatch.setattr("hsparse.client.http.retry.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("hsparse.client.http.retry.PAUSES", Backoff(0.0, 0.0))
 
 
 def test_a_server_that_is_busy_or_away_is_asked_again(

@@ -20,6 +20,7 @@ from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
 from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.concurrency.attempts import Backoff
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
@@ -325,12 +326,11 @@ def test_what_a_failure_leaves(
 def test_a_failure_does_not_wait_for_a_busy_server(
     imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, seconds in (
-        ("retry.FIRST_PAUSE", 1e4),
-        ("retry.LONGEST_PAUSE", 1e4),
+    for name, value in (
+        ("retry.PAUSES", Backoff(1e4, 1e4)),
         ("retrying_client.BUSY_SECONDS", 1e5),
     ):
-        monkeypatch.setattr(f"hsparse.client.http.{name}", seconds)
+        monkeypatch.setattr(f"hsparse.client.http.{name}", value)
     json: Callable[..., Any] = Connection.json
     errors = [BadRequest("No."), Busy("Later.")]
 

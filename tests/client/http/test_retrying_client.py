@@ -8,8 +8,8 @@ import pytest
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
-from hsparse.client.http.retry import LONGEST_PAUSE
 from hsparse.client.http.retrying_client import BUSY_SECONDS, MAX_TRIES, RetryingClient
+from hsparse.concurrency.attempts import CLIENT, Backoff
 from hsparse.errors import Busy, Conflict, HsparseError, RateLimited
 from tests.testing.manual_clock import ManualClock
 
@@ -62,7 +62,7 @@ def asked(answers: list[Any], clock: ManualClock) -> tuple[list[float], Any]:
         ([1], []),
         ([*(Busy("full") for _ in range(4)), 1], [1.0, 1.0, 2.0, 4.0]),
         ([Unreachable("away"), Unreachable("away"), 1], [0.5, 1.0]),
-        ([limited(7), limited(500), 1], [7.0, LONGEST_PAUSE]),
+        ([limited(7), limited(500), 1], [7.0, CLIENT.longest]),
     ],
 )
 def test_a_server_that_is_busy_is_asked_again(answers: list[Any], pauses: list[float]) -> None:
@@ -78,7 +78,7 @@ def test_a_server_that_is_busy_is_asked_again(answers: list[Any], pauses: list[f
 def test_a_server_that_is_busy_is_waited_for_some_minutes(kind: type[HsparseError]) -> None:
     slept, error = asked([kind("full") for _ in range(1000)], ManualClock())
     assert isinstance(error, kind)
-    assert BUSY_SECONDS - LONGEST_PAUSE < sum(slept) <= BUSY_SECONDS
+    assert BUSY_SECONDS - CLIENT.longest < sum(slept) <= BUSY_SECONDS
     assert len(slept) < 20
 
 
@@ -118,7 +118,7 @@ def test_other_errors_are_raised_at_once() -> None:
 
 
 def test_what_waits_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.client.http.retry.LONGEST_PAUSE", 100.0)
+    monkeypatch.setattr("hsparse.client.http.retry.PAUSES", Backoff(0.5, 100.0))
     refused = threading.Event()
 
     def busy(connection: Connection) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hsparse.concurrency.attempts import STORE
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.bucket_client import FIRST_PAUSE, LONGEST_PAUSE
 from hsparse.storage.condition_probe import probe
 from hsparse.storage.conditional_put import with_conditional_delete
 from hsparse.storage.s3.s3_store import S3Store
@@ -281,10 +281,10 @@ async def test_pauses_grow_until_the_deadline(store: S3Store, proxy: FaultyProxy
         proxy.lose(Loss("GET", answer=error_reply(503, "SlowDown")))
     with pytest.raises(StoreFailed, match="'a' in 30 s"):
         await store.get("a")
-    longest = [min(FIRST_PAUSE * 2**number, LONGEST_PAUSE) for number in range(len(pauses.taken))]
+    longest = [STORE.pause(number) for number in range(len(pauses.taken))]
     assert all(most / 2 <= pause <= most for pause, most in zip(pauses.taken, longest, strict=True))
-    assert pauses.taken[-1] >= LONGEST_PAUSE / 2
-    assert 30 - LONGEST_PAUSE <= sum(pauses.taken) < 30
+    assert pauses.taken[-1] >= STORE.longest / 2
+    assert 30 - STORE.longest <= sum(pauses.taken) < 30
     assert len(proxy.requests) == len(pauses.taken) + 1
 
 
