@@ -11,7 +11,7 @@ The key file has one line for each key:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -163,23 +163,11 @@ def _read_key(line: str) -> tuple[str, ApiKey]:
 KEY_LINES = LineFormat("key file", "make one with 'hsparse key add'", _read_key)
 
 
-class KeyFile:
-    """A key file, read on first use and again whenever it has changed on disk."""
+class KeyFile(LineFile[ApiKey]):
+    """A key file; its entries are the keys by id."""
 
     def __init__(self, path: Path) -> None:
-        self._file = LineFile(path, KEY_LINES)
-
-    @property
-    def path(self) -> Path:
-        return self._file.path
-
-    def keys(self) -> Mapping[str, ApiKey]:
-        """Return all keys by id from the current file; raise `Misconfigured` as `LineFile.entries` does."""
-        return self._file.entries()
-
-    def served(self) -> Mapping[str, ApiKey]:
-        """Return all keys by id; for clients, `Misconfigured` does not disclose the error in the file."""
-        return self._file.served()
+        super().__init__(path, KEY_LINES)
 
     def add(self, key: ApiKey) -> None:
         """Add a key, creating the file if missing; raise `Conflict` if a key has that name."""
@@ -191,7 +179,7 @@ class KeyFile:
                 )
             lines.append(key.line)
 
-        self._file.edit(change)
+        self.edit(change)
 
     def revoke(self, picks: Callable[[ApiKey], bool]) -> list[ApiKey]:
         """Remove the keys for which `picks` is true and return them; raise `NotFound` if there are none."""
@@ -203,7 +191,7 @@ class KeyFile:
                 raise NotFound(f"There is no such key in {self.path}; 'hsparse key list' shows all.")
             lines[:] = [line for line in lines if is_blank(line) or not picks(ApiKey.of_line(line))]
 
-        self._file.edit(change)
+        self.edit(change)
         return gone
 
 
@@ -280,6 +268,6 @@ def parts(settings: Settings, clock: Clock) -> Parts:
     if paths.key_file is None:
         return Parts()
     file = KeyFile(paths.key_file)
-    file.keys()
+    file.entries()
     accounts = None if paths.password_file is None else PasswordFile(paths.password_file)
     return Parts(schemes=(KeyScheme(KeyAuthenticator(file, clock, accounts)),))

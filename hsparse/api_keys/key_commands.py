@@ -50,7 +50,7 @@ def _role(args: argparse.Namespace) -> Role:
             "Role and groups of a user are in the password file: set them by 'hsparse user role', or give the "
             "key its own with --service."
         )
-    if args.of not in PasswordFile(Path(args.password_file)).users():
+    if args.of not in PasswordFile(Path(args.password_file)).entries():
         raise BadRequest(
             f"There is no user {args.of!r} in {args.password_file}; add the user first, or give the key a role "
             "and groups of its own with --service."
@@ -73,7 +73,7 @@ def _revoke(file: KeyFile, args: argparse.Namespace, clock: Clock) -> None:
 
 def _list(file: KeyFile, clock: Clock) -> None:
     rows = [("id", "name", "user", "role", "groups", "created", "expires")]
-    for key in sorted(file.keys().values(), key=lambda key: (key.user, key.name)):
+    for key in sorted(file.entries().values(), key=lambda key: (key.user, key.name)):
         times = [written_time(key.created), written_time(key.expires)]
         expired = " (expired)" if _has_expired(key, clock) else ""
         groups = ",".join(key.groups) or "-"

@@ -74,7 +74,7 @@ def _groups(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _list(file: PasswordFile) -> None:
-    users = file.users()
+    users = file.entries()
     width = max(map(len, users), default=0)
     for name in sorted(users):
         role = "admin" if users[name].admin else "user"

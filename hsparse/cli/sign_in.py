@@ -20,7 +20,7 @@ def make_authenticator(settings: SignInSettings, schemes: Sequence[Scheme], cloc
         return SingleUser(settings.user)
     accounts = PasswordFile(settings.password_file) if settings.password_file is not None else None
     if accounts is not None:
-        accounts.users()
+        accounts.entries()
     return SchemeAuthenticator(
         passwords=PasswordAuthenticator(accounts, clock) if accounts is not None else None,
         schemes=schemes,
@@ -41,5 +41,5 @@ def _check_alone(settings: SignInSettings) -> None:
 def _roles(settings: SignInSettings) -> Roles:
     groups = GroupFile(settings.group_file) if settings.group_file is not None else None
     if groups is not None:
-        groups.check()
+        groups.entries()
     return Roles(groups, settings.admins)

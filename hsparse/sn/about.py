@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 
 from hsparse import __version__
 from hsparse.compute import LONG_WORK_BYTES
-from hsparse.errors import Busy, Forbidden
+from hsparse.errors import Busy, Forbidden, Misconfigured
 from hsparse.format.filters.pipeline import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
 from hsparse.sn.http.response import respond_computed
@@ -87,13 +87,18 @@ async def get_livez(request: Request) -> web.StreamResponse:
 async def get_readyz(request: Request) -> web.StreamResponse:
     """Answer that this node takes requests.
 
-    Raises `Busy` if it is about to stop, if it can use no data node, or if the store refuses requests.
+    Raises `Busy` if it is about to stop, if it can use no data node, if the store refuses requests, or if a file of
+    users cannot be used.
     """
     if not request.service.ready:
         raise Busy("This node is stopping: send requests to another one.")
     error = await request.service.owners.readiness_error()
     if error is not None:
         raise Busy(error.message)
+    try:
+        request.service.authenticator.users()
+    except Misconfigured as unusable:
+        raise Busy(unusable.message) from unusable
     return respond({"state": READY})
 
 

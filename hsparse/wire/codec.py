@@ -31,21 +31,13 @@ from hsparse.format.selections.points import Boxes, Orthogonal, Points, StridedS
 from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire import chunk_info_message, chunk_message, message, record_message
-from hsparse.wire import chunk_info_message as file_backed_message
-from hsparse.wire import message as membership_message
 from hsparse.wire.message import Record
 
 MESSAGE_VERSION = 1
 """The version of the messages, raised when a released message or field changes, or when one is added."""
 
-MODULES = (
-    message,
-    record_message,
-    chunk_message,
-    chunk_info_message,
-    file_backed_message,
-    membership_message,
-)
+MODULES = (message, record_message, chunk_message, chunk_info_message)
+"""The modules whose dataclasses are messages or parts of them."""
 PARTS = (
     Filter,
     ChunkSpec,

@@ -36,7 +36,7 @@ class Shell:
         return status
 
     def kept(self, name: str) -> tuple[str, Role, tuple[str, ...], int | None]:
-        (found,) = [one for one in KeyFile(self.keys).keys().values() if one.name == name]
+        (found,) = [one for one in KeyFile(self.keys).entries().values() if one.name == name]
         return found.user, found.role, found.groups, found.expires
 
 
@@ -93,7 +93,7 @@ def test_list_shows_no_secret(shell: Shell) -> None:
 def test_keys_are_revoked_by_name_id_user_or_age(shell: Shell) -> None:
     for name, user, days in (("a", "ann", "0"), ("b", "ann", "1"), ("c", "bob", "0"), ("d", "bob", "0")):
         shell("add", name, "--of", user, "--days", days)
-    (id,) = [one.id for one in KeyFile(shell.keys).keys().values() if one.name == "c"]
+    (id,) = [one.id for one in KeyFile(shell.keys).entries().values() if one.name == "c"]
     assert shell("revoke", id) == 0
     assert shell.out == f"Revoked key c ({id}) of bob.\n"
     shell.clock.time += 86400
@@ -101,7 +101,7 @@ def test_keys_are_revoked_by_name_id_user_or_age(shell: Shell) -> None:
     assert "Revoked key b" in shell.out
     assert shell("revoke", "d") == 0
     assert shell("revoke", "--of", "ann") == 0
-    assert dict(KeyFile(shell.keys).keys()) == {}
+    assert dict(KeyFile(shell.keys).entries()) == {}
     assert shell("revoke", "a") == 2
     assert "There is no such key" in shell.err
 

@@ -60,7 +60,7 @@ def typed(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
 
 
 def verifies(path: Path, name: str, password: str) -> bool:
-    return asyncio.run(PasswordHash().verify(PasswordFile(path).users()[name].hash, password))
+    return asyncio.run(PasswordHash().verify(PasswordFile(path).entries()[name].hash, password))
 
 
 def add(path: Path, monkeypatch: pytest.MonkeyPatch, text: str, *words: str) -> int:
@@ -74,7 +74,7 @@ def test_add_reads_one_line_of_a_pipe(
 ) -> None:
     assert add(path, monkeypatch, text, "ada", "--admin", "--group", "x", "--group", "y", "--group", "x") == 0
     assert capsys.readouterr() == ("Added user ada.\n", "")
-    ada = PasswordFile(path).users()["ada"]
+    ada = PasswordFile(path).entries()["ada"]
     assert (ada.admin, ada.groups) == (True, ("x", "y"))
     assert verifies(path, "ada", "pass word")
 
@@ -95,7 +95,7 @@ def test_add_again_is_refused_before_a_password_is_asked_for(
     said = capsys.readouterr().err
     assert f"There is a user 'ada' in {path} already" in said
     assert "'hsparse user password ada'" in said
-    assert PasswordFile(path).users()["ada"].admin
+    assert PasswordFile(path).entries()["ada"].admin
     assert verifies(path, "ada", "one")
 
 
@@ -107,7 +107,7 @@ def test_a_password_is_changed_and_nothing_else(
     assert invoke("password", "ada", "--password-file", str(path)) == 0
     assert prompts == ["Password: ", "Again: "]
     assert capsys.readouterr().out == "Added user ada.\nChanged the password of user ada.\n"
-    ada = PasswordFile(path).users()["ada"]
+    ada = PasswordFile(path).entries()["ada"]
     assert (ada.admin, ada.groups) == (True, ("x", "y"))
     assert verifies(path, "ada", "two")
     assert invoke("password", "bob", "--password-file", str(path)) == 2
@@ -119,12 +119,12 @@ def test_role_and_groups_are_changed_and_nothing_else(
 ) -> None:
     add(path, monkeypatch, "one", "ada", "--admin", "--group", "x")
     assert invoke("role", "ada", "--group", "y", "--group", "z", "--password-file", str(path)) == 0
-    ada = PasswordFile(path).users()["ada"]
+    ada = PasswordFile(path).entries()["ada"]
     assert (ada.admin, ada.groups) == (False, ("y", "z"))
     assert verifies(path, "ada", "one")
     assert capsys.readouterr().out.endswith("User ada has the role user; groups: y,z.\n")
     assert invoke("role", "ada", "--group", "a:b", "--password-file", str(path)) == 2
-    assert PasswordFile(path).users()["ada"] == ada
+    assert PasswordFile(path).entries()["ada"] == ada
 
 
 def test_add_asks_twice_at_a_terminal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_remove(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     capsys.readouterr()
     assert invoke("remove", "ada", default=str(path)) == 0
     assert capsys.readouterr() == ("Removed user ada.\n", "")
-    assert list(PasswordFile(path).users()) == ["bob"]
+    assert list(PasswordFile(path).entries()) == ["bob"]
     assert invoke("remove", "ada", default=str(path)) == 2
     assert "There is no user 'ada'" in capsys.readouterr().err
 
@@ -228,7 +228,7 @@ def test_users_of_hsds_are_added_with_hashes(
     )
     assert invoke("import", str(theirs), "--admin", "ben", "--password-file", str(path)) == 0
     assert capsys.readouterr().out.startswith("Added 3 users; admins: admin, ben.")
-    users = PasswordFile(path).users()
+    users = PasswordFile(path).entries()
     assert {name: user.admin for name, user in users.items()} == {
         "admin": True,
         "test_user1": False,

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hsparse import __version__
+from hsparse.clock import SystemClock
 from hsparse.errors import Misconfigured
+from hsparse.sn.auth.authenticator import SchemeAuthenticator
+from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
+from hsparse.sn.auth.password_file import PasswordFile
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from tests.sn.conftest import USERS
 from tests.support.rest_client import RestClient
@@ -36,6 +42,17 @@ async def test_info(bare: RestClient) -> None:
         "node_count": 1,
     }
     assert info["data_nodes"][0]["id"] == "dn-001"
+
+
+async def test_a_node_whose_password_file_cannot_be_used_is_not_ready(
+    bare: RestClient, tmp_path: Path
+) -> None:
+    passwords = PasswordAuthenticator(PasswordFile(tmp_path / "passwords"), SystemClock())
+    (tmp_path / "passwords").write_text("ada\n")
+    bare.service.authenticator = SchemeAuthenticator(passwords=passwords)
+    reply = await bare("GET", "/readyz", user=None)
+    assert reply.status == 503
+    assert reply["error"]["message"] == "The server's password file cannot be used; its log says why."
 
 
 async def test_a_node_that_may_not_use_the_data_nodes_is_not_ready(bare: RestClient) -> None:

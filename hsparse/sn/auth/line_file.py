@@ -75,20 +75,18 @@ class LineFile(Generic[Entry]):
 
     def entries(self) -> Mapping[str, Entry]:
         """Return the current file's entries by name; raise `Misconfigured` if it is missing, unreadable or invalid."""
-        noun = self._kind.noun
         try:
             status = self.path.stat()
             if self._signature is None or _signature(status) != self._signature:
                 self._load()
-            if (
-                status.st_nlink == 0 and self.path.stat().st_nlink == 0
-            ):  # checked twice, because a rename may be under way
+            # checked twice, because a rename may be under way
+            if status.st_nlink == 0 and self.path.stat().st_nlink == 0:
                 self._warn_of_replaced()
         except FileNotFoundError as error:
-            raise Misconfigured(f"There is no {noun} {self.path}; {self._kind.remedy}.") from error
+            raise Misconfigured(f"There is no {self._kind.noun} {self.path}; {self._kind.remedy}.") from error
         except OSError as error:
             raise Misconfigured(
-                f"The {noun} {self.path} cannot be read ({error.strerror}); "
+                f"The {self._kind.noun} {self.path} cannot be read ({error.strerror}); "
                 "make it readable by the user the server runs as."
             ) from error
         return self._entries

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,23 +105,11 @@ def _read_user(line: str) -> tuple[str, User]:
 PASSWORD_LINES = LineFormat("password file", "make one with 'hsparse user add'", _read_user)
 
 
-class PasswordFile:
-    """A password file, read when first used and again whenever it has changed on disk."""
+class PasswordFile(LineFile[User]):
+    """A password file; its entries are the users by name."""
 
     def __init__(self, path: Path) -> None:
-        self._file = LineFile(path, PASSWORD_LINES)
-
-    @property
-    def path(self) -> Path:
-        return self._file.path
-
-    def users(self) -> Mapping[str, User]:
-        """Return all users of the current file, by name; raises as `LineFile.entries` does."""
-        return self._file.entries()
-
-    def served(self) -> Mapping[str, User]:
-        """Return all users to serve a request; raises as `LineFile.served` does."""
-        return self._file.served()
+        super().__init__(path, PASSWORD_LINES)
 
     def put(self, user: User) -> bool:
         """Add a user, or replace the user of that name and return True; create the file if it does not exist.
@@ -139,7 +127,7 @@ class PasswordFile:
             else:
                 lines.append(user.line)
 
-        self._file.edit(change)
+        self.edit(change)
         return replaced
 
     def add(self, *users: User) -> None:
@@ -151,7 +139,7 @@ class PasswordFile:
                     raise self._existing(user.name)
                 lines.append(user.line)
 
-        self._file.edit(change)
+        self.edit(change)
 
     def change(self, name: str, change: Callable[[User], User]) -> None:
         """Replace the user `name` by `change(user)`; raise `NotFound` if there is none; otherwise as `put`."""
@@ -160,7 +148,7 @@ class PasswordFile:
             place = self._place(lines, name)
             lines[place] = change(User.of_line(lines[place])).line
 
-        self._file.edit(replace)
+        self.edit(replace)
 
     def remove(self, name: str) -> None:
         """Remove a user; raise `NotFound` if there is none; otherwise as `put`."""
@@ -168,16 +156,16 @@ class PasswordFile:
         def change(lines: list[str]) -> None:
             del lines[self._place(lines, name)]
 
-        self._file.edit(change)
+        self.edit(change)
 
     def require(self, name: str) -> None:
         """Raise `NotFound` if there is no user of that name, `Misconfigured` if there is no file."""
-        if name not in self.users():
+        if name not in self.entries():
             raise self._missing(name)
 
     def refuse_existing(self, name: str) -> None:
         """Raise `Conflict` if there is a user of that name; commands call this before they ask for a password."""
-        if self.path.exists() and name in self.users():
+        if self.path.exists() and name in self.entries():
             raise self._existing(name)
 
     def _place(self, lines: list[str], name: str) -> int:

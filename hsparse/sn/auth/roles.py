@@ -61,25 +61,21 @@ def _read_group(line: str) -> tuple[str, frozenset[str]]:
 GROUP_LINES = LineFormat("group file", "write one line a group, group: user user", _read_group, private=False)
 
 
-class GroupFile:
-    """A group file, read when first used and again whenever it has changed on disk."""
+class GroupFile(LineFile[frozenset[str]]):
+    """A group file; its entries are the members by group."""
 
     def __init__(self, path: Path) -> None:
-        self._file = LineFile(path, GROUP_LINES)
+        super().__init__(path, GROUP_LINES)
         self._seen: Mapping[str, frozenset[str]] | None = None
         self._groups: dict[str, frozenset[str]] = {}
 
-    def check(self) -> None:
-        """Raise `Misconfigured` if the file cannot be used."""
-        self._file.entries()
-
     def users(self) -> frozenset[str]:
         """Return the users that are in any group; raises as `LineFile.served` does."""
-        return NO_GROUPS.union(*self._file.served().values())
+        return NO_GROUPS.union(*self.served().values())
 
     def groups_of(self, user: str) -> frozenset[str]:
         """Return the groups that a user is in; raises as `LineFile.served` does."""
-        members = self._file.served()
+        members = self.served()
         if members is not self._seen:
             groups = defaultdict(set)
             for group, users in members.items():

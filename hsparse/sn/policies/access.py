@@ -101,8 +101,7 @@ class AccessPolicy:
 def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, str | None]:
     """Return the service of the bucket that a request names, and the normal form of its domain path, or None.
 
-    A bucket in front of the path comes first; the default is the first bucket. Raises `NotFound` if the bucket is not
-    served, `BadRequest` if its name or the path is malformed.
+    A bucket in front of the path comes first. Raises `NotFound` if the bucket is not served, and `BadRequest`.
     """
     if "host" in request.query:
         raise BadRequest("The parameter host is not supported; use domain.")

@@ -103,7 +103,7 @@ def test_keys_are_added_and_revoked(tmp_path: Path) -> None:
     one, two, three = key("one"), key("two"), key("three", "bob")
     for each in (one, two, three):
         file.add(each)
-    assert dict(served.keys()) == {each.id: each for each in (one, two, three)}
+    assert dict(served.entries()) == {each.id: each for each in (one, two, three)}
     assert file.revoke(lambda each: each.user == "ann") == [one, two]
     assert list(served.served().values()) == [three]
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
@@ -121,7 +121,7 @@ def test_a_line_written_by_hand_is_revoked_too(tmp_path: Path) -> None:
     file.path.write_text(f"0123456789ab:{'0' * 64}:ann:user::2026101T000000Z:never:one\n")
     (found,) = file.revoke(lambda each: each.name == "one")
     assert found.line not in file.path.read_text(), "its time is written otherwise"
-    assert dict(file.keys()) == {}
+    assert dict(file.entries()) == {}
 
 
 def test_revoking_what_is_not_there_changes_nothing(tmp_path: Path) -> None:
@@ -140,10 +140,10 @@ def test_revoking_what_is_not_there_changes_nothing(tmp_path: Path) -> None:
 def test_what_is_missing_or_wrong_is_told(tmp_path: Path) -> None:
     file = KeyFile(tmp_path / "keys")
     with pytest.raises(Misconfigured, match=r"There is no key file .* make one with 'hsparse key add'"):
-        file.keys()
+        file.entries()
     file.path.write_text("a:b\n")
     with pytest.raises(Misconfigured, match="Line 1 of the key file"):
-        file.keys()
+        file.entries()
     with pytest.raises(Misconfigured, match="its log says why"):
         file.served()
 

@@ -86,7 +86,7 @@ async def test_wrong_passwords_and_unknown_users_are_told_alike_after_one_check(
     assert wrong == unknown
     assert len(desk.hashes.checked) == 2
     known, dummy = desk.hashes.checked
-    assert known == desk.file.users()["ada"].hash
+    assert known == desk.file.entries()["ada"].hash
     assert known.rpartition("$")[0].rpartition("$")[0] == dummy.rpartition("$")[0].rpartition("$")[0]
 
 
@@ -121,7 +121,7 @@ async def test_a_remembered_credential_does_not_pass_for_another(desk: Desk) -> 
 
 async def test_edits_of_the_file_act_at_once(desk: Desk) -> None:
     await desk.sign_in(basic("ada", "lovelace"))
-    desk.file.put(User("ada", desk.file.users()["ada"].hash, admin=False, groups=("demoted",)))
+    desk.file.put(User("ada", desk.file.entries()["ada"].hash, admin=False, groups=("demoted",)))
     assert await desk.sign_in(basic("ada", "lovelace")) == Principal("ada", groups=frozenset({"demoted"}))
     desk.put("ada", "byron")
     await desk.refused("ada", "lovelace")

@@ -159,8 +159,8 @@ def test_edits_act_as_on_a_dict(
                 file.remove(user.name)
         if path.exists():
             # Another reader of the same file, that has cached what was there before, sees each edit.
-            assert dict(served.users()) == model
-            assert list(served.users()) == list(model)
+            assert dict(served.entries()) == model
+            assert list(served.entries()) == list(model)
 
 
 def test_principal_has_role_and_groups() -> None:
@@ -173,7 +173,7 @@ def test_the_hash_is_not_in_the_repr() -> None:
 
 def test_comments_empty_lines_and_crlf_mean_nothing_and_are_kept(path: Path) -> None:
     file = write(path, f"# who may sign in: ünï\r\n\r\nada:{HASH}:admin:x,y\r\n  \nbob:{HASH}:user:")
-    assert dict(file.users()) == {"ada": User("ada", HASH, True, ("x", "y")), "bob": User("bob", HASH)}
+    assert dict(file.entries()) == {"ada": User("ada", HASH, True, ("x", "y")), "bob": User("bob", HASH)}
     file.put(User("ada", OTHER_HASH))
     file.remove("bob")
     assert path.read_text(encoding="utf-8") == f"# who may sign in: ünï\n\nada:{OTHER_HASH}:user:\n  \n"
@@ -195,7 +195,7 @@ def test_comments_empty_lines_and_crlf_mean_nothing_and_are_kept(path: Path) -> 
 def test_a_wrong_line_is_named_by_its_number_without_its_hash(path: Path, line: str, message: str) -> None:
     file = write(path, f"# users\nbob:{HASH}:user:\n{line}\n")
     with pytest.raises(Misconfigured, match=message) as caught:
-        file.users()
+        file.entries()
     assert f"Line 3 of the password file {path}" in caught.value.message
     assert "secret" not in caught.value.message
     assert "$" not in caught.value.message
@@ -204,29 +204,29 @@ def test_a_wrong_line_is_named_by_its_number_without_its_hash(path: Path, line: 
 def test_a_line_that_is_not_utf8_is_named(path: Path) -> None:
     path.write_bytes(b"# a\n\xff\n")
     with pytest.raises(Misconfigured, match=r"Line 2 of .* is not UTF-8"):
-        PasswordFile(path).users()
+        PasswordFile(path).entries()
 
 
 def test_missing_file_says_how_to_make_it(path: Path) -> None:
     with pytest.raises(Misconfigured, match="hsparse user add"):
-        PasswordFile(path).users()
+        PasswordFile(path).entries()
 
 
 def test_unreadable_file_is_misconfigured(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be read"):
-        PasswordFile(tmp_path).users()
+        PasswordFile(tmp_path).entries()
 
 
 def test_a_file_others_may_read_is_warned_of_once_and_used(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = write(path, f"ada:{HASH}:user:\n")
-    file.users()
+    file.entries()
     assert not caplog.records
     path.chmod(0o640)
     with caplog.at_level(logging.WARNING):
-        assert "ada" in file.users()
-        assert "ada" in file.users()
+        assert "ada" in file.entries()
+        assert "ada" in file.entries()
     assert [record.getMessage() for record in caplog.records] == [
         f"The password file {path} is open to others than its owner; chmod 600 it."
     ]
@@ -234,21 +234,21 @@ def test_a_file_others_may_read_is_warned_of_once_and_used(
 
 def test_an_unchanged_file_is_not_read_again(path: Path) -> None:
     file = write(path, f"ada:{HASH}:user:\n")
-    assert file.users() is file.users()
+    assert file.entries() is file.entries()
 
 
 def test_a_file_that_breaks_is_not_served_from_what_was_read_before(path: Path) -> None:
     file = write(path, f"ada:{HASH}:user:\n")
-    assert "ada" in file.users()
+    assert "ada" in file.entries()
     write(path, "broken line\n")
     for _ in range(2):
         with pytest.raises(Misconfigured, match="Line 1"):
-            file.users()
+            file.entries()
     path.unlink()
     with pytest.raises(Misconfigured, match="There is no password file"):
-        file.users()
+        file.entries()
     write(path, f"bob:{HASH}:user:\n")
-    assert list(file.users()) == ["bob"]
+    assert list(file.entries()) == ["bob"]
 
 
 def test_a_written_file_is_private_and_leaves_nothing_beside_it(path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_written_file_is_private_and_leaves_nothing_beside_it(path: Path) -> N
 
 def test_users_cannot_be_changed_in_passing(path: Path) -> None:
     with pytest.raises(TypeError):
-        write(path, "").users()["ada"] = User("ada", HASH)  # type: ignore[index]
+        write(path, "").entries()["ada"] = User("ada", HASH)  # type: ignore[index]
 
 
 def test_an_edit_under_way_refuses_another_and_is_left_alone(path: Path) -> None:
@@ -309,7 +309,7 @@ def test_an_edit_through_a_symbolic_link_changes_its_target(path: Path, tmp_path
     link.symlink_to(path)
     PasswordFile(link).put(User("bob", HASH))
     assert link.is_symlink()
-    assert list(PasswordFile(path).users()) == ["ada", "bob"]
+    assert list(PasswordFile(path).entries()) == ["ada", "bob"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 def test_users_are_in_the_groups_whose_lines_name_them(path: Path) -> None:
     path.write_text("# groups\nbeam: ann  bob\nstaff : bob\nempty:\n")
     file = GroupFile(path)
-    file.check()
+    file.entries()
     assert file.groups_of("ann") == {"beam"}
     assert file.groups_of("bob") == {"beam", "staff"}
     assert file.groups_of("eve") == frozenset()
@@ -68,7 +68,7 @@ def test_changes_act_at_once(path: Path) -> None:
 def test_a_wrong_line_is_named(path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(Misconfigured, match=message):
-        GroupFile(path).check()
+        GroupFile(path).entries()
 
 
 ANN = Principal("ann", groups=frozenset({"beam"}))
