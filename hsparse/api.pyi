@@ -45,8 +45,9 @@ from hsparse.model.stripes import STRIPE as STRIPE
 from hsparse.model.stripes import bucket_of as bucket_of
 from hsparse.model.stripes import placed_key as placed_key
 from hsparse.optional_module import OptionalModule as OptionalModule
-from hsparse.sections import SignInSettings as SignInSettings
+from hsparse.setting import MIB as MIB
 from hsparse.setting import parse_size as parse_size
+from hsparse.setting import setting as setting
 from hsparse.sn.app import Parts as Parts
 from hsparse.sn.auth.line_file import LineFile as LineFile
 from hsparse.sn.auth.line_file import LineFormat as LineFormat

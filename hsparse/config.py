@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BeforeValidator, Field, ValidationError, create_model
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
+from hsparse.extension import extension_sections
 from hsparse.sections import ClusterSettings, ServerSettings, SignInSettings
 from hsparse.setting import (
     PREFIX,
@@ -31,6 +33,7 @@ from hsparse.setting import (
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
+T = TypeVar("T")
 NOT_FOR_JOBS = {
     f"{PREFIX}{name}" for name in ("NODE_TOKEN", "USER", "PASSWORD", "TOKEN", "TOKEN_FILE", "ENDPOINT")
 }
@@ -47,10 +50,23 @@ class Settings:
     store: StoreSettings
     service: ServiceSettings
     data: DataSettings
+    added: Mapping[type, Any] = field(default_factory=dict)
+    """The settings of extensions, by their class."""
+
+    def section(self, kind: type[T]) -> T:
+        """Return the settings of an extension; they have their defaults if none were read."""
+        found: T = self.added.get(kind) or kind()
+        return found
+
+    @property
+    def signs_in(self) -> bool:
+        """Whether users can sign in: by passwords, or in a way whose settings have a true `signs_in`."""
+        ways = (getattr(one, "signs_in", False) for one in self.added.values())
+        return self.sign_in.password_file is not None or any(ways)
 
     def check_exposure(self) -> None:
         """Raise `Misconfigured` if the server would listen beyond this machine without authentication."""
-        if not is_loopback(self.server.host) and not self.sign_in.signs_in:
+        if not is_loopback(self.server.host) and not self.signs_in:
             raise Misconfigured(
                 f"Without --password-file, --key-file or --oidc-issuer the server is open to everyone who reaches it: "
                 f"it listens on 127.0.0.1 only, not on {self.server.host}. Add users with "
@@ -66,10 +82,12 @@ class Settings:
             )
 
 
-SECTIONS: dict[str, type] = get_type_hints(Settings)
-"""The class of each section, by its name in `Settings`."""
+SECTIONS: dict[str, type] = {name: kind for name, kind in get_type_hints(Settings).items() if name != "added"}
+"""The class of each section, by its name in `Settings`, without those of extensions."""
 SETTINGS: dict[str, Declaration] = {
-    name: one for section in SECTIONS.values() for name, one in declared_settings(section).items()
+    name: one
+    for section in (*SECTIONS.values(), *extension_sections())
+    for name, one in declared_settings(section).items()
 }
 """All settings, by name."""
 
@@ -138,12 +156,12 @@ def load_settings(**flags: Any) -> Settings:
         raise Misconfigured(
             f"--{name} (HSPARSE_{name.upper().replace('-', '_')}): {first['msg'].removeprefix('Value error, ')}."
         ) from error
-    return Settings(
-        **{
-            name: section(**{field: getattr(values, field) for field in declared_settings(section)})
-            for name, section in SECTIONS.items()
-        }
-    )
+
+    def read(section: type) -> Any:
+        return section(**{name: getattr(values, name) for name in declared_settings(section)})
+
+    added = {section: read(section) for section in extension_sections()}
+    return Settings(**{name: read(section) for name, section in SECTIONS.items()}, added=added)
 
 
 def cache_directory() -> Path | None:

@@ -56,6 +56,8 @@ class Extension:
     """Store features that only this extension maintains; without it, a store with such a feature is read-only."""
     stores: OptionalModule | None = None
     """A module whose `joined(stores)` returns the stores of several buckets, each able to reach the others."""
+    settings: OptionalModule | None = None
+    """A module whose `SECTION` is a frozen dataclass of settings, declared as `hsparse.setting` describes."""
     tracer: OptionalModule | None = None
     """A module whose context manager `node_tracer(service)` yields the `Tracer` of a process, or None."""
     api: int = 1
@@ -93,3 +95,9 @@ def extensions() -> tuple[Extension, ...]:
             )
         found.append(one)
     return tuple(found)
+
+
+@cache
+def extension_sections() -> tuple[type, ...]:
+    """Return the classes of the extensions' settings."""
+    return tuple(one.settings.load().SECTION for one in extensions() if one.settings is not None)

@@ -79,33 +79,16 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class SignInSettings:
-    """Users, administrators and ways to sign in."""
+    """Users and administrators."""
 
     GROUP: ClassVar[str] = "Sign-in"
 
     password_file: Path | None = setting(None, "file of users and password hashes; see `hsparse user`")
-    key_file: Path | None = setting(None, "file of API keys; see `hsparse key`")
     group_file: Path | None = setting(None, "file of groups, one line each: `group: user user`")
     admins: tuple[str, ...] = setting(
         (), "users, and groups as g:name, who have every right; comma-separated"
     )
     user: str = setting("admin", "identity used when authentication is off")
-    oidc_issuer: str | None = setting(None, "URL of an OpenID Connect issuer whose bearer tokens sign in")
-    oidc_audience: tuple[str, ...] = setting(
-        (), "audiences, comma-separated: a token must be for one of them"
-    )
-    oidc_user_claim: str = setting("sub", "claim of a token that is the user's name", min_length=1)
-    oidc_group_claim: str | None = setting(None, "claim of a token that lists the user's groups")
-    oidc_client_id: str | None = setting(
-        None, "id of the issuer's client by which the explorer signs people in", min_length=1
-    )
-    oidc_scope: str = setting("openid", "scopes that the explorer asks the issuer for", min_length=1)
-    oidc_leeway: float = setting(60.0, "largest difference to the issuer's clock, in seconds", ge=0, le=600)
-
-    @property
-    def signs_in(self) -> bool:
-        """Whether users can sign in, by passwords, API keys or tokens."""
-        return any(one is not None for one in (self.password_file, self.key_file, self.oidc_issuer))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Sections are `StoreSettings`, `DataSettings`, `ServiceSettings`, and the classes in `hsparse.sections`. A field declared
 by `setting` gets a flag, a variable, a help text and checked bounds from its declaration. A field with a plain default
-cannot be configured from outside. A section's `GROUP` is the title of its flags in the help.
+cannot be configured from outside. A section's `GROUP` is the title of its flags in the help; its `COMMANDS` are the
+commands that have the flags (default: all that take the section).
 """
 
 from __future__ import annotations
@@ -104,13 +105,17 @@ def setting(
 def declared_settings(section: type) -> dict[str, Declaration]:
     """Return the settings declared in a section, by name, in the order of its fields."""
     annotations = get_type_hints(section)
-    group = getattr(section, "GROUP", "Settings")
+    group, commands = getattr(section, "GROUP", "Settings"), getattr(section, "COMMANDS", None)
     return {
         one.name: Declaration(
             one.name,
             annotations[one.name],
             one.default,
-            **{**one.metadata, "group": one.metadata["group"] or group},
+            **{
+                **one.metadata,
+                "group": one.metadata["group"] or group,
+                "commands": commands if one.metadata["commands"] is None else one.metadata["commands"],
+            },
         )
         for one in fields(section)
         if one.metadata

@@ -13,6 +13,8 @@ from hsparse.cli.environment import check_environment
 from hsparse.config import SECTIONS, SETTINGS, is_loopback, load_settings
 from hsparse.dn import data_settings
 from hsparse.errors import Misconfigured
+from hsparse.extension import extension_sections
+from hsparse.openid.settings import OpenIdSettings
 from hsparse.setting import declared_settings, setting
 from hsparse.sn.service_settings import CompressionPolicy
 
@@ -24,7 +26,9 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_setting_belongs_to_one_section() -> None:
-    names = [name for section in SECTIONS.values() for name in declared_settings(section)]
+    names = [
+        name for section in (*SECTIONS.values(), *extension_sections()) for name in declared_settings(section)
+    ]
     assert len(names) == len(set(names))
     assert set(names) == SETTINGS.keys()
 
@@ -36,6 +40,8 @@ def test_defaults_are_those_of_the_declarations() -> None:
         assert isinstance(values, section)
         for field in fields(section):
             assert getattr(values, field.name) == field.default
+    for section in extension_sections():
+        assert settings.section(section) == section()
 
 
 def test_a_flag_wins_over_the_variable_and_the_variable_over_the_default(
@@ -51,7 +57,7 @@ def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("HSPARSE_OIDC_AUDIENCE", "one, two,")
     monkeypatch.setenv("HSPARSE_NODE_TOKEN", "secret")
     settings = load_settings(root="store", fsync="false", compress="all", rate_limit="2.5", admins="ada")
-    assert settings.sign_in.oidc_audience == ("one", "two")
+    assert settings.section(OpenIdSettings).oidc_audience == ("one", "two")
     assert settings.sign_in.admins == ("ada",)
     assert settings.store.root == Path("store")
     assert settings.store.fsync is False

@@ -15,6 +15,7 @@ from hsparse.dn.chunks import FIRST_WAVE, NEW_CHUNKS_STREAK
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.quotas.quotas import Quotas
+from hsparse.quotas.settings import QuotaSettings
 from hsparse.sn.service_settings import ServiceSettings
 from tests.support.rest_client import BINARY, Reply, RestClient
 from tests.testing.memory_store import MemoryStore
@@ -43,7 +44,11 @@ class Stack:
     """A service node, a data node and a store that counts; one dataset of 40 elements in chunks of 10."""
 
     def __init__(
-        self, kind: Any = "H5T_STD_I32LE", domain: str = "/requests", settings: ServiceSettings = SETTINGS
+        self,
+        kind: Any = "H5T_STD_I32LE",
+        domain: str = "/requests",
+        settings: ServiceSettings = SETTINGS,
+        added: tuple[Any, ...] = (),
     ) -> None:
         self.store = CountingStore(MemoryStore())
         self.dataset = ""
@@ -51,6 +56,7 @@ class Stack:
         self.is_sparse = False
         self.domain = domain
         self.settings = settings
+        self.added = added
 
     async def start(self, layout: dict[str, Any]) -> Stack:
         self.is_sparse = "flags" in layout
@@ -116,7 +122,11 @@ class Stack:
     async def open(self) -> None:
         self._node = DataService(self.store, SystemClock())
         self._rest = RestClient(
-            self._node, SystemClock(), Principal("admin", admin=True), settings=self.settings
+            self._node,
+            SystemClock(),
+            Principal("admin", admin=True),
+            settings=self.settings,
+            added=self.added,
         )
         await self._rest.open()
         self._rest.domain = self.domain
@@ -146,8 +156,9 @@ def home_quota() -> int:
 @pytest.fixture
 async def stack_of_home(home_quota: int) -> AsyncIterator[Stack]:
     """A stack whose domain is in a home folder."""
-    settings = ServiceSettings(min_chunk_size=1, home_quota=home_quota)
-    stack = await Stack(domain="/home/admin/requests", settings=settings).start(LAYOUTS["dense"])
+    settings, added = ServiceSettings(min_chunk_size=1), (QuotaSettings(home_quota=home_quota),)
+    stack = Stack(domain="/home/admin/requests", settings=settings, added=added)
+    await stack.start(LAYOUTS["dense"])
     yield stack
     await stack.close()
 

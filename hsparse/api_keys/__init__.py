@@ -7,4 +7,8 @@ KEY = Command(
     help="add, list and revoke API keys",
     parts={"keys": OptionalModule("hsparse.api_keys.key_commands", "server")},
 )
-EXTENSION = Extension(commands={"key": KEY}, service=OptionalModule("hsparse.api_keys.api_key"))
+EXTENSION = Extension(
+    commands={"key": KEY},
+    service=OptionalModule("hsparse.api_keys.api_key"),
+    settings=OptionalModule("hsparse.api_keys.settings"),
+)

@@ -36,6 +36,7 @@ from hsparse.api import (
     check_user_name,
     is_blank,
 )
+from hsparse.api_keys.settings import KeySettings
 
 PREFIX = "hsk_"
 TEXT = re.compile(rf"{PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{64}}", re.ASCII)
@@ -264,10 +265,10 @@ class KeyScheme:
 
 def parts(settings: Settings, clock: Clock) -> Parts:
     """Return sign-in by the settings' key file, if there is one; raise `Misconfigured` if the file cannot be used."""
-    paths = settings.sign_in
-    if paths.key_file is None:
+    path, passwords = settings.section(KeySettings).key_file, settings.sign_in.password_file
+    if path is None:
         return Parts()
-    file = KeyFile(paths.key_file)
+    file = KeyFile(path)
     file.entries()
-    accounts = None if paths.password_file is None else PasswordFile(paths.password_file)
+    accounts = None if passwords is None else PasswordFile(passwords)
     return Parts(schemes=(KeyScheme(KeyAuthenticator(file, clock, accounts)),))

@@ -85,9 +85,10 @@ def inherited_flags(settings: Settings) -> list[str]:
     flags += ["--slow-request", str(server.slow_request), "--lease", str(settings.cluster.lease)]
     data, count = settings.data, settings.cluster.dn
     data = replace(data, cache_size=data.cache_bytes(count), chunk_memory=data.chunk_bytes(count))
-    for section in (settings.store, data):
+    for section in (settings.store, data, *settings.added.values()):
         for name, one in declared_settings(type(section)).items():
-            flags += _flag(one.flag, getattr(section, name))
+            if one.commands is None or "dn" in one.commands:
+                flags += _flag(one.flag, getattr(section, name))
     return flags
 
 

@@ -9,6 +9,7 @@ import os
 
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
+from hsparse.extension import extension_sections
 from hsparse.sections import ClientSettings, ClusterSettings, ServerSettings, SignInSettings
 from hsparse.setting import Declaration, declared_settings, misspelling, strip_variables, unprintable
 from hsparse.sn.service_settings import ServiceSettings
@@ -25,6 +26,7 @@ SERVER_SETTINGS: dict[str, Declaration] = {
         StoreSettings,
         ServiceSettings,
         DataSettings,
+        *extension_sections(),
     )
     for name, one in declared_settings(section).items()
 }

@@ -26,7 +26,7 @@ from hsparse.concurrency.collector import collect_seldom
 from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.errors import Misconfigured
-from hsparse.extension import extensions
+from hsparse.extension import extension_sections, extensions
 from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
 
@@ -42,10 +42,10 @@ def add_node_arguments(
     sections: tuple[type, ...],
     serving: Callable[[Settings], Awaitable[None]],
 ) -> None:
-    """Add the flags of the sections that apply to the command, and set `run` to run `serving`."""
+    """Add the flags of these and of extensions' sections, if for the command, and set `run` to run `serving`."""
     names = [
         name
-        for section in (ServerSettings, *sections)
+        for section in (ServerSettings, *sections, *extension_sections())
         for name, one in declared_settings(section).items()
         if one.commands is None or command in one.commands
     ]

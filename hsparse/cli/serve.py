@@ -137,7 +137,7 @@ async def _serve_clients(
         where = ", ".join([*places, *(f"the files of {item}" for item in settings.data.files)])
         async with running(parts, service, url):
             say_ready(f"hsparse serves {where} on {url} (Ctrl-C stops)")
-            if settings.data.files and settings.sign_in.signs_in:
+            if settings.data.files and settings.signs_in:
                 print(RIGHTS_OF_FILES, flush=True)
             await stop.wait()
             stop.clear()

@@ -66,13 +66,13 @@ def make_service(
         bucket=buckets[0],
         other_buckets=buckets[1:],
         directory=_directory(settings),
-        single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
+        single_user=None if settings.signs_in else settings.sign_in.user,
         cors_origins=() if origins == ("none",) else origins,
         read_only=settings.store.read_only,
     )
     schemes = [scheme for one in parts for scheme in one.schemes]
     authenticator = make_authenticator(settings.sign_in, schemes, clock)
-    return Service(chosen, owners, clock, authenticator, Metrics(), clock.now())
+    return Service(chosen, owners, clock, authenticator, Metrics(), clock.now(), settings.added)
 
 
 def service_parts(settings: Settings, clock: Clock | None = None) -> tuple[Parts, ...]:

@@ -15,8 +15,11 @@ from hsparse.sn.auth.roles import GroupFile, Roles
 
 def make_authenticator(settings: SignInSettings, schemes: Sequence[Scheme], clock: Clock) -> Authenticator:
     """Make the authenticator for passwords and `schemes`; raise `Misconfigured` at once for an unusable file."""
-    _check_alone(settings)
-    if not settings.signs_in:
+    if settings.password_file is None and not schemes:
+        if settings.group_file is not None or settings.admins:
+            raise Misconfigured(
+                "--group-file and --admins need users: add --password-file, --key-file or --oidc-issuer."
+            )
         return SingleUser(settings.user)
     accounts = PasswordFile(settings.password_file) if settings.password_file is not None else None
     if accounts is not None:
@@ -26,16 +29,6 @@ def make_authenticator(settings: SignInSettings, schemes: Sequence[Scheme], cloc
         schemes=schemes,
         roles=_roles(settings),
     )
-
-
-def _check_alone(settings: SignInSettings) -> None:
-    """Raise `Misconfigured` for a setting without another setting that it needs."""
-    if settings.oidc_issuer is None and settings.oidc_audience:
-        raise Misconfigured("--oidc-audience needs --oidc-issuer: name the issuer of the tokens.")
-    if not settings.signs_in and (settings.group_file is not None or settings.admins):
-        raise Misconfigured(
-            "--group-file and --admins need users: add --password-file, --key-file or --oidc-issuer."
-        )
 
 
 def _roles(settings: SignInSettings) -> Roles:

@@ -31,4 +31,5 @@ EXTENSION = Extension(
     commands=COMMANDS,
     service=OptionalModule("hsparse.hdf5.jobs.handlers"),
     store=OptionalModule("hsparse.hdf5.in_place.wrapping"),
+    settings=OptionalModule("hsparse.hdf5.jobs.job_settings"),
 )

@@ -2,4 +2,6 @@
 
 from hsparse.api import Extension, OptionalModule
 
-EXTENSION = Extension(service=OptionalModule("hsparse.openid.handlers"))
+EXTENSION = Extension(
+    service=OptionalModule("hsparse.openid.handlers"), settings=OptionalModule("hsparse.openid.settings")
+)

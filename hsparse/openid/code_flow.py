@@ -17,7 +17,6 @@ from hsparse.api import (
     Busy,
     Clock,
     RateLimited,
-    SignInSettings,
     TryLimit,
     Unauthenticated,
     queue_user,
@@ -31,6 +30,7 @@ from hsparse.openid.issuer import (
     read_header,
     verified_claims,
 )
+from hsparse.openid.settings import OpenIdSettings
 from hsparse.openid.token_authenticator import TokenAuthenticator, TokenRules, check_claims
 
 MAX_CODE = 8192
@@ -186,7 +186,7 @@ def _reason(found: Any) -> str:
     return code if isinstance(code, str) and OAUTH_ERROR.fullmatch(code) else "it names no reason"
 
 
-def make_sign_in(settings: SignInSettings, clock: Clock) -> tuple[CodeFlow | None, TokenAuthenticator]:
+def make_sign_in(settings: OpenIdSettings, clock: Clock) -> tuple[CodeFlow | None, TokenAuthenticator]:
     """Return the code flow, None without a client id for the explorer, and the authenticator of the issuer's tokens.
 
     Raises `Misconfigured` for an issuer that cannot be trusted, and for rules without an audience.

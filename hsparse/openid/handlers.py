@@ -21,6 +21,7 @@ from hsparse.api import (
     respond,
 )
 from hsparse.openid.code_flow import IssuedTokens, read_grant
+from hsparse.openid.settings import OpenIdSettings
 
 if TYPE_CHECKING:
     from hsparse.openid.code_flow import CodeFlow
@@ -71,7 +72,9 @@ def _known(flow: CodeFlow | None) -> CodeFlow:
 
 def parts(settings: Settings, clock: Clock) -> Parts:
     """Return the sign-in parts of a service node; without an issuer, the modules of sign-in are not imported."""
-    asked = settings.sign_in
+    asked = settings.section(OpenIdSettings)
+    if asked.oidc_issuer is None and asked.oidc_audience:
+        raise Misconfigured("--oidc-audience needs --oidc-issuer: name the issuer of the tokens.")
     flow, tokens = None, None
     if asked.oidc_issuer is not None:
         flow, tokens = SIGN_IN.load().make_sign_in(asked, clock)

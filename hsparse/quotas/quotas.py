@@ -30,6 +30,7 @@ from hsparse.api import (
     remember,
 )
 from hsparse.quotas.folder_usage import FolderUsage, names_below, tree_bytes
+from hsparse.quotas.settings import QuotaSettings
 
 HOME = "/home/"
 UNLIMITED = 2**63 - 1
@@ -59,7 +60,7 @@ class Quotas:
     @classmethod
     def of(cls, service: Service) -> Self:
         """Create the quotas of a service node."""
-        return cls(service.owners, service.clock, service.settings.home_quota)
+        return cls(service.owners, service.clock, service.section(QuotaSettings).home_quota)
 
     def free_until(self, names: DomainNames) -> float:
         """Return the monotonic time until which no folder above a domain has a quota; 0 if one has or may have."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar, cast
 
 from hsparse.clock import Clock
@@ -34,6 +35,7 @@ class Component(Protocol):
         ...
 
 
+NONE_ADDED: Mapping[type, Any] = MappingProxyType({})
 C = TypeVar("C", bound=Component)
 P = TypeVar("P")
 
@@ -53,8 +55,10 @@ class Service:
         authenticator: Authenticator,
         metrics: Metrics,
         start_time: float,
+        added: Mapping[type, Any] = NONE_ADDED,
     ) -> None:
         self.settings = settings
+        self._added = added
         self.owners = owners
         self.clock = clock
         self.authenticator = authenticator
@@ -95,6 +99,11 @@ class Service:
             other.named_bucket = bucket
             other._components, other._others = {}, {}
         return other
+
+    def section(self, kind: type[P]) -> P:
+        """Return the settings of an extension; they have their defaults if none were given."""
+        found: P = self._added.get(kind) or kind()
+        return found
 
     def component(self, kind: type[C]) -> C:
         """Return this service's component of a class; the first call makes it."""

@@ -24,15 +24,12 @@ class ServiceSettings:
     `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that are
     being made. Browsers may send requests from pages of `cors_origins`; `*` allows every origin if the server has
     users. `allowed_hosts` is described in `hsparse.sn.policies.guards`. A user may send `rate_limit` requests per
-    second (0: any number), in bursts of `rate_burst` (0: the requests of ten seconds). Jobs read and write files
-    below `job_places` only. At most `jobs_at_once` jobs run and `jobs_queued` wait, with `jobs_of_user` of one
-    user; each job has `job_memory` bytes and `job_time` seconds.
+    second (0: any number), in bursts of `rate_burst` (0: the requests of ten seconds).
 
     At most `requests_at_once` requests are worked on. An answer must begin within `request_timeout` (0: any time)
     unless the client names a deadline, and a read's answer within `max_read_time`. All paths of one request may
     follow `max_path_steps` links in total. A query may scan `max_query_chunks` chunks that are not stored: computed
-    chunks or, in a query with an order, chunks of the fill value. One write may change `max_write_size` bytes. The
-    domains below a folder `/home/NAME` may take `home_quota` bytes in the store, unless an admin sets another quota.
+    chunks or, in a query with an order, chunks of the fill value. One write may change `max_write_size` bytes.
 
     Seven fields are not configurable here. `single_user` is the identity of every request when authentication is
     off; if it is None, requests need credentials. `bucket` is the store's name as reported to clients; requests may
@@ -88,12 +85,6 @@ class ServiceSettings:
         ge=MIB,
         is_size=True,
     )
-    home_quota: int = setting(
-        0,
-        "bytes that all domains in a home folder may take; 0: any number",
-        ge=0,
-        is_size=True,
-    )
     page_size: int = setting(
         16 * MIB, "how much of a large answer is in memory at a time", ge=64 * 1024, is_size=True
     )
@@ -103,20 +94,6 @@ class ServiceSettings:
     answer_memory: int = setting(
         256 * MIB, "memory for the parts of answers being made", ge=MIB, is_size=True
     )
-    job_places: tuple[str, ...] = setting(
-        (),
-        "where jobs may read and write, comma-separated: s3://bucket/prefix/, file:///directory/",
-        group="Jobs",
-    )
-    jobs_at_once: int = setting(1, "jobs that a service node runs at a time", group="Jobs", ge=1, le=64)
-    jobs_queued: int = setting(16, "jobs that may wait for a service node", group="Jobs", ge=0, le=1000)
-    jobs_of_user: int = setting(
-        8, "jobs of one user that may wait or run on a service node", group="Jobs", ge=1, le=1000
-    )
-    job_memory: int = setting(
-        16 * 1024 * MIB, "address space of a job's process; 0: any", group="Jobs", ge=0, is_size=True
-    )
-    job_time: float = setting(86400.0, "seconds that a job may run; 0: any time", group="Jobs", ge=0)
     min_chunk_size: int = 1 * MIB
     max_chunk_size: int = 4 * MIB
     single_user: str | None = "admin"

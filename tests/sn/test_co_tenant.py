@@ -17,10 +17,10 @@ import pytest
 
 from hsparse.dn.record_form import RecordCodec
 from hsparse.dn.service import DataService
+from hsparse.hdf5.jobs.job_settings import JobSettings
 from hsparse.model.acl import Principal, Right
 from hsparse.model.ids import COLLECTIONS, storage_key
 from hsparse.sn.route import Route
-from hsparse.sn.service_settings import ServiceSettings
 from tests.support.rest_client import BINARY, ROUTES, Reply, RestClient
 from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore
@@ -192,8 +192,8 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     node = DataService(store, clock)
-    settings = ServiceSettings(single_user=None, job_places=("s3://hsparse/jobs/{user}/",))
-    rest = await RestClient(node, clock, Principal(OWNER), Principal(TENANT), settings=settings).open()
+    added = (JobSettings(job_places=("s3://hsparse/jobs/{user}/",)),)
+    rest = await RestClient(node, clock, Principal(OWNER), Principal(TENANT), added=added).open()
     await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
     ids = await private_domain(rest)
     own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]

@@ -21,8 +21,8 @@ from hsparse.dn.membership.ownership import SOLE, PartlyTrusted
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.hdf5.in_place.places import named_folders
 from hsparse.hdf5.in_place.store import ServedFiles
+from hsparse.hdf5.jobs.job_settings import JobSettings
 from hsparse.model.acl import Principal, Right
-from hsparse.sn.service_settings import ServiceSettings
 from hsparse.versions.wrapping import with_versions
 from tests.sn.test_co_tenant import FOLDER, OWNER, PRIVATE, Ids, bodies, key_of, paths_of, private_domain
 from tests.support.rest_client import ROUTES, RestClient
@@ -167,8 +167,8 @@ async def world(resource: str, folder: Path) -> AsyncIterator[tuple[RestClient, 
         versioned, ownership = with_versions(store, SOLE, clock)
         resources = NodeResources.of(DataSettings())
         node = DataService(versioned, clock, ownership=ownership, resources=resources)
-    settings = ServiceSettings(single_user=None, job_places=("s3://hsparse/jobs/{user}/",))
-    rest = await RestClient(node, clock, *users, settings=settings).open()
+    added = (JobSettings(job_places=("s3://hsparse/jobs/{user}/",)),)
+    rest = await RestClient(node, clock, *users, added=added).open()
     owner = "admin" if resource == FILE else OWNER
     if resource == FILE:
         root = (await rest("GET", "/", domain=FILE, user="admin"))["root"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,13 +89,18 @@ def named_service(
     clock: Clock,
     *users: Principal,
     settings: ServiceSettings | None = None,
+    added: Sequence[Any] = (),
 ) -> Service:
-    """Return a service node that believes every name of a user, over one data node or several by id."""
+    """Return a service node that believes every name of a user, over one data node or several by id.
+
+    `added` are settings of extensions.
+    """
     nodes = node if isinstance(node, dict) else {"dn-001": node}
     owners = Owners(FixedNodes(nodes))
     authenticator = NamedUser(*users)
     chosen = settings or ServiceSettings(single_user=None)
-    return Service(chosen, owners, clock, authenticator, Metrics(), clock.now())
+    sections = {type(one): one for one in added}
+    return Service(chosen, owners, clock, authenticator, Metrics(), clock.now(), sections)
 
 
 def route_client(
@@ -119,10 +124,11 @@ class RestClient:
         clock: Clock,
         *users: Principal,
         settings: ServiceSettings | None = None,
+        added: Sequence[Any] = (),
         log: Callable[[Metrics], RequestLog] | None = None,
     ) -> None:
         self.nodes = node if isinstance(node, dict) else {"dn-001": node}
-        self.service = named_service(node, clock, *users, settings=settings)
+        self.service = named_service(node, clock, *users, settings=settings, added=added)
         app = create_app(self.service, log=None if log is None else log(self.service.metrics), parts=PARTS)
         self._client = TestClient(AppServer(app))
         self.user: str | None = users[0].name if users else None

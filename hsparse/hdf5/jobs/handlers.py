@@ -17,6 +17,7 @@ from hsparse.hdf5.in_place.file_backed.chunk_locator import FileBackedData
 from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
 from hsparse.hdf5.jobs.job_queue import S3, JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
+from hsparse.hdf5.jobs.job_settings import JobSettings
 from hsparse.hdf5.maps.map_handlers import get_dataset_map, get_map
 from hsparse.hdf5.virtual_dataset.datasets import VirtualDatasets, VirtualExtents
 from hsparse.hdf5.virtual_file.file_plans import FilePlans
@@ -198,7 +199,7 @@ def parts(settings: Settings, clock: Clock) -> Parts:
 async def _running_jobs(settings: Settings, service: Service, url: str) -> AsyncIterator[None]:
     """Run jobs while the context is open. Jobs send their requests to this node, which listens on `url`."""
     prefix = (sys.executable, "-m", "hsparse.cli.main")
-    chosen = settings.service
+    chosen = settings.section(JobSettings)
     # Jobs do not use BLAS, but each of its threads would take address space.
     environment = job_environment(settings) | {"OPENBLAS_NUM_THREADS": "1"}
     memory = address_space(chosen.job_memory)

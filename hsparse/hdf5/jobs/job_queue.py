@@ -17,6 +17,7 @@ from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Busy, Forbidden, HsparseError, Misconfigured, RateLimited, Unsupported
 from hsparse.hdf5.jobs.job import Job, JobKind, JobStatus, job_status
 from hsparse.hdf5.jobs.job_run import JobCommand, JobProcess, JobRun
+from hsparse.hdf5.jobs.job_settings import JobSettings
 from hsparse.model.file_backed import OBJECTS_FOLDER
 from hsparse.model.ids import job_id_of_key, job_key_prefix
 from hsparse.sn.auth.roles import is_user_name
@@ -153,9 +154,11 @@ class JobQueue:
     Call `start` before `submit`, and `close` before the node stops.
     """
 
-    def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, metrics: Metrics) -> None:
-        served = () if settings.directory else (settings.bucket, *settings.other_buckets)
-        self.places = JobPlaces(settings.job_places, served, settings.directory)
+    def __init__(
+        self, owners: Owners, clock: Clock, node: ServiceSettings, settings: JobSettings, metrics: Metrics
+    ) -> None:
+        served = () if node.directory else (node.bucket, *node.other_buckets)
+        self.places = JobPlaces(settings.job_places, served, node.directory)
         self._owners = owners
         self._clock = clock
         self._at_once = settings.jobs_at_once
@@ -170,7 +173,8 @@ class JobQueue:
     @classmethod
     def of(cls, service: Service) -> JobQueue:
         """Create the queue of a service node."""
-        return cls(service.owners, service.clock, service.settings, service.metrics)
+        jobs = service.section(JobSettings)
+        return cls(service.owners, service.clock, service.settings, jobs, service.metrics)
 
     def start(self, command: JobCommand) -> None:
         """Begin to accept jobs, and run them with `command`."""

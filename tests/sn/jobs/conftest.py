@@ -14,8 +14,8 @@ from hsparse.hdf5.jobs import job_run
 from hsparse.hdf5.jobs import job_run as job_process
 from hsparse.hdf5.jobs.job_queue import JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
+from hsparse.hdf5.jobs.job_settings import JobSettings
 from hsparse.model.acl import Principal
-from hsparse.sn.service_settings import ServiceSettings
 from tests.support.rest_client import Reply, RestClient
 from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore
@@ -96,7 +96,7 @@ async def open_node(clock: ManualClock, places: Path, command: JobCommand) -> As
 
     async def make(**settings: Any) -> RestClient:
         settings = {"job_places": (f"file://{places}", "s3://lab/{user}/")} | settings
-        client = RestClient(node, clock, *USERS, settings=ServiceSettings(**settings))
+        client = RestClient(node, clock, *USERS, added=(JobSettings(**settings),))
         opened.append(await client.open())
         client.service.component(JobQueue).start(command)
         return client

@@ -10,8 +10,8 @@ from hsparse.dn.service import DataService
 from hsparse.errors import StoreFailed
 from hsparse.hdf5.jobs import job_queue
 from hsparse.hdf5.jobs.job_queue import JobQueue
+from hsparse.hdf5.jobs.job_settings import JobSettings
 from hsparse.model.acl import Principal
-from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.record_message import Outcome, RecordChange
 from tests.sn.jobs.conftest import Open, import_body, until
 from tests.support.rest_client import RestClient
@@ -115,9 +115,9 @@ async def test_a_record_that_cannot_be_made_takes_no_room(
 
 async def test_a_node_that_was_given_no_command_runs_none(places: Path) -> None:
     clock = ManualClock()
-    settings = ServiceSettings(job_places=(f"file://{places}",))
+    added = (JobSettings(job_places=(f"file://{places}",)),)
     node = DataService(MemoryStore(clock=clock), clock)
-    rest = await RestClient(node, clock, Principal("ada"), settings=settings).open()
+    rest = await RestClient(node, clock, Principal("ada"), added=added).open()
     reply = await rest("POST", "/jobs", import_body(places, "a.h5"))
     assert (reply.status, reply["error"]["kind"]) == (400, "unsupported")
     await rest.close()

@@ -9,6 +9,7 @@ import pytest
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.quotas import folder_usage
+from hsparse.quotas.settings import QuotaSettings
 from hsparse.sn.service_settings import ServiceSettings
 from tests.support.rest_client import RestClient
 from tests.testing.manual_clock import ManualClock
@@ -35,8 +36,9 @@ async def start(store: MemoryStore, clock: ManualClock) -> AsyncIterator[Start]:
     clients = []
 
     async def begin(**settings: int) -> RestClient:
-        chosen = ServiceSettings(single_user=None, min_chunk_size=1, **settings)  # type: ignore[arg-type]
-        clients.append(await RestClient(node, clock, *USERS, settings=chosen).open())
+        chosen = ServiceSettings(single_user=None, min_chunk_size=1)
+        added = (QuotaSettings(**settings),)
+        clients.append(await RestClient(node, clock, *USERS, settings=chosen, added=added).open())
         return clients[-1]
 
     yield begin
