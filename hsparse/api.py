@@ -47,7 +47,7 @@ _NAMES = {
     "hsparse.storage.delegating_store": "DelegatingStore",
     "hsparse.storage.object_store": "Buffer Entry ObjectStore Page Stored",
     "hsparse.wire.message": "Record",
-    "hsparse.wire.record_message": "PutQuota",
+    "hsparse.wire.record_message": "SetFields",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_MODULES)

@@ -87,4 +87,4 @@ from hsparse.storage.object_store import ObjectStore as ObjectStore
 from hsparse.storage.object_store import Page as Page
 from hsparse.storage.object_store import Stored as Stored
 from hsparse.wire.message import Record as Record
-from hsparse.wire.record_message import PutQuota as PutQuota
+from hsparse.wire.record_message import SetFields as SetFields

@@ -40,11 +40,10 @@ from hsparse.wire.record_message import (
     PutAcl,
     PutAttributes,
     PutLinks,
-    PutQuota,
     PutRecord,
     RecordChange,
     SetExtent,
-    UpdateJob,
+    SetFields,
     is_expected,
 )
 
@@ -221,13 +220,20 @@ def _acl_after(change: PutAcl, record: Record) -> tuple[Record | None, bool]:
 
 
 @_apply.register
-def _(change: PutQuota, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    fields = (record.get("quota") or {}) | change.fields
-    quota = {name: value for name, value in fields.items() if value is not None}
-    new = {name: value for name, value in record.items() if name != "quota"} | (
-        {"quota": quota} if quota else {}
-    )
+def _(change: SetFields, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    if change.unless and change.unless in record:
+        raise Conflict(f"{change.id} has the field {change.unless} already.")
+    fields, within = change.fields, change.within
+    if within:
+        fields = {within: _without_none((record.get(within) or {}) | fields) or None}
+    new = _without_none({**record, **fields})
+    if change.renew:
+        new["lastModified"] = now
     return (record, Outcome(record)) if new == record else (new, Outcome(new, changed=True))
+
+
+def _without_none(fields: Record) -> Record:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @_apply.register
@@ -301,13 +307,6 @@ def _state_after(change: StateChange, record: Record, now: float) -> Record:
             return end_append(record, token, now)
         case AbandonAppends(_, token, expired):
             return abandon_appends(record, now, token, expired=expired)
-
-
-@_apply.register
-def _(change: UpdateJob, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    if "ended" in record:
-        raise Conflict(f"The job {change.id} has ended already.")
-    return _renew(record, now, **change.fields, changed=True)
 
 
 def _renew(record: Record, now: float, *, changed: bool, created: bool = False, **fields: Any) -> Changed:

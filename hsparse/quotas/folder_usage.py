@@ -23,14 +23,16 @@ from hsparse.api import (
     HsparseError,
     OverQuota,
     Owners,
-    PutQuota,
     Record,
+    SetFields,
     domain_prefix,
     gather_each,
     key_pages,
 )
 
 RECORD = "/.domain.json"
+QUOTA = "quota"
+"""The field of a folder's record with its quota: `bytes`, the counted bytes `used`, and when they were `counted`."""
 OF_CLONES = (".clone/", ".history/")
 """Key prefixes, below a clone's domain prefix, of its own objects and of their preserved versions."""
 READS_AT_ONCE = 500
@@ -255,7 +257,8 @@ class FolderUsage:
 
     async def _keep(self, used: int, counted: float) -> None:
         """Store a count in the folder's record, for service nodes that start later."""
-        outcome = (await self._owners.change(PutQuota(self.folder, {"used": used, "counted": counted})))[0]
+        change = SetFields(self.folder, {"used": used, "counted": counted}, within=QUOTA)
+        outcome = (await self._owners.change(change))[0]
         if outcome.failure is None:
             self._kept = used
         elif outcome.failure.kind not in MISSING_KINDS:

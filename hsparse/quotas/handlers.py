@@ -17,17 +17,18 @@ from hsparse.api import (
     Forbidden,
     Next,
     Parts,
-    PutQuota,
     Record,
     Request,
     Right,
     Route,
+    SetFields,
     Settings,
     hrefs,
     names_of,
     read_json_object,
     respond,
 )
+from hsparse.quotas.folder_usage import QUOTA
 from hsparse.quotas.quotas import UNLIMITED, Quotas, is_home
 
 DEFAULT = "default"
@@ -62,7 +63,7 @@ async def put_quota(request: Request) -> web.StreamResponse:
         raise BadRequest(
             f"bytes must be a number from 0 to {UNLIMITED}, null or '{DEFAULT}', not {nbytes!r:.40}."
         )
-    await request.service.owners.apply(PutQuota(folder, fields))
+    await request.service.owners.apply(SetFields(folder, fields, within=QUOTA))
     request.service.component(Quotas).forget(folder)
     return respond({"bytes": nbytes})
 

@@ -29,7 +29,7 @@ from hsparse.api import (
     Service,
     remember,
 )
-from hsparse.quotas.folder_usage import FolderUsage, names_below, tree_bytes
+from hsparse.quotas.folder_usage import QUOTA, FolderUsage, names_below, tree_bytes
 from hsparse.quotas.settings import QuotaSettings
 
 HOME = "/home/"
@@ -158,7 +158,7 @@ class Quotas:
 
     def _learn(self, folder: str, record: Record) -> int | None:
         """Return the quota in a folder's record, and remember it."""
-        stored = record.get("quota")
+        stored = record.get(QUOTA)
         stored = stored if isinstance(stored, dict) else {}
         limit = stored.get("bytes")
         if limit == UNLIMITED:

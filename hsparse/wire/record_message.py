@@ -140,14 +140,17 @@ class PutAcl:
 
 
 @dataclass(frozen=True, slots=True)
-class PutQuota:
-    """Set fields of a folder's quota, which is in its record; the value None removes a field.
+class SetFields:
+    """Set fields of a record, or of the map `within` in it; the value None removes a field.
 
-    `bytes` is the quota, `used` the counted size of the domains below the folder, `counted` the time that count began.
+    Raises `Conflict` if the record has the field `unless`. With `renew`, `lastModified` becomes the present time.
     """
 
     id: str
     fields: Record
+    within: str = ""
+    unless: str = ""
+    renew: bool = False
 
 
 MAX_SECOND_NAMES = 100
@@ -277,17 +280,6 @@ def is_expected(expect: Record | None, record: Record) -> bool:
     return expect is None or all(record.get(name) == value for name, value in expect.items())
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateJob:
-    """Set fields of a job's record and its heartbeat (`lastModified`); raise `Conflict` if the job has ended.
-
-    A job has ended once its record has `ended`.
-    """
-
-    id: str
-    fields: Record
-
-
 RecordChange: TypeAlias = (
     CreateObject
     | PutRecord
@@ -297,7 +289,7 @@ RecordChange: TypeAlias = (
     | PutLinks
     | DeleteLinks
     | PutAcl
-    | PutQuota
+    | SetFields
     | AddSecondName
     | ForgetSecondName
     | ForgetFirstName
@@ -306,7 +298,6 @@ RecordChange: TypeAlias = (
     | BeginAppend
     | EndAppend
     | AbandonAppends
-    | UpdateJob
 )
 
 

@@ -19,7 +19,7 @@ from hsparse.wire.record_message import (
     PutAttributes,
     PutLinks,
     RecordChange,
-    UpdateJob,
+    SetFields,
 )
 from tests.support.stored_attribute import remove_checksum
 
@@ -42,7 +42,9 @@ CHANGES = st.one_of(
     NAMES.map(lambda names: DeleteLinks("g-1", tuple(names), skip_missing=True)),
     st.builds(put_attributes, NAMES, st.integers(0, 3)),
     NAMES.map(lambda names: DeleteAttributes("g-1", tuple(names))),
-    st.dictionaries(st.sampled_from("xyz"), st.integers(0, 3)).map(lambda fields: UpdateJob("g-1", fields)),
+    st.dictionaries(st.sampled_from("xyz"), st.integers(0, 3)).map(
+        lambda fields: SetFields("g-1", fields, renew=True)
+    ),
 )
 
 

@@ -39,12 +39,11 @@ from hsparse.wire.record_message import (
     PutAcl,
     PutAttributes,
     PutLinks,
-    PutQuota,
     PutRecord,
     ReadObjects,
     RecordChange,
+    SetFields,
     SettleChanges,
-    UpdateJob,
 )
 from tests.testing.manual_clock import ManualClock
 
@@ -147,15 +146,20 @@ async def test_a_record_is_put_whatever_is_there(node: DataNode) -> None:
     assert await record_of(node, id) == {"m": 2, "lastModified": 4.0}
 
 
-async def test_a_job_is_updated_until_it_has_ended(node: DataNode) -> None:
+async def test_fields_are_set_unless_another_field_is_there(node: DataNode) -> None:
     id = new_job_id("ada", CLOCK)
-    assert kind(await change(node, UpdateJob(id, {"done": 1}))) == ErrorKind.NOT_FOUND
+    assert (
+        kind(await change(node, SetFields(id, {"done": 1}, unless="ended", renew=True)))
+        == ErrorKind.NOT_FOUND
+    )
     (await change(node, CreateObject(id, {"owner": "ada", "lastModified": 1.0}))).unwrap()
-    record = (await change(node, UpdateJob(id, {"done": 1}))).unwrap()
+    record = (await change(node, SetFields(id, {"done": 1}, unless="ended", renew=True))).unwrap()
     assert (record["owner"], record["done"]) == ("ada", 1)
     assert record["lastModified"] > 1.0
-    (await change(node, UpdateJob(id, {"ended": 5.0, "status": "done"}))).unwrap()
-    assert kind(await change(node, UpdateJob(id, {"done": 2}))) == ErrorKind.CONFLICT
+    (await change(node, SetFields(id, {"ended": 5.0, "status": "done"}, unless="ended", renew=True))).unwrap()
+    assert (
+        kind(await change(node, SetFields(id, {"done": 2}, unless="ended", renew=True))) == ErrorKind.CONFLICT
+    )
     assert (await record_of(node, id))["done"] == 1
 
 
@@ -248,13 +252,13 @@ async def test_changes_of_one_object_at_once_all_stay(node: DataNode) -> None:
     assert set((await record_of(node, id))["attributes"]) == set(names)
 
 
-async def test_a_quota_is_merged(node: DataNode) -> None:
+async def test_fields_within_a_map_are_merged(node: DataNode) -> None:
     id = await created(node)
-    await change(node, PutQuota(id, {"bytes": 10}))
-    await change(node, PutQuota(id, {"used": 3, "counted": 1.5}))
+    await change(node, SetFields(id, {"bytes": 10}, "quota"))
+    await change(node, SetFields(id, {"used": 3, "counted": 1.5}, "quota"))
     assert (await record_of(node, id))["quota"] == {"bytes": 10, "used": 3, "counted": 1.5}
-    assert not (await change(node, PutQuota(id, {"used": 3}))).changed
-    await change(node, PutQuota(id, {"bytes": None, "used": None, "counted": None}))
+    assert not (await change(node, SetFields(id, {"used": 3}, "quota"))).changed
+    await change(node, SetFields(id, {"bytes": None, "used": None, "counted": None}, "quota"))
     assert "quota" not in await record_of(node, id)
 
 

@@ -14,7 +14,17 @@ from hsparse.config import Settings, job_environment
 from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauthenticated, Unsupported
 from hsparse.hdf5.importer.upload import UPLOAD, Upload, bytes_id, root_id, upload_path
 from hsparse.hdf5.in_place.file_backed.chunk_locator import FileBackedData
-from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
+from hsparse.hdf5.jobs.job import (
+    CANCEL,
+    PLACE,
+    Job,
+    JobKind,
+    JobStatus,
+    check_options,
+    job_change,
+    job_json,
+    job_status,
+)
 from hsparse.hdf5.jobs.job_queue import S3, JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
 from hsparse.hdf5.jobs.job_settings import JobSettings
@@ -36,7 +46,7 @@ from hsparse.sn.route import Route
 from hsparse.sn.service import Service
 from hsparse.sn.values.file_data import REGISTERED
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
+from hsparse.wire.record_message import DeleteObject, ListKeys
 
 MAX_LISTED_JOBS = 1000
 LEAST_MEMORY = 2 << 30
@@ -101,7 +111,7 @@ async def delete_job(request: Request) -> web.StreamResponse:
     if job_status(record, service.clock.now()) not in (JobStatus.QUEUED, JobStatus.RUNNING):
         await service.owners.apply(DeleteObject(id))
         return respond({})
-    outcome = await service.owners.apply(UpdateJob(id, {CANCEL: True}))
+    outcome = await service.owners.apply(job_change(id, {CANCEL: True}))
     service.component(JobQueue).cancel(id)
     return respond(job_json(outcome.record or record, service.clock.now()), 202)
 

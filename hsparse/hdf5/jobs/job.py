@@ -18,6 +18,7 @@ from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.importer.upload import UPLOAD
 from hsparse.model.link import check_title
 from hsparse.wire.message import Record
+from hsparse.wire.record_message import SetFields
 
 MAX_REQUESTS = 64
 LONGEST_NAME = 1024
@@ -194,3 +195,8 @@ def job_json(record: Record, now: float) -> Record:
         message = f"The node that ran the job no longer reports on it: POST it again{resume}."
         found["error"] = {"kind": ErrorKind.BUSY.value, "message": message}
     return found
+
+
+def job_change(id: str, fields: Record) -> SetFields:
+    """Return the change that sets fields of a job's record, as long as the job has not ended, and its heartbeat."""
+    return SetFields(id, fields, unless="ended", renew=True)

@@ -19,10 +19,9 @@ import orjson
 
 from hsparse.clock import Clock
 from hsparse.errors import Busy, ErrorKind, HsparseError, TooLarge
-from hsparse.hdf5.jobs.job import CANCEL, Job, JobStatus
+from hsparse.hdf5.jobs.job import CANCEL, Job, JobStatus, job_change
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.message import Failure, Record
-from hsparse.wire.record_message import UpdateJob
 
 UNDO_SECONDS = 10.0
 """The seconds that a process has to undo its changes after its standard input is closed."""
@@ -292,7 +291,7 @@ class JobRun:
                 self.cancel()
 
     async def _update(self, fields: Record) -> Record:
-        outcome = await self._owners.apply(UpdateJob(self.job.id, fields))
+        outcome = await self._owners.apply(job_change(self.job.id, fields))
         return outcome.record or {}
 
     def _progress(self) -> Record:
