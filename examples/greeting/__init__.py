@@ -1,4 +1,4 @@
-"""An extension of a server: a route, a policy and a command, in modules that are imported when they are used.
+"""An extension of a server: a route, a policy, a setting and a command, in modules imported when they are used.
 
 A package that has this names it in its `pyproject.toml`:
 
@@ -9,4 +9,8 @@ A package that has this names it in its `pyproject.toml`:
 from hsparse.api import Command, Extension, OptionalModule
 
 GREET = Command("greeting.command", help="say hello")
-EXTENSION = Extension({"greet": GREET}, service=OptionalModule("greeting.service"))
+EXTENSION = Extension(
+    {"greet": GREET},
+    service=OptionalModule("greeting.service"),
+    settings=OptionalModule("greeting.settings"),
+)

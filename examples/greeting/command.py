@@ -7,4 +7,5 @@ def add_arguments(parser, command):
 
 def greet(args, tree, output):
     greeting = tree.json("GET", "/greeting")
-    output.write(f"hello {greeting['hello']}", greeting)
+    for word, name in greeting.items():
+        output.write(f"{word} {name}", greeting)

@@ -1,8 +1,10 @@
+from greeting.settings import GreetingSettings
 from hsparse.api import AccessPolicy, Parts, Route, respond
 
 
 async def get_greeting(request):
-    return respond({"hello": request.principal.name})
+    word = request.service.section(GreetingSettings).greeting_word
+    return respond({word: request.principal.name})
 
 
 class Politeness:

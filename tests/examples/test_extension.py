@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,7 +46,23 @@ def test_an_extension_adds_a_route_a_policy_and_a_command(
             assert answer.headers["X-Thanks"] == "admin"
         assert not main(["greet", "--endpoint", url])
     assert capsys.readouterr().out == "hello admin\n"
-    assert sum(len(path.read_text().splitlines()) for path in EXAMPLES.glob("greeting/*.py")) <= 45
+    assert sum(len(path.read_text().splitlines()) for path in EXAMPLES.glob("greeting/*.py")) <= 65
+
+
+def test_its_setting_has_a_variable(tmp_path: Path) -> None:
+    (tmp_path / "greeting-1.dist-info").mkdir()
+    points = f"[{extension.GROUP}]\ngreeting = greeting:EXTENSION\n"
+    (tmp_path / "greeting-1.dist-info" / "entry_points.txt").write_text(points)
+    code = (
+        "from urllib.request import urlopen\n"
+        "from hsparse.cli.embedded_server import embedded_server\n"
+        "from hsparse.config import load_settings\n"
+        f"with embedded_server(load_settings(root={str(tmp_path / 'store')!r}, port=0)) as url:\n"
+        "    print(urlopen(f'{url}/greeting').read().decode())\n"
+    )
+    variables = {"PYTHONPATH": f"{EXAMPLES}:{tmp_path}", "HSPARSE_GREETING_WORD": "salut"}
+    run = [sys.executable, "-c", code]
+    assert subprocess.check_output(run, env=os.environ | variables, text=True) == '{"salut":"admin"}\n'
 
 
 def test_it_is_there_without_the_server_being_imported() -> None:
