@@ -31,7 +31,6 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
-from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
 from hsparse.format.reductions.partials import reduction_bytes
@@ -339,11 +338,9 @@ class Chunks:
 
     async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
         """Answer `FindElements`; if the selections are in order, read them in waves until the limit is reached."""
-        spec, selections, limit = message.spec, message.selections, message.limit
-        kind, query = self._kind(spec), bind_query(message.query, spec.dtype)
-        ordering = Ordering.parse(message.order_by, spec.dtype) if message.order_by else None
-        search = Search(query, limit, message.fields, message.places_only, ordering)
-        takes_fill = query.takes(spec.fill_value)
+        spec, selections, wanted = message.spec, message.selections, message.wanted
+        kind, search, limit = self._kind(spec), wanted.bound(spec.dtype), wanted.limit
+        takes_fill = search.query.takes(spec.fill_value)
         if takes_fill:
             _check_work(kind.change_bound(at.selection) for at in selections)
 
@@ -355,15 +352,15 @@ class Chunks:
                     return await self._asked(kind, at, cached, lambda *_: work, kind.find, search)
 
         found: list[FoundElements | None] = []
-        seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(selections)
-        while len(found) < len(selections) and not (message.in_order and limit and seen >= limit):
+        seen, wave = 0, FIRST_WAVE if wanted.in_order and limit else len(selections)
+        while len(found) < len(selections) and not (wanted.in_order and limit and seen >= limit):
             some = selections[len(found) : len(found) + wave]
             answers = await gather_each(find, some, kind.chunks_at_once)
             for at, answer in zip(some, answers, strict=True):
                 seen += len(answer.positions) if answer else takes_fill * at.selection.size
             found += answers
             wave = 2 * wave
-        none = FoundElements.none(packed_type(spec.dtype, message.fields))
+        none = FoundElements.none(packed_type(spec.dtype, wanted.fields))
         return (*found, *(none for _ in selections[len(found) :]))
 
     async def update(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.chunk_kind import FoundElements
+from hsparse.format.kinds.chunk_kind import FoundElements, QueryRequest
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Reduction
@@ -96,21 +96,12 @@ class WriteChunks(Message[None]):
 class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
     """Find the elements that match a query (`format.query`); the reply for a chunk that was never written is None.
 
-    The selections have each element once, in row-major order. The reply has at most the first `limit` matches of each
-    chunk selection (0: all). With `in_order`, the elements of each selection follow those of the previous one. Once
-    `limit` matches are found, later selections may be answered as having no matches. With `order_by` (see `Ordering`),
-    the first matches are those that come first in that order; the reply is still in row-major order. `fields` is as in
-    `ReadChunks`; with `places_only` the values are empty.
+    The selections have each element once, in row-major order; so has the reply.
     """
 
     spec: ChunkSpec
     selections: tuple[ChunkSelection, ...]
-    query: str
-    limit: int = 0
-    in_order: bool = False
-    fields: tuple[str, ...] = ()
-    places_only: bool = False
-    order_by: str = ""
+    wanted: QueryRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ import orjson
 from hsparse.errors import BadRequest, Outdated
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, QueryRequest
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Reduction
@@ -50,6 +50,7 @@ PARTS = (
     ChunkSelection,
     DefinedElements,
     FoundElements,
+    QueryRequest,
     Reduction,
     Partials,
 )

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest
+from hsparse.format.kinds.chunk_kind import QueryRequest
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal, Points, StridedSpan, gather, scatter
 from hsparse.model.ids import (
@@ -50,14 +51,14 @@ async def test_queries_find_what_numpy_finds(node: DataNode, sparse: bool, query
         part = ChunkSelection((0, 0), selection)
         rows = gather(model, selection).reshape(-1)
         places = np.flatnonzero(QUERIES[query](rows))
-        (found,) = await node.send(FindElements(about, (part,), query))
+        (found,) = await node.send(FindElements(about, (part,), QueryRequest(query)))
         assert found is not None
         assert found.positions.tolist() == places.tolist()
         np.testing.assert_array_equal(found.values.view(ROW), rows[places])
-        (some,) = await node.send(FindElements(about, (part,), query, limit=2, fields=("s",)))
+        (some,) = await node.send(FindElements(about, (part,), QueryRequest(query, limit=2, fields=("s",))))
         assert some is not None
         assert some.values.view("S3").tolist() == rows["s"][places[:2]].tolist()
-        (none,) = await node.send(FindElements(about, (part,), query, places_only=True))
+        (none,) = await node.send(FindElements(about, (part,), QueryRequest(query, places_only=True)))
         assert none is not None
         assert (none.positions.tolist(), len(none.values)) == (places.tolist(), 0)
 
@@ -67,15 +68,15 @@ async def test_a_query_with_a_limit_looks_no_further(node: DataNode) -> None:
     whole = Orthogonal.all(DIMS)
     parts = tuple(ChunkSelection((i, 0), whole) for i in range(40))
     await node.send(WriteChunks(about, parts[1:], (np.ones(DIMS),) * 39))
-    found = await node.send(FindElements(about, parts, "_ == 1", limit=50, in_order=True))
+    found = await node.send(FindElements(about, parts, QueryRequest("_ == 1", limit=50, in_order=True)))
     assert found[0] is None
     sizes = [len(item.positions) for item in found if item is not None]
     assert sizes[:2] == [48, 48]
     assert sizes[-1] == 0
-    found = await node.send(FindElements(about, parts, "_ == 1", limit=50))
+    found = await node.send(FindElements(about, parts, QueryRequest("_ == 1", limit=50)))
     assert [len(item.positions) for item in found if item is not None] == [48] * 39
     with pytest.raises(BadRequest):
-        await node.send(FindElements(about, parts, "_ == exit()"))
+        await node.send(FindElements(about, parts, QueryRequest("_ == exit()")))
 
 
 @pytest.mark.parametrize("sparse", [True, False])

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as npst
 from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.chunk_kind import DefinedElements
+from hsparse.format.kinds.chunk_kind import DefinedElements, QueryRequest
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, StridedSpan
 from hsparse.model.stripes import Stripes
@@ -53,7 +53,7 @@ SPEC = ChunkSpec(
             (CreateObject("a", {"x": [1, {"y": None}]}), PutAttributes("b", {"n": {"value": [1]}}, True))
         ),
         TrimChunks(SPEC, (3, 3), ((0, 0), (1, 2))),
-        FindElements(SPEC, (), "a > 1 & s == b'x'", 5, True, ("a", "s"), True),
+        FindElements(SPEC, (), QueryRequest("a > 1 & s == b'x'", 5, True, ("a", "s"), True)),
         ReadDefined(SPEC, (), limit=4096),
         EraseChunks(replace(SPEC, stripes=Stripes(3)), ()),
         EraseChunks(replace(SPEC, stripes=Stripes.of(["a", "b/c"])), ()),

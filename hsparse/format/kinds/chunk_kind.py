@@ -26,7 +26,7 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import pick_fields
 from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.query import Query
+from hsparse.format.query import Query, bind_query
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -102,6 +102,28 @@ class Search:
         if self.places_only:
             return FoundElements(positions, np.empty((0, *rows.shape[1:]), rows.dtype))
         return FoundElements(positions, pick_fields(rows, self.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """A query (`hsparse.format.query`) of chunk selections, and the form of its result, as sent between nodes.
+
+    The result has at most the first `limit` matches of each selection (0: all), which with `order_by` are those that
+    come first in that order. With `in_order`, the elements of each selection follow those of the previous one, and once
+    `limit` matches are found, later selections may be answered as having none.
+    """
+
+    query: str
+    limit: int = 0
+    in_order: bool = False
+    fields: tuple[str, ...] = ()
+    places_only: bool = False
+    order_by: str = ""
+
+    def bound(self, dtype: np.dtype[Any]) -> Search:
+        """Return the search for elements of a type; raise `BadRequest` if the query does not fit the type."""
+        ordering = Ordering.parse(self.order_by, dtype) if self.order_by else None
+        return Search(bind_query(self.query, dtype), self.limit, self.fields, self.places_only, ordering)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

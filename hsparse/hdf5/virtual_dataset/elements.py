@@ -19,11 +19,9 @@ from hsparse.compute import compute
 from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import Unsupported
 from hsparse.format.fields import as_type, pick_fields
-from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, Search
-from hsparse.format.ordering import Ordering
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, QueryRequest, Search
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.plan.grid import Grid, pages
-from hsparse.format.query import bind_query
 from hsparse.format.reductions.partials import Partials, count_positions, reduce_array, reduce_positions
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections import orthogonal as ax
@@ -194,21 +192,9 @@ class VirtualElements:
             first += values.size
         return take_elements([fill, *(values for *_, values in last)], index)
 
-    async def find(
-        self,
-        planned: Sequence[PlannedChunk],
-        query: str,
-        *,
-        limit: int = 0,
-        in_order: bool = False,
-        fields: Sequence[str] = (),
-        places_only: bool = False,
-        order_by: str = "",
-    ) -> list[FoundElements | None]:
+    async def find(self, planned: Sequence[PlannedChunk], wanted: QueryRequest) -> list[FoundElements | None]:
         """Return the elements that a query finds; this node evaluates the query on values read from the sources."""
-        dtype = self._dataset.dtype
-        ordering = Ordering.parse(order_by, dtype) if order_by else None
-        search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
+        search = wanted.bound(self._dataset.dtype)
         if self._dataset.spec.sparse and not search.query.takes(self._dataset.fill):
             return await self._find_defined(planned, search)
         return await self._read(planned, (), NO_LIMIT, search.among)

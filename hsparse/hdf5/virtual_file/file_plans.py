@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
 from hsparse.compute import LONG_WORK_BYTES, compute
 from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
@@ -111,7 +112,9 @@ class FilePlans:
         self._clock = clock
         self._settings = settings
         self._answers = answers
-        self._cached: OrderedDict[Name, _CachedPlan] = OrderedDict()
+        self._cached = BoundedCache[Name, _CachedPlan](
+            MAX_PLAN_BYTES, sys.maxsize, forgotten=lambda name, plan: self._forget_bands(plan)
+        )
         self._locks = KeyedLock()
         self.bands = BandCache()
         self._compressed = CompressedMatrices(settings, answers, self.bands)
@@ -152,14 +155,12 @@ class FilePlans:
         name = (root, form)
         cached = self._cached.get(name)
         if cached is not None and cached.file.etag == etag:
-            self._forget(name)
+            self._cached.forget(name)
+            self._forget_bands(cached)
 
     def _valid_plan(self, name: Name) -> PlannedFile | None:
-        cached = self._cached.get(name)
-        if cached is None or cached.good_until < self._clock.monotonic():
-            return None
-        self._cached.move_to_end(name)
-        return cached.file
+        cached = self._cached.use(name)
+        return None if cached is None or cached.good_until < self._clock.monotonic() else cached.file
 
     async def _planned(self, name: Name, rights: NestedRights | None) -> PlannedFile:
         for _ in range(MAX_READ_ATTEMPTS - 1):
@@ -177,7 +178,7 @@ class FilePlans:
         good_until = end + max(VALID_SECONDS, RECHECK_FACTOR * (end - start))
         cached = self._cached.get(name)
         if cached is not None and cached.digest == state.digest:
-            self._cached[name] = replace(cached, good_until=good_until)
+            self._cached.keep(name, replace(cached, good_until=good_until), cached.file.nbytes)
             return cached.file
         owners = CopyingOwners(self._owners, state.virtual, rights)
         chunks = await SizedChunks(owners, self._settings, self._answers).of(state, form)
@@ -187,7 +188,9 @@ class FilePlans:
             check_bands(column.bands, self._settings.answer_memory)
         parts = (str(LAYOUT_VERSION), *form.params.values(), state.digest.hex())
         file = PlannedFile("-".join(parts), plan, state.digests, changed_files(state), state.virtual)
-        self._keep(name, _CachedPlan(file, state.digest, good_until))
+        if cached is not None:
+            self._forget_bands(cached)
+        self._cached.keep(name, _CachedPlan(file, state.digest, good_until), file.nbytes)
         return file
 
     async def _read(self, root: str, form: FileForm, rights: NestedRights | None) -> DomainState:
@@ -226,20 +229,8 @@ class FilePlans:
         )
         return same and not appended
 
-    def _keep(self, name: Name, cached: _CachedPlan) -> None:
-        if name in self._cached:
-            self._forget(name)
-        self._cached[name] = cached
-        size = sum(one.file.nbytes for one in self._cached.values())
-        while size > MAX_PLAN_BYTES and len(self._cached) > 1:
-            oldest = next(iter(self._cached))
-            size -= self._cached[oldest].file.nbytes
-            self._forget(oldest)
-
-    def _forget(self, name: Name) -> None:
-        """Drop a plan and its cached bands."""
-        columns = self._cached.pop(name).file.plan.columns.values()
-        self.bands.forget(column.bands for column in columns)
+    def _forget_bands(self, plan: _CachedPlan) -> None:
+        self.bands.forget(column.bands for column in plan.file.plan.columns.values())
 
 
 class FileAddresses:

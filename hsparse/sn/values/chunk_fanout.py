@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hsparse.compute import MAX_INLINE_BYTES, compute
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_rows import ChunkRows
-from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, QueryRequest
 from hsparse.format.plan.chunk_plan import (
     ChunkSelection,
     PlannedChunk,
@@ -104,24 +104,10 @@ class ChunkObjectElements:
     async def count_defined(self, selection: Selection) -> int | None:
         return None
 
-    async def find(
-        self,
-        planned: Sequence[PlannedChunk],
-        query: str,
-        *,
-        limit: int = 0,
-        in_order: bool = False,
-        fields: Sequence[str] = (),
-        places_only: bool = False,
-        order_by: str = "",
-    ) -> list[FoundElements | None]:
+    async def find(self, planned: Sequence[PlannedChunk], wanted: QueryRequest) -> list[FoundElements | None]:
         spec = self._dataset.spec
         return await self._owners.gather(
-            planned,
-            self.key,
-            lambda some: FindElements(
-                spec, chunk_selections(some), query, limit, in_order, tuple(fields), places_only, order_by
-            ),
+            planned, self.key, lambda some: FindElements(spec, chunk_selections(some), wanted)
         )
 
     async def reduce(

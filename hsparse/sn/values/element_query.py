@@ -20,7 +20,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import NANS, extremes_of, is_known
 from hsparse.format.fields import as_type, packed_type, pick_fields
-from hsparse.format.kinds.chunk_kind import FoundElements
+from hsparse.format.kinds.chunk_kind import FoundElements, QueryRequest
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid, pages
 from hsparse.format.query import ELEMENT, Query, Ranges, bind_query, queried
@@ -110,9 +110,8 @@ class FixedQuery:
         """Ask the owners of planned chunks, of `stored` chunks only if given; return the matches in row-major order."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         in_order = len(asked) < 2 or len(self._dataset.extent) == 1
-        replies = await self._chunks.source.find(
-            asked, self._query.text, limit=limit, in_order=in_order, fields=fields, places_only=places_only
-        )
+        wanted = QueryRequest(self._query.text, limit, in_order, tuple(fields), places_only)
+        replies = await self._chunks.source.find(asked, wanted)
         found: dict[Scaled, FoundElements | None] = dict(
             zip((chunk.scaled for chunk in asked), replies, strict=True)
         )

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, QueryRequest
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
@@ -40,17 +40,7 @@ class ElementSource(Protocol):
         """Return how many selected elements of a sparse dataset are defined, None if chunks must be read for that."""
         ...
 
-    async def find(
-        self,
-        planned: Sequence[PlannedChunk],
-        query: str,
-        *,
-        limit: int = 0,
-        in_order: bool = False,
-        fields: Sequence[str] = (),
-        places_only: bool = False,
-        order_by: str = "",
-    ) -> list[FoundElements | None]:
+    async def find(self, planned: Sequence[PlannedChunk], wanted: QueryRequest) -> list[FoundElements | None]:
         """Return the elements that a query finds in each planned chunk (see `FindElements`), None if never written."""
         ...
 

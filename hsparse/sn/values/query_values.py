@@ -20,7 +20,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import extremes_of, is_known
 from hsparse.format.fields import packed_type, pick_fields
-from hsparse.format.kinds.chunk_kind import FoundElements
+from hsparse.format.kinds.chunk_kind import FoundElements, QueryRequest
 from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.query import ELEMENT, bind_query
@@ -89,9 +89,8 @@ class OrderedQuery(FixedQuery):
     async def _with(self, best: Rows, planned: Sequence[PlannedChunk], stored: set[Scaled] | None) -> Rows:
         """Ask the owners of planned chunks; return the first matches, in order, of `best` and the replies together."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
-        replies = await self._chunks.source.find(
-            asked, self._query.text, limit=self._limit, order_by=self._ordering.text
-        )
+        wanted = QueryRequest(self._query.text, self._limit, order_by=self._ordering.text)
+        replies = await self._chunks.source.find(asked, wanted)
         found = dict(zip((chunk.scaled for chunk in asked), replies, strict=True))
         answers = [found.get(chunk.scaled) for chunk in planned]
         return await self._made(planned, answers, partial(self._best, best, planned))

@@ -83,7 +83,7 @@ async def test_the_oldest_plans_go_first(
     await some.current(root, STRUCTURED, check=False)
     await some.current(root, STOCK, check=False)
     assert len(looks) == 2
-    monkeypatch.setattr(file_plans, "MAX_PLAN_BYTES", 1)
+    monkeypatch.setattr(some._cached, "limit", 1)
     some.drop(root, STRUCTURED, (await some.current(root, STRUCTURED, check=False)).etag)
     await some.current(root, STRUCTURED, check=False)
     await some.current(root, STOCK, check=False)

@@ -24,7 +24,7 @@ from hsparse.hdf5.format.plan.file_form import FileForm
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.hdf5.format.plan.matrix_plan import MatrixBands, SortedBand
 from hsparse.hdf5.virtual_file import file_chunks as chunk_reads
-from hsparse.hdf5.virtual_file import file_plans, matrix_pieces
+from hsparse.hdf5.virtual_file import matrix_pieces
 from hsparse.hdf5.virtual_file.file_pieces import FilePieces
 from hsparse.hdf5.virtual_file.file_plans import FilePlans
 from hsparse.hdf5.virtual_file.matrix_pieces import BandCache
@@ -373,7 +373,7 @@ async def test_bands_go_with_their_plan(client: RestClient, monkeypatch: pytest.
     files.drop(root, csr, etag)
     assert count() == 0
     await planned(csr)
-    monkeypatch.setattr(file_plans, "MAX_PLAN_BYTES", 1)
+    monkeypatch.setattr(files._cached, "limit", 1)
     await planned(csc)
     assert count() == 1, "there is room for the last one alone"
 

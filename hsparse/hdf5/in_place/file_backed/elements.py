@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Conflict, Forbidden, TooLarge
 from hsparse.format.fields import as_type, end_texts, has_text_ends, pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
-from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, Search
+from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements, QueryRequest
 from hsparse.format.kinds.dense import not_sparse
-from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, run_of, selection_intersects
 from hsparse.format.plan.grid import Grid
-from hsparse.format.query import bind_query
 from hsparse.format.reductions.partials import Partials, reduce_array
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.points import Selection
@@ -115,21 +113,9 @@ class FileBackedElements:
         """Raise an error, because file-backed datasets are dense."""
         raise not_sparse(self._dataset.spec)
 
-    async def find(
-        self,
-        planned: Sequence[PlannedChunk],
-        query: str,
-        *,
-        limit: int = 0,
-        in_order: bool = False,
-        fields: Sequence[str] = (),
-        places_only: bool = False,
-        order_by: str = "",
-    ) -> list[FoundElements | None]:
+    async def find(self, planned: Sequence[PlannedChunk], wanted: QueryRequest) -> list[FoundElements | None]:
         """Return the elements that a query finds; this node evaluates the query on values that the owners read."""
-        dtype = self._dataset.dtype
-        ordering = Ordering.parse(order_by, dtype) if order_by else None
-        search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
+        search = wanted.bound(self._dataset.dtype)
         return await self._read(planned, lambda _, values: search.among(values))
 
     async def reduce(
