@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from hsparse.client.acls import Acls
@@ -48,9 +47,7 @@ class Folder(Mapping[str, "File | Folder"]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __getitem__(self, name: str) -> File | Folder:

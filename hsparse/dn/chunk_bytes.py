@@ -232,7 +232,7 @@ class DirectChunks:
         if not grid.holds(scaled):
             raise BadRequest(f"There is no chunk {list(scaled)}: the dataset has {list(grid.counts)} chunks.")
         await self._objects.begin(kind.spec)
-        self._objects.check(kind.spec)
+        self._objects.fences.check(kind.spec)
         nbytes = 2 * len(message.data) + kind.direct_bound(message.sections)
         self._objects.reservation(kind.spec, scaled).check(nbytes)
         async with self._pending.hold(nbytes):

@@ -119,18 +119,14 @@ class ChunkObjects:
         self._memory = memory
         self._ownership = ownership
         self._cache = cache
-        self._fences = fences
+        self.fences = fences
         self._summaries = summaries
         self._redo_log = redo_log
 
     async def begin(self, spec: ChunkSpec) -> None:
         """Prepare a change of chunks: delete HSDS's summary of the domain, and learn the dataset's generation."""
         await self._summaries.remove(spec.dataset)
-        await self._fences.learn(spec.dataset)
-
-    def check(self, spec: ChunkSpec) -> None:
-        """Raise `Moved` if the extent was shrunk since `spec` was read, and `Gone` for a deleted dataset."""
-        self._fences.check(spec)
+        await self.fences.learn(spec.dataset)
 
     @contextmanager
     def use(self, kind: ChunkKind[Any], scaled: Scaled) -> Iterator[CachedObject[Any]]:
@@ -171,7 +167,7 @@ class ChunkObjects:
         written: int = 0,
     ) -> T:
         """Change a chunk; raises as `CachedObject.apply` and `check`. `written` is the size of the values in bytes."""
-        self._fences.check(kind.spec)
+        self.fences.check(kind.spec)
         with self.use(kind, scaled) as cached:
             if accepted is None:
                 return await cached.apply(change, weight=weight, base=base)
@@ -196,7 +192,7 @@ class ChunkObjects:
 
         The cached chunks are dropped after their accepted changes are settled.
         """
-        self._fences.refuse_deleted(id)
+        self.fences.refuse_deleted(id)
         await self.settle(id)
         self._cache.drop(tree_prefix(id))
 
@@ -399,7 +395,7 @@ class Chunks:
         """Answer the message `TrimChunks`."""
         spec, kind = message.spec, self._kind(message.spec)
         await self._objects.begin(spec)
-        self._objects.check(spec)
+        self._objects.fences.check(spec)
         await self._objects.settle(spec.dataset)
 
         async def trim(scaled: tuple[int, ...]) -> None:

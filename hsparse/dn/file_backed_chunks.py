@@ -189,19 +189,15 @@ class FileBackedChunks:
     """Reads file-backed chunks, each assembled from pieces of files, over the node's cache and backing files."""
 
     def __init__(self, files: BackingFiles, cache: Cache) -> None:
-        self._files = files
+        self.files = files
         self._cache = cache
         self._working = MemoryBudget(WORK_AT_ONCE)
-
-    async def inspect(self, uri: str) -> BackingFile:
-        """Answer the message `InspectFile`."""
-        return await self._files.inspect(uri)
 
     async def read_piece(self, message: ReadPiece) -> NDArray[np.uint8]:
         """Answer the message `ReadPiece`."""
         stop = message.offset + message.size
         return np.frombuffer(
-            await self._files.read(message.file, message.offset, stop, exact=message.exact), np.uint8
+            await self.files.read(message.file, message.offset, stop, exact=message.exact), np.uint8
         )
 
     async def read(self, message: ReadFileBacked) -> tuple[Array | None, ...]:
@@ -271,7 +267,7 @@ class FileBackedChunks:
                 ranges, arrays = await compute(work, _prepared, message, pieces, len(chunks))
 
                 async def read(found: CoalescedRange) -> None:
-                    data = await self._files.read(message.files[found.file], found.start, found.stop)
+                    data = await self.files.read(message.files[found.file], found.start, found.stop)
                     batches = [found.rows[at : at + step] for at in range(0, len(found.rows), step)]
                     await gather_all(
                         compute(size * len(rows), _decode, message, pieces, found, rows, data, arrays)

@@ -163,9 +163,7 @@ def _(change: PutAttributes, record: Record, now: float, deleted: DeletedNames) 
         changed = True
         first = (attribute if there is None else there).get("created", now)
         attributes[name] = {**attribute, "created": first, "lastModified": now}
-    if not changed:
-        return record, Outcome(record)
-    return _renew(record, now, attributes=attributes, changed=True, created=created)
+    return _renew(record, now, attributes=attributes, changed=changed, created=created)
 
 
 @_apply.register
@@ -186,9 +184,7 @@ def _(change: PutLinks, record: Record, now: float, deleted: DeletedNames) -> Ch
             raise Conflict(f"Link {title!r} of {change.id} exists with another target; delete it first.")
         links[title] = {"created": now} | link
         changed = True
-    if not changed:
-        return record, Outcome(record)
-    return _renew(record, now, links=links, changed=True, created=True)
+    return _renew(record, now, links=links, changed=changed, created=True)
 
 
 @_apply.register
@@ -204,7 +200,7 @@ def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Chan
     entry, is_there = _acl_after(change, record)
     if entry is None:
         others = {user: rights for user, rights in acls.items() if user != change.user}
-        return (record, Outcome(record)) if is_there else _renew(record, now, acls=others, changed=True)
+        return _renew(record, now, acls=others, changed=not is_there)
     created = change.user not in acls
     return _renew(record, now, acls={**acls, change.user: entry}, changed=True, created=created)
 
@@ -310,8 +306,10 @@ def _state_after(change: StateChange, record: Record, now: float) -> Record:
 
 
 def _renew(record: Record, now: float, *, changed: bool, created: bool = False, **fields: Any) -> Changed:
+    if not changed:
+        return record, Outcome(record)
     renewed = {**record, **fields, "lastModified": now}
-    return renewed, Outcome(renewed, changed=changed, created=created)
+    return renewed, Outcome(renewed, changed=True, created=created)
 
 
 def _same(new: Record, there: Record) -> bool:
@@ -335,10 +333,8 @@ def _without(
     for name in names:
         if rest.pop(name, None) is None and not change.skip_missing:
             raise deleted.missing(f"{kind.title()} {name!r} of {change.id}", change.id, kind, name)
-    if len(rest) == len(before):
-        return record, Outcome(record)
     fields: Record = {f"{kind}s": rest}
-    return _renew(record, now, changed=True, **fields)
+    return _renew(record, now, changed=len(rest) < len(before), **fields)
 
 
 UNMEASURED_BYTES = 64 * 1024

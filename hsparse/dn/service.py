@@ -231,7 +231,7 @@ class DataService:
             **{kind: partial(self._fences.guard, answer) for kind, answer in of_chunks.items()},
             ReadObjects: lambda message: self._records.read(message.ids),
             ReadPiece: self._file_backed.read_piece,
-            InspectFile: lambda message: self._file_backed.inspect(message.uri),
+            InspectFile: lambda message: self._file_backed.files.inspect(message.uri),
             GetChunkVersion: _at_once(lambda message: self._version(message.dataset)),
             GetChunkChanges: _at_once(self._chunk_changes),
             SignKeys: self._index.sign,

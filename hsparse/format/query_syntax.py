@@ -99,13 +99,9 @@ _END = ("end", "")
 Token = tuple[str, str]
 
 
+@remember(CACHE_BYTES, lambda _, text: TERM_BYTES * len(text))
 def parse_query(text: str) -> Term:
     """Return the parsed query; raise `BadRequest` if it is malformed. Fields and their types are not checked."""
-    return _parse(text)
-
-
-@remember(CACHE_BYTES, lambda _, text: TERM_BYTES * len(text))
-def _parse(text: str) -> Term:
     if len(text) > MAX_LENGTH:
         raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_LENGTH}.")
     return _Parser(_tokens(text)).query()

@@ -16,10 +16,7 @@ class QuotaSettings:
     COMMANDS: ClassVar[tuple[str, ...]] = ("serve", "sn")
 
     home_quota: int = setting(
-        0,
-        "bytes that all domains in a home folder may take; 0: any number",
-        ge=0,
-        is_size=True,
+        0, "bytes that all domains in a home folder may take; 0: any number", ge=0, is_size=True
     )
 
 

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 from hsparse.clock import Clock, SystemClock
@@ -87,9 +86,7 @@ class BucketClient(ABC):
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     @contextmanager

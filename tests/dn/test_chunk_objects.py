@@ -47,7 +47,7 @@ async def write(chunks: ChunkObjects, spec: ChunkSpec) -> None:
 async def test_what_was_planned_before_a_shrink_is_refused_once_that_is_learnt(chunks: ChunkObjects) -> None:
     await chunks.begin(SPEC)
     with pytest.raises(Moved):
-        chunks.check(SPEC)
+        chunks.fences.check(SPEC)
     with pytest.raises(Moved):
         await write(chunks, SPEC)
     await write(chunks, replace(SPEC, generation=3))

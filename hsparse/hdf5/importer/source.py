@@ -11,7 +11,6 @@ from hashlib import sha256
 from io import SEEK_CUR, SEEK_END, SEEK_SET, BufferedReader, RawIOBase
 from pathlib import Path
 from stat import S_ISREG
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFailed, reword
@@ -37,9 +36,7 @@ class OpenedInput(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @abstractmethod

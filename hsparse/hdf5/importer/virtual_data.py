@@ -49,22 +49,16 @@ Name = tuple[str, str]
 _nesting = local()
 
 
-class RecentData:
-    """A thread-safe cache of recently used sources, with at most `MAX_ROWS` rows of chunk indexes together."""
+class RecentData(BoundedCache[Name, "InputData | VirtualData"]):
+    """A cache of recently used sources, with at most `MAX_ROWS` rows of chunk indexes together."""
 
     def __init__(self) -> None:
-        self._kept: BoundedCache[Name, InputData | VirtualData] = BoundedCache(
-            MAX_ROWS, sys.maxsize, entry_size=0
-        )
+        super().__init__(MAX_ROWS, sys.maxsize, entry_size=0)
 
-    def get(self, name: Name) -> InputData | VirtualData | None:
-        """Return the data of a source, None if it is not cached."""
-        return self._kept.use(name)
-
-    def keep(self, name: Name, data: InputData | VirtualData) -> InputData | VirtualData:
+    def first(self, name: Name, data: InputData | VirtualData) -> InputData | VirtualData:
         """Add the data of a source, and return the cached data, which another thread may have added before."""
-        if (found := self._kept.use(name)) is None:
-            self._kept.keep(name, data, _rows(data))
+        if (found := self.use(name)) is None:
+            self.keep(name, data, _rows(data))
         return found or data
 
 
@@ -222,7 +216,7 @@ class VirtualData:
     def _open(self, name: str, path: str) -> InputData | VirtualData | None:
         """Return the data of a source, None if its file or the dataset in it is missing."""
         key = (name, path)
-        if (recent := self._recent.get(key)) is not None:
+        if (recent := self._recent.use(key)) is not None:
             return recent
         if key not in self._known:
             with path_in_errors(f"source {path} in {name}"):
@@ -231,7 +225,7 @@ class VirtualData:
         if known is None:
             return None
         with path_in_errors(f"source {path} in {name}"):
-            return self._recent.keep(key, open_data(*known))
+            return self._recent.first(key, open_data(*known))
 
     def _found(self, name: str, path: str) -> tuple[DataFile, ParsedDataset] | None:
         objects, files = self.objects, self.objects.files

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeAlias
@@ -30,7 +30,7 @@ from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.request import Request
-from hsparse.sn.values.append import Append, parse_append
+from hsparse.sn.values.append import parse_append
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.media.arrow_columns import (
     ColumnForm,
@@ -44,7 +44,7 @@ from hsparse.sn.values.media.arrow_columns import (
 from hsparse.sn.values.media.arrow_reductions import answer_reduced, number_type
 from hsparse.sn.values.media.binary import refuse_fields
 from hsparse.sn.values.media.json import JSON
-from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
+from hsparse.sn.values.media.medium import STREAM_PAGES, CoordinatesBody, ValueRead
 
 VALUE = "value"
 Array = NDArray[Any]
@@ -314,17 +314,8 @@ async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[byt
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowBody:
+class ArrowBody(CoordinatesBody):
     """A `WriteBody` whose bytes are an Arrow stream of coordinates and values."""
-
-    data: bytes | bytearray
-    append: Append | None
-    fields: str | None
-    sparse: bool = True
-
-    @property
-    def named(self) -> Mapping[str, Any]:
-        return {}
 
     def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         refuse_fields(fields)

@@ -29,7 +29,7 @@ from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.element_query import Rows
 from hsparse.sn.values.media.json import JSON, answer_whole
-from hsparse.sn.values.media.medium import STREAM_PAGES, FoundRead, ValueRead
+from hsparse.sn.values.media.medium import STREAM_PAGES, CoordinatesBody, FoundRead, ValueRead
 from hsparse.sn.values.reduction.dataset_reduction import Reduced
 from hsparse.sn.values.request_selection import ReadRequest, WriteSelection, binary_points, body_shape
 
@@ -141,20 +141,11 @@ class BytesBody:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionBody:
+class RegionBody(CoordinatesBody):
     """A `WriteBody` that has the form of a structured chunk: an encoded selection and the values.
 
     The selection's coordinates count from the dataset's first element. Its extent may be an earlier one of the dataset.
     """
-
-    data: bytes | bytearray
-    append: Append | None
-    fields: str | None
-    sparse: bool = True
-
-    @property
-    def named(self) -> Mapping[str, Any]:
-        return {}
 
     def resolve(self, dataset: StoredDataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         refuse_fields(fields)

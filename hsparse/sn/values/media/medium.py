@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from aiohttp import web
@@ -85,6 +85,17 @@ class WriteBody(Protocol):
         The values have the selection's shape, or are one for all. Raises `BadRequest` if the body does not fit.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatesBody:
+    """The base of a `WriteBody` whose bytes have the coordinates of its elements."""
+
+    data: bytes | bytearray
+    append: Append | None
+    fields: str | None
+    sparse: bool = True
+    named: Mapping[str, Any] = field(default_factory=dict)
 
 
 PendingAnswer: TypeAlias = Awaitable[web.StreamResponse]
