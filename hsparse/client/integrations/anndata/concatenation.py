@@ -74,7 +74,8 @@ def concat(
 
     X, the layers and raw become virtual datasets over the sources' matrices. The sources must be on the server of `to`
     and stay there; their changes show in the result, whose readers need the right to read the sources. Other parts
-    are copied, and with `copy` the matrices as well. Genes are matched by name. `join`, `merge`, `uns_merge`, `label`,
+    are copied, and with `copy` the matrices as well: concatenate again after rows of a source have changed their order.
+    Genes are matched by name. `join`, `merge`, `uns_merge`, `label`,
     `keys`, `index_unique`, `fill_value` and `pairwise` are as in `anndata.concat`; `axis` must be "obs".
 
     `sources` are addresses, open files or groups. `to` is an address, or a domain's path on the server of the first
