@@ -163,7 +163,7 @@ ENDURE = {
     "interchange/test_recorded.py": (),
     "test_torch.py": (),
     "stripes/test_striped_server.py": (),
-    "format/hdf5/plan/test_planned_object.py::test_an_index_of_several_leaves": (),
+    "format/hdf5/test_domain_plan.py::test_an_index_of_several_leaves": (),
     # Campaigns and measurements, and ever more of the same.
     "cli/tree/test_virtual_copies.py": (),
     "sn/in_place/test_served_sources.py": (),
@@ -206,11 +206,9 @@ ENDURE = {
         "[Ctrl-C-/links",
         "-assign]",
     ),
-    "format/hdf5/chunk_indexes/test_index_registry.py::test_far_chunks_of_an_extensible_array_are_in_pages": (),
-    "format/hdf5/chunk_indexes/test_index_registry.py::test_addresses_and_lengths_of_other_widths": (
-        "filters1]",
-    ),
-    "format/hdf5/parse/test_parsed_object.py::test_thousands": ("[earliest-True]", "[latest-False]"),
+    "format/hdf5/test_index_registry.py::test_far_chunks_of_an_extensible_array_are_in_pages": (),
+    "format/hdf5/test_index_registry.py::test_addresses_and_lengths_of_other_widths": ("filters1]",),
+    "format/hdf5/test_parsed_object.py::test_thousands": ("[earliest-True]", "[latest-False]"),
     "format/kinds/test_kinds.py::test_a_chunk_takes_no_more_memory_than_is_reserved": ("[rows-steps-sparse",),
     "sn/domains/test_handlers.py::test_a_domain_of_any_size_in_one_answer": (),
     "sn/chunks/test_handlers.py::test_chunks_after_writes_and_erasures": (),
@@ -310,12 +308,12 @@ SAMPLED = {
     "client/test_sparse_assignment.py": ("test_assignment_makes_the_region_equal",),
     "dn/test_payload_lifetime.py": ("test_nothing_outlives_its_request",),
     "format/filters/test_pipeline.py": ("test_libhdf5_reads_this", "test_this_reads_libhdf5"),
-    "format/hdf5/chunk_indexes/test_index_registry.py": (
+    "format/hdf5/test_index_registry.py": (
         "test_addresses_and_lengths_of_other_widths",
         "test_libhdf5_reads_ours",
         "test_what_libhdf5_wrote_is_read",
     ),
-    "format/hdf5/parse/test_parsed_object.py": ("test_everything",),
+    "format/hdf5/test_parsed_object.py": ("test_everything",),
     "format/hdf5/test_damaged_file.py": ("test_changed_addresses", "test_changed_bytes"),
     "format/kinds/test_kinds.py": ("test_a_chunk_takes_no_more_memory_than_is_reserved",),
     "sn/virtual_file/test_file_addresses.py": ("test_a_change_meanwhile_is_refused",),

@@ -19,7 +19,7 @@ from hsparse.hdf5.format.messages.filter_pipeline_message import (
     is_section_pipelines,
 )
 from hsparse.hdf5.format.messages.structured_layout import StructuredLayout, decode_structured_layout
-from tests.format.hdf5.host_file import fetch_from, messages
+from tests.format.hdf5.index_files import fetch_from, messages
 
 Pipelines = tuple[tuple[Filter, ...], ...]
 UNLIMITED = 2**64 - 1

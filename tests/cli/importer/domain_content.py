@@ -13,7 +13,7 @@ from h5json.hdf5dtype import createDataType
 
 from hsparse.client.connection import Connection
 from hsparse.model.dataspace import dims_of, max_dims_of
-from tests.format.hdf5.h5py_judge import KINDS, kind_of, packed, plain
+from tests.format.hdf5.h5py_files import KINDS, kind_of, packed, plain
 
 LARGE = 10_000
 """Elements of numbers that are compared as bytes."""

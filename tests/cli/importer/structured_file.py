@@ -25,7 +25,7 @@ from hsparse.hdf5.format.plan.planned_object import (
     plan_file,
 )
 from hsparse.hdf5.format.plan.planned_structures import PlannedMessage
-from tests.format.hdf5.record_cases import structured_records
+from tests.format.hdf5.index_files import structured_records
 
 INDEX = 4096
 """Where the index begins, behind everything else."""

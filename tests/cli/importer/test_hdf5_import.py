@@ -26,7 +26,8 @@ from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.clients.test_h5pyd_types import plain
-from tests.format.hdf5.test_superblock import make_file, needs_library
+from tests.format.hdf5.h5py_files import needs_library
+from tests.format.hdf5.test_file_structures import make_file
 from tests.support.programs.values import RandomTypes
 
 LEFT_OUT = {

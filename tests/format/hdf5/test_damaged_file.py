@@ -24,8 +24,7 @@ from hsparse.hdf5.format.plan.planned_object import PlannedGroup, PlannedLink, p
 from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
-from tests.format.hdf5.file_walk import FileBytes
-from tests.format.hdf5.parse.test_parsed_object import LIBVERS, write_everything
+from tests.format.hdf5.h5py_files import LIBVERS, FileBytes, write_everything
 from tests.format.hdf5.plan_strategies import attribute, number
 from tests.model.type_strategies import ID, text
 from tests.support.endurance import repeats

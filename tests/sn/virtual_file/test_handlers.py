@@ -21,7 +21,7 @@ from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.messages.structured_layout import decode_structured_layout
 from hsparse.hdf5.virtual_file.file_plans import FilePlans, PlannedFile
 from hsparse.model.dataspace import max_dims_of
-from tests.format.hdf5.file_walk import FileBytes, walk
+from tests.format.hdf5.h5py_files import FileBytes, walk
 from tests.sn.file_domain import INT, REFERENCE, TEXT, WORDS, check_file, fetch, fill_domain, place
 from tests.sn.value_client import sparse, value_client
 from tests.support.endurance import repeats

@@ -33,7 +33,7 @@ from hsparse.sn.records import dataset
 from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.record_message import BeginAppend
-from tests.format.hdf5.plan.test_matrix_bands import Stored, made, stored_matrix
+from tests.format.hdf5.test_matrix_plan import Stored, made, stored_matrix
 from tests.sn.file_domain import GZIP, INT, POINT, TEXT, fetch, place
 from tests.sn.value_client import SETTINGS, sparse, value_client
 from tests.support.endurance import repeats

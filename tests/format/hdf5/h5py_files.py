@@ -1,25 +1,157 @@
-"""What libhdf5 says of a file, compared with what this package reads in it."""
+"""Files that h5py writes: with everything in them, walked by this package's readers, and judged by libhdf5."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
+import pytest
 
+from hsparse.format.dataspace_message import ByteReader
+from hsparse.hdf5.format.file_fields import ByteRange, Reads, concurrently, run_reads
+from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.file_type import FileType
 from hsparse.hdf5.format.messages.group_messages import StoredExternalLink, StoredHardLink, StoredSoftLink
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout, CompactLayout, ContiguousLayout
+from hsparse.hdf5.format.object_header import SHARED_FLAG
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedAttribute, ParsedDataset, ParsedObject
+from hsparse.hdf5.format.parse.parsed_object import (
+    ObjectKind,
+    ParsedAttribute,
+    ParsedDataset,
+    ParsedObject,
+    parse_object,
+)
+from hsparse.hdf5.format.superblock import read_superblock
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed
 from hsparse.model.json_values import to_json
-from tests.format.hdf5.file_walk import FileBytes, walk
+
+LIBVERS = ["earliest", "v108", "v110", "latest"]
+LIBRARIES = list((Path(h5py.__file__).parent.parent / "h5py.libs").glob("libhdf5-*"))
+needs_library = pytest.mark.skipif(not LIBRARIES, reason="h5py was not installed with a libhdf5 of its own")
+
+
+def write_types(group: h5py.Group) -> None:
+    attrs = group.attrs
+    attrs["int"] = np.int16(-3)
+    attrs["float"] = np.arange(6, dtype=">f4").reshape(2, 3)
+    attrs["text"] = "größe"
+    attrs["texts"] = ["one", "", "three"]
+    attrs["fixed"] = np.bytes_("abc")
+    attrs["bool"] = np.array([True, False])
+    attrs["empty"] = h5py.Empty("f4")
+    attrs["none"] = np.zeros((0, 3), "u1")
+    attrs["compound"] = np.array([(1, 2.5)], [("a", "i2"), ("b", "f8")])
+    padded = np.dtype({"names": ["p", "q"], "formats": ["<i2", "<f8"], "offsets": [4, 16], "itemsize": 32})
+    attrs["padded"] = np.array([(1, 2.5), (3, 4.5)], padded)
+    attrs.create("array", np.arange(12).reshape(2, 2, 3), shape=(2, 2, 3), dtype=np.dtype(("i4", (2, 3))))
+    attrs.create("enum", 700, dtype=h5py.enum_dtype({"a": -3, "b": 700}, basetype=">i2"))
+    ragged = np.empty(2, object)
+    ragged[:] = [np.arange(3, dtype="<i4"), np.arange(0, dtype="<i4")]
+    attrs.create("ragged", ragged, dtype=h5py.vlen_dtype(np.dtype("<i4")))
+    mixed = np.dtype([("s", h5py.string_dtype()), ("n", "<i4"), ("r", h5py.ref_dtype)])
+    attrs.create("mixed", np.array([("x", 1, group.ref), ("yy", 2, None)], mixed), dtype=mixed)
+    attrs["object"] = group.ref
+    data = group.require_dataset("pointed", (8, 9), "i4")
+    attrs["region"] = data.regionref[2:5, 1:4]
+    attrs["pieces"] = data.regionref[1, [2, 4, 5]]
+    deep = h5py.vlen_dtype(np.dtype([("s", h5py.string_dtype()), ("v", "<i2")]))
+    nested = np.empty(1, object)
+    nested[0] = np.array([("in", 1), ("out", 2)], [("s", h5py.string_dtype()), ("v", "<i2")])
+    attrs.create("nested", nested, dtype=deep)
+
+
+def write_datasets(file: h5py.File) -> None:
+    file["contiguous"] = np.arange(10.0)
+    file.create_dataset(
+        "chunked", (30, 40), ">i2", chunks=(10, 10), shuffle=True, compression=4, fletcher32=True
+    )
+    file.create_dataset("lzf", (30,), "f8", chunks=(10,), compression="lzf", maxshape=(None,), fillvalue=2.5)
+    file.create_dataset("text", (3,), h5py.string_dtype())
+    file["scalar"] = 3
+    file["null"] = h5py.Empty("i8")
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_layout(h5py.h5d.COMPACT)
+    space = h5py.h5s.create_simple((5,))
+    id = h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I32LE, space, plist)
+    id.write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(5, dtype="i4"))
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    h5py.h5d.create(file.id, b"early", h5py.h5t.STD_I32LE, space, plist)
+
+
+def write_everything(file: h5py.File, track_order: bool = False) -> None:
+    write_datasets(file)
+    group = file.create_group("group", track_order=track_order)
+    write_types(group)
+    write_types(file["contiguous"].parent)
+    group["again"] = file["contiguous"]
+    group["up"] = file
+    group["soft"] = h5py.SoftLink("/a/b")
+    group["external"] = h5py.ExternalLink("other.h5", "/p")
+    group["日本"] = h5py.SoftLink("größe")
+    file["type"] = np.dtype([("a", "i4"), ("b", "f8", (2,))])
+    file.create_dataset("typed", (3,), dtype=file["type"])
+    file["typed"].attrs.create("typed", np.zeros(2, file["type"].dtype), dtype=file["type"])
+    file["type"].attrs["of"] = "a type"
+
+
+Found = TypeVar("Found")
+
+
+class FileBytes:
+    """A file's bytes, and how much was asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = memoryview(data)
+        self.steps = 0
+        self.bytes_read = 0
+
+    def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[memoryview]:
+        self.steps += 1
+        for address, size in wanted:
+            assert address >= 0
+            assert size >= 0
+            assert address + size <= len(self.data)
+            self.bytes_read += size
+        return [self.data[address : address + size] for address, size in wanted]
+
+    def run(self, reads: Reads[Found]) -> Found:
+        return run_reads(reads, self.fetch)
+
+    def open(self) -> Hdf5File:
+        return self.run(read_superblock(len(self.data)))
+
+
+def walk(path_or_data: Path | bytes) -> dict[str, ParsedObject]:
+    """Return every object by the shortest of its paths."""
+    data = path_or_data if isinstance(path_or_data, bytes) else path_or_data.read_bytes()
+    source = FileBytes(data)
+    file = source.open()
+    found: dict[str, ParsedObject] = {}
+    seen = {file.root}
+    level = {"/": file.root}
+    while level:
+        objects = source.run(concurrently(parse_object(file, address) for address in level.values()))
+        below = {}
+        for path, one in zip(level, objects, strict=True):
+            found[path] = one
+            for link in one.links:
+                if isinstance(link.target, StoredHardLink) and link.target.address not in seen:
+                    seen.add(link.target.address)
+                    below[path.rstrip("/") + "/" + link.name] = link.target.address
+        level = below
+    return found
+
 
 KINDS = {h5py.Group: ObjectKind.GROUP, h5py.Dataset: ObjectKind.DATASET, h5py.Datatype: ObjectKind.DATATYPE}
 
@@ -212,3 +344,29 @@ def region(value: h5py.RegionReference, file: h5py.File, spell: Spell = spelled)
         ]
         return {"id": uuid, "select_type": "H5S_SEL_POINTS", "selection": points}
     return {"id": uuid, "select_type": "H5S_SEL_HYPERSLABS", "selection": blocks}
+
+
+@lru_cache
+def messages(kind: int, track_order: bool = False) -> list[bytes]:
+    """Return the different messages of a type that libhdf5's versions write, but for those kept elsewhere."""
+    found: set[bytes] = set()
+    for libver in LIBVERS:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "f.h5"
+            with h5py.File(path, "w", libver=libver, track_order=track_order) as file:
+                write_everything(file, track_order)
+            headers = [one.header for one in walk(path).values()]
+        for header in headers:
+            found |= {
+                bytes(one.data) for one in header.messages if one.kind == kind and not one.flags & SHARED_FLAG
+            }
+    return sorted(found)
+
+
+def same(encoded: bytes, data: bytes) -> bool:
+    """Say whether bytes are a message of libhdf5, which headers of version 1 fill up with zeros."""
+    return data.startswith(encoded) and len(data) - len(encoded) < 8 and not any(data[len(encoded) :])
+
+
+def reader(data: bytes) -> ByteReader:
+    return ByteReader(memoryview(data), subject="test")

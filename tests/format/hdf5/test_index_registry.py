@@ -1,4 +1,4 @@
-"""Chunk indexes of all kinds: libhdf5's are read, and it reads ours and goes on with them."""
+"""Chunk indexes of all kinds: their choice, their records, and libhdf5 that reads ours and goes on with them."""
 
 from __future__ import annotations
 
@@ -14,37 +14,274 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
-from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
+from hsparse.format.structured.container import Section
+from hsparse.hdf5.format.chunk_indexes.chunk_records import (
+    decode_records,
+    encode_records,
+    locate_chunks,
+    number_chunks,
+    record_type,
+    sized_record_type,
+    slots,
+    view_elements,
+)
+from hsparse.hdf5.format.chunk_indexes.fixed_array import implicit_records, single_records
+from hsparse.hdf5.format.chunk_indexes.index_layout import (
+    STRUCTURED_KINDS,
+    IndexKind,
+    IndexLayout,
+    choose_index_kind,
+    parse_index_kind,
+)
+from hsparse.hdf5.format.chunk_indexes.index_registry import (
+    index_info,
+    index_info_size,
+    plan_chunk_index,
+    read_chunk_index,
+)
 from hsparse.hdf5.format.file_fields import run_reads
-from tests.format.hdf5.host_file import (
+from hsparse.hdf5.format.hdf5_file import FileBounds
+from tests.format.hdf5.index_files import (
     assert_hdf5_finds,
     assert_same,
+    choose_scaled,
+    extent_of,
     fetch_from,
+    load,
     make_file,
+    make_layout,
+    make_records,
     open_image,
     open_layout,
     read_records,
     replace_index,
-)
-from tests.format.hdf5.record_cases import (
-    choose_scaled,
-    extent_of,
-    load,
-    make_layout,
-    make_records,
     revisions,
     store,
     stored_and_loaded,
+    structured_records,
     structures,
 )
 from tests.support.endurance import repeats
 
-OLD, NEW, NEWEST = "old", "new", "newest"
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.integers(0, 2), st.booleans(), st.integers(1, 4)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["earliest", "new", "newest"]),
+    st.booleans(),
+    st.booleans(),
+)
+@settings(max_examples=200)
+def test_libhdf5_chooses_the_same(
+    dims: list[tuple[int, int, bool, int]], libver: str, early: bool, filtered: bool
+) -> None:
+    extent = tuple(length for length, *_ in dims)
+    limits = tuple(None if endless else length + more for length, more, endless, _ in dims)
+    chunk = tuple(
+        step if limit is None else min(step, limit) for limit, (*_, step) in zip(limits, dims, strict=True)
+    )
+    early = early and not filtered
+
+    def write(dset: h5py.Dataset) -> None:
+        dset[...] = 1
+
+    arguments: dict[str, Any] = {"shape": extent, "maxshape": limits, "chunks": chunk}
+    if not early:
+        arguments |= {"dtype": "<i4", "compression": 1 if filtered else None}
+    layout = open_layout(make_file(libver, write, early=early, **arguments))[0]
+    version = layout.message_version
+    assert choose_index_kind(extent, limits, chunk, early=early, message_version=version) is layout.kind
+    if version > 3 and not early:
+        assert layout.kind in STRUCTURED_KINDS
+
+
+def test_kinds_that_are_not_there_are_corrupt() -> None:
+    assert parse_index_kind(3, STRUCTURED_KINDS) is IndexKind.FIXED_ARRAY
+    assert parse_index_kind(2, list(IndexKind)) is IndexKind.IMPLICIT
+    for number in (0, 2, 6):
+        with pytest.raises(Corrupt, match=f"type {number}; it can be 1, 3, 4, 5"):
+            parse_index_kind(number, STRUCTURED_KINDS)
+
+
+LAYOUT = IndexLayout(IndexKind.FIXED_ARRAY, (5, 2), (11, None), 4)
+
+
+def test_widths_of_addresses_and_lengths() -> None:
+    narrow = replace(LAYOUT, address_width=4, length_width=2)
+    assert (LAYOUT.undefined, narrow.undefined) == (2**64 - 1, 2**32 - 1)
+    assert (LAYOUT.fields("BOLH").size, narrow.fields("BOLH").size) == (19, 9)
+    assert narrow.fields("OL").pack(1, 2) == b"\1\0\0\0\2\0"
+    assert replace(narrow, message_version=5).size_width == 2
+
+
+def test_counts_and_clients() -> None:
+    assert (LAYOUT.counts, LAYOUT.chunk_bytes, LAYOUT.rank) == ((3, None), 40, 2)
+    clients = [replace(LAYOUT, sections=n, filtered=f).client for n in (0, 2, 3) for f in (False, True)]
+    assert clients == [0, 1, 2, 3, 2, 3]
+
+
+@pytest.mark.parametrize(("revision", "version"), list(zip(FormatRevision, (1, 0, 1), strict=True)))
+def test_versions_of_blocks(revision: FormatRevision, version: int) -> None:
+    assert replace(LAYOUT, revision=revision).block_version == 0
+    assert replace(LAYOUT, revision=revision, sections=2).block_version == version
+
+
+SCALED = np.zeros((1, 1), np.uint64)
+INTEGERS = IndexLayout(IndexKind.FIXED_ARRAY, (5,), (50,), 4, False, 2, message_version=5)
+
+
+def test_the_golden_element_of_a_chunk_without_filters() -> None:
+    element = bytes.fromhex("0008000000000000 5300 4b00000000000000")
+    found = decode_records(INTEGERS, view_elements(element, record_type(INTEGERS, 2)), SCALED)
+    assert (found.address.tolist(), found.size.tolist()) == ([2048], [83])
+    assert found.sections(0) == (Section(0, 75, 75, 0), Section(75, 8, 8, 0))
+    assert encode_records(found, record_type(INTEGERS, 2)).tobytes() == element
+
+
+def test_the_golden_element_of_a_filtered_chunk() -> None:
+    layout = replace(INTEGERS, filtered=True)
+    element = bytes.fromhex(
+        "d60d000000000000 3a00 2c00000000000000 4b00000000000000 0800000000000000 00000000 00000000"
+    )
+    found = decode_records(layout, view_elements(element, record_type(layout, 2)), SCALED)
+    assert found.address.tolist() == [0xDD6]
+    assert found.sections(0) == (Section(0, 44, 75, 0), Section(44, 14, 8, 0))
+    assert encode_records(found, record_type(layout, 2)).tobytes() == element
+    assert_same(structured_records(SCALED, found.address, [found.sections(0)]), found)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("sections", [0, 2, 3])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_the_width_of_sizes_follows_from_the_records(sections: int, filtered: bool, scaled: bool) -> None:
+    layout = replace(INTEGERS, sections=sections, filtered=filtered)
+    widths = range(1, 9) if sections or filtered else [1]
+    sizes = [record_type(layout, width, scaled=scaled).itemsize for width in widths]
+    for size, width in zip(sizes, widths, strict=True):
+        assert sized_record_type(layout, size, "x", scaled=scaled) == record_type(
+            layout, width, scaled=scaled
+        )
+    for size in (sizes[0] - 1, sizes[-1] + 1, 0):
+        with pytest.raises(Corrupt, match=f"The x has records of {size} bytes"):
+            sized_record_type(layout, size, "x", scaled=scaled)
+
+
+def test_numbers_without_room_are_refused() -> None:
+    records = make_records(INTEGERS, SCALED)
+    records.size[0] = 2**16
+    with pytest.raises(BadRequest, match="65536 as size; the index has 2 bytes"):
+        encode_records(records, record_type(INTEGERS, 2))
+    older = replace(INTEGERS, revision=FormatRevision.RFC_2023_07)
+    records = make_records(older, SCALED)
+    records.offsets[0, 0] = 2**32
+    with pytest.raises(BadRequest, match="as offsets; the index has 4 bytes"):
+        encode_records(records, record_type(older, 8))
+
+
+def test_sections_that_do_not_follow_one_another_are_corrupt() -> None:
+    layout = make_layout(IndexKind.FIXED_ARRAY, (4,), 3, False)
+    records = make_records(layout, np.arange(3, dtype=np.uint64)[:, None])
+    dtype = record_type(layout, 8)
+    for offsets in ([5, 4], [11, 12], [2, 11]):
+        records.offsets[1], records.size[1] = offsets, 10
+        with pytest.raises(Corrupt, match=r"chunk at \[1\] has 10 bytes"):
+            decode_records(layout, encode_records(records, dtype), records.scaled)
+
+
+def test_a_chunk_larger_than_a_file_is_corrupt() -> None:
+    layout = replace(INTEGERS, sections=0, chunk=(2**32,) * 2, max_dims=(None, None))
+    with pytest.raises(Corrupt, match="cannot have"):
+        decode_records(layout, np.zeros(1, record_type(layout, 8)), np.zeros((1, 2), np.uint64))
+
+
+counts = st.lists(st.integers(1, 6), min_size=1, max_size=4).map(tuple)
+
+
+@given(counts, st.none() | st.integers(0, 3))
+def test_numbers_are_row_major_with_the_unlimited_dimension_first(
+    shape: tuple[int, ...], unlimited: int | None
+) -> None:
+    layout = make_layout(IndexKind.FIXED_ARRAY, shape, 0, False)
+    order = list(range(len(shape)))
+    if unlimited is not None:
+        unlimited %= len(shape)
+        limits = list(layout.max_dims)
+        limits[unlimited] = None
+        layout = replace(layout, max_dims=tuple(limits))
+        order.insert(0, order.pop(unlimited))
+    scaled = np.indices(shape, np.uint64).reshape(len(shape), -1).T
+    numbers = number_chunks(layout, scaled)
+    wanted = np.ravel_multi_index(tuple(scaled[:, dim] for dim in order), tuple(shape[dim] for dim in order))
+    assert numbers.tolist() == wanted.tolist()
+    assert locate_chunks(layout, numbers).tolist() == scaled.tolist()
+
+
+def test_chunks_that_cannot_be_numbered_are_corrupt() -> None:
+    layout = make_layout(IndexKind.FIXED_ARRAY, (2**31, 2**31, 3), 0, False)
+    assert slots(layout) == 3 * 2**62
+    with pytest.raises(Corrupt, match="too many chunks"):
+        slots(make_layout(IndexKind.FIXED_ARRAY, (2**31, 2**31, 4), 0, False))
+
+
+@pytest.mark.parametrize(
+    ("sections", "filtered", "size"),
+    [(0, False, 0), (0, True, 12), (2, False, 10), (2, True, 34), (3, False, 24), (3, True, 60)],
+)
+def test_the_record_comes_back(sections: int, filtered: bool, size: int) -> None:
+    layout = make_layout(IndexKind.SINGLE, (1, 1), sections, filtered)
+    records = make_records(layout, np.zeros((1, 2), np.uint64))
+    info = index_info(layout, records)
+    assert len(info) == index_info_size(layout) == size
+    found = single_records(replace(layout, info=info), int(records.address[0]))
+    assert_same(found, records)
+    assert index_info(layout) == bytes(size)
+    with pytest.raises(Corrupt, match="index information"):
+        single_records(replace(layout, info=info + b"\0"), 0)
+
+
+def test_an_address_that_the_prototype_leaves_means_no_chunk() -> None:
+    layout = make_layout(IndexKind.SINGLE, (1,), 2, False)
+    layout = replace(layout, info=index_info(layout))
+    assert len(single_records(layout, 2**64 - 2)) == 0
+    assert len(single_records(layout, 2**64 - 1)) == 0
+    assert len(single_records(layout, 2**40)) == 1
 
 
 def fill(dset: h5py.Dataset) -> None:
     dset[...] = np.arange(dset.size).reshape(dset.shape)
+
+
+@pytest.mark.parametrize(("shape", "limits"), [((9, 7), (9, 7)), ((5, 4), (9, 7)), ((2,), (50,))])
+def test_what_libhdf5_allocated_is_found(shape: tuple[int, ...], limits: tuple[int, ...]) -> None:
+    data = make_file("new", fill, early=True, shape=shape, maxshape=limits, chunks=(2, 3)[: len(shape)])
+    assert open_layout(data)[0].kind is IndexKind.IMPLICIT
+    records = read_records(data)
+    assert len(records) == np.prod([-(-end // step) for end, step in zip(shape, (2, 3), strict=False)])
+    assert_hdf5_finds(data, records)
+
+
+def test_contradictions_are_corrupt() -> None:
+    data = make_file("new", fill, early=True, shape=(8,), maxshape=(9,), chunks=(2,))
+    layout = open_layout(data)[0]
+    address = layout.address or 0
+    end = address + 5 * 8
+    assert len(implicit_records(layout, (4,), address, FileBounds(end))) == 4
+    assert implicit_records(layout, (0,), address, FileBounds(end)).scaled.shape == (0, 1)
+    flat = replace(layout, chunk=(2, 3), max_dims=(9, 9))
+    assert implicit_records(flat, (4, 0), 0, FileBounds(2000)).scaled.shape == (0, 2)
+    with pytest.raises(Corrupt, match="file's end"):
+        implicit_records(layout, (4,), address, FileBounds(end - 1))
+    with pytest.raises(Corrupt, match="beyond"):
+        implicit_records(layout, (6,), address, FileBounds(end))
+    for other in (replace(layout, filtered=True), replace(layout, sections=2)):
+        with pytest.raises(Corrupt, match="varying sizes"):
+            implicit_records(other, (4,), address, FileBounds(end))
+
+
+OLD, NEW, NEWEST = "old", "new", "newest"
 
 
 def written_again(data: bytes) -> bytes:

@@ -1,8 +1,9 @@
-"""Elements written to a planned file and read again, here and by libhdf5."""
+"""Elements of files: written to a planned file and read again, here and by libhdf5, damaged, and odd."""
 
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.selections.orthogonal import StridedSpan
+from hsparse.format.selections.selection_encoding import encode_points, encode_regular, encode_simple
+from hsparse.format.selections.serialized_selection import NONE
 from hsparse.hdf5.format.file_fields import Addressed
-from hsparse.hdf5.format.messages.file_type import file_type
+from hsparse.hdf5.format.messages.file_type import FileType, file_type
 from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.hdf5.format.plan.file_plan import FilePlan
 from hsparse.hdf5.format.plan.plan_elements import plan_elements
 from hsparse.hdf5.format.plan.planned_object import (
     PlannedAttribute,
@@ -33,8 +38,7 @@ from hsparse.model.attribute import check_name
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json, to_json
-from tests.format.hdf5.file_walk import FileBytes, walk
-from tests.format.hdf5.h5py_judge import plain
+from tests.format.hdf5.h5py_files import FileBytes, plain, walk
 from tests.format.hdf5.plan_strategies import INT, attribute, simple, write
 from tests.model.type_strategies import ID, ITEMS, OBJECT, REGION, nested, text, values_of
 from tests.support.endurance import repeats
@@ -150,27 +154,91 @@ def test_gaps_are_left_out_and_put_in() -> None:
     )
     expected["a"], expected["b"] = values["a"], values["b"]
     assert planned == Addressed(expected.tobytes())
-    source = FileBytes(bytes(1000))
-    file = walk_file(source)
-    found = source.run(parse_elements(file, padded, planned.data, (2,), lambda _: None))
+    found = parsed(padded, planned.data)
     assert isinstance(found, np.ndarray)
     assert found.tolist() == values.tolist()
 
 
-def walk_file(source: FileBytes) -> Any:
-    from_plan = plan_file([PlannedGroup("root")], "root")
-    data = from_plan.read(0, from_plan.size)
-    return FileBytes(data).open()
+def parsed(stored: FileType, data: bytes) -> Any:
+    """Return two elements of an empty file."""
+    plan = plan_file([PlannedGroup("root")], "root")
+    source = FileBytes(plan.read(0, plan.size))
+    return source.run(parse_elements(source.open(), stored, data, (2,), lambda _: None))
 
 
-def test_too_few_bytes() -> None:
-    source = FileBytes(bytes(1000))
+def test_what_cannot_be_read() -> None:
     with pytest.raises(Corrupt, match="7 bytes for 2 elements of 4"):
-        source.run(parse_elements(walk_file(source), file_type(INT), bytes(7), (2,), lambda _: None))
-
-
-def test_a_type_that_hsparse_has_not() -> None:
-    source = FileBytes(bytes(1000))
+        parsed(file_type(INT), bytes(7))
     item = {"class": "H5T_INTEGER", "size": 2, "bits": 9, "properties": "00000c00"}
     with pytest.raises(Unsupported, match="cannot be read"):
-        source.run(parse_elements(walk_file(source), file_type(item), bytes(4), (2,), lambda _: None))
+        parsed(file_type(item), bytes(4))
+
+
+TEXT = text("H5T_VARIABLE")
+TARGET = 0x60
+"""The address that every reference leads to."""
+
+
+def find(address: int) -> ReferenceTarget | None:
+    return ReferenceTarget("datasets/" + ID, (1000, 1000)) if address == TARGET else None
+
+
+class Heap:
+    """A file with a global heap of some objects."""
+
+    def __init__(self, *objects: bytes) -> None:
+        heap = GlobalHeapPlan()
+        for one in objects:
+            heap.add(Addressed(one))
+        plan: FilePlan = plan_file([PlannedGroup("root")], "root", heap.pieces())
+        self.source = FileBytes(plan.read(0, plan.size))
+        self.address = plan.address_of(("heap", 0))
+
+    def place(self, number: int, count: int | None = None) -> bytes:
+        """Return an element that has an object, of a sequence with its count."""
+        head = b"" if count is None else struct.pack("<I", count)
+        return head + struct.pack("<QI", self.address, number)
+
+    def read(self, stored: FileType | Any, data: bytes, *dims: int) -> Any:
+        stored = stored if isinstance(stored, FileType) else file_type(stored)
+        values = self.source.run(parse_elements(self.source.open(), stored, data, dims, find))
+        return to_json(values, parse_type(stored.item).element)
+
+
+def test_one_object_for_all_elements_is_no_more_than_the_file() -> None:
+    heap = Heap(bytes(100_000))
+    with pytest.raises(Corrupt, match="more bytes together than the file"):
+        heap.read(TEXT, heap.place(1, 100_000) * 100, 100)
+
+
+def test_references() -> None:
+    heap = Heap(b"")
+    data = struct.pack("<QQQQ", TARGET, 0, 2**64 - 1, 12345)
+    assert heap.read(OBJECT, data, 4) == ["datasets/" + ID, "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("selection", "error", "words"),
+    [
+        (encode_simple(NONE), Unsupported, "cannot be kept: .*Empty region"),
+        (
+            encode_regular([StridedSpan(0, 2, 500, 1), StridedSpan(0, 2, 500, 1)]),
+            Unsupported,
+            "more than 65536 blocks",
+        ),
+        (encode_points([np.array([1000]), np.array([0])]), Corrupt, "coordinate 1000 in dimension 0"),
+        (b"\7" + bytes(20), Corrupt, "selection has type 7"),
+        (b"", Corrupt, "region reference ends inside its selection header"),
+    ],
+)
+def test_regions_that_are_refused(selection: bytes, error: type[Exception], words: str) -> None:
+    heap = Heap(struct.pack("<Q", TARGET) + selection)
+    with pytest.raises(error, match=words):
+        heap.read(REGION, heap.place(1))
+
+
+def test_places_of_another_size() -> None:
+    heap = Heap(b"one")
+    odd = FileType(file_type(TEXT).item, 20)
+    with pytest.raises(Corrupt, match="address of a heap object has 20 bytes"):
+        heap.read(odd, bytes(20))
