@@ -209,7 +209,7 @@ ENDURE = {
     "format/hdf5/test_index_registry.py::test_far_chunks_of_an_extensible_array_are_in_pages": (),
     "format/hdf5/test_index_registry.py::test_addresses_and_lengths_of_other_widths": ("filters1]",),
     "format/hdf5/test_parsed_object.py::test_thousands": ("[earliest-True]", "[latest-False]"),
-    "format/kinds/test_kinds.py::test_a_chunk_takes_no_more_memory_than_is_reserved": ("[rows-steps-sparse",),
+    "format/test_kinds.py::test_a_chunk_takes_no_more_memory_than_is_reserved": ("[rows-steps-sparse",),
     "sn/domains/test_handlers.py::test_a_domain_of_any_size_in_one_answer": (),
     "sn/chunks/test_handlers.py::test_chunks_after_writes_and_erasures": (),
     "sn/chunks/test_map_handlers.py::test_a_map_of_many_chunks_is_whole": (),
@@ -307,7 +307,7 @@ SAMPLED = {
     "client/test_sparse_arrays.py": ("test_another_fill_value_gives_coo", "test_reductions_are_numpys"),
     "client/test_sparse_assignment.py": ("test_assignment_makes_the_region_equal",),
     "dn/test_payload_lifetime.py": ("test_nothing_outlives_its_request",),
-    "format/filters/test_pipeline.py": ("test_libhdf5_reads_this", "test_this_reads_libhdf5"),
+    "format/test_filter_pipeline.py": ("test_libhdf5_reads_this", "test_this_reads_libhdf5"),
     "format/hdf5/test_index_registry.py": (
         "test_addresses_and_lengths_of_other_widths",
         "test_libhdf5_reads_ours",
@@ -315,7 +315,7 @@ SAMPLED = {
     ),
     "format/hdf5/test_parsed_object.py": ("test_everything",),
     "format/hdf5/test_damaged_file.py": ("test_changed_addresses", "test_changed_bytes"),
-    "format/kinds/test_kinds.py": ("test_a_chunk_takes_no_more_memory_than_is_reserved",),
+    "format/test_kinds.py": ("test_a_chunk_takes_no_more_memory_than_is_reserved",),
     "sn/virtual_file/test_file_addresses.py": ("test_a_change_meanwhile_is_refused",),
     "sn/in_place/file_backed/test_elements.py": ("test_every_selection",),
     "sn/virtual_file/test_matrix_pieces.py": (

@@ -29,7 +29,7 @@ from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_spars
 from hsparse.format.query import Ranges, bind_query
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.structured.container import MAX_FOOTER, read_footer
-from tests.format.reductions.test_partials import TYPES, numbers
+from tests.format.test_reductions import TYPES, numbers
 
 RANK, SECTIONS = 2, 2
 row = st.tuples(

@@ -24,7 +24,7 @@ from hsparse.format.file_backed import (
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.piece_decoding import decode_piece, pipeline_of
-from tests.format.filters.filter_cases import CASES, pipeline
+from tests.format.filter_cases import CASES, pipeline
 
 SHAPE = (30, 20)
 DTYPES = ("<u1", ">i2", "<f8")

@@ -24,8 +24,8 @@ from hsparse.model.element import element_of
 from hsparse.model.json_values import to_json
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.structured_file import structured_file
-from tests.format.golden_file import golden_chunks, golden_datasets
 from tests.format.hdf5.h5py_files import walk
+from tests.format.hdf5.index_files import golden_chunks, golden_datasets
 
 FOLDER = Path(__file__).parents[2] / "data" / "golden"
 FIXED = ("lib-2026-09-farray.h5", "lib-2026-09-single.h5", "rfc-2025-10-farray.h5")

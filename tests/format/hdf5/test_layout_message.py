@@ -41,9 +41,15 @@ from hsparse.hdf5.format.messages.structured_layout import (
     decode_structured_layout,
     encode_structured_layout,
 )
-from tests.format.golden_file import GoldenDataset, golden_datasets
 from tests.format.hdf5.h5py_files import messages, reader, same, walk
-from tests.format.hdf5.index_files import assert_same, fetch_from, make_records, revisions
+from tests.format.hdf5.index_files import (
+    GoldenDataset,
+    assert_same,
+    fetch_from,
+    golden_datasets,
+    make_records,
+    revisions,
+)
 
 DIMS = st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=32).map(tuple)
 ADDRESS = st.none() | st.integers(0, 2**63)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.sn.service_settings import ServiceSettings
-from tests.format.test_query_syntax import REFUSES, SIGNS, VALUES, WORDS
+from tests.format.test_query import REFUSES, SIGNS, VALUES, WORDS
 from tests.sn.value_client import BINARY, create, read, sparse, value_client
 from tests.support.rest_client import RestClient
 

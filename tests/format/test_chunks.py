@@ -1,4 +1,4 @@
-"""Dense, sparse and bare chunks where the kinds differ."""
+"""Stored chunks, dense and sparse, of numbers and of variable length: libhdf5's bytes, random values, damage."""
 
 from __future__ import annotations
 
@@ -18,14 +18,34 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters, record_size
 from hsparse.format.kinds.dense import decode_dense, encode_dense
 from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
-from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_bare_vlen, encode_bare_vlen
+from hsparse.format.kinds.vlen_chunk import (
+    SparseVlenChunk,
+    decode_bare_vlen,
+    decode_dense_vlen,
+    decode_sparse_vlen,
+    encode_bare_vlen,
+    encode_dense_vlen,
+    encode_sparse_vlen,
+)
+from hsparse.format.selections.encoded_selection import decode_offsets
 from hsparse.format.selections.selection_encoding import encode_offsets
-from hsparse.format.structured.container import MAX_FOOTER, METADATA_FIXED, build, read_footer, seal
+from hsparse.format.structured.container import (
+    MAX_FOOTER,
+    METADATA_FIXED,
+    METADATA_VL,
+    StoredChunk,
+    build,
+    open_chunk,
+    read_footer,
+    seal,
+)
+from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json, to_json
 from hsparse.model.vlen_array import VlenArray
-from tests.format.filters.filter_cases import CASES, pipeline
-from tests.model.type_strategies import ITEMS, nested, values_of
+from tests.format.filter_cases import CASES, pipeline
+from tests.format.hdf5.index_files import GoldenChunk, golden_chunks
+from tests.model.type_strategies import ITEMS, length_prefixed, nested, text, values_of
 
 DIMS = (5, 4, 3)
 SIZE = math.prod(DIMS)
@@ -343,3 +363,210 @@ def test_what_is_stored_is_loaded(drawn: tuple[Any, Any], pipeline: tuple[Filter
     if not pipeline:
         assert data == array.heap.tobytes()
     assert to_json(decode_bare_vlen(data, BARE_VLEN_CHUNK_DIMS, element, pipeline), element) == value
+
+
+FOLDER = Path(__file__).parents[1] / "data" / "golden"
+GOLDEN = FOLDER / "lib-2026-09-vlen.h5"
+TEXT = parse_type(text("H5T_VARIABLE")).element
+VLEN_DIMS = (3, 4)
+DEFLATE = Filter(1, (6,))
+VLEN_PIPELINES: list[tuple[tuple[Filter, ...], ...]] = [
+    ((), (), ()),
+    ((Filter(2, (4,)), DEFLATE), (Filter(2, (16,)), DEFLATE), (Filter(32015, (3,)),)),
+    ((DEFLATE,), (Filter(3, (), optional=False),), ()),
+]
+WORDS = {
+    (10,): {1: "b", 2: "cd", 3: "def"},
+    (5,): [
+        {1: "b", 4: "efgh"},
+        {0: "fghij", 2: ""},
+        {0: "klm", 1: "lmno", 3: "nopqrs"},
+        {1: "qr", 2: "rst"},
+    ],
+}
+
+
+def golden() -> list[GoldenChunk]:
+    return list(golden_chunks(GOLDEN.read_bytes()))
+
+
+def vlen_sealed(chunk: GoldenChunk, count: int) -> bytes:
+    images = tuple(chunk.data[part.offset : part.offset + part.size] for part in chunk.sections)
+    return seal(StoredChunk(images, chunk.sections), count)
+
+
+def as_words(chunk: SparseVlenChunk) -> dict[int, str]:
+    return {n: word[4:].decode() for n, word in zip(chunk.offsets.tolist(), chunk.values, strict=True)}
+
+
+def test_the_librarys_chunks_have_the_words_that_were_written() -> None:
+    found = [
+        as_words(decode_sparse_vlen(vlen_sealed(c, n), c.dims, TEXT, c.pipelines))
+        for c, n in zip(golden(), (3, 2, 2, 3, 2, 2, 2, 3, 2), strict=True)
+    ]
+    assert found == [WORDS[10,], *WORDS[5,], *WORDS[5,]]
+
+
+def test_the_librarys_bytes_are_written_again() -> None:
+    """Every section but the selection, which is written in its smallest form here."""
+    for chunk in golden():
+        sections = open_chunk(chunk.data, chunk.sections, METADATA_VL, chunk.pipelines)
+        values = decode_elements(sections[1], sections[2], TEXT, ("1", "2"))
+        again = build((sections[0], *encode_elements(values, TEXT)), METADATA_VL, chunk.pipelines)
+        assert [part.unfiltered for part in again.sections] == [part.unfiltered for part in chunk.sections]
+        if not any(chunk.pipelines):
+            assert again.data == chunk.data
+        opened = open_chunk(again.data, again.sections, METADATA_VL, chunk.pipelines)
+        assert list(map(bytes, opened)) == list(map(bytes, sections))
+
+
+@st.composite
+def columns(draw: st.DrawFn, size: int) -> tuple[Any, list[bytes]]:
+    item = draw(ITEMS.filter(lambda item: parse_type(item).is_vlen))
+    values = draw(st.lists(values_of(item), min_size=size, max_size=size))
+    return item, [length_prefixed(item, value) for value in values]
+
+
+@pytest.mark.endurance
+@given(columns(12), st.sets(st.integers(0, 11)), st.sampled_from(VLEN_PIPELINES))
+def test_what_is_stored_is_loaded_of_vlen(
+    drawn: tuple[Any, list[bytes]], places: set[int], pipelines: tuple[tuple[Filter, ...], ...]
+) -> None:
+    item, values = drawn
+    element = parse_type(item).element
+    offsets = np.array(sorted(places), np.uint32)
+    column = VlenArray.of([values[offset] for offset in offsets])
+    data = encode_sparse_vlen(SparseVlenChunk(VLEN_DIMS, offsets, column), element, pipelines)
+    chunk = decode_sparse_vlen(data, VLEN_DIMS, element, pipelines)
+    assert chunk.offsets.tolist() == offsets.tolist()
+    assert list(chunk.values) == list(column)
+    dense = encode_dense_vlen(VlenArray.of(values, VLEN_DIMS), element, pipelines)
+    whole = decode_dense_vlen(dense, VLEN_DIMS, element, pipelines)
+    assert (whole.shape, list(whole)) == (VLEN_DIMS, values)
+
+
+def example(pipelines: tuple[tuple[Filter, ...], ...]) -> bytes:
+    values = VlenArray.of([length_prefixed(text("H5T_VARIABLE"), "w" * n) for n in range(4)])
+    return encode_sparse_vlen(
+        SparseVlenChunk(VLEN_DIMS, np.array([1, 2, 7, 11], np.uint32), values), TEXT, pipelines
+    )
+
+
+@pytest.mark.parametrize("pipelines", VLEN_PIPELINES)
+def test_every_changed_bit_is_found(pipelines: tuple[tuple[Filter, ...], ...]) -> None:
+    data = example(pipelines)
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << place % 8
+        with pytest.raises(Corrupt, match=r"(S|s)ection|footer"):
+            decode_sparse_vlen(bytes(damaged), VLEN_DIMS, TEXT, pipelines)
+
+
+@given(st.data())
+def test_sections_that_lie_are_named(data: st.DataObject) -> None:
+    """Damage under right checksums, as another program's error would leave it."""
+    values = VlenArray.of([length_prefixed(text("H5T_VARIABLE"), "w" * n) for n in range(4)])
+    sections = [bytearray(part) for part in encode_elements(values, TEXT)]
+    number = data.draw(st.integers(0, 1))
+    place = data.draw(st.integers(0, len(sections[number]) - 1))
+    if data.draw(st.booleans()):
+        sections[number][place] ^= data.draw(st.integers(1, 255))
+    else:
+        del sections[number][place:]
+    stored = build((b"", *map(bytes, sections)), METADATA_VL, VLEN_PIPELINES[0])
+    outcome = told(seal(stored, 4))
+    assert outcome.startswith("Section ") or int(outcome) < 1000, outcome
+
+
+def told(data: bytes) -> str:
+    """Return the error's message, or how many bytes the chunk takes."""
+    try:
+        return str(decode_dense_vlen(data, (2, 2), TEXT, VLEN_PIPELINES[0]).nbytes)
+    except Corrupt as error:
+        return error.message
+
+
+def test_what_is_of_another_kind() -> None:
+    sparse = example(VLEN_PIPELINES[0])
+    with pytest.raises(Corrupt, match="dense chunk"):
+        decode_dense_vlen(sparse, VLEN_DIMS, TEXT, VLEN_PIPELINES[0])
+    dense = encode_dense_vlen(VlenArray.of([bytes(4)] * 12, VLEN_DIMS), TEXT, VLEN_PIPELINES[0])
+    with pytest.raises(Corrupt, match="Section 0"):
+        decode_sparse_vlen(dense, VLEN_DIMS, TEXT, VLEN_PIPELINES[0])
+    with pytest.raises(Corrupt, match="Section 1"):
+        decode_sparse_vlen(sparse, (1, 3), TEXT, VLEN_PIPELINES[0])
+    with pytest.raises(Corrupt, match="3 sections"):
+        decode_sparse_vlen(sparse, VLEN_DIMS, TEXT, ((), ()))
+
+
+FILES = {
+    "lib-2026-09-farray.h5": 53,
+    "lib-2026-09-single.h5": 6,
+    "lib-2026-09-vlen.h5": 9,
+    "rfc-2025-10-farray.h5": 53,
+}
+
+
+def chunks_of(name: str) -> list[GoldenChunk]:
+    return list(golden_chunks((FOLDER / name).read_bytes()))
+
+
+def stored(chunk: GoldenChunk) -> StoredChunk:
+    images = tuple(chunk.data[part.offset : part.offset + part.size] for part in chunk.sections)
+    return StoredChunk(images, chunk.sections)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_chunk_verifies_and_decodes(name: str) -> None:
+    found = chunks_of(name)
+    assert len(found) == FILES[name]
+    for chunk in found:
+        sections = open_chunk(chunk.data, chunk.sections, chunk.metadata, chunk.pipelines)
+        offsets, _ = decode_offsets(sections[0], chunk.dims)
+        assert len(sections[1]) == len(offsets) * chunk.itemsize
+        assert chunk.metadata == (METADATA_VL if len(sections) == 3 else METADATA_FIXED)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_building_the_same_sections_gives_chunks_that_open_to_them(name: str) -> None:
+    for chunk in chunks_of(name):
+        sections = open_chunk(chunk.data, chunk.sections, chunk.metadata, chunk.pipelines)
+        built = build(sections, chunk.metadata, chunk.pipelines)
+        assert [part.unfiltered for part in built.sections] == [part.unfiltered for part in chunk.sections]
+        if not any(chunk.pipelines):
+            assert (built.data, built.sections) == (chunk.data, chunk.sections)
+        again = open_chunk(built.data, built.sections, chunk.metadata, chunk.pipelines)
+        assert [bytes(section) for section in again] == [bytes(section) for section in sections]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_changed_byte_of_a_metadata_section_is_found(name: str) -> None:
+    for chunk in chunks_of(name)[:6]:
+        for number in chunk.metadata:
+            part = chunk.sections[number]
+            for place in range(part.offset, part.offset + part.size, 1 + part.size // 40):
+                damaged = bytearray(chunk.data)
+                damaged[place] ^= 0xFF
+                with pytest.raises(Corrupt, match=f"Section {number}"):
+                    open_chunk(bytes(damaged), chunk.sections, chunk.metadata, chunk.pipelines)
+
+
+def test_the_minimal_chunk_has_the_elements_that_were_written() -> None:
+    chunk = next(found for found in chunks_of("lib-2026-09-single.h5") if found.dims == (5,))
+    data = seal(stored(chunk), 3)
+    assert data.startswith(chunk.data)
+    found = decode_sparse(data, chunk.dims, np.dtype("<i4"), chunk.pipelines)
+    assert found.offsets.tolist() == [1, 2, 3]
+    assert found.values.tolist() == [11, 21, 31]
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if "vlen" not in name])
+def test_chunks_of_fixed_size_types_read_as_objects_and_are_written_again(name: str) -> None:
+    for chunk in chunks_of(name):
+        dtype = np.dtype(f"V{chunk.itemsize}")
+        selection = open_chunk(chunk.data, chunk.sections, chunk.metadata, chunk.pipelines)[0]
+        count = len(decode_offsets(selection, chunk.dims)[0])
+        found = decode_sparse(seal(stored(chunk), count), chunk.dims, dtype, chunk.pipelines)
+        again = decode_sparse(encode_sparse(found, chunk.pipelines), chunk.dims, dtype, chunk.pipelines)
+        assert again.offsets.tolist() == found.offsets.tolist()
+        assert again.values.tobytes() == found.values.tobytes()
