@@ -1,8 +1,13 @@
-"""Frames: strict writer and reader, golden bytes."""
+"""Frames and the contract: strict writer and reader, golden bytes; connections follow the membership."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import dataclasses
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import msgpack
 import numpy as np
@@ -11,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Misdirected, Outdated
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements, QueryRequest
@@ -20,8 +25,8 @@ from hsparse.format.selections.points import Boxes, Orthogonal, Points, StridedS
 from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire.chunk_message import EraseChunks, FindElements, ReadDefined, TrimChunks, WriteChunks
-from hsparse.wire.codec import KINDS, decode_frame, encode_frame
-from hsparse.wire.message import Failure
+from hsparse.wire.codec import KINDS, MESSAGE_VERSION, check_version, decode_frame, encode_frame
+from hsparse.wire.message import Failure, GetInfo, Message
 from hsparse.wire.record_message import (
     ChangeObjects,
     CreateObject,
@@ -30,6 +35,7 @@ from hsparse.wire.record_message import (
     ReadObjects,
     RecordChange,
 )
+from hsparse.wire.remote_node import MemberConnections
 
 
 def framed(value: object) -> bytes:
@@ -176,3 +182,97 @@ def test_sparse_values_of_variable_length_come_back() -> None:
     values = VlenArray.of([b"a", b"bcd"])
     back, told = same((DefinedElements(np.array([3, 9], np.uint32), values), 77))  # type: ignore[misc]
     assert (back.offsets.tolist(), list(back.values), told) == ([3, 9], list(values), 77)
+
+
+RECORDED = Path(__file__).parent.parent / "data" / "messages.json"
+"""The fields of each kind with their types."""
+
+
+def kinds() -> dict[str, dict[str, str]]:
+    return {
+        name: {field.name: str(field.type) for field in dataclasses.fields(kind)}
+        for name, kind in sorted(KINDS.items())
+    }
+
+
+def test_a_version_stays_as_it_was_recorded() -> None:
+    assert kinds() == json.loads(RECORDED.read_text()), (
+        f"The messages have changed: raise VERSION, if {MESSAGE_VERSION} is in a release, and record them by "
+        "`python -m tests.wire.test_codec`."
+    )
+
+
+def test_another_version_is_refused_with_both_numbers() -> None:
+    check_version(MESSAGE_VERSION)
+    for other in (MESSAGE_VERSION - 1, MESSAGE_VERSION + 1):
+        with pytest.raises(
+            Outdated, match=f"version {other} of the messages, this node {MESSAGE_VERSION}: install one"
+        ):
+            check_version(other)
+
+
+@dataclass(slots=True)
+class Node:
+    url: str
+    closed: bool = False
+
+    async def send(self, message: Message[Any], /) -> Any:
+        assert not self.closed
+        return self.url
+
+    async def close(self) -> None:
+        assert not self.closed
+        self.closed = True
+        await asyncio.sleep(0)
+
+
+@dataclass(slots=True)
+class Network:
+    made: list[Node] = field(default_factory=list)
+
+    def connect(self, url: str) -> Node:
+        self.made.append(Node(url))
+        return self.made[-1]
+
+
+async def test_a_connection_is_made_once_and_on_use() -> None:
+    network = Network()
+    connections = MemberConnections(network.connect)
+    await connections.follow({"a": "http://a", "b": "http://b"})
+    for _ in range(2):
+        assert await connections.send("a", GetInfo()) == "http://a"
+    assert [node.url for node in network.made] == ["http://a"]
+
+
+async def test_members_may_be_followed_by_many_at_once() -> None:
+    network = Network()
+    connections = MemberConnections(network.connect)
+    urls = {name: f"http://{name}" for name in "abc"}
+    await connections.follow(urls)
+    for name in urls:
+        await connections.send(name, GetInfo())
+    await asyncio.gather(*(connections.follow({}) for _ in range(3)))
+    assert all(node.closed for node in network.made)
+
+
+async def test_a_member_that_is_gone_is_disconnected_and_never_connected_again() -> None:
+    network = Network()
+    connections = MemberConnections(network.connect)
+    with pytest.raises(Misdirected):
+        await connections.send("a", GetInfo())
+    await connections.follow({"a": "http://a", "b": "http://b"})
+    await connections.send("a", GetInfo())
+    await connections.send("b", GetInfo())
+    await connections.follow({"b": "http://b"})
+    assert [node.closed for node in network.made] == [True, False]
+    with pytest.raises(Misdirected):
+        await connections.send("a", GetInfo())
+    await connections.close()
+    assert all(node.closed for node in network.made)
+    with pytest.raises(Misdirected):
+        await connections.send("b", GetInfo())
+    assert len(network.made) == 2
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(json.dumps(kinds(), indent=1, sort_keys=True) + "\n")

@@ -1,4 +1,4 @@
-"""Ids, links, the times of records and the version of the schema."""
+"""What records have: ids, links, the rights of ACLs, the times of creation, the version of the schema."""
 
 from __future__ import annotations
 
@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 from h5json.objid import isS3ObjKey
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_spec import chunk_key
+from hsparse.model.acl import (
+    ANONYMOUS,
+    Principal,
+    Right,
+    check_rights,
+    deciding_entries,
+    full_rights,
+    is_granted,
+)
 from hsparse.model.ids import (
     check_job_id,
     chunk_of_key,
@@ -45,6 +56,8 @@ from hsparse.model.schema import (
     parse_schema,
     schema_of,
 )
+from hsparse.sn.request import Domain
+from tests.support.characters import CHARACTERS
 from tests.testing.manual_clock import ManualClock
 
 ID = "g-00000000-00000001-0000-000000-000001"
@@ -247,3 +260,89 @@ def test_another_time_is_ignored(time: float | None) -> None:
 def test_what_is_no_number_is_refused(time: Any) -> None:
     with pytest.raises(BadRequest, match="created"):
         given_creation_time({"created": time}, NOW)
+
+
+RIGHTS = ["create", "read", "update", "delete", "readACL", "updateACL"]
+NAMES = ["ada", "bob", "default", "anonymous", "g:staff", "g:ada"]
+
+entries = st.dictionaries(st.sampled_from(RIGHTS), st.booleans())
+acl_maps = st.dictionaries(st.sampled_from(NAMES), entries)
+rights = st.sampled_from(list(Right))
+
+
+def expected(acls: dict[str, dict[str, bool]], name: str, groups: list[str], right: str) -> bool:
+    """The order of decision, spelled out."""
+    own = acls.get(name)
+    if own is not None:
+        return own.get(right, False)
+    granting = [g for g in groups if acls.get(f"g:{g}", {}).get(right, False)]
+    return bool(granting) or acls.get("default", {}).get(right, False)
+
+
+@given(acl_maps, st.sampled_from(["ada", "bob"]), st.lists(st.sampled_from(["staff", "ada", "none"])), rights)
+def test_own_entry_then_groups_then_default(
+    acls: dict[str, dict[str, bool]], name: str, groups: list[str], right: Right
+) -> None:
+    principal = Principal(name, groups=frozenset(groups))
+    assert is_granted(acls, principal, right) is expected(acls, name, groups, right.value)
+
+
+@given(acl_maps, rights)
+def test_admin_has_every_right(acls: dict[str, dict[str, bool]], right: Right) -> None:
+    assert Domain("/", {"acls": acls}).allows(Principal("ada", admin=True), right)
+
+
+@given(acl_maps, rights)
+def test_anonymous_has_only_what_default_grants_or_may_read_by_an_entry(
+    acls: dict[str, dict[str, bool]], right: Right
+) -> None:
+    default = acls.get("default", {})
+    deciding = acls.get("anonymous", default) if right is Right.READ else default
+    assert is_granted(acls, ANONYMOUS, right) is deciding.get(right.value, False)
+
+
+@given(acl_maps, acl_maps, st.sampled_from(["ada", "anonymous"]), st.booleans(), rights)
+def test_other_entries_than_the_deciding_ones_decide_nothing(
+    acls: dict[str, dict[str, bool]], others: dict[str, dict[str, bool]], name: str, admin: bool, right: Right
+) -> None:
+    principal = Principal(name, admin, frozenset({"staff", "none"}))
+    deciding = deciding_entries(acls, principal)
+    later = {who: entry for who, entry in others.items() if who not in deciding}
+    later |= {who: entry for who, entry in deciding.items() if entry is not None}
+    assert deciding_entries(later, principal) == deciding
+    assert Domain("/", {"acls": later}).allows(principal, right) is Domain("/", {"acls": acls}).allows(
+        principal, right
+    )
+
+
+@pytest.mark.parametrize("entry", [None, True, [], "read", {"read": 1}, {"read": "true"}, {"read": None}])
+def test_malformed_stored_entries_deny(entry: Any) -> None:
+    acls = {"ada": entry, "default": entry}
+    assert not is_granted(acls, Principal("ada"), Right.READ)
+    assert not is_granted(acls, ANONYMOUS, Right.READ)
+
+
+def test_full_rights_is_every_right_and_a_new_dict_each_time() -> None:
+    assert full_rights() == dict.fromkeys(RIGHTS, True)
+    assert full_rights() is not full_rights()
+
+
+@given(entries)
+def test_check_rights_returns_what_was_sent(body: dict[str, bool]) -> None:
+    checked = check_rights(body)
+    assert checked == body
+    assert checked is not body
+
+
+@given(entries, st.text(CHARACTERS).filter(lambda key: key not in RIGHTS))
+def test_check_rights_refuses_an_unknown_key(body: dict[str, bool], key: str) -> None:
+    with pytest.raises(BadRequest, match="is not a right"):
+        check_rights({**body, key: True})
+
+
+@given(
+    st.sampled_from(RIGHTS), st.one_of(st.none(), st.integers(), st.text(CHARACTERS), st.lists(st.booleans()))
+)
+def test_check_rights_refuses_a_value_that_is_no_boolean(key: str, value: Any) -> None:
+    with pytest.raises(BadRequest, match=f"The right {key} must be true or false"):
+        check_rights({key: value})
