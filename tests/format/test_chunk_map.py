@@ -271,15 +271,10 @@ def test_reductions_of_chunks_by_their_statistics(kind: str, seed: int, sizes: l
 
 
 QUERIES = [
-    "_ {op} {a}",
-    "not (_ {op} {a})",
-    "_ {op} {a} and _ {op} {b}",
-    "_ {op} {a} or not (_ > {b} and _ != {a})",
-    "_ in ({a}, {b})",
-    "not (_ in ({a}, {b}))",
-    "_.is_null()",
+    "_ {op} {a}", "not (_ {op} {a})", "_ {op} {a} and _ {op} {b}",
+    "_ {op} {a} or not (_ > {b} and _ != {a})", "_ in ({a}, {b})", "not (_ in ({a}, {b}))", "_.is_null()",
     "not (_.is_null()) and _ {op} {a}",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["i1", "u8", "i8", "f4", ">f8", "?"])

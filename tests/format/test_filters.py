@@ -248,20 +248,7 @@ def test_what_is_told_means_the_same(id: int) -> None:
 
 HSDS_SHUFFLE, CHECKSUM = Filter(2, (4,)), Filter(3, (), optional=False)
 COMPRESSING = ("gzip", "lzf", "blosclz", "lz4", "lz4hc", "zstd")
-NAMES = [
-    "none",
-    "gzip",
-    "shuffle",
-    "fletcher32",
-    "nbit",
-    "scaleoffset",
-    "lzf",
-    "blosclz",
-    "lz4",
-    "lz4hc",
-    "bitshuffle",
-    "zstd",
-]
+NAMES = ["none", "shuffle", "fletcher32", "nbit", "scaleoffset", "bitshuffle", *COMPRESSING]
 
 
 def blosc(compressor: int, shuffle: int, level: int = 5) -> Filter:
@@ -318,18 +305,6 @@ def test_what_is_refused(items: Any) -> None:
         parse_hsds_filters(items, 4, 4000)
 
 
-@given(st.lists(st.sampled_from(NAMES), max_size=5), st.integers(1, 300), st.integers(0, 500))
-def test_chunks_come_back(names: list[str], size: int, count: int) -> None:
-    try:
-        pipeline = parse_hsds_filters(names, size, size * count)
-    except BadRequest:
-        assert "bitshuffle" in names
-        return
-    array = np.frombuffer(np.arange(size * count, dtype="<u4").astype("u1").tobytes(), f"V{size}")
-    found = decode_dense(encode_dense(array, pipeline), (count,), array.dtype, pipeline)
-    assert found.tobytes() == array.tobytes()
-
-
 def undone_by_hsds(names: list[str], data: bytes, size: int) -> bytes:
     """Return what HSDS 1.0.2 makes of a chunk object: the frame's content, or zlib's, then unshuffled."""
     shuffled = "shuffle" in names
@@ -356,66 +331,46 @@ def test_hsds_can_undo_what_is_stored(names: list[str], size: int, count: int) -
     assert undone_by_hsds(names, bytes(encode_dense(array, pipeline)), size) == data
 
 
-@pytest.mark.parametrize("compressor", range(6))
-@pytest.mark.parametrize("name", ["gzip", "lzf", "blosclz", "lz4", "lz4hc", "zstd"])
-def test_frames_of_hsds_are_read_whatever_the_filters_say(compressor: int, name: str) -> None:
-    array = np.arange(1000, dtype="<i4")
-    data = blosc_encode(array.tobytes(), 5, 1, compressor, 1)
-    for items in ([name], ["shuffle", name], ["shuffle", name, "fletcher32"], ["bitshuffle", name]):
-        pipeline = parse_hsds_filters(items, 4, 4000)
-        np.testing.assert_array_equal(decode_dense(data, (1000,), array.dtype, pipeline), array)
-
-
-SHUFFLE_OF_8, HSDS_DEFLATE, LZ4, ZSTD = (
-    Filter(2, (8,)),
-    Filter(1, (4,)),
-    Filter(32004, (0,)),
-    Filter(32015, (3,)),
-)
+SHUFFLE_OF_8, GZIP_4 = Filter(2, (8,)), Filter(1, (4,))
 BLOSC = Filter(32001, (2, 2, 8, 1000, 5, 1, 1))
 TEXT = element_of({"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"})
 
 
-@pytest.mark.parametrize(("compressor", "filter"), [(4, HSDS_DEFLATE), (1, LZ4), (5, ZSTD)])
+@pytest.mark.parametrize("compressor", range(6))
 @pytest.mark.parametrize("shuffled", [0, 1])
-def test_numbers(compressor: int, filter: Filter, shuffled: int) -> None:
+@pytest.mark.parametrize("name", COMPRESSING)
+def test_frames_of_hsds_are_read_in_place_of_what_any_filters_make(
+    name: str, shuffled: int, compressor: int
+) -> None:
     array = np.arange(600.0).reshape(20, 30)
     data = blosc_encode(array.tobytes(), 5, shuffled, compressor, 8)
-    pipeline = (SHUFFLE_OF_8, filter) if shuffled else (filter,)
-    np.testing.assert_array_equal(decode_dense(data, (20, 30), array.dtype, pipeline), array)
-    own = encode_dense(array, pipeline)
-    assert decode_hsds_frame(own, pipeline) is None
-    np.testing.assert_array_equal(decode_dense(own, (20, 30), array.dtype, pipeline), array)
+    asked = ([name], ["shuffle", name], ["shuffle", name, "fletcher32"], ["bitshuffle", name])
+    hsds = (parse_hsds_filters(items, 8, 4800) for items in asked)
+    for pipeline in (*hsds, (SHUFFLE_OF_8, Filter(32004, (0,))), (Filter(32015, (3,)),), (BLOSC, Filter(3))):
+        np.testing.assert_array_equal(decode_dense(data, (20, 30), array.dtype, pipeline), array)
+        own = encode_dense(array, pipeline)
+        np.testing.assert_array_equal(decode_dense(own, (20, 30), array.dtype, pipeline), array)
+    assert decode_hsds_frame(encode_dense(array, (SHUFFLE_OF_8, GZIP_4)), (SHUFFLE_OF_8, GZIP_4)) is None
 
 
 def test_elements_of_variable_length() -> None:
     words = [b"\3\0\0\0abc"] * 50
     array = VlenArray.of(words)
     data = blosc_encode(array.heap.tobytes(), 5, 0, 4, 1)
-    assert list(decode_bare_vlen(data, (50,), TEXT, (HSDS_DEFLATE,))) == words
-    assert (
-        list(decode_bare_vlen(encode_bare_vlen(array, (HSDS_DEFLATE,)), (50,), TEXT, (HSDS_DEFLATE,)))
-        == words
-    )
-
-
-def test_frames_are_read_in_place_of_any_compressor() -> None:
-    data = blosc_encode(bytes(1000), 5, 1, 4, 8)
-    for pipeline in ((HSDS_DEFLATE,), (SHUFFLE_OF_8, HSDS_DEFLATE), (BLOSC,), (BLOSC, Filter(3))):
-        found = decode_hsds_frame(data, pipeline, 1000)
-        assert found is not None
-        assert bytes(found) == bytes(1000)
+    assert list(decode_bare_vlen(data, (50,), TEXT, (GZIP_4,))) == words
+    own = encode_bare_vlen(array, (GZIP_4,))
+    assert list(decode_bare_vlen(own, (50,), TEXT, (GZIP_4,))) == words
 
 
 def test_what_is_none() -> None:
     data = bytearray(blosc_encode(bytes(1000), 5, 1, 4, 8))
     assert decode_hsds_frame(data, (SHUFFLE_OF_8,)) is None, "nothing was compressed"
-    assert decode_hsds_frame(data, (HSDS_DEFLATE,), 999) is None
-    assert decode_hsds_frame(data[:-1], (HSDS_DEFLATE,)) is None
+    assert decode_hsds_frame(data, (GZIP_4,), 999) is None
+    assert decode_hsds_frame(data[:-1], (GZIP_4,)) is None
     assert decode_hsds_frame(data + b"abcd", (BLOSC, Filter(3))) is None
     with pytest.raises(Corrupt):
-        decode_bare_vlen(data, (1,), TEXT, (HSDS_DEFLATE,))
+        decode_bare_vlen(data, (1,), TEXT, (GZIP_4,))
     data = bytearray(blosc_encode(np.arange(9000.0).tobytes(), 5, 1, 4, 8))
     data[16:] = b"\xff" * (len(data) - 16)
     with pytest.raises(Corrupt, match="HSDS"):
-        decode_hsds_frame(data, (HSDS_DEFLATE,))
+        decode_hsds_frame(data, (GZIP_4,))

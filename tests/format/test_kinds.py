@@ -497,17 +497,6 @@ def test_of_a_vast_sparse_chunk_only_what_is_defined_is_looked_at() -> None:
     assert found.values.tolist() == [9, 9]
 
 
-def test_a_dense_chunk_is_copied_before_it_is_changed() -> None:
-    about = vast_spec(sparse=False, dims=(4,))
-    value = np.arange(4, dtype="<i4")
-    value.flags.writeable = False
-    query = bind_query("_ >= 2", about.dtype)
-    changed, _ = update(about, query, Orthogonal.all((4,)))(value)
-    assert isinstance(changed, np.ndarray)
-    assert changed.tolist() == [0, 1, 9, 9]
-    assert value.tolist() == [0, 1, 2, 3]
-
-
 DIRECT_DIMS = (6, 7)
 PIPELINES: list[tuple[tuple[Filter, ...], ...]] = [
     ((), ()),

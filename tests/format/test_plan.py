@@ -146,7 +146,7 @@ def test_existing_makes_few_shares_of_a_huge_selection() -> None:
     assert all(share.full and share.selection.is_all for share in shares)
 
 
-def test_refused() -> None:
+def test_another_extent_is_refused() -> None:
     with pytest.raises(BadRequest, match=r"extent \[4\], not \[5\]"):
         plan(Orthogonal.all((4,)), Grid((5,), (2,)))
 
@@ -211,7 +211,7 @@ def test_chunks_tile_the_extent(data: st.DataObject) -> None:
     assert not grid.holds(grid.counts)
 
 
-def test_refused_of_grid() -> None:
+def test_grids_that_are_refused() -> None:
     with pytest.raises(BadRequest, match="chunk has 1 dimensions"):
         Grid((4, 4), (2,))
     with pytest.raises(BadRequest, match="Dimension 1 of the chunk"):

@@ -321,12 +321,12 @@ def test_every_cut_is_corrupt(image: bytes) -> None:
 
 
 @given(any_selections())
-def test_round_trip(selection: Selection) -> None:
+def test_json_comes_back(selection: Selection) -> None:
     text = json.dumps(selection_json(selection))
     assert iterate(parse_selection_json(json.loads(text), selection.extent)) == iterate(selection)
 
 
-def test_forms() -> None:
+def test_forms_of_json() -> None:
     assert selection_json(Orthogonal.all((4,))) == {"class": "H5S_SEL_ALL"}
     assert selection_json(Orthogonal.none((4,))) == {"class": "H5S_SEL_NONE"}
     assert selection_json(Orthogonal((9, 9), (StridedSpan(1, 4, 2, 3), StridedSpan.range(2, 5)))) == {
@@ -388,7 +388,7 @@ def _slabs(**fields: Any) -> dict[str, Any]:
         (_slabs(start=[0, 0], count=[1, 2], block=[1, 2]), "overlap"),
     ],
 )
-def test_refused(value: Any, words: str) -> None:
+def test_json_that_is_refused(value: Any, words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         parse_selection_json(value, (4, 5))
 
@@ -492,7 +492,7 @@ def test_no_such_version() -> None:
         (REGULAR_V3.replace("0500", "ffff"), "ends at"),
     ],
 )
-def test_corrupt(text: str, words: str) -> None:
+def test_corrupt_selections(text: str, words: str) -> None:
     with pytest.raises(Corrupt, match=words):
         read(text)
 
@@ -536,7 +536,7 @@ def test_reads_as_numpy_with_at_most_one_list(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "[0]", "[:]", "[0:1]"])
-def test_scalar(text: str) -> None:
+def test_texts_of_scalars(text: str) -> None:
     assert parse_select(text, ()) == Orthogonal.all(())
 
 
@@ -550,36 +550,20 @@ def test_what_h5pyd_sends() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("0:3,0:3", "brackets"),
-        ("[", "brackets"),
-        ("[0:3]", "1 dimensions, the dataset 2"),
-        ("[0:3,0:3,0:3]", "3 dimensions"),
-        ("[0:3,5]", "'5' .*dimension 1.*not below the extent 5"),
-        ("[0:3,0:6]", "'0:6' .*stops beyond the extent 5"),
-        ("[0:3,4:2]", "'4:2' .*after its stop"),
-        ("[0:3,6:]", "'6:' .*after its stop"),
-        ("[0:3,0:4:0]", "'0:4:0' .*at least 1"),
-        ("[0:3,-1]", "'-1' .*negative"),
-        ("[0:3,0:-1]", "'0:-1' .*negative"),
-        ("[0:3,0:4:-1]", "negative"),
-        ("[0:3,]", "neither an index"),
-        ("[,0:3]", "neither an index"),
-        ("[0:3,x]", "'x' .*neither"),
-        ("[0:3,1:2:3:4]", "neither"),
-        ("[0:3,1e3]", "neither"),
-        ("[0:3,٣]", "neither"),
-        ("[0:3,[1,2]", "not closed"),
-        ("[0:3,[1,,2]]", "neither"),
-        ("[0:3,[1:2]]", "neither"),
-        ("[0:3,[[1]]]", "not closed|after the list|neither"),
-        ("[0:3,[1]2]", "after the list"),
-        ("[0:3,[1,9]]", "index 9, not below"),
-        ("[[1,2],[1,2,3]]", "equal lengths"),
-        ("[0:3," + "9" * 5000 + "]", "neither"),
-        ("[" + "1," * 100 + "1]", "101 dimensions"),
+        ("0:3,0:3", "brackets"), ("[", "brackets"), ("[0:3]", "1 dimensions, the dataset 2"),
+        ("[0:3,0:3,0:3]", "3 dimensions"), ("[0:3,5]", "'5' .*dimension 1.*not below the extent 5"),
+        ("[0:3,0:6]", "'0:6' .*stops beyond the extent 5"), ("[0:3,4:2]", "'4:2' .*after its stop"),
+        ("[0:3,6:]", "'6:' .*after its stop"), ("[0:3,0:4:0]", "'0:4:0' .*at least 1"),
+        ("[0:3,-1]", "'-1' .*negative"), ("[0:3,0:-1]", "'0:-1' .*negative"), ("[0:3,0:4:-1]", "negative"),
+        ("[0:3,]", "neither an index"), ("[,0:3]", "neither an index"), ("[0:3,x]", "'x' .*neither"),
+        ("[0:3,1:2:3:4]", "neither"), ("[0:3,1e3]", "neither"), ("[0:3,٣]", "neither"),
+        ("[0:3,[1,2]", "not closed"), ("[0:3,[1,,2]]", "neither"), ("[0:3,[1:2]]", "neither"),
+        ("[0:3,[[1]]]", "not closed|after the list|neither"), ("[0:3,[1]2]", "after the list"),
+        ("[0:3,[1,9]]", "index 9, not below"), ("[[1,2],[1,2,3]]", "equal lengths"),
+        ("[0:3," + "9" * 5000 + "]", "neither"), ("[" + "1," * 100 + "1]", "101 dimensions"),
     ],
-)
-def test_refused_of_text(text: str, words: str) -> None:
+)  # fmt: skip
+def test_texts_that_are_refused(text: str, words: str) -> None:
     with pytest.raises(BadRequest, match=words) as caught:
         parse_select(text, (4, 5))
     assert len(caught.value.message) < 250
@@ -641,7 +625,7 @@ def test_what_cannot_be_parsed_takes_no_bytes(text: str) -> None:
 
 
 @given(any_selections())
-def test_format(selection: Selection) -> None:
+def test_texts_come_back(selection: Selection) -> None:
     try:
         text = format_select(selection)
     except Unsupported:

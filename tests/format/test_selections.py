@@ -103,7 +103,7 @@ def test_as_span_keeps_the_indices(axis: Axis) -> None:
         (np.array([[1]]), "flat"),
     ],
 )
-def test_refused(axis: Axis, words: str) -> None:
+def test_axes_that_are_refused(axis: Axis, words: str) -> None:
     with pytest.raises(BadRequest, match=words) as caught:
         ax.check_axis(axis, 3, 10)
     assert "imension 3" in caught.value.message
@@ -151,12 +151,12 @@ def test_size_beyond_64_bits() -> None:
         ([[0, -1]], [[2, 3]], "negative"),
     ],
 )
-def test_refused_of_boxes(starts: list[list[int]], stops: list[list[int]], words: str) -> None:
+def test_boxes_that_are_refused(starts: list[list[int]], stops: list[list[int]], words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         Boxes((4, 6), np.array(starts), np.array(stops))
 
 
-def test_equality() -> None:
+def test_equality_of_boxes() -> None:
     one = Boxes((4,), [[0], [2]], [[1], [4]])
     assert one == Boxes((4,), [[0], [2]], [[1], [4]])
     assert one != Boxes((4,), [[0], [2]], [[1], [3]])
@@ -242,7 +242,7 @@ def test_clip_and_translate(selections: Any, data: st.DataObject) -> None:
     assert moved.translate((-5,) * len(extent), extent) == clipped
 
 
-def test_refused_of_orthogonal() -> None:
+def test_orthogonal_selections_that_are_refused() -> None:
     with pytest.raises(BadRequest, match="Dimension 1: the selection ends at 5"):
         Orthogonal.box((4, 4), (0, 0), (4, 5))
     with pytest.raises(BadRequest, match="1 dimensions, the extent 2"):
@@ -273,7 +273,7 @@ POINTS_ANY = extents().flatmap(points)
 
 
 @given(POINTS_ANY)
-def test_iteration_of_points(selection: Points) -> None:
+def test_iteration_over_points(selection: Points) -> None:
     places = iterate(selection)
     array = np.arange(math.prod(selection.extent)).reshape(selection.extent)
     assert selection.size == len(places)
@@ -287,7 +287,7 @@ def test_iteration_of_points(selection: Points) -> None:
         assert selection.bounds() is None
 
 
-def test_refused_of_points() -> None:
+def test_points_that_are_refused() -> None:
     with pytest.raises(BadRequest, match="Coordinate 3 of dimension 1 is not below its extent 3"):
         Points((2, 3), [[0, 3]])
     with pytest.raises(BadRequest, match="2 coordinates each"):
@@ -300,7 +300,7 @@ def test_refused_of_points() -> None:
         Points((4,), [[0]]).translate((-1,), (4,))
 
 
-def test_equality_of_points() -> None:
+def test_equality_is_of_points_in_order() -> None:
     assert Points((2,), [[0], [1]]) == Points((2,), [0, 1])
     assert Points((2,), [0, 1]) != Points((2,), [1, 0])
     assert Points((2,), [0, 1]) != Points((2,), [0, 1], (2, 1))

@@ -67,17 +67,12 @@ def test_the_layout_is_the_specifications(sections: list[bytes], filters: list[t
 @pytest.mark.parametrize(
     ("number", "change", "message"),
     [
-        (0, {"offset": 1}, "Section 0"),
-        (1, {"offset": 10}, "Section 1"),
-        (1, {"offset": 8}, "Section 1"),
-        (1, {"size": 3}, "Section 1"),
-        (1, {"size": 5}, "Section 1"),
-        (1, {"unfiltered": 3}, "Section 1"),
-        (0, {"unfiltered": 1 << 40}, "Section 0"),
-        (1, {"mask": 1}, "Section 1"),
+        (0, {"offset": 1}, "Section 0"), (1, {"offset": 10}, "Section 1"), (1, {"offset": 8}, "Section 1"),
+        (1, {"size": 3}, "Section 1"), (1, {"size": 5}, "Section 1"), (1, {"unfiltered": 3}, "Section 1"),
+        (0, {"unfiltered": 1 << 40}, "Section 0"), (1, {"mask": 1}, "Section 1"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_metadata_that_does_not_fit_is_corrupt(number: int, change: dict[str, int], message: str) -> None:
     chunk = build([b"where", b"what"], METADATA_FIXED, [(), ()])
     sections = list(chunk.sections)
@@ -557,7 +552,7 @@ LIES = [
 
 
 @pytest.mark.parametrize(("form", "values", "reason"), LIES)
-def test_references_that_lie_of_vlen(form: str, values: tuple[int, ...], reason: str) -> None:
+def test_references_of_elements_that_lie(form: str, values: tuple[int, ...], reason: str) -> None:
     element = parse_type(TEXT).element
     _, heap = encode_elements(array_of(TEXT, ["abc"]), element)
     with pytest.raises(Corrupt, match=f"^Section 1 does not decode: .*{reason}"):

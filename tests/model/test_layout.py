@@ -286,27 +286,14 @@ def test_older_records_have_0_for_unlimited() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {"shape": -1},
-        {"shape": [1, "2"]},
-        {"shape": [1.5]},
-        {"shape": [True]},
-        {"shape": "x"},
-        {"shape": [2**63]},
-        {"shape": [2**40, 2**40]},
-        {"shape": [1] * 33},
-        {"shape": None},
-        {"shape": {"class": "H5S_FOO"}},
-        {"shape": {"class": "H5S_NULL", "dims": [1]}},
-        {"shape": {"class": "H5S_SIMPLE"}},
-        {"maxdims": [1]},
-        {"shape": "H5S_NULL", "maxdims": [1]},
-        {"shape": [5], "maxdims": [4]},
-        {"shape": [5], "maxdims": [-1]},
-        {"shape": [5], "maxdims": [5, 5]},
-        {"shape": [5], "maxdims": "x"},
-        {"shape": [5], "maxdims": [True]},
+        {"shape": -1}, {"shape": [1, "2"]}, {"shape": [1.5]}, {"shape": [True]}, {"shape": "x"},
+        {"shape": [2**63]}, {"shape": [2**40, 2**40]}, {"shape": [1] * 33}, {"shape": None},
+        {"shape": {"class": "H5S_FOO"}}, {"shape": {"class": "H5S_NULL", "dims": [1]}},
+        {"shape": {"class": "H5S_SIMPLE"}}, {"maxdims": [1]}, {"shape": "H5S_NULL", "maxdims": [1]},
+        {"shape": [5], "maxdims": [4]}, {"shape": [5], "maxdims": [-1]}, {"shape": [5], "maxdims": [5, 5]},
+        {"shape": [5], "maxdims": "x"}, {"shape": [5], "maxdims": [True]},
     ],
-)
+)  # fmt: skip
 def test_what_is_no_dataspace(body: dict[str, object]) -> None:
     with pytest.raises(BadRequest) as caught:
         parse_shape(body)
@@ -550,33 +537,14 @@ def test_pieces_must_divide_a_chunk() -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        "s3://bucket",
-        "s3://bucket/",
-        "s3://bucket//etc/passwd",
-        "s3:///tall.h5",
-        "file:///etc/passwd",
-        "http://bucket/tall.h5",
-        "https://account.blob.core.windows.net/bucket/tall.h5",
-        "/etc/passwd",
-        "../tall.h5",
-        "data/../../etc/passwd",
-        "bucket/../etc/passwd",
-        "data/./tall.h5",
-        "data//tall.h5",
-        "data/",
-        "",
-        "db/0-0/d/0-0-0/0_0",
-        "bucket/db/0-0/d/0-0-0/0_0",
-        "s3://bucket/db/0-0/.group.json",
-        "db",
-        "DB/0-0/d/0-0-0/0_0",
-        "bucket/Db/0-0/.group.json",
-        "home/alice/.domain.json",
-        ".hsparse/locks/00",
-        "home/.hidden/x.h5",
-        "x" * (MAX_URI + 1),
+        "s3://bucket", "s3://bucket/", "s3://bucket//etc/passwd", "s3:///tall.h5", "file:///etc/passwd",
+        "http://bucket/tall.h5", "https://account.blob.core.windows.net/bucket/tall.h5", "/etc/passwd",
+        "../tall.h5", "data/../../etc/passwd", "bucket/../etc/passwd", "data/./tall.h5", "data//tall.h5",
+        "data/", "", "db/0-0/d/0-0-0/0_0", "bucket/db/0-0/d/0-0-0/0_0", "s3://bucket/db/0-0/.group.json",
+        "db", "DB/0-0/d/0-0-0/0_0", "bucket/Db/0-0/.group.json", "home/alice/.domain.json",
+        ".hsparse/locks/00", "home/.hidden/x.h5", "x" * (MAX_URI + 1),
     ],
-)
+)  # fmt: skip
 def test_refused_files(uri: str) -> None:
     with pytest.raises(BadRequest) as caught:
         file_key(uri, "bucket")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from h5json.objid import isS3ObjKey
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
@@ -104,19 +104,11 @@ def test_both_dialects_see_the_file() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        None,
-        [],
-        {},
-        {"id": "x"},
-        {"id": None},
-        {"id": ID, "h5path": "/x"},
-        {"h5path": ""},
-        {"h5path": "/x", "file": 1},
-        {"h5path": "/x", "class": "H5L_TYPE_EXTERNAL"},
-        {"id": ID, "class": "H5L_TYPE_SOFT"},
-        {"h5path": "x" * 5000},
+        None, [], {}, {"id": "x"}, {"id": None}, {"id": ID, "h5path": "/x"}, {"h5path": ""},
+        {"h5path": "/x", "file": 1}, {"h5path": "/x", "class": "H5L_TYPE_EXTERNAL"},
+        {"id": ID, "class": "H5L_TYPE_SOFT"}, {"h5path": "x" * 5000},
     ],
-)
+)  # fmt: skip
 def test_what_is_no_link(body: object) -> None:
     with pytest.raises(BadRequest) as caught:
         parse_link(body)
@@ -220,17 +212,11 @@ def test_an_unknown_write_feature_leaves_reading() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        None,
-        [],
-        {},
-        {"version": "1"},
-        {"version": True},
-        {"version": 1, "readFeatures": "x"},
-        {"version": 1, "readFeatures": None},
-        {"version": 1, "writeFeatures": [1]},
+        None, [], {}, {"version": "1"}, {"version": True}, {"version": 1, "readFeatures": "x"},
+        {"version": 1, "readFeatures": None}, {"version": 1, "writeFeatures": [1]},
         {"version": 1, "writeFeatures": ["x"] * (MAX_FEATURES + 1)},
     ],
-)
+)  # fmt: skip
 def test_what_is_no_schema_is_corrupt(value: Any) -> None:
     with pytest.raises(Corrupt, match="The object x"):
         parse_schema(value, "The object x")
@@ -279,6 +265,11 @@ def expected(acls: dict[str, dict[str, bool]], name: str, groups: list[str], rig
     return bool(granting) or acls.get("default", {}).get(right, False)
 
 
+@example(
+    {"ada": {"read": False}, "g:staff": full_rights(), "default": full_rights()}, "ada", ["staff"], Right.READ
+)
+@example({"g:staff": {"read": False}, "default": {"read": True}}, "ada", ["staff"], Right.READ)
+@example({"g:ada": full_rights()}, "ada", [], Right.READ)
 @given(acl_maps, st.sampled_from(["ada", "bob"]), st.lists(st.sampled_from(["staff", "ada", "none"])), rights)
 def test_own_entry_then_groups_then_default(
     acls: dict[str, dict[str, bool]], name: str, groups: list[str], right: Right

@@ -119,29 +119,17 @@ def test_floats_that_are_not_numbers(value: Any) -> None:
 @pytest.mark.parametrize(
     ("item", "value"),
     [
-        ("H5T_STD_I8LE", 128),
-        ("H5T_STD_U8LE", -1),
-        ("H5T_STD_I8LE", 1.5),
-        ("H5T_STD_I8LE", "1"),
-        ("H5T_STD_I8LE", [[1]]),
-        ("H5T_STD_I8LE", {}),
-        ("H5T_IEEE_F32LE", 1e300),
-        ("H5T_IEEE_F32LE", "one"),
-        (text(2), 7),
-        (TEXT, 7),
-        (TEXT, ["a", "b"]),
-        (BOOLEAN, "true"),
-        ({"class": "H5T_OPAQUE", "size": 2}, "AAAAAA=="),
-        ({"class": "H5T_OPAQUE", "size": 2}, "?"),
+        ("H5T_STD_I8LE", 128), ("H5T_STD_U8LE", -1), ("H5T_STD_I8LE", 1.5), ("H5T_STD_I8LE", "1"),
+        ("H5T_STD_I8LE", [[1]]), ("H5T_STD_I8LE", {}), ("H5T_IEEE_F32LE", 1e300), ("H5T_IEEE_F32LE", "one"),
+        (text(2), 7), (TEXT, 7), (TEXT, ["a", "b"]), (BOOLEAN, "true"),
+        ({"class": "H5T_OPAQUE", "size": 2}, "AAAAAA=="), ({"class": "H5T_OPAQUE", "size": 2}, "?"),
         ({"class": "H5T_VLEN", "base": "H5T_STD_I8LE"}, "x"),
         ({"class": "H5T_VLEN", "base": "H5T_STD_I8LE"}, [300]),
         ({"class": "H5T_ARRAY", "dims": [2], "base": "H5T_STD_I8LE"}, [1, 2, 3]),
-        ({"class": "H5T_ARRAY", "dims": [2], "base": TEXT}, ["a"]),
-        (COMPOUND, [1]),
-        (COMPOUND, {"größe": 1}),
-        ({"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}, "x" * 49),
+        ({"class": "H5T_ARRAY", "dims": [2], "base": TEXT}, ["a"]), (COMPOUND, [1]),
+        (COMPOUND, {"größe": 1}), ({"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}, "x" * 49),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit(item: Any, value: Any) -> None:
     with pytest.raises(BadRequest) as caught:
         from_json(value, (), parse_type(item).element)

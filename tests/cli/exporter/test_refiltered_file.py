@@ -14,8 +14,7 @@ from hsparse.errors import Corrupt
 from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice
 from hsparse.hdf5.exporter.refiltered_file import export_filtered
 from hsparse.hdf5.importer.source import LocalSource
-from tests.format.hdf5.h5py_files import compare
-from tests.format.hdf5.test_parsed_object import write_file
+from tests.format.hdf5.h5py_files import compare, write_file
 from tests.sn.file_domain import check_file
 
 H5DIFF = shutil.which("h5diff")

@@ -108,6 +108,27 @@ def write_everything(file: h5py.File, track_order: bool = False) -> None:
 Found = TypeVar("Found")
 
 
+def write_file(file: h5py.File) -> None:
+    group = file.create_group("group")
+    write_types(group)
+    for number in range(30):
+        group.attrs[f"more {number}"] = number
+        group[f"l{number}"] = h5py.SoftLink("pointed")
+    file["numbers"] = np.arange(12.0).reshape(3, 4)
+    file["texts"] = ["one", "", "größe"] * 100
+    file["again"] = file["numbers"]
+    file["self"] = file
+    file["to"] = np.array([group.ref, file["numbers"].ref], h5py.ref_dtype)
+    file["regions"] = np.array(
+        [file["numbers"].regionref[1:3, 1], file["numbers"].regionref[...]], h5py.regionref_dtype
+    )
+    file["type"] = np.dtype([("a", "i4"), ("b", h5py.string_dtype())])
+    file.create_dataset("typed", (3,), dtype=file["type"])
+    file["typed"][...] = np.array([(1, "x"), (2, "yy"), (3, "")], file["type"].dtype)
+    file.create_dataset("filled", (3,), "f4", fillvalue=2.5)
+    file["null"] = h5py.Empty("i8")
+
+
 class FileBytes:
     """A file's bytes, and how much was asked for."""
 

@@ -150,16 +150,11 @@ def test_a_chunk_of_4_gib_has_no_record() -> None:
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (0, 0x55, "signature"),
-        (4, 0, "type 0"),
-        (5, 1, "file's end|overlap|signature"),
-        (6, 65, "65 entries"),
-        (24, 1, "unfiltered chunk"),
-        (32, 1, "chunk boundary"),
-        (48, 4, "chunk boundary"),
-        (56 + 24, 0, "not in order"),
+        (0, 0x55, "signature"), (4, 0, "type 0"), (5, 1, "file's end|overlap|signature"),
+        (6, 65, "65 entries"), (24, 1, "unfiltered chunk"), (32, 1, "chunk boundary"),
+        (48, 4, "chunk boundary"), (56 + 24, 0, "not in order"),
     ],
-)
+)  # fmt: skip
 def test_damage_that_can_be_told_is_found(place: int, value: int, words: str) -> None:
     layout, extent, whole = stored(BTREE_V1, (3, 4))
     data = bytearray(whole)
@@ -316,18 +311,10 @@ def test_levels_are_the_specifications() -> None:
 @pytest.mark.parametrize(
     "parameters",
     [
-        (32, 4, 0, 4, 10),
-        (32, 4, 15, 4, 10),
-        (32, 4, 16, 3, 10),
-        (32, 4, 16, 0, 10),
-        (63, 4, 16, 4, 10),
-        (4, 4, 16, 4, 3),
-        (32, 4, 16, 4, 0),
-        (32, 4, 16, 4, 33),
-        (5, 4, 16, 64, 4),
-        (32, 4, 128, 4, 5),
+        (32, 4, 0, 4, 10), (32, 4, 15, 4, 10), (32, 4, 16, 3, 10), (32, 4, 16, 0, 10), (63, 4, 16, 4, 10),
+        (4, 4, 16, 4, 3), (32, 4, 16, 4, 0), (32, 4, 16, 4, 33), (5, 4, 16, 64, 4), (32, 4, 128, 4, 5),
     ],
-)
+)  # fmt: skip
 def test_parameters_that_make_no_array_are_corrupt(parameters: tuple[int, int, int, int, int]) -> None:
     with pytest.raises(Corrupt, match="parameters"):
         ExtensibleShape(*parameters)

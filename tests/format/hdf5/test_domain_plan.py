@@ -51,7 +51,6 @@ from hsparse.hdf5.format.plan.planned_object import (
     plan_layout,
 )
 from hsparse.hdf5.format.plan.planned_structures import (
-    GlobalHeapPlan,
     PlannedMessage,
     plan_object_header,
 )
@@ -63,7 +62,6 @@ from tests.format.hdf5.h5py_files import FileBytes, compare, walk
 from tests.format.hdf5.plan_strategies import (
     INT,
     SCALAR,
-    attribute,
     int_bytes,
     links,
     number,
@@ -199,33 +197,6 @@ def test_names_are_there_and_once() -> None:
             plan_file(group([PlannedLink(name, StoredSoftLink("/")) for name in names]), "root")
         with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
             plan_file([PlannedGroup("root", (), [number(name, 1) for name in names])], "root")
-
-
-@pytest.mark.needs("h5dump")
-def test_h5dump_reads_all(tmp_path: Path) -> None:
-    heap = GlobalHeapPlan()
-    text = {
-        "class": "H5T_STRING",
-        "charSet": "H5T_CSET_UTF8",
-        "strPad": "H5T_STR_NULLTERM",
-        "length": "H5T_VARIABLE",
-    }
-    reference = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
-    keys = {"datasets/d-1": "d"}
-    some = [
-        attribute("text", text, ["one", "", "three"], (3,), heap, dict(keys)),
-        attribute("to", reference, "datasets/d-1", (), heap, dict(keys)),
-    ]
-    dataset = PlannedDataset(
-        "d", file_type(INT), simple(2), plan_layout(CompactLayout(int_bytes(41, 42))), attributes=some
-    )
-    root = PlannedGroup("root", [PlannedLink("d", PlannedTarget("d")), *soft(5000)])
-    path = write(plan_file([root, dataset], "root", heap.pieces()), tmp_path / "f.h5")
-    dumped = subprocess.run(["h5dump", str(path)], capture_output=True, check=True, text=True)
-    assert not dumped.stderr
-    for words in ("(0): 41, 42", '"one", "", "three"', 'SOFTLINK "link 7919"', "DATASET"):
-        assert words in dumped.stdout
-    assert dumped.stdout.count("LINKTARGET") == 5000
 
 
 def test_data_of_others_are_not_read() -> None:

@@ -237,6 +237,22 @@ def test_regions_that_are_refused(selection: bytes, error: type[Exception], word
         heap.read(REGION, heap.place(1))
 
 
+@pytest.mark.parametrize(
+    ("selection", "found"),
+    [
+        (encode_simple(3), None),
+        (encode_regular([StridedSpan(1, 5, 1, 3), StridedSpan(0, 4, 1, 4)]), [[[1, 0], [3, 3]]]),
+        (
+            encode_regular([StridedSpan(1, 5, 2, 2), StridedSpan(0, 3, 1, 3)]),
+            [[row, column] for row in (1, 2, 6, 7) for column in range(3)],
+        ),
+    ],
+)
+def test_regions_of_all_and_of_blocks_in_steps(selection: bytes, found: Any) -> None:
+    heap = Heap(struct.pack("<Q", TARGET) + selection)
+    assert heap.read(REGION, heap.place(1)).get("selection") == found
+
+
 def test_places_of_another_size() -> None:
     heap = Heap(b"one")
     odd = FileType(file_type(TEXT).item, 20)

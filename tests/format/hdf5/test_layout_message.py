@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -41,7 +40,7 @@ from hsparse.hdf5.format.messages.structured_layout import (
     decode_structured_layout,
     encode_structured_layout,
 )
-from tests.format.hdf5.h5py_files import messages, reader, same, walk
+from tests.format.hdf5.h5py_files import messages, reader, same
 from tests.format.hdf5.index_files import (
     GoldenDataset,
     assert_same,
@@ -93,25 +92,6 @@ def test_indexes_round_trip(name: str, dims: tuple[int, ...], address: int | Non
 )
 def test_others_round_trip(layout: LayoutMessage) -> None:
     assert decode(encode_layout(layout)) == layout
-
-
-def test_libhdf5s_indexes(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w", libver="v110") as file:
-        file.create_dataset("single", (4,), chunks=(4,), data=[1, 2, 3, 4])
-        file.create_dataset("filtered", (4,), chunks=(4,), data=[1, 2, 3, 4], compression=1)
-        file.create_dataset("fixed", (9,), "i4", chunks=(4,))
-        file.create_dataset("extensible", (9,), "i4", chunks=(4,), maxshape=(None,))
-        file.create_dataset("tree", (9, 9), "i4", chunks=(4, 4), maxshape=(None, None))
-    found = {name: one.dataset.layout for name, one in walk(path).items() if one.dataset}
-    kinds = {name: layout.index.kind for name, layout in found.items() if isinstance(layout, ChunkedLayout)}
-    expected = [SINGLE, SINGLE, FIXED_ARRAY, EXTENSIBLE_ARRAY, BTREE_2]
-    assert kinds == dict(
-        zip(["/single", "/filtered", "/fixed", "/extensible", "/tree"], expected, strict=True)
-    )
-    filtered = found["/filtered"]
-    assert isinstance(filtered, ChunkedLayout)
-    assert 0 < filtered.index.parameters[0] < 100
 
 
 def test_versions_1_and_2() -> None:
@@ -311,25 +291,13 @@ def test_dense_variable_length_data_is_not_supported() -> None:
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (0, 4, "version 4"),
-        (1, 2, "class 2"),
-        (2, 1, "property version 1"),
-        (3, 4, "type 4"),
-        (5, 4, "flags 0x4"),
-        (5, 2, "contradict"),
-        (6, 3, "3 dimensions"),
-        (7, 0, "of 0 bytes"),
-        (7, 9, "of 9 bytes"),
-        (8, 0, r"chunks of \[0\]"),
-        (9, 0, "of 0 bytes"),
-        (10, 7, "index type 7"),
-        (10, 5, "no composition"),
-        (11, 1, "1 sections"),
-        (13, 1, "metadata"),
-        (14, 2, "index type 2"),
+        (0, 4, "version 4"), (1, 2, "class 2"), (2, 1, "property version 1"), (3, 4, "type 4"),
+        (5, 4, "flags 0x4"), (5, 2, "contradict"), (6, 3, "3 dimensions"), (7, 0, "of 0 bytes"),
+        (7, 9, "of 9 bytes"), (8, 0, r"chunks of \[0\]"), (9, 0, "of 0 bytes"), (10, 7, "index type 7"),
+        (10, 5, "no composition"), (11, 1, "1 sections"), (13, 1, "metadata"), (14, 2, "index type 2"),
         (14, 0, "index type 0"),
     ],
-)
+)  # fmt: skip
 def test_contradictions_are_named(place: int, value: int, words: str) -> None:
     message = bytearray(MINIMAL)
     message[place] = value
