@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from hsparse.client.connection import Connection
-from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.domain_picture import domain_differences
 from tests.support.endurance import repeats
 from tests.web import test_deeds
 from tests.web.conftest import go, open_page

@@ -22,17 +22,10 @@ Json = dict[str, Any]
 TITLES = st.sampled_from(["a", "b", "größe", "with space", "x.defined", "日本", "c" * 40, "z"])
 NUMBER = st.sampled_from(sorted(NUMBERS))
 DENSE_FILTERS: tuple[list[Any], ...] = (
-    [],
-    [{"id": 1, "level": 4}],
-    [{"id": 2}, {"id": 1, "level": 9}],
-    [{"id": 2}, {"id": 1, "level": 1}, {"id": 3}],
-    [{"id": 3}],
-    ["lzf"],
-    ["lz4"],
-    ["zstd"],
-    ["bitshuffle"],
+    [], [{"id": 1, "level": 4}], [{"id": 2}, {"id": 1, "level": 9}],
+    [{"id": 2}, {"id": 1, "level": 1}, {"id": 3}], [{"id": 3}], ["lzf"], ["lz4"], ["zstd"], ["bitshuffle"],
     [{"class": "H5Z_FILTER_BLOSC"}],
-)
+)  # fmt: skip
 SPARSE_FILTERS: tuple[list[Any], ...] = (
     [],
     ["none"],

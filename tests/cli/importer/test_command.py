@@ -24,9 +24,8 @@ from hsparse.concurrency.attempts import Backoff
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
-from tests.cli.importer.conftest import Import
-from tests.cli.importer.domain_content import domain_differences
-from tests.cli.importer.test_sparse_matrix import compressed, random_matrix
+from tests.cli.importer.conftest import Import, Refused, Stopped, exported, is_there, stop_after
+from tests.cli.importer.domain_picture import assert_is_file, domain_differences
 from tests.support.endurance import spread
 from tests.support.server_process import server_process
 
@@ -51,10 +50,6 @@ def write_file(path: Path) -> Path:
     return path
 
 
-class Stopped(Exception):
-    """The import ends here, as if its process did."""
-
-
 @pytest.fixture(scope="module")
 def small_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that takes bodies of 1 MiB at most."""
@@ -62,21 +57,6 @@ def small_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with server_process(*flags) as server:
         yield server.url
         assert server.stop() == 0
-
-
-def stop_after(count: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let `count` requests through, then none; return the list that they are noted in."""
-    sent: list[str] = []
-    json: Callable[..., Any] = RetryingClient.json
-
-    def limited(self: RetryingClient, method: str, path: str, body: Any = None, **params: Any) -> Any:
-        if len(sent) >= count:
-            raise Stopped
-        sent.append(f"{method} {path}")
-        return json(self, method, path, body, **params)
-
-    monkeypatch.setattr(RetryingClient, "json", limited)
-    return sent
 
 
 @pytest.mark.endurance
@@ -112,9 +92,9 @@ def test_an_import_that_was_stopped_goes_on(
 
 
 def test_filters_that_the_server_replaces_are_named(
-    imported: Import, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, copy, values = tmp_path / "x.h5", tmp_path / "copy.h5", np.arange(4000) // 7
+    path, values = tmp_path / "x.h5", np.arange(4000) // 7
     with h5py.File(path, "w") as file:
         for name, options in (
             ("lzf", {"compression": "lzf", "shuffle": True}),
@@ -126,9 +106,7 @@ def test_filters_that_the_server_replaces_are_named(
     connection = imported(path)
     said = capsys.readouterr().err
     assert "(2):\n  /checked: fletcher32 as nothing\n  /lzf: shuffle, lzf as blosc\n" in said
-    flags = ["--endpoint", url, "--filter", "shuffle+lzf"]
-    assert main(["export", str(connection.domain), str(copy), *flags]) == 0
-    with h5py.File(copy) as file:
+    with h5py.File(exported(connection, tmp_path / "copy.h5", "--filter", "shuffle+lzf")) as file:
         assert file["lzf"].compression == "lzf"
         assert np.array_equal(file["lzf"][:], values)
 
@@ -270,8 +248,7 @@ def test_a_killed_import_goes_on(url: str, tmp_path: Path) -> None:
         with pytest.raises(HsparseError, match="exists already"):
             main_raising(arguments)
         assert main([*arguments, "--resume"]) == 0
-        with h5py.File(path) as file:
-            assert domain_differences(file, connection) == []
+        assert_is_file(connection, path)
 
 
 def main_raising(arguments: list[str]) -> None:
@@ -301,11 +278,6 @@ def test_a_domain_that_something_else_made_is_refused(url: str, tmp_path: Path) 
             with pytest.raises(HsparseError, match=words):
                 main_raising(["import", str(path), domain, "--endpoint", url, *flags])
         assert connection.json("GET", "/")["root"] == root
-
-
-def is_there(connection: Connection) -> bool:
-    domains = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
-    return connection.domain in [one["name"] for one in domains]
 
 
 @pytest.mark.parametrize("flags", [(), ("--keep",), ("--resume",)])
@@ -353,35 +325,6 @@ def test_a_file_cut_short_makes_no_domain(imported: Import, tmp_path: Path, size
     assert not is_there(imported(path, status=2))
 
 
-def test_bytes_changed_anywhere_are_no_crash(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    matrix = random_matrix(9)
-    with h5py.File(tmp_path / "whole.h5", "w") as file:
-        group = file.create_group("m")
-        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
-        compressed(group, ("data", "indices", "indptr"), matrix, chunks=(20,), compression="gzip")
-        file.create_dataset("text", data=["a", "bcd"] * 9, dtype=h5py.string_dtype(), chunks=(4,))
-        file["ref"] = np.array([file["m"].ref], h5py.ref_dtype)
-    whole = (tmp_path / "whole.h5").read_bytes()
-    rng = np.random.default_rng(10)
-    refused = 0
-    for number in range(40):
-        damaged = bytearray(whole)
-        for place in rng.integers(0, len(whole), 3):
-            damaged[place] = rng.integers(256)
-        path = tmp_path / f"damaged-{number}.h5"
-        path.write_bytes(damaged)
-        try:
-            connection = imported(path)
-        except AssertionError:
-            refused += 1
-            assert capsys.readouterr().err.startswith("hsparse: ")
-        else:
-            assert is_there(connection)
-    assert refused
-
-
 def test_a_missing_file_and_a_missing_folder(url: str, tmp_path: Path) -> None:
     (empty := tmp_path / "empty").mkdir()
     for path, domain, words in (
@@ -394,12 +337,11 @@ def test_a_missing_file_and_a_missing_folder(url: str, tmp_path: Path) -> None:
 
 
 def test_a_name_that_no_link_can_have_makes_no_domain(
-    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate integer general\n3 3 1\n1 2 5\n")
     sent = stop_after(100, monkeypatch)
-    imported(tmp_path / "a.mtx", "--path", "a/b", status=2)
-    assert "The title 'a/b' cannot name a link" in capsys.readouterr().err
+    assert "The title 'a/b' cannot name a link" in refused(tmp_path / "a.mtx", "--path", "a/b")
     assert sent == ["GET /"]
 
 
@@ -431,9 +373,7 @@ def test_many_objects_and_links(imported: Import, tmp_path: Path, monkeypatch: p
         for number in range(40):
             group[f"{(number * 17) % 40}"] = h5py.SoftLink(f"/{number}")
             file[f"{(number * 13) % 40}"] = h5py.SoftLink("/g")
-    connection = imported(tmp_path / "many.h5")
-    with h5py.File(tmp_path / "many.h5") as file:
-        assert domain_differences(file, connection) == []
+    assert_is_file(imported(tmp_path / "many.h5"), tmp_path / "many.h5")
 
 
 def write_many(path: Path, count: int) -> Path:
@@ -456,8 +396,7 @@ def test_small_objects_are_made_many_by_a_request_and_with_their_values(
     connection = imported(path)
     assert sum(line.startswith("POST") for line in sent) == 5 + 3
     assert not any(line.endswith("value") for line in sent)
-    with h5py.File(path) as file:
-        assert domain_differences(file, connection) == []
+    assert_is_file(connection, path)
 
 
 def test_objects_whose_creation_was_not_answered_are_found(
@@ -476,8 +415,7 @@ def test_objects_whose_creation_was_not_answered_are_found(
     monkeypatch.setattr(Connection, "json", losing)
     connection = imported(path)
     assert sorted(lost) == ["/datasets", "/groups"]
-    with h5py.File(path) as file:
-        assert domain_differences(file, connection) == []
+    assert_is_file(connection, path)
 
 
 def test_references_that_lead_nowhere_are_told(

@@ -9,9 +9,8 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from tests.cli.importer.conftest import Import
+from tests.cli.importer.conftest import Import, exported
 from tests.cli.importer.domain_picture import Picture, differences, picture_of
 
 U2 = {"class": "H5T_INTEGER", "base": "H5T_STD_U16LE"}
@@ -66,11 +65,6 @@ def create(
     if there:
         domain.json("PUT", f"/datasets/{id}/value", {"points": places, "value": there})
     return id
-
-
-def exported(domain: Connection, path: Path, *flags: str) -> Path:
-    assert main(["export", str(domain.domain), str(path), "--endpoint", domain.url, *flags]) == 0
-    return path
 
 
 def same(one: Picture, other: Picture) -> bool:

@@ -18,8 +18,7 @@ import scipy.io
 import hsparse
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from tests.cli.importer.conftest import Import
-from tests.cli.importer.test_command import Stopped, stop_after
+from tests.cli.importer.conftest import Import, Refused, exported, opened
 from tests.cli.importer.test_sparse_matrix import elements_at, elements_of, random_matrix
 from tests.client.anndata.conftest import assert_same
 from tests.support.changed_bytes import change_bytes
@@ -104,10 +103,6 @@ def directory(path: Path, *, is_old: bool = False, dtype: str = "<i8", prefix: s
     return path
 
 
-def opened(connection: Connection) -> hsparse.File:
-    return hsparse.open(f"{connection.url}{connection.domain}")
-
-
 def scanpy() -> Any:
     """Return the module, which takes seconds to import: each worker collects every test, and one runs these."""
     return import_module("scanpy")
@@ -129,18 +124,14 @@ def test_a_matrix_of_cell_ranger_is_what_scanpy_reads(
     connection = imported(path)
     with opened(connection) as file:
         assert_same(file.to_anndata(), read_h5(path))
-    out = tmp_path / "out.h5ad"
-    arguments = ["--endpoint", connection.url, "--matrices", "anndata-csr"]
-    assert main(["export", str(connection.domain), str(out), *arguments]) == 0
+    out = exported(connection, tmp_path / "out.h5ad", "--matrices", "anndata-csr")
     assert_same(anndata.read_h5ad(out), read_h5(path))
 
 
-def test_one_of_several_genomes(imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_of_several_genomes(refused: Refused, imported: Import, tmp_path: Path) -> None:
     path = genomes(tmp_path / "two.h5", "hg19", "mm10")
-    imported(path, status=2)
-    assert "name one of hg19, mm10 by --part" in capsys.readouterr().err
-    imported(path, "--part", "hg38", status=2)
-    assert "has no hg38" in capsys.readouterr().err
+    assert "name one of hg19, mm10 by --part" in refused(path)
+    assert "has no hg38" in refused(path, "--part", "hg38")
     with opened(imported(path, "--part", "mm10")) as file:
         assert_same(file.to_anndata(), read_h5(path, "mm10"))
 
@@ -167,14 +158,11 @@ def test_what_has_no_place_is_named(
     imported(path, "--strict", status=2)
 
 
-def test_counts_that_no_float_has_are_refused(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_counts_that_no_float_has_are_refused(refused: Refused, tmp_path: Path) -> None:
     path = cell_ranger(tmp_path / "cells.h5")
     with h5py.File(path, "r+") as file:
         file["matrix/data"][5] = 2**24 + 1
-    imported(path, status=2)
-    assert "/X: A count is not exact as float32" in capsys.readouterr().err
+    assert "/X: A count is not exact as float32" in refused(path)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +178,7 @@ def test_a_directory_is_what_scanpy_reads(imported: Import, tmp_path: Path, is_o
         assert file["X"].chunks == (8, 40)
 
 
-def test_a_matrix_of_an_archive_has_a_prefix(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_matrix_of_an_archive_has_a_prefix(refused: Refused, imported: Import, tmp_path: Path) -> None:
     """GEO puts the sample in front of the names."""
     path = directory(tmp_path / "GSE1_RAW", prefix="GSM1_lung_")
     one = scanpy().read_10x_mtx(path, prefix="GSM1_lung_", gex_only=False)
@@ -202,34 +188,28 @@ def test_a_matrix_of_an_archive_has_a_prefix(
     directory(path, prefix="GSM2_liver_", is_old=True, dtype="<f8")
     other = scanpy().read_10x_mtx(path, prefix="GSM2_liver_", gex_only=False)
     other.X = other.X.tocsr()
-    imported(path, status=2)
-    assert "has 2 matrices: name one of GSM1_lung, GSM2_liver by --part" in capsys.readouterr().err
-    imported(path, "--part", "GSM", status=2)
-    assert "has no GSMmatrix.mtx" in capsys.readouterr().err
+    assert "has 2 matrices: name one of GSM1_lung, GSM2_liver by --part" in refused(path)
+    assert "has no GSMmatrix.mtx" in refused(path, "--part", "GSM")
     for part, expected in (("GSM1_lung_", one), ("GSM2_liver", other)):
         with opened(imported(path, "--part", part)) as file:
             assert_same(file.to_anndata(), expected)
     (path / "GSM2_liver_genes.tsv").unlink()
-    imported(path, "--part", "GSM2_liver", status=2)
-    assert "has no GSM2_liver_features.tsv or GSM2_liver_genes.tsv" in capsys.readouterr().err
+    assert "has no GSM2_liver_features.tsv or GSM2_liver_genes.tsv" in refused(path, "--part", "GSM2_liver")
 
 
 @pytest.mark.parametrize("count", [1, 3, 5, 8, 12])
 def test_an_import_that_was_stopped_goes_on(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+    resumed: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.MAX_INLINE_BYTES", 500)
     monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.BAND_BYTES", 300)
-    path, domain = cell_ranger(tmp_path / "cells.h5"), f"/home/admin/stopped-format-{count}.h5"
-    command = ["import", str(path), domain, "--endpoint", url, "--requests", "2"]
-    with monkeypatch.context() as patch:
-        stop_after(count, patch)
-        with pytest.raises(Stopped):
-            main([*command, "--keep"])
+    path = cell_ranger(tmp_path / "cells.h5")
+    connection = resumed(path, count, "--requests", "2")
     for _ in range(2):
-        assert main([*command, "--resume"]) == 0
-        with hsparse.open(f"{url}{domain}") as file:
+        with opened(connection) as file:
             assert_same(file.to_anndata(), read_h5(path))
+        flags = ("--endpoint", connection.url, "--requests", "2", "--resume")
+        assert main(["import", str(path), str(connection.domain), *flags]) == 0
 
 
 def test_names_with_carriage_returns_and_without_kinds(imported: Import, tmp_path: Path) -> None:
@@ -253,23 +233,16 @@ def test_names_with_carriage_returns_and_without_kinds(imported: Import, tmp_pat
         ("__group", "tiledbsoma cannot read it"),
     ],
 )
-def test_other_directories_are_named(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, said: str
-) -> None:
+def test_other_directories_are_named(refused: Refused, tmp_path: Path, name: str, said: str) -> None:
     if name:
         (tmp_path / name).touch()
-    imported(tmp_path, status=2)
-    assert said in capsys.readouterr().err
+    assert said in refused(tmp_path)
 
 
-def test_files_of_other_formats_are_named(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_other_formats_are_named(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "contacts.hic").write_bytes(b"HIC\0")
-    imported(tmp_path / "contacts.hic", status=2)
-    assert "is a Juicer .hic file: make a .cool of it" in capsys.readouterr().err
-    imported("s3://bucket/a.zarr", status=2)
-    assert "is only read from a disk: copy it to a directory" in capsys.readouterr().err
+    assert "is a Juicer .hic file: make a .cool of it" in refused(tmp_path / "contacts.hic")
+    assert "is only read from a disk: copy it to a directory" in refused("s3://bucket/a.zarr")
 
 
 # --- without cells or genes -----------------------------------------------------------------------
@@ -321,10 +294,11 @@ def test_files_without_cells_or_genes_are_anndatas_without_them(
 
 @pytest.mark.parametrize(("genes", "cells"), [(4, 0), (0, 5)])
 def test_a_matrix_alone_without_room_is_left_out(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], genes: int, cells: int
+    refused: Refused, tmp_path: Path, genes: int, cells: int
 ) -> None:
-    imported(empty_directory(tmp_path, genes, cells) / "matrix.mtx", status=2)
-    assert f"A sparse dataset of extent {[genes, cells]} has no elements" in capsys.readouterr().err
+    assert f"A sparse dataset of extent {[genes, cells]} has no elements" in refused(
+        empty_directory(tmp_path, genes, cells) / "matrix.mtx"
+    )
 
 
 # --- loom -----------------------------------------------------------------------------------------
@@ -403,14 +377,11 @@ def test_a_cooler_is_what_cooler_reads(imported: Import, tmp_path: Path) -> None
         assert_cooler(file, connection, str(path))
 
 
-def test_one_of_several_resolutions(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_of_several_resolutions(refused: Refused, imported: Import, tmp_path: Path) -> None:
     path = tmp_path / "contacts.mcool"
     for size in (200, 50):
         write_cool(f"{path}::/resolutions/{size}", size)
-    imported(path, status=2)
-    assert "has 2 of the format cooler: name one of 50, 200 by --part" in capsys.readouterr().err
+    assert "has 2 of the format cooler: name one of 50, 200 by --part" in refused(path)
     for part in ("50", "/resolutions/200"):
         connection = imported(path, "--part", part)
         with opened(connection) as file:
@@ -486,9 +457,8 @@ DAMAGES: list[tuple[Callable[[Path], Path], str, Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("write", "name", "change", "said"), DAMAGES)
 def test_parts_that_do_not_fit_are_named(
-    imported: Import,
+    refused: Refused,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
     write: Callable[[Path], Path],
     name: str,
     change: Callable[[Any], Any],
@@ -497,8 +467,7 @@ def test_parts_that_do_not_fit_are_named(
     path = write(tmp_path / "damaged.h5")
     with h5py.File(path, "r+") as file:
         replaced(name, change)(file)
-    imported(path, status=2)
-    assert said in capsys.readouterr().err
+    assert said in refused(path)
 
 
 @pytest.mark.parametrize(
@@ -521,13 +490,12 @@ def test_parts_that_do_not_fit_are_named(
     ],
 )
 def test_a_damaged_directory_is_refused(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, said: str
+    refused: Refused, tmp_path: Path, name: str, content: bytes, said: str
 ) -> None:
     path = directory(tmp_path / "cells")
     (path / f"{name.removesuffix('.gz')}.gz").unlink()
     (path / name).write_bytes(content)
-    imported(path, status=2)
-    assert said in capsys.readouterr().err
+    assert said in refused(path)
 
 
 def cell_elements(path: Path) -> Any:

@@ -16,13 +16,12 @@ import xarray as xr
 from h5py import h5t
 
 import hsparse
-from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.format.plan.file_form import FileForm
 from hsparse.hdf5.importer.dense_upload import MAX_REQUEST_BYTES
-from tests.cli.importer.conftest import Import
-from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.conftest import Import, Refused, exported, opened, value_bytes
+from tests.cli.importer.domain_picture import assert_is_file
 from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.clients.test_h5pyd_types import plain
@@ -65,8 +64,7 @@ def compared(imported: Import, path: Path, *flags: str) -> Connection:
     with h5py.File(path) as file:
         away = any(isinstance(file.get(name, getlink=True), h5py.ExternalLink) for name in file)
     connection = imported(path, *flags, status=3 if away else 0)
-    with h5py.File(path) as file:
-        assert domain_differences(file, connection) == []
+    assert_is_file(connection, path)
     return connection
 
 
@@ -92,7 +90,7 @@ def h5pyd_reads(connection: Connection, path: Path) -> None:
 
 @pytest.mark.parametrize("topic", LEFT_OUT)
 def test_what_no_server_has_is_left_out_and_named(
-    imported: Import, tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]
+    refused: Refused, imported: Import, tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = make(topic, tmp_path)
     with h5py.File(path, "a") as file:
@@ -102,10 +100,7 @@ def test_what_no_server_has_is_left_out_and_named(
     assert connection.json("GET", "/datasets/", h5path="/rest")["shape"]["dims"] == [2]
     with pytest.raises(hsparse.LeftOut, match=re.escape(LEFT_OUT[topic])):
         connection.json("GET", "/", h5path=LEFT_OUT[topic].partition(":")[0])
-    connection = imported(path, "--strict", status=2)
-    assert LEFT_OUT[topic] in capsys.readouterr().err
-    domains = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
-    assert connection.domain not in [one["name"] for one in domains]
+    assert LEFT_OUT[topic] in refused(path, "--strict")
 
 
 @pytest.mark.parametrize("topic", NETCDF)
@@ -197,9 +192,7 @@ def test_contiguous_data_of_several_chunks(
     data = np.random.default_rng(8).integers(0, 250, shape, "<i8")
     with h5py.File(tmp_path / "contiguous.h5", "w") as file:
         file["x"] = data
-    connection = imported(tmp_path / "contiguous.h5")
-    id = connection.json("GET", "/datasets/", h5path="/x")["id"]
-    assert connection.binary("GET", f"/datasets/{id}/value") == data.tobytes()
+    assert value_bytes(imported(tmp_path / "contiguous.h5"), "/x") == data.tobytes()
 
 
 def test_chunks_that_the_server_does_not_take_so_large(
@@ -255,8 +248,7 @@ def test_types_that_no_server_has(imported: Import, tmp_path: Path) -> None:
         record = connection.json("GET", "/datasets/", h5path=f"/{name}")
         found = connection.binary("GET", f"/datasets/{record['id']}/value")
         assert found == values.tobytes()
-    back = tmp_path / "back.h5"
-    assert main(["export", str(connection.domain), str(back), "--endpoint", connection.url]) == 0
+    back = exported(connection, tmp_path / "back.h5")
     with h5py.File(tmp_path / "odd.h5") as one, h5py.File(back) as other:
         assert set(one) == set(other)
         for name in ("time", "long", "brain"):
@@ -275,10 +267,6 @@ def itself(file: h5py.File) -> None:
     file.create_virtual_dataset("x", layout)
 
 
-def external(file: h5py.File) -> None:
-    file.create_dataset("x", (4,), "i4", external=[("other.bin", 0, 16)])
-
-
 def odd_name(file: h5py.File) -> None:
     file.create_group("g")[b"a\xff"] = 1
 
@@ -291,18 +279,14 @@ def odd_attribute(file: h5py.File) -> None:
     ("fill", "text"),
     [
         (itself, "More than 16 virtual datasets are sources of each other"),
-        (external, "/x: There is no external file 'other.bin' beside"),
         (odd_name, "/g: The name b'a\\xff' is not UTF-8"),
         (odd_attribute, "/: The name b'b\\xff' is not UTF-8"),
     ],
 )
-def test_what_cannot_be_imported_is_refused(
-    imported: Import, tmp_path: Path, fill: Any, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_imported_is_refused(refused: Refused, tmp_path: Path, fill: Any, text: str) -> None:
     with h5py.File(tmp_path / "refused.h5", "w") as file:
         fill(file)
-    imported(tmp_path / "refused.h5", "--strict", "--copy", status=2)
-    assert text in capsys.readouterr().err
+    assert text in refused(tmp_path / "refused.h5", "--strict", "--copy")
 
 
 def test_links_that_are_left_behind(
@@ -352,8 +336,7 @@ def test_text_that_is_no_utf8(imported: Import, tmp_path: Path) -> None:
         id = connection.json("GET", "/datasets/", h5path=f"/{name}")["id"]
         assert connection.binary("GET", f"/datasets/{id}/value") == expected
         assert connection.binary("GET", f"/groups/{root}/attributes/{name}/value") == expected
-    id = connection.json("GET", "/datasets/", h5path="/fill")["id"]
-    assert connection.binary("GET", f"/datasets/{id}/value") == b"\xff\0" * 3
+    assert value_bytes(connection, "/fill") == b"\xff\0" * 3
 
 
 @needs_library
@@ -450,27 +433,26 @@ def write_elements(path: Path, kind: Any, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ELEMENTS)
-def test_elements_with_gaps_and_padding(imported: Import, tmp_path: Path, url: str, name: str) -> None:
+def test_elements_with_gaps_and_padding(imported: Import, tmp_path: Path, name: str) -> None:
     kind, data = ELEMENTS[name]
-    path, out = tmp_path / "some.h5", tmp_path / "out.h5"
+    path = tmp_path / "some.h5"
     write_elements(path, kind, data)
     connection = imported(path)
-    assert main(["export", str(connection.domain), str(out), "--endpoint", url]) == 0
-    found = hsparse.open(f"{url}{connection.domain}")
-    with h5py.File(path) as file, h5py.File(out) as exported:
+    found = opened(connection)
+    with h5py.File(path) as file, h5py.File(exported(connection, tmp_path / "out.h5")) as copy:
         for dataset in ("chunked", "contiguous"):
             expected = file[dataset]
             assert found[dataset].dtype.itemsize == expected.dtype.itemsize
             np.testing.assert_array_equal(found[dataset][...], expected[...])
-            np.testing.assert_array_equal(exported[dataset][...], expected[...])
+            np.testing.assert_array_equal(copy[dataset][...], expected[...])
             if not name.startswith("complex"):
-                assert exported[dataset].id.get_type() == kind
-        np.testing.assert_array_equal(exported.attrs["attribute"], file.attrs["attribute"])
+                assert copy[dataset].id.get_type() == kind
+        np.testing.assert_array_equal(copy.attrs["attribute"], file.attrs["attribute"])
         ours = np.asarray(found.attrs["attribute"]).astype(file.attrs["attribute"].dtype)
         np.testing.assert_array_equal(ours, file.attrs["attribute"])
         bits = np.empty(4, f"V{kind.get_size()}")
         if "complex" not in name and "rubbish" not in name and name not in ("zeros", "compound of text"):
-            exported["chunked"].id.read(h5py.h5s.ALL, h5py.h5s.ALL, bits, kind)
+            copy["chunked"].id.read(h5py.h5s.ALL, h5py.h5s.ALL, bits, kind)
             assert bits.tobytes() == data
 
 
@@ -514,7 +496,7 @@ def test_a_file_comes_out_as_it_went_in(
     if user_block:
         path.write_bytes(head + path.read_bytes()[user_block:])
     connection = imported(path)
-    assert main(["export", str(connection.domain), str(back), "--endpoint", connection.url, *flags]) == 0
+    exported(connection, back, *flags)
     domain = DomainFile(connection, str(connection.domain), FileForm())
     size, etag = domain.state()
     whole = b"".join(domain.read(at, min(size, at + 7001), etag) for at in range(0, size, 7001))
@@ -538,7 +520,6 @@ def test_a_table_of_pandas_is_the_frame_again(imported: Import, tmp_path: Path) 
     frame = pd.DataFrame({"n": np.arange(500), "v": np.linspace(0, 1, 500), "t": ["a", "bc"] * 250})
     frame.to_hdf(tmp_path / "in.h5", key="t", format="table", data_columns=["n"])
     connection = imported(tmp_path / "in.h5")
-    target = tmp_path / "out.h5"
-    assert main(["export", str(connection.domain), str(target), "--endpoint", connection.url]) == 0
+    target = exported(connection, tmp_path / "out.h5")
     pd.testing.assert_frame_equal(pd.read_hdf(target), frame)
     assert len(pd.read_hdf(target, where="n > 400")) == 99

@@ -20,9 +20,8 @@ import pytest
 
 from hsparse.errors import HsparseError
 from hsparse.format.dataspace_message import FormatRevision
-from tests.cli.importer.file_contents import MemorySource, contents
-from tests.cli.importer.mutated_file import Seed
-from tests.cli.importer.test_sparse_matrix import compressed, random_matrix
+from tests.cli.importer.mutated_file import MemorySource, Seed, contents
+from tests.cli.importer.test_sparse_matrix import random_matrix, write_h5ad
 from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.sn.file_domain import fetch, fill_domain
@@ -85,12 +84,8 @@ def made_by_others(folder: Path) -> Iterator[Seed]:
     for topic, write in NETCDF.items():
         write(folder / "some.nc")
         yield Seed(topic, (folder / "some.nc").read_bytes())
-    matrix = random_matrix(1, "<f4").asformat("csr")
-    with h5py.File(folder / "some.h5ad", "w") as file:
-        group = file.create_group("X")
-        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
-        compressed(group, ("data", "indices", "indptr"), matrix, chunks=(17,), compression="gzip")
-    yield Seed("h5ad", (folder / "some.h5ad").read_bytes())
+    path = write_h5ad(folder / "some.h5ad", random_matrix(1, "<f4"), chunks=(17,), compression="gzip")
+    yield Seed("h5ad", path.read_bytes())
     for path in sorted(GOLDEN.glob("*.h5")):
         yield Seed(path.stem, path.read_bytes())
 

@@ -1,11 +1,15 @@
-"""Random domains exported as files and imported again: in both layouts, and in all revisions of structured chunks."""
+"""Files and random domains that go there and back: in both layouts, in all revisions; netCDF reads the same."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -14,9 +18,10 @@ from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.errors import Unsupported
 from hsparse.format.dataspace_message import FormatRevision
-from tests.cli.importer.domain_picture import Difference, Picture, differences, picture_of
-from tests.cli.importer.known_changes import KNOWN, is_refused
+from tests.cli.importer.conftest import Import, exported
+from tests.cli.importer.domain_picture import KNOWN, Difference, Picture, differences, is_refused, picture_of
 from tests.cli.importer.random_domain import DrawnDomain, domains, make_domain
+from tests.clients.netcdf_files import NETCDF
 from tests.support.endurance import repeats
 
 REPORT = 50
@@ -107,3 +112,49 @@ def test_round_trips(url: str, tmp_path: Path, request: pytest.FixtureRequest) -
     print(trips.figures())
     print("\n".join(f"{number:6} {name}" for name, number in trips.met.most_common()))
     assert not trips.wrong, "\n\n".join(trips.wrong[:20])
+
+
+SHOW = """
+import json, sys
+import netCDF4
+
+def plain(value):
+    return value.tolist() if hasattr(value, "tolist") else value
+
+def show(group):
+    variables = {}
+    for name, one in group.variables.items():
+        one.set_auto_maskandscale(False)
+        attributes = {key: plain(one.getncattr(key)) for key in one.ncattrs()}
+        variables[name] = [str(one.dtype), one.dimensions, attributes, plain(one[...])]
+    return {
+        "dimensions": {name: [len(one), one.isunlimited()] for name, one in group.dimensions.items()},
+        "attributes": {key: plain(group.getncattr(key)) for key in group.ncattrs()},
+        "variables": variables,
+        "groups": {name: show(one) for name, one in group.groups.items()},
+    }
+
+for path in sys.argv[1:]:
+    with netCDF4.Dataset(path) as file:
+        print(json.dumps(show(file), default=repr))
+"""
+
+
+def shown(*paths: Path) -> list[Any]:
+    """Return what netCDF4 reads of files.
+
+    It does so in a process of its own: it has another libhdf5, and changes where h5py's looks for filters.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW, *map(str, paths)], capture_output=True, text=True, check=True
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("topic", NETCDF)
+def test_netcdf_reads_the_same(imported: Import, tmp_path: Path, topic: str) -> None:
+    NETCDF[topic](tmp_path / "original.nc")
+    connection = imported(tmp_path / "original.nc")
+    before, after = shown(tmp_path / "original.nc", exported(connection, tmp_path / "back.nc"))
+    assert before["variables"] or before["groups"]
+    assert after == before

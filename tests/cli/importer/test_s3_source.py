@@ -21,11 +21,11 @@ from hsparse.hdf5.importer import block_cache, s3_source, source
 from hsparse.hdf5.importer.s3_source import S3Source
 from hsparse.storage.object_store import Stored
 from hsparse.storage.s3.s3_store import S3Store
-from tests.cli.importer.conftest import Import
-from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.conftest import Import, Refused, value_bytes
+from tests.cli.importer.domain_picture import assert_is_file
 from tests.cli.importer.test_command import write_file
 from tests.cli.importer.test_file_formats import directory
-from tests.cli.importer.test_sparse_matrix import compressed, elements_at, elements_of, random_matrix
+from tests.cli.importer.test_sparse_matrix import elements_at, elements_of, random_matrix, write_h5ad
 from tests.support.s3_servers import make_bucket
 
 Put = Callable[[str, bytes], str]
@@ -59,9 +59,7 @@ def flags(endpoint: str) -> tuple[str, ...]:
 
 def test_a_file_of_a_bucket(imported: Import, tmp_path: Path, moto_endpoint: str, put: Put) -> None:
     path = write_file(tmp_path / "all.h5")
-    connection = imported(put("some/all.h5", path.read_bytes()), *flags(moto_endpoint))
-    with h5py.File(path) as file:
-        assert domain_differences(file, connection) == []
+    assert_is_file(imported(put("some/all.h5", path.read_bytes()), *flags(moto_endpoint)), path)
 
 
 @pytest.mark.parametrize("name", ["graph.mtx", "graph.MTX.gz", "graph.npz", "graph.h5ad"])
@@ -76,10 +74,7 @@ def test_a_matrix_of_a_bucket(
         scipy.sparse.save_npz(path, matrix)
     elif name.endswith("h5ad"):
         dataset = "/X"
-        with h5py.File(path, "w") as file:
-            group = file.create_group("X")
-            group.attrs.update({"encoding-type": "csr_matrix", "shape": matrix.shape})
-            compressed(group, ("data", "indices", "indptr"), matrix)
+        write_h5ad(path, matrix)
     else:
         text = BytesIO()
         scipy.io.mmwrite(text, matrix, precision=17)
@@ -88,17 +83,14 @@ def test_a_matrix_of_a_bucket(
     assert elements_at(connection, dataset) == elements_of(matrix)
 
 
-def test_a_matrix_that_is_damaged(
-    imported: Import, moto_endpoint: str, put: Put, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_matrix_that_is_damaged(refused: Refused, moto_endpoint: str, put: Put) -> None:
     text = b"%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 1\n2 2 2\n"
     for name, data, words in (
         ("cut.mtx", text[:-6], "its header says 2"),
         ("cut.mtx.gz", gzip.compress(text)[:-9], "s3://files/cut.mtx.gz is damaged"),
         ("cut.npz", b"PK\x03\x04", "s3://files/cut.npz is no .npz file"),
     ):
-        imported(put(name, data), *flags(moto_endpoint), status=2)
-        assert words in capsys.readouterr().err
+        assert words in refused(put(name, data), *flags(moto_endpoint))
 
 
 @pytest.mark.parametrize(
@@ -110,30 +102,26 @@ def test_a_matrix_that_is_damaged(
         ("s3://files/none.mtx.gz", "There is no object s3://files/none.mtx.gz"),
     ],
 )
-def test_what_is_no_object(
-    imported: Import, put: Put, moto_endpoint: str, where: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    imported(where, *flags(moto_endpoint), status=2)
-    assert words in capsys.readouterr().err
+def test_what_is_no_object(refused: Refused, put: Put, moto_endpoint: str, where: str, words: str) -> None:
+    assert words in refused(where, *flags(moto_endpoint))
 
 
 def test_an_endpoint_that_does_not_answer_is_told_soon(
-    imported: Import, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3_source, "START_SECONDS", 0.2)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
-    imported("s3://files/a.h5", *flags("http://127.0.0.1:1"), status=2)
-    assert "'files' gave no answer" in capsys.readouterr().err
+    assert "'files' gave no answer" in refused("s3://files/a.h5", *flags("http://127.0.0.1:1"))
 
 
 def test_sources_are_objects_of_the_bucket(
+    refused: Refused,
     imported: Import,
     tmp_path: Path,
     moto_endpoint: str,
     put: Put,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Sources of a virtual dataset, and external data, lie below the prefix of the file."""
     monkeypatch.chdir(tmp_path)
@@ -149,18 +137,15 @@ def test_sources_are_objects_of_the_bucket(
     for name in ("raw/s.h5", "raw/s.bin", "v.h5"):
         put(f"run/{name}", (tmp_path / name).read_bytes())
     connection = imported("s3://files/run/v.h5", *flags(moto_endpoint))
-    with h5py.File(tmp_path / "v.h5") as file:
-        assert domain_differences(file, connection) == []
+    assert_is_file(connection, tmp_path / "v.h5")
     layout = h5py.VirtualLayout((3, 4), "<i8")
     layout[:] = h5py.VirtualSource("../raw/s.h5", "data", (3, 4))
     with h5py.File(tmp_path / "up.h5", "w") as file:
         file.create_virtual_dataset("v", layout)
     url = put("run/deep/up.h5", (tmp_path / "up.h5").read_bytes())
-    imported(url, *flags(moto_endpoint), status=2)
-    assert "'../raw/s.h5' is outside of the places" in capsys.readouterr().err
+    assert "'../raw/s.h5' is outside of the places" in refused(url, *flags(moto_endpoint))
     connection = imported(url, *flags(moto_endpoint), "--sources", "s3://files/run")
-    id = connection.json("GET", "/datasets/", h5path="/v")["id"]
-    assert connection.binary("GET", f"/datasets/{id}/value") == np.arange(12).tobytes()
+    assert value_bytes(connection, "/v") == np.arange(12).tobytes()
 
 
 def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,10 @@ import scipy.sparse
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.errors import Gone, HsparseError
-from tests.cli.importer.domain_content import domain_differences
-from tests.cli.importer.domain_picture import Picture, picture_of
+from tests.cli.importer.conftest import Stopped, stop_after
+from tests.cli.importer.domain_picture import Picture, assert_is_file, domain_differences, picture_of
 from tests.cli.importer.mutated_file import Seed
-from tests.cli.importer.test_command import Stopped, stop_after, write_file
+from tests.cli.importer.test_command import write_file
 from tests.support.file_upload import dataset_body, scalar, upload
 
 FOLDER = "/home/admin/uploads"
@@ -237,8 +237,7 @@ def test_a_stopped_import_of_the_same_upload_goes_on(
         assert place[1] in domains(server)
         return
     assert run_import(server, place, "--resume") == 0
-    with h5py.File(tmp_path / "a.h5") as file:
-        assert domain_differences(file, server.for_domain(place[0])) == []
+    assert_is_file(server.for_domain(place[0]), tmp_path / "a.h5")
     assert place[1] not in domains(server)
 
 

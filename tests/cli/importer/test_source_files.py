@@ -1,17 +1,28 @@
-"""Files that a file names: where they are looked up, which are refused, and how many are open."""
+"""Sources as files, the files that a file names, objects found by paths, and scattered elements read as boxes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from io import SEEK_CUR, SEEK_END
+from math import prod
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest, Conflict, Forbidden, HsparseError, NotFound, Unsupported
+from hsparse.errors import BadRequest, Conflict, Corrupt, Forbidden, HsparseError, NotFound, Unsupported
+from hsparse.format.plan.virtual_plan import MappedPart
 from hsparse.hdf5.format.file_fields import ByteRange
-from hsparse.hdf5.importer import source_files
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind
+from hsparse.hdf5.importer import block_cache, source_files
+from hsparse.hdf5.importer import source_dataset as source_parts
+from hsparse.hdf5.importer.block_cache import BlockCache
 from hsparse.hdf5.importer.source import InputFile, LocalSource
+from hsparse.hdf5.importer.source_dataset import MAX_DEPTH, FoundObject, SourceFile, find_object, read_part
 from hsparse.hdf5.importer.source_files import NO_FILES, SharedSource, SourceFiles
 
 
@@ -40,18 +51,13 @@ def files_of(root: Path, *places: str) -> tuple[SourceFiles, str]:
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("beside.h5", "run/beside.h5"),
-        ("./sub/../beside.h5", "run/beside.h5"),
-        ("sub/s.h5", "run/sub/s.h5"),
-        ("inner.h5", "run/sub/s.h5"),
-        ("{root}/run/beside.h5", "run/beside.h5"),
-        ("/nowhere/beside.h5", "run/beside.h5"),
-        ("{root}/away/beside.h5", "run/beside.h5"),
-        ("none.h5", None),
-        ("sub/none.h5", None),
+        ("beside.h5", "run/beside.h5"), ("./sub/../beside.h5", "run/beside.h5"),
+        ("sub/s.h5", "run/sub/s.h5"), ("inner.h5", "run/sub/s.h5"),
+        ("{root}/run/beside.h5", "run/beside.h5"), ("/nowhere/beside.h5", "run/beside.h5"),
+        ("{root}/away/beside.h5", "run/beside.h5"), ("none.h5", None), ("sub/none.h5", None),
         ("{root}/run/none.h5", None),
     ],
-)
+)  # fmt: skip
 def test_where_files_are(root: Path, name: str, found: str | None) -> None:
     files, main = files_of(root)
     assert files.find(name.format(root=root), main) == (found and str(root / found))
@@ -141,20 +147,13 @@ class BucketFile(InputFile):
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("s.h5", "s3://lab/run/s.h5"),
-        ("sub/../s.h5", "s3://lab/run/s.h5"),
-        ("/data/s.h5", "s3://lab/run/s.h5"),
-        ("s3://lab/run/x/s.h5", "s3://lab/run/x/s.h5"),
-        ("s3://raw/2026/s.h5", "s3://raw/2026/s.h5"),
-        ("none.h5", None),
-        ("../s.h5", Forbidden),
-        ("../../../s.h5", Forbidden),
-        ("s3://lab/run/../s.h5", Forbidden),
-        ("s3://lab/runs/s.h5", Forbidden),
-        ("s3://other/s.h5", Forbidden),
-        ("s3://lab", BadRequest),
+        ("s.h5", "s3://lab/run/s.h5"), ("sub/../s.h5", "s3://lab/run/s.h5"),
+        ("/data/s.h5", "s3://lab/run/s.h5"), ("s3://lab/run/x/s.h5", "s3://lab/run/x/s.h5"),
+        ("s3://raw/2026/s.h5", "s3://raw/2026/s.h5"), ("none.h5", None), ("../s.h5", Forbidden),
+        ("../../../s.h5", Forbidden), ("s3://lab/run/../s.h5", Forbidden),
+        ("s3://lab/runs/s.h5", Forbidden), ("s3://other/s.h5", Forbidden), ("s3://lab", BadRequest),
     ],
-)
+)  # fmt: skip
 def test_objects_of_buckets(name: str, found: str | type[HsparseError] | None) -> None:
     main = "s3://lab/run/main.h5"
     files = SourceFiles(main, BucketFile, ["s3://raw/2026"])
@@ -228,3 +227,170 @@ def test_a_file_that_changes_is_not_mixed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_where_no_files_are_read() -> None:
     with pytest.raises(Unsupported, match="cannot be read here"), NO_FILES.use("/x/s.h5"):
         pass
+
+
+DATA = bytes(range(256)) * 5
+
+
+def test_a_source_is_a_file_that_is_read_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.hdf5.importer.source.FETCH_BYTES", 100)
+    path = tmp_path / "data"
+    path.write_bytes(DATA)
+    with LocalSource(path) as source:
+        with source.file() as file, source.file() as other:
+            assert other.read(10) == DATA[:10]
+            assert file.read() == DATA
+            assert file.read(5) == b""
+            assert file.seek(-7, SEEK_END) == len(DATA) - 7
+            assert file.read(100) == DATA[-7:]
+            assert file.seek(1000) == file.tell() == 1000
+            assert file.seek(-300, SEEK_CUR) == 700
+            assert file.read(300) == DATA[700:1000]
+            file.seek(len(DATA) + 5)
+            assert file.read(1) == b""
+            with pytest.raises(OSError, match="before the file"):
+                file.seek(-len(DATA) - 1, SEEK_END)
+            assert other.read(10) == DATA[10:20]
+        assert source.read(0, 3) == DATA[:3]
+        path.write_bytes(DATA[:100])
+        with pytest.raises(Corrupt, match="became shorter"), source.file() as file:
+            file.read()
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        LocalSource(tmp_path / "none")
+    with pytest.raises(BadRequest, match="is no file"):
+        LocalSource(tmp_path)
+
+
+def test_each_block_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_cache, "BLOCK_BYTES", 10)
+    monkeypatch.setattr(block_cache, "MAX_BLOCKS", 2)
+    data, asked = bytes(range(35)), []
+
+    monkeypatch.setattr(block_cache, "MAX_CACHED_RANGE_BYTES", 30)
+
+    def begin(wanted: ByteRange) -> Future[bytes]:
+        asked.append((wanted.address, wanted.size))
+        found = Future[bytes]()
+        found.set_result(data[wanted.address : wanted.address + wanted.size])
+        return found
+
+    cache = BlockCache(len(data), begin)
+    ranges = [ByteRange(*one) for one in ((3, 4), (8, 4), (0, 0), (30, 5), (12, 3), (3, 1), (2, 31))]
+    assert cache.read(ranges) == [data[one.address : one.address + one.size] for one in ranges]
+    assert asked == [(0, 10), (10, 10), (30, 5), (0, 10), (2, 31)], "what is large is not taken from blocks"
+
+
+class Finder:
+    def __init__(self, path: Path) -> None:
+        self.files = SourceFiles(str(path), lambda location: LocalSource(Path(location)))
+        self.source = LocalSource(path)
+        self.file = SourceFile.of(self.source, self.files)
+
+    def __call__(self, path: str) -> FoundObject | None:
+        return find_object(self.source, self.file.file, self.files, path)
+
+
+@pytest.fixture
+def find(tmp_path: Path) -> Iterator[Finder]:
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["deep/x"] = [1, 2, 3]
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["g/h/x"] = [1, 2]
+        file["g/loop"] = file["g"]
+        file["g/relative"] = h5py.SoftLink("h/x")
+        file["absolute"] = h5py.SoftLink("/g/h")
+        file["dangling"] = h5py.SoftLink("/g/none")
+        file["a"], file["b"] = h5py.SoftLink("b"), h5py.SoftLink("a")
+        file["away"] = h5py.ExternalLink("other.h5", "deep")
+        file["gone"] = h5py.ExternalLink("none.h5", "x")
+        file["out"] = h5py.ExternalLink("/etc/hostname", "x")
+    finder = Finder(tmp_path / "f.h5")
+    yield finder
+    finder.source.close()
+    finder.files.close()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/g/h/x", "g/h/x", "./g//h/./x", "g/loop/loop/h/x", "g/relative", "absolute/x", "g/loop/relative"],
+)
+def test_paths_in_the_file(find: Finder, path: str) -> None:
+    found = find(path)
+    assert found is not None
+    assert found.source is find.source
+    assert found.object.kind == ObjectKind.DATASET
+
+
+def test_paths_to_another_file(find: Finder, tmp_path: Path) -> None:
+    found = find("away/x")
+    assert found is not None
+    assert found.source.name == str(tmp_path / "other.h5")
+    assert found.object.dataset is not None
+    assert found.object.dataset.shape["dims"] == [3]
+    assert find.file.find(found.object.header.address) is None
+
+
+@pytest.mark.parametrize("path", ["none", "g/none/x", "dangling", "gone", "away/none", "g/h/x/y"])
+def test_what_is_not_there(find: Finder, path: str) -> None:
+    assert find(path) is None
+
+
+def test_the_root_group(find: Finder) -> None:
+    found = find("/")
+    assert found is not None
+    assert found.object.kind == ObjectKind.GROUP
+
+
+def test_what_is_refused(find: Finder) -> None:
+    with pytest.raises(Corrupt, match="More than 16 links"):
+        find("a")
+    with pytest.raises(Corrupt, match="limit is 1000"):
+        find("/".join(["x"] * (MAX_DEPTH + 1)))
+    with pytest.raises(Forbidden, match="hostname"):
+        find("out")
+
+
+SOURCE_PARTS_DATA = np.arange(12 * 15 * 9).reshape(12, 15, 9)
+
+
+@pytest.mark.parametrize("hull", [0, 100, 1000, 10**6])
+@given(draw=st.data(), products=st.booleans())
+def test_any_elements(hull: int, draw: st.DataObject, products: bool) -> None:
+    boxes: list[int] = []
+
+    def read(start: tuple[int, ...], stop: tuple[int, ...]) -> np.ndarray:
+        assert all(
+            0 <= a < b <= length for a, b, length in zip(start, stop, SOURCE_PARTS_DATA.shape, strict=True)
+        )
+        boxes.append(prod(b - a for a, b in zip(start, stop, strict=True)))
+        return SOURCE_PARTS_DATA[tuple(map(slice, start, stop))]
+
+    if products:
+        lists = [
+            sorted(draw.draw(st.sets(st.integers(0, length - 1), min_size=1)))
+            for length in SOURCE_PARTS_DATA.shape
+        ]
+        expected = SOURCE_PARTS_DATA[np.ix_(*lists)]
+    else:
+        point = st.tuples(*(st.integers(0, length - 1) for length in SOURCE_PARTS_DATA.shape))
+        points = draw.draw(st.lists(point, min_size=1, max_size=60))
+        lists = [list(column) for column in zip(*points, strict=True)]
+        expected = SOURCE_PARTS_DATA[tuple(lists)]
+    part = MappedPart((), tuple(np.array(one) for one in lists), products)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source_parts, "MAX_HULL_BYTES", hull)
+        found = read_part(read, part, 8)
+    assert np.array_equal(found, expected)
+    if not hull:
+        assert sum(boxes) == expected.size or not products
+
+
+def test_a_source_without_dimensions() -> None:
+    for products in (True, False):
+        found = read_part(lambda start, stop: np.array(5), MappedPart((), (), products), 8)
+        assert found.ravel().tolist() == [5]

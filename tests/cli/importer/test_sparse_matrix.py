@@ -21,8 +21,8 @@ from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.hdf5.importer.command import add_arguments
 from hsparse.hdf5.importer.sparse_matrix import row_of
-from tests.cli.importer.conftest import Import
-from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.conftest import Import, Refused
+from tests.cli.importer.domain_picture import assert_is_file, domain_differences
 
 CELLS = Path(__file__).parents[3] / "demo" / "data" / "pbmc68k_reduced.h5ad"
 KINDS = ("coo", "csr", "csc", "bsr", "dia")
@@ -52,12 +52,23 @@ def elements_of(matrix: Any) -> dict[tuple[int, ...], Any]:
     return dict(zip(map(tuple, places), found.data.tolist(), strict=True))
 
 
+def write_h5ad(
+    path: Path, matrix: Any, name: str = "X", indices: str = "<i4", values: str | None = None, **options: Any
+) -> Path:
+    """Write a compressed matrix as AnnData does."""
+    with h5py.File(path, "w") as file:
+        group = file.create_group(name)
+        group.attrs["encoding-type"], group.attrs["shape"] = f"{matrix.format}_matrix", matrix.shape
+        for part, data in (
+            ("data", matrix.data.astype(values or matrix.dtype)),
+            ("indices", matrix.indices.astype(indices)),
+            ("indptr", matrix.indptr),
+        ):
+            group.create_dataset(part, data=data, **(options if len(data) else {}))
+    return path
+
+
 # --- AnnData and Binsparse ------------------------------------------------------------------------
-
-
-def compressed(group: h5py.Group, names: tuple[str, str, str], matrix: Any, **options: Any) -> None:
-    for name, data in zip(names, (matrix.data, matrix.indices, matrix.indptr), strict=True):
-        group.create_dataset(name, data=data, **options)
 
 
 def test_an_anndata_file(imported: Import) -> None:
@@ -77,20 +88,16 @@ def test_an_anndata_file(imported: Import) -> None:
 
 
 def test_an_anndata_file_as_it_is(imported: Import) -> None:
-    connection = imported(CELLS, "--as-is")
-    with h5py.File(CELLS) as file:
-        assert domain_differences(file, connection) == []
+    assert_is_file(imported(CELLS, "--as-is"), CELLS)
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc"])
 def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
     matrix = random_matrix(1, "<f4").asformat(kind)
-    with h5py.File(tmp_path / "layers.h5ad", "w") as file:
-        group = file.create_group("layers/counts")
-        group.attrs["encoding-type"], group.attrs["encoding-version"] = f"{kind}_matrix", "0.1.0"
-        group.attrs["shape"] = matrix.shape
-        compressed(group, ("data", "indices", "indptr"), matrix, chunks=(17,), compression="gzip")
-        file["X"] = group
+    options = {"chunks": (17,), "compression": "gzip"}
+    with h5py.File(write_h5ad(tmp_path / "layers.h5ad", matrix, "layers/counts", **options), "r+") as file:
+        file["layers/counts"].attrs["encoding-version"] = "0.1.0"
+        file["X"] = file["layers/counts"]
     connection = imported(tmp_path / "layers.h5ad")
     assert elements_at(connection, "/layers/counts") == elements_of(matrix)
     ids = [connection.json("GET", "/datasets/", h5path=path)["id"] for path in ("/X", "/layers/counts")]
@@ -104,22 +111,12 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
     [(-1, "negative"), (40, "not below its extent 40"), (10**6, "not below its extent 40")],
 )
 def test_an_index_beyond_a_matrix_whose_lines_are_divided_is_refused(
-    imported: Import,
-    tmp_path: Path,
-    index: int,
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refused: Refused, tmp_path: Path, index: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hsparse.hdf5.importer.matrix_chunks.MAX_WAITING_BYTES", 600)
     matrix = random_matrix(1)
     matrix.indices[100] = index
-    with h5py.File(tmp_path / "cells.h5ad", "w") as file:
-        group = file.create_group("X")
-        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
-        compressed(group, ("data", "indices", "indptr"), matrix)
-    imported(tmp_path / "cells.h5ad", "--chunk", "60x10", status=2)
-    assert message in capsys.readouterr().err
+    assert message in refused(write_h5ad(tmp_path / "cells.h5ad", matrix), "--chunk", "60x10")
 
 
 @pytest.mark.parametrize("kind", ["CSR", "CSC", "COO", "COOR"])
@@ -148,19 +145,10 @@ def test_binsparse(imported: Import, tmp_path: Path, kind: str, iso: bool) -> No
 
 
 @pytest.mark.parametrize("part", ["indices", "indptr", "data"])
-def test_a_damaged_matrix_leaves_no_domain(
-    imported: Import, tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_matrix_leaves_no_domain(refused: Refused, tmp_path: Path, part: str) -> None:
     matrix = random_matrix(3)
     setattr(matrix, part, getattr(matrix, part)[:-1] if part != "indices" else matrix.indices + 1000)
-    with h5py.File(tmp_path / "damaged.h5ad", "w") as file:
-        group = file.create_group("X")
-        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
-        compressed(group, ("data", "indices", "indptr"), matrix)
-    connection = imported(tmp_path / "damaged.h5ad", status=2)
-    assert "hsparse: /X: " in capsys.readouterr().err
-    domains = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
-    assert connection.domain not in [one["name"] for one in domains]
+    assert "hsparse: /X: " in refused(write_h5ad(tmp_path / "damaged.h5ad", matrix))
 
 
 # --- Matrix Market --------------------------------------------------------------------------------
@@ -253,14 +241,9 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
         (HEAD + "2 2 2\n1 1 1\n1 1 2\n", "1 of 2 elements have the coordinates of another element"),
     ],
 )
-def test_a_damaged_matrix_market_file(
-    imported: Import, tmp_path: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_matrix_market_file(refused: Refused, tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "a.mtx").write_text(text)
-    connection = imported(tmp_path / "a.mtx", status=2)
-    assert words in capsys.readouterr().err
-    domains = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
-    assert connection.domain not in [one["name"] for one in domains]
+    assert words in refused(tmp_path / "a.mtx")
 
 
 @pytest.mark.parametrize("form", ["array", "coordinate"])
@@ -336,12 +319,9 @@ def test_npz_of_pydata_compressed(imported: Import, tmp_path: Path, axes: tuple[
     assert found == {tuple(place): dense[tuple(place)] for place in np.argwhere(dense).tolist()}
 
 
-def test_an_npz_file_of_pickles_is_refused(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_npz_file_of_pickles_is_refused(refused: Refused, tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", data=np.array([{}], object), shape=(1, 1), coords=np.zeros((2, 1), int))
-    imported(tmp_path / "a.npz", status=2)
-    assert "no .npz file of plain arrays" in capsys.readouterr().err
+    assert "no .npz file of plain arrays" in refused(tmp_path / "a.npz")
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -363,10 +343,7 @@ def test_the_user_chooses_the_chunks_of_matrices(imported: Import, tmp_path: Pat
     if ending == "npz":
         scipy.sparse.save_npz(file, matrix)
     else:
-        with h5py.File(file, "w") as made:
-            group = made.create_group("matrix")
-            group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
-            compressed(group, ("data", "indices", "indptr"), matrix)
+        write_h5ad(file, matrix, "matrix")
     connection = imported(file, "--chunk", "16x1000")
     assert SparseDataset.open(connection, "/matrix").chunks == (16, 40)
     assert elements_at(connection, "/matrix") == elements_of(matrix)

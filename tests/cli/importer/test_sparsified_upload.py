@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 import hsparse
-from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from tests.cli.importer.conftest import Import
-from tests.cli.importer.test_command import Stopped, stop_after
+from tests.cli.importer.conftest import Import, Refused
 
 SHAPE = (20, 30, 40)
 KINDS: dict[str, dict[str, Any]] = {
@@ -152,34 +150,19 @@ def test_a_virtual_dataset(imported: Import, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_an_import_that_was_stopped_goes_on(
-    url: str,
+    resumed: Import,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     count: int,
 ) -> None:
     monkeypatch.setattr("hsparse.hdf5.importer.sparsified_upload.CHUNK", 5000)
-    values, domain = write(tmp_path / "a.h5", "i4"), f"/home/admin/stopped-sparse-{count}.h5"
-    command = [
-        "import",
-        str(tmp_path / "a.h5"),
-        domain,
-        "--endpoint",
-        url,
-        "--sparse",
-        "*image",
-        "--drop-fill",
-    ]
-    with monkeypatch.context() as patch:
-        stop_after(count, patch)
-        with pytest.raises(Stopped):
-            main([*command, "--keep"])
-    assert main([*command, "--resume"]) == 0
+    values = write(tmp_path / "a.h5", "i4")
+    connection = resumed(tmp_path / "a.h5", count, "--sparse", "*image", "--drop-fill")
     kept = f"{np.count_nonzero(values):,} of {values.size:,} elements are kept"
     assert kept in capsys.readouterr().out
-    with Connection(url, domain) as connection:
-        dense, _ = sparse(connection, "/entry/data/image")
-        assert np.array_equal(dense, values)
+    dense, _ = sparse(connection, "/entry/data/image")
+    assert np.array_equal(dense, values)
 
 
 @pytest.mark.parametrize(
@@ -202,24 +185,20 @@ def test_an_import_that_was_stopped_goes_on(
     ],
 )
 def test_what_cannot_be_is_refused(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str
+    refused: Refused, tmp_path: Path, flags: tuple[str, ...], said: str
 ) -> None:
     write(tmp_path / "a.h5", "i4")
     with h5py.File(tmp_path / "a.h5", "r+") as file:
         file["points"], file["names"] = np.zeros(3, [("a", "i4"), ("b", "f4")]), ["a", "b"]
         file["scalar"] = 5
-    connection = imported(tmp_path / "a.h5", *flags, status=2)
-    assert said in capsys.readouterr().err
-    with pytest.raises(hsparse.NotFound):
-        hsparse.open(f"{connection.url}{connection.domain}")
+    assert said in refused(tmp_path / "a.h5", *flags)
 
 
-def test_other_formats_are_refused(
-    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_formats_are_refused(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 5\n")
-    imported(tmp_path / "a.mtx", "--sparse", "*", "--drop-fill", status=2)
-    assert "--sparse is for datasets of HDF5 files" in capsys.readouterr().err
+    assert "--sparse is for datasets of HDF5 files" in refused(
+        tmp_path / "a.mtx", "--sparse", "*", "--drop-fill"
+    )
 
 
 @pytest.mark.parametrize("seed", range(10))

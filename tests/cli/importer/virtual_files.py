@@ -323,26 +323,9 @@ def shared_names(folder: Path) -> None:
 VIRTUAL: dict[str, Writer] = {
     one.__name__.replace("_", " "): one
     for one in (
-        several_files,
-        missing_sources,
-        strided_blocks,
-        other_shapes,
-        one_source_twice,
-        nested,
-        scalar,
-        types,
-        texts,
-        arrays,
-        filtered_chunks,
-        unlimited,
-        unlimited_strides,
-        unlimited_without_sources,
-        pattern_of_files,
-        pattern_of_datasets,
-        gap_beyond_the_end,
-        irregular,
-        through_links,
-        newest_bounds,
+        several_files, missing_sources, strided_blocks, other_shapes, one_source_twice, nested, scalar,
+        types, texts, arrays, filtered_chunks, unlimited, unlimited_strides, unlimited_without_sources,
+        pattern_of_files, pattern_of_datasets, gap_beyond_the_end, irregular, through_links, newest_bounds,
         shared_names,
     )
-}
+}  # fmt: skip

@@ -17,8 +17,7 @@ from hsparse.client.errors import Unreachable
 from hsparse.errors import StoreFailed
 from hsparse.format.dataspace_message import NEWEST_REVISION
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
-from tests.cli.importer.domain_picture import differences, picture_of
-from tests.cli.importer.known_changes import KNOWN, is_refused
+from tests.cli.importer.domain_picture import KNOWN, differences, is_refused, picture_of
 from tests.cli.importer.random_domain import DrawnDomain, domains, make_domain
 from tests.cli.tree.conftest import Run, is_gone
 

@@ -17,8 +17,15 @@ import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.config import load_settings
 from hsparse.hdf5.in_place import indexed_chunks, served_file
-from tests.cli.importer.event_files import BANKS, COLUMNS, DAMAGES, counted, write_run
-from tests.cli.importer.test_events import assert_columns, assert_counts
+from tests.cli.importer.test_detector_files import (
+    BANKS,
+    COLUMNS,
+    DAMAGES,
+    assert_columns,
+    assert_counts,
+    counted,
+    write_run,
+)
 from tests.sn.in_place.test_served_files import listed
 
 COO = sp.random(3000, 400, 0.05, format="coo", dtype="f4", random_state=0).tocsr().tocoo()

@@ -24,7 +24,7 @@ from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
-from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.domain_picture import domain_differences
 from tests.cli.importer.mutated_file import Seed
 from tests.cli.importer.test_command import write_large
 from tests.support.file_upload import upload

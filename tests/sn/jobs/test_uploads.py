@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hsparse.client.connection import Connection
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.domain_picture import domain_differences
 from tests.sn.jobs.conftest import Open, until
 from tests.sn.jobs.test_served_jobs import ended
 from tests.support.file_upload import attributes_body, dataset_body, pieces, upload
