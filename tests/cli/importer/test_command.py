@@ -19,7 +19,6 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
-from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.concurrency.attempts import Backoff
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, User
