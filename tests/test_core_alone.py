@@ -12,7 +12,7 @@ from hsparse.extension import BUILT_IN
 from tests.support.endurance import ENDURANCE
 
 PROJECT = Path(__file__).parent.parent
-SHORT = ("objects/test_link_handlers.py", "domains/test_folder_handlers.py", "values/test_sparse.py")
+SHORT = ("objects/test_link_handlers.py", "domains/test_folders.py", "values/test_sparse.py")
 WHOLE = ("objects", "domains", "values")
 MAPS = (
     "tests/sn/values/test_selected.py::test_paired_lists_with_slices_are_refused_by_their_bytes",

@@ -38,10 +38,8 @@ def node() -> DataNode:
 @pytest.fixture
 async def bare(node: DataNode) -> AsyncIterator[RestClient]:
     """A client of a new, empty server."""
-    client = await RestClient(node, TickingClock(), *USERS).open()
-    yield client
-    await client.close()
-    await node.close()
+    async with RestClient(node, TickingClock(), *USERS) as client:
+        yield client
 
 
 @pytest.fixture

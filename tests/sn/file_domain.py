@@ -27,6 +27,41 @@ WORDS = ["", "one", "größe", "x" * 500, "two"] * 8
 GZIP = [{"id": 2}, {"id": 1, "level": 4}]
 
 
+def dataset(kind: Any, shape: Any, value: Any = None, **given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return what `place` is given of a dataset."""
+    return (kind, shape, value), given
+
+
+CHUNKED = {"class": "H5D_CHUNKED", "dims": [16, 16]}
+ROWS = {"class": "H5D_CHUNKED", "dims": [16]}
+GRID = np.arange(1200).reshape(40, 30)
+DATASETS = {
+    "/g/chunked": dataset(INT, [40, 30], GRID.tolist(), layout=CHUNKED | {"stripes": 3}, filters=GZIP, maxdims=[0, 90]),
+    "/g/part": dataset(INT, [400, 30], 7, select="[300:310,3]", layout=CHUNKED, fillValue=-1),
+    "/whole": dataset("H5T_IEEE_F64BE", [6], [1, 2, 3, 4, 5, 0.5]),
+    "/scalar": dataset(INT, [], 42),
+    "/never": dataset(INT, [3], fillValue=9),
+    "/null": dataset(INT, "H5S_NULL"),
+    "/points": dataset(POINT, [2], [[0.5, -3], [1.5, 4]]),
+    "/words": dataset(TEXT, [40], WORDS, layout=ROWS),
+    "/sparse": dataset(
+        INT, [40, 30], 8, select="[3:20,5]", layout=sparse(16, 8) | {"stripes": 2}, filters=GZIP, fillValue=-2,
+        maxdims=[0, 30],
+    ),
+    "/sparse points": dataset(POINT, [100], [[0.5, -3]], select="[50:51]", layout=sparse(100)),
+    "/sparse words": dataset(
+        TEXT, [50, 50], [["", "zwei"]], select="[9:10,9:11]", layout=sparse(10, 10), fillValue="none", maxdims=[0, 0]
+    ),
+    "/structured words": dataset(
+        TEXT, [40], WORDS, layout={"class": "H5D_STRUCT_CHUNK", "dims": [16], "flags": ["H5D_VL_DATA"]}
+    ),
+    "/initial": dataset(
+        INT, [40], 0, select="[5:7]", layout=ROWS, filters=GZIP, initializer=["arange", "--start=1", "--step=2"]
+    ),
+    "/sparse nothing": dataset(INT, [9], layout=sparse(4)),
+}  # fmt: skip
+
+
 async def place(
     client: RestClient, h5path: str, kind: Any, shape: Any, value: Any = None, **given: Any
 ) -> str:
@@ -46,71 +81,7 @@ async def place(
 
 async def fill_domain(client: RestClient) -> dict[str, str]:
     """Fill the client's domain; return the ids of its datasets by path."""
-    chunked = {"class": "H5D_CHUNKED", "dims": [16, 16]}
-    striped = chunked | {"stripes": 3}
-    grid = np.arange(1200).reshape(40, 30)
-    ids = {
-        "/g/chunked": await place(
-            client, "/g/chunked", INT, [40, 30], grid.tolist(), layout=striped, filters=GZIP, maxdims=[0, 90]
-        ),
-        "/g/part": await place(
-            client, "/g/part", INT, [400, 30], 7, select="[300:310,3]", layout=chunked, fillValue=-1
-        ),
-        "/whole": await place(client, "/whole", "H5T_IEEE_F64BE", [6], [1, 2, 3, 4, 5, 0.5]),
-        "/scalar": await place(client, "/scalar", INT, [], 42),
-        "/never": await place(client, "/never", INT, [3], fillValue=9),
-        "/null": await place(client, "/null", INT, "H5S_NULL"),
-        "/points": await place(client, "/points", POINT, [2], [[0.5, -3], [1.5, 4]]),
-        "/words": await place(
-            client, "/words", TEXT, [40], WORDS, layout={"class": "H5D_CHUNKED", "dims": [16]}
-        ),
-        "/sparse": await place(
-            client,
-            "/sparse",
-            INT,
-            [40, 30],
-            8,
-            select="[3:20,5]",
-            layout=sparse(16, 8) | {"stripes": 2},
-            filters=GZIP,
-            fillValue=-2,
-            maxdims=[0, 30],
-        ),
-        "/sparse points": await place(
-            client, "/sparse points", POINT, [100], [[0.5, -3]], select="[50:51]", layout=sparse(100)
-        ),
-        "/sparse words": await place(
-            client,
-            "/sparse words",
-            TEXT,
-            [50, 50],
-            [["", "zwei"]],
-            select="[9:10,9:11]",
-            layout=sparse(10, 10),
-            fillValue="none",
-            maxdims=[0, 0],
-        ),
-        "/structured words": await place(
-            client,
-            "/structured words",
-            TEXT,
-            [40],
-            WORDS,
-            layout={"class": "H5D_STRUCT_CHUNK", "dims": [16], "flags": ["H5D_VL_DATA"]},
-        ),
-        "/initial": await place(
-            client,
-            "/initial",
-            INT,
-            [40],
-            0,
-            select="[5:7]",
-            layout={"class": "H5D_CHUNKED", "dims": [16]},
-            filters=GZIP,
-            initializer=["arange", "--start=1", "--step=2"],
-        ),
-        "/sparse nothing": await place(client, "/sparse nothing", INT, [9], layout=sparse(4)),
-    }
+    ids = {path: await place(client, path, *args, **given) for path, (args, given) in DATASETS.items()}
     target = f"datasets/{ids['/whole']}"
     ids["/references"] = await place(client, "/references", REFERENCE, [3], [target, "", target])
     root = (await client("GET", "/"))["root"]

@@ -37,11 +37,9 @@ async def client() -> AsyncIterator[RestClient]:
     await stores[1].put("home/ann/own.h5", np.arange(10, dtype="<i4").tobytes())
     node = BucketRouter([DataService(one, clock, resources=shared.of_bucket(one.name)) for one in stores])
     settings = ServiceSettings(bucket="first", other_buckets=("other",))
-    made = await RestClient(node, clock, *USERS, settings=settings).open()
-    made.domain = PATH
-    yield made
-    await made.close()
-    await node.close()
+    async with RestClient(node, clock, *USERS, settings=settings) as made:
+        made.domain = PATH
+        yield made
 
 
 @pytest.mark.parametrize("way", TO_OTHER)

@@ -193,30 +193,28 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     store = MemoryStore(clock=clock)
     node = DataService(store, clock)
     added = (JobSettings(job_places=("s3://hsparse/jobs/{user}/",)),)
-    rest = await RestClient(node, clock, Principal(OWNER), Principal(TENANT), added=added).open()
-    await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
-    ids = await private_domain(rest)
-    own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
-    await store.put(CHANGED, HEAD + b"public" * 10)
-    await file_backed_datasets(rest, own)
-    for granted in (True, False):
-        rights = {right.value: granted for right in Right}
-        assert (await rest("PUT", f"/acls/{TENANT}", rights, domain=PRIVATE)).status == 201
-        if granted:
-            link = {"linked_domain": PRIVATE}
-            assert (await rest("PUT", "/", link, domain=SECOND, user=TENANT)).status == 201
-    closed = {right.value: False for right in Right}
-    for path in (PRIVATE, FOLDER):
-        assert (await rest("PUT", "/acls/default", closed, domain=path)).status == 201
-    await store.put(LATER, HIDDEN * 10)
-    await store.put(CHANGED, HEAD + HIDDEN * 10)
-    external = {"h5path": "/a", "h5domain": PRIVATE}
-    for title, body in ((FAR, external), twin((FAR, external))):
-        reply = await rest("PUT", f"/groups/{own}/links/{title}", body, domain=OWN, user=TENANT)
-        assert reply.status == 201
-    yield rest, store, ids
-    await rest.close()
-    await node.close()
+    async with RestClient(node, clock, Principal(OWNER), Principal(TENANT), added=added) as rest:
+        await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
+        ids = await private_domain(rest)
+        own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
+        await store.put(CHANGED, HEAD + b"public" * 10)
+        await file_backed_datasets(rest, own)
+        for granted in (True, False):
+            rights = {right.value: granted for right in Right}
+            assert (await rest("PUT", f"/acls/{TENANT}", rights, domain=PRIVATE)).status == 201
+            if granted:
+                link = {"linked_domain": PRIVATE}
+                assert (await rest("PUT", "/", link, domain=SECOND, user=TENANT)).status == 201
+        closed = {right.value: False for right in Right}
+        for path in (PRIVATE, FOLDER):
+            assert (await rest("PUT", "/acls/default", closed, domain=path)).status == 201
+        await store.put(LATER, HIDDEN * 10)
+        await store.put(CHANGED, HEAD + HIDDEN * 10)
+        external = {"h5path": "/a", "h5domain": PRIVATE}
+        for title, body in ((FAR, external), twin((FAR, external))):
+            reply = await rest("PUT", f"/groups/{own}/links/{title}", body, domain=OWN, user=TENANT)
+            assert reply.status == 201
+        yield rest, store, ids
 
 
 async def private_domain(rest: RestClient) -> Ids:

@@ -74,21 +74,10 @@ async def test_a_listing_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 R = TypeVar("R")
 HSDS_KEYS = {
-    "lastModified",
-    "num_groups",
-    "num_datatypes",
-    "datasets",
-    "num_chunks",
-    "allocated_bytes",
-    "metadata_bytes",
-    "num_linked_chunks",
-    "linked_bytes",
-    "logical_bytes",
-    "bucket",
-    "scan_start",
-    "md5_sum",
-    "scan_complete",
-}
+    "lastModified", "num_groups", "num_datatypes", "datasets", "num_chunks", "allocated_bytes",
+    "metadata_bytes", "num_linked_chunks", "linked_bytes", "logical_bytes", "bucket", "scan_start",
+    "md5_sum", "scan_complete",
+}  # fmt: skip
 
 
 class Gated:
@@ -128,13 +117,11 @@ def node() -> Gated:  # type: ignore[override]
 
 @pytest.fixture
 async def rest(node: Gated) -> AsyncIterator[RestClient]:
-    client = await RestClient(node, ManualClock(), *USERS).open()
-    client.domain = DOMAIN
-    assert (await client("PUT", "/", {})).status == 201
-    yield client
-    node.gate.set()
-    await client.close()
-    await node.close()
+    async with RestClient(node, ManualClock(), *USERS) as client:
+        client.domain = DOMAIN
+        assert (await client("PUT", "/", {})).status == 201
+        yield client
+        node.gate.set()
 
 
 @pytest.fixture

@@ -28,15 +28,11 @@ async def value_client(
     clock = SystemClock()
     store = store or MemoryStore()
     services = {f"dn-{n:03d}": DataService(store, clock, id=f"dn-{n:03d}") for n in range(1, nodes + 1)}
-    client = await RestClient({**services}, clock, Principal("admin", admin=True), settings=settings).open()
-    client.domain = "/home/admin/values.h5"
-    assert (await client("PUT", "/", {})).status == 201
-    try:
+    admin = Principal("admin", admin=True)
+    async with RestClient({**services}, clock, admin, settings=settings) as client:
+        client.domain = "/home/admin/values.h5"
+        assert (await client("PUT", "/", {})).status == 201
         yield client
-    finally:
-        await client.close()
-        for node in services.values():
-            await node.close()
 
 
 async def create(client: RestClient, shape: Any, kind: Any, **properties: Any) -> str:

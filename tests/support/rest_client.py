@@ -141,6 +141,15 @@ class RestClient:
     async def close(self) -> None:
         await self._client.close()
 
+    async def __aenter__(self) -> RestClient:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the client and its data nodes."""
+        await self.close()
+        for node in self.nodes.values():
+            await node.close()
+
     async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
         """Send a request; `options` are parameters, but for `user`, `domain`, `accept` and `headers`.
 

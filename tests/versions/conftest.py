@@ -95,6 +95,12 @@ class Versioned:
             body |= {"lower": lower, "minlower": "H5S_UNLIMITED"}
         return str((await self.done("POST", "/datasets", body, **options))["id"])
 
+    async def filled(self, size: int, layout: dict[str, Any] = DENSE) -> str:
+        """Create the dataset `kept`, whose elements count from 0; return its id."""
+        id = await self.create("kept", size, layout)
+        await self.write(id, 0, range(size))
+        return id
+
     async def write(self, id: str, start: int, values: Any, **options: Any) -> None:
         data = np.asarray(values, dtype="<i4")
         select = f"[{start}:{start + len(data)}]"

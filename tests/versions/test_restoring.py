@@ -77,8 +77,7 @@ async def test_a_write_beside_a_restore_brings_no_other_element_back(
 
 
 async def test_a_dataset_comes_back_in_place_of_another_one_of_its_id(past: Versioned) -> None:
-    id = await past.create("kept", 30, DENSE)
-    await past.write(id, 0, range(30))
+    id = await past.filled(30)
     await past.snapshot()
     await past.done("DELETE", f"/datasets/{id}")
     body = {"id": id, "type": "H5T_STD_I64LE", "shape": [4]}
@@ -124,8 +123,7 @@ async def test_what_was_restored_is_read_though_a_node_could_not_read_the_note(
         return await restore(store, **arguments)
 
     restored = list[bool]()
-    id = await past.create("kept", 10, DENSE)
-    await past.write(id, 0, range(10))
+    id = await past.filled(10)
     await past.snapshot()
     await past.write(id, 0, [9])
     monkeypatch.setattr(VersionedStore, "_tell", fail)
@@ -145,8 +143,7 @@ async def test_what_was_restored_is_read_though_the_store_did_not_answer(
         await asyncio.gather(*late)
 
     monkeypatch.setattr(versioned_store, "asyncio", SimpleNamespace(sleep=wait))
-    id = await past.create("kept", 10, DENSE)
-    await past.write(id, 0, range(10))
+    id = await past.filled(10)
     await past.snapshot()
     await past.write(id, 0, [9] * 10)
 
@@ -225,8 +222,7 @@ async def test_what_was_written_back_is_not_different(
 
 
 async def test_changes_are_followed_in_pages(past: Versioned) -> None:
-    id = await past.create("kept", 50, SPARSE)
-    await past.write(id, 0, range(50))
+    id = await past.filled(50, SPARSE)
     await past.snapshot()
     await past.write(id, 5, [7] * 10)
     await past.snapshot()

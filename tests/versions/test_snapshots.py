@@ -1,4 +1,4 @@
-"""Snapshots: what was there is read for as long as they are, and nothing is left of those that are deleted."""
+"""Snapshots: what was there is read for as long as they are, with its own ids, and nothing is left of the deleted."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
-from hsparse.model.ids import domain_prefix
+from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.record_form import add_checksum, check_checksum, parse_json
+from hsparse.model.ids import domain_prefix, moved_id, root_id
 from hsparse.stripes.store import StripedStore
+from hsparse.versions.moved_ids import moved
 from hsparse.wire.record_message import BeginAppend
 from tests.testing.memory_store import MemoryStore
 from tests.versions.conftest import DENSE, DOMAIN, SPARSE, Versioned
@@ -88,15 +92,6 @@ async def test_of_deleted_snapshots_nothing_is_left(past: Versioned) -> None:
     assert await past.snapshot() == 1
 
 
-async def test_a_deleted_domain_leaves_nothing(past: Versioned) -> None:
-    id = await past.create("kept", 30, DENSE)
-    await past.write(id, 0, range(30))
-    await past.snapshot()
-    await past.write(id, 0, range(1, 31))
-    await past.done("DELETE", "/", wait=10)
-    assert await past.keys() in (["db/.schema.json"], [])
-
-
 async def test_a_run_that_appends_copies_the_last_chunk_and_the_record(past: Versioned) -> None:
     id = await past.create("kept", 0, DENSE)
     await append(past, id, 9)
@@ -118,8 +113,7 @@ async def append(past: Versioned, id: str, count: int) -> None:
 
 
 async def test_each_chunk_is_copied_once(past: Versioned) -> None:
-    id = await past.create("kept", 50, SPARSE)
-    await past.write(id, 0, range(50))
+    id = await past.filled(50, SPARSE)
     await past.snapshot()
     past.store.reset()
     for value in range(3):
@@ -144,8 +138,7 @@ async def test_what_a_snapshot_costs_does_not_depend_on_the_size(past: Versioned
     past.store.reset()
     await past.snapshot()
     small = dict(past.store.calls)
-    id = await past.create("kept", 1000, DENSE)
-    await past.write(id, 0, range(1000))
+    await past.filled(1000)
     past.store.reset()
     await past.snapshot()
     assert past.store.calls == small
@@ -204,8 +197,7 @@ async def test_snapshots_are_listed(past: Versioned) -> None:
 
 
 async def test_a_snapshot_is_named_by_a_parameter_too_and_takes_ids_of_the_domain(past: Versioned) -> None:
-    id = await past.create("kept", 5, DENSE)
-    await past.write(id, 0, range(5))
+    id = await past.filled(5)
     root = (await past.done("GET", "/"))["root"]
     await past.snapshot()
     await past.write(id, 0, [7])
@@ -254,8 +246,7 @@ async def test_a_lower_bound_that_moves_is_that_of_the_snapshot(past: Versioned)
 
 
 async def test_statistics_are_of_what_a_domain_has_now(past: Versioned) -> None:
-    id = await past.create("kept", 30, DENSE)
-    await past.write(id, 0, range(30))
+    id = await past.filled(30)
     await past.snapshot()
     await past.write(id, 0, range(1, 31))
     for options in ({}, {"domain": AT_1}):
@@ -264,8 +255,7 @@ async def test_statistics_are_of_what_a_domain_has_now(past: Versioned) -> None:
 
 
 async def test_a_virtual_dataset_is_made_of_what_the_snapshot_has(past: Versioned) -> None:
-    id = await past.create("kept", 30, DENSE)
-    await past.write(id, 0, range(30))
+    id = await past.filled(30)
     root = (await past.done("GET", "/"))["root"]
     body = {
         "type": "H5T_STD_I32LE",
@@ -316,3 +306,101 @@ async def test_of_a_matrix_that_is_appended_to_a_clone_has_a_file(past: Versione
     assert (refused.status, "clone" in refused["error"]["message"]) == (409, True)
     await past.done("POST", "/clones", {"target": "/home/admin/clone", "snapshot": 1})
     await past.done("GET", "/files/home/admin/clone", matrices="anndata-csr")
+
+
+VARIABLE_TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+REFERENCE = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
+PAIR = {
+    "class": "H5T_COMPOUND",
+    "fields": [{"name": "to", "type": REFERENCE}, {"name": "note", "type": VARIABLE_TEXT}],
+}
+CLONE = "/home/admin/clone"
+
+
+def texts(root: str, id: str) -> tuple[str, ...]:
+    """Return texts that have an id, or its half, in them."""
+    return (
+        id,
+        root,
+        root[2:19],
+        f"datasets/{id}",
+        f'{{"id":"{id}"}}',
+        f'"id": "{root}"',
+        f"from {root}, {id}",
+    )
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["whole", "changes beside it"])
+async def test_texts_stay_as_they_are(past: Versioned, large: bool) -> None:
+    if large:
+        past.data = DataSettings(large_record_size=1)
+        await past.restart()
+    id, root = await past.create("one", 10, DENSE), (await past.done("GET", "/"))["root"]
+    words = texts(root, id)
+    for number, word in enumerate(words):
+        await past.done("PUT", f"/groups/{root}/attributes/a{number}", {"type": VARIABLE_TEXT, "value": word})
+        named = word.replace("/", "|")
+        await past.done("PUT", f"/groups/{root}/links/{number}", {"h5path": f"/{named}"})
+        links = {"links": {f"{number} {named}": {"h5path": "/x"}}}
+        await past.done("PUT", f"/groups/{root}/links", links)
+        await past.done(
+            "PUT",
+            f"/groups/{root}/attributes",
+            {"attributes": {named: {"type": VARIABLE_TEXT, "value": "x"}}},
+        )
+    pairs = {"type": PAIR, "shape": [2], "value": [[f"datasets/{id}", id], [f"groups/{root}", root]]}
+    await past.done("PUT", f"/groups/{root}/attributes/pairs", pairs)
+    await past.snapshot()
+    await past.done("POST", "/clones", {"target": CLONE, "snapshot": 1})
+    await past.done("DELETE", f"/groups/{root}/attributes/a0")
+    await past.done("POST", "/snapshots/1/restore")
+    for domain in (DOMAIN, f"{DOMAIN}@1", CLONE):
+        to = (await past.done("GET", "/", domain=domain))["root"]
+        found = (await past.done("GET", f"/groups/{to}/attributes", IncludeData=1, domain=domain))[
+            "attributes"
+        ]
+        values = {one["name"]: one["value"] for one in found}
+        assert tuple(values[f"a{number}"] for number in range(len(words))) == words
+        assert {word.replace("/", "|") for word in words} < values.keys()
+        there = moved_id(id, root, to)
+        assert values["pairs"] == [[f"datasets/{there}", id], [f"groups/{to}", root]]
+        links = (await past.done("GET", f"/groups/{to}/links", domain=domain))["links"]
+        targets = {link["title"]: link.get("id", link.get("h5path")) for link in links}
+        assert targets["one"] == there
+        for number, word in enumerate(words):
+            named = word.replace("/", "|")
+            assert targets[str(number)] == f"/{named}"
+            assert targets[f"{number} {named}"] == "/x"
+
+
+def of_type(kind: Any, value: Any) -> dict[str, Any]:
+    return {"attributes": {"a": {"type": kind, "shape": {"class": "H5S_SCALAR"}, "value": value}}}
+
+
+HERE, THERE = root_id(bytes(range(8))), root_id(bytes(range(8, 16)))
+ID = f"d{HERE[1:20]}1234-123456-123456"
+VLEN, ARRAY = {"class": "H5T_VLEN", "base": REFERENCE}, {"class": "H5T_ARRAY", "base": REFERENCE, "dims": [2]}
+NESTED = {"class": "H5T_COMPOUND", "fields": [{"name": "p", "type": PAIR}, {"name": "v", "type": VLEN}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (REFERENCE, ID),
+        (REFERENCE, [f"datasets/{ID}", None, HERE, ""]),
+        (VLEN, [[ID], []]),
+        (ARRAY, [ID, ID]),
+        (NESTED, [[ID, "x"], [ID, ID]]),
+        (NESTED, [[[ID, "x"], [ID]], [[ID, "y"], []]]),
+        ({"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"}, {"id": ID, "selection": []}),
+        (PAIR, None),
+    ],
+)
+def test_references_are_moved_and_come_back(kind: Any, value: Any) -> None:
+    record = {"id": ID, "root": HERE, **of_type(kind, value)}
+    data = add_checksum(orjson.dumps(record))
+    there = moved(data, HERE, THERE)
+    check_checksum(there, "key")
+    assert (ID.encode() in there, HERE.encode() in there) == (False, False)
+    back = parse_json(moved(there, THERE, HERE))
+    assert {name: back[name] for name in record} == record

@@ -1,8 +1,9 @@
-"""Hashes of passwords, and the password file."""
+"""The files of passwords and of lines at large, hashes of passwords, and limits of tries."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import threading
@@ -15,10 +16,113 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
 from hsparse.model.acl import Principal
+from hsparse.sn.auth.file_in_place import is_bound
+from hsparse.sn.auth.line_file import LineFile, LineFormat, TryLimit, is_blank
 from hsparse.sn.auth.password_file import PasswordFile, User, is_encoded
 from hsparse.sn.auth.password_hash import PasswordHash
 from hsparse.sn.auth.roles import is_user_name
 from tests.testing.manual_clock import ManualClock
+
+
+def read(line: str) -> tuple[str, int]:
+    name, _, number = line.partition("=")
+    if not number.isdigit():
+        raise BadRequest(f"{name} has no number.")
+    return name, int(number)
+
+
+KIND = LineFormat("number file", "write one", read, private=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> LineFile[int]:
+    (tmp_path / "numbers").write_text("# numbers\n\na=1\nb=2\n")
+    return LineFile(tmp_path / "numbers", KIND)
+
+
+def test_entries_are_what_the_lines_say(file: LineFile[int], caplog: pytest.LogCaptureFixture) -> None:
+    file.path.chmod(0o644)
+    assert dict(file.entries()) == {"a": 1, "b": 2}
+    assert file.entries() is file.entries()
+    assert not caplog.records, "a file that is not private may be read by all"
+
+
+def test_an_edit_sees_every_line_and_is_seen_by_other_readers(file: LineFile[int]) -> None:
+    other = LineFile(file.path, KIND)
+    assert dict(other.entries()) == {"a": 1, "b": 2}
+    file.edit(lambda lines: lines.append(f"c={len(lines)}"))
+    assert dict(other.entries()) == {"a": 1, "b": 2, "c": 4}
+
+
+def test_what_is_wrong_is_told_with_its_line(file: LineFile[int]) -> None:
+    file.path.write_text("a=1\nb\n")
+    with pytest.raises(Misconfigured, match=rf"Line 2 of the number file {file.path}: b has no number"):
+        file.entries()
+    file.path.unlink()
+    with pytest.raises(Misconfigured, match=f"There is no number file {file.path}; write one"):
+        file.entries()
+
+
+@pytest.mark.parametrize(
+    ("line", "blank"), [("", True), ("  ", True), ("# a", True), (" # a", False), ("a", False)]
+)
+def test_blank_lines(line: str, blank: bool) -> None:
+    assert is_blank(line) is blank
+
+
+def test_who_has_the_file_and_not_its_name_sees_edits(file: LineFile[int], tmp_path: Path) -> None:
+    # A hard link is to a test what a bind of the file alone is to a container.
+    bound = LineFile(tmp_path / "bound", KIND)
+    bound.path.hardlink_to(file.path)
+    for number in (3, 4, 3):  # the same length, within one tick of the clock
+        file.edit(lambda lines, number=number: lines.__setitem__(slice(2, None), [f"a={number}"]))  # type: ignore[misc]
+        assert dict(bound.entries()) == {"a": number}
+
+
+def test_a_reader_never_sees_half_an_edit(file: LineFile[int], tmp_path: Path) -> None:
+    file.entries()
+    with file.path.open("r+b") as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        writer.write(b"# half")
+        writer.flush()
+        assert dict(file.entries()) == {"a": 1, "b": 2}
+        with pytest.raises(Misconfigured, match="cannot be read"):
+            LineFile(file.path, KIND).entries()
+        writer.truncate()
+    assert dict(file.entries()) == {}
+
+
+def test_a_file_that_was_replaced_where_it_is_kept_is_told_once_a_minute(
+    file: LineFile[int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    with file.path.open("rb") as held:
+        served = LineFile(
+            Path(f"/proc/self/fd/{held.fileno()}"), KIND, clock
+        )  # as a bind, it has no name to lose
+        served.entries()
+        assert not caplog.records
+        (tmp_path / "other").write_text("a=9\n")
+        (tmp_path / "other").replace(file.path)
+        for _ in range(2):
+            assert dict(served.entries()) == {"a": 1, "b": 2}
+        assert len(caplog.records) == 1
+        assert "mount the folder of the file" in caplog.text
+        clock.time += 61
+        served.entries()
+        assert len(caplog.records) == 2
+
+
+def test_a_file_that_is_mounted_by_itself_is_known(tmp_path: Path) -> None:
+    file, mounts = tmp_path / "pass words", tmp_path / "mounts"
+    file.touch()
+    mounts.write_text(
+        f"36 35 98:0 /mnt1 {str(file).replace(' ', chr(92) + '040')} rw,noatime - ext3 /dev/root rw\n"
+    )
+    assert is_bound(file, mounts)
+    assert not is_bound(tmp_path, mounts)
+    assert not is_bound(file, tmp_path / "none")
+
 
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
@@ -120,8 +224,8 @@ OTHER_HASH = HASH.replace("c2Fs", "c2FT")
 ALPHABET = "abcXYZ019._-@"
 
 names = st.text(ALPHABET, min_size=1, max_size=12).filter(is_user_name)
-groups = st.lists(st.text(ALPHABET, min_size=1, max_size=8), max_size=3).map(tuple)
-users = st.builds(User, names, st.sampled_from([HASH, OTHER_HASH]), st.booleans(), groups)
+group_names = st.lists(st.text(ALPHABET, min_size=1, max_size=8), max_size=3).map(tuple)
+users = st.builds(User, names, st.sampled_from([HASH, OTHER_HASH]), st.booleans(), group_names)
 
 
 @pytest.fixture
@@ -207,11 +311,6 @@ def test_a_line_that_is_not_utf8_is_named(path: Path) -> None:
         PasswordFile(path).entries()
 
 
-def test_missing_file_says_how_to_make_it(path: Path) -> None:
-    with pytest.raises(Misconfigured, match="hsparse user add"):
-        PasswordFile(path).entries()
-
-
 def test_unreadable_file_is_misconfigured(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be read"):
         PasswordFile(tmp_path).entries()
@@ -232,11 +331,6 @@ def test_a_file_others_may_read_is_warned_of_once_and_used(
     ]
 
 
-def test_an_unchanged_file_is_not_read_again(path: Path) -> None:
-    file = write(path, f"ada:{HASH}:user:\n")
-    assert file.entries() is file.entries()
-
-
 def test_a_file_that_breaks_is_not_served_from_what_was_read_before(path: Path) -> None:
     file = write(path, f"ada:{HASH}:user:\n")
     assert "ada" in file.entries()
@@ -245,7 +339,7 @@ def test_a_file_that_breaks_is_not_served_from_what_was_read_before(path: Path) 
         with pytest.raises(Misconfigured, match="Line 1"):
             file.entries()
     path.unlink()
-    with pytest.raises(Misconfigured, match="There is no password file"):
+    with pytest.raises(Misconfigured, match=r"There is no password file .*hsparse user add"):
         file.entries()
     write(path, f"bob:{HASH}:user:\n")
     assert list(file.entries()) == ["bob"]
@@ -318,3 +412,38 @@ def test_an_edit_by_root_keeps_the_owner(path: Path) -> None:
     os.chown(path, 4321, 4321)
     PasswordFile(path).put(User("bob", HASH))
     assert (path.stat().st_uid, path.stat().st_gid) == (4321, 4321)
+
+
+def test_tries_are_limited_until_the_time_is_over() -> None:
+    clock = ManualClock()
+    limit = TryLimit(2, 60.0, 10, clock)
+    limit.count("a")
+    clock.time += 20
+    assert limit.wait("a") == 0
+    limit.count("a")
+    assert limit.wait("a") == 40
+    assert limit.wait("b") == 0
+    clock.time += 40
+    assert limit.wait("a") == 0
+    limit.count("a")
+    assert limit.wait("a") == 0
+
+
+def test_what_succeeds_is_forgiven() -> None:
+    limit = TryLimit(2, 60.0, 10, ManualClock())
+    for _ in range(2):
+        limit.count("a")
+    limit.forgive("a")
+    assert limit.wait("a") == 0
+    limit.count("a")
+    assert limit.wait("a") == 60
+    limit.forget("a")
+    limit.forgive("a")
+    assert limit.wait("a") == 0
+
+
+def test_so_many_names_are_kept() -> None:
+    limit = TryLimit(1, 60.0, 2, ManualClock())
+    for name in "abc":
+        limit.count(name)
+    assert [limit.wait(name) > 0 for name in "abc"] == [False, True, True]

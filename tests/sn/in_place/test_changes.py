@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from errno import EACCES, ESTALE, errorcode
 from functools import partial
 from io import BytesIO
@@ -26,10 +26,9 @@ import numpy as np
 import pytest
 
 import hsparse
-from hsparse.cli.embedded_server import embedded_server
-from hsparse.config import load_settings
 from hsparse.errors import Conflict, HsparseError
 from hsparse.sn.objects.extent_polling import ExtentLooks
+from tests.sn.in_place.conftest import served
 
 COUNT = 4
 LONG_AGO = 10**9
@@ -239,16 +238,8 @@ def by_map(url: str, name: str) -> list[int]:
     return [int(one) for one in np.frombuffer(data, "<i8")[:shape]]
 
 
-READERS: tuple[Callable[[str, str], Any], ...] = (
-    as_json,
-    as_binary,
-    by_sum,
-    by_client,
-    as_file,
-    by_query,
-    by_h5pyd,
-    by_map,
-)
+Reader = Callable[[str, str], Any]
+READERS: tuple[Reader, ...] = (as_json, as_binary, by_sum, by_client, as_file, by_query, by_h5pyd, by_map)
 
 
 def outcome(read: Callable[[], Any]) -> Any:
@@ -264,29 +255,26 @@ def outcome(read: Callable[[], Any]) -> Any:
         return None
 
 
-def wanted(reader: Callable[[str, str], Any], right: Values) -> Any:
+def wanted(reader: Reader, right: Values) -> Any:
     return sum(right) if reader is by_sum and right is not None else right
 
 
-@contextmanager
-def serving(tmp_path: Path) -> Iterator[str]:
-    settings = load_settings(
-        root=tmp_path / "root",
-        port=0,
-        fsync=False,
-        files=(f"runs={tmp_path / 'runs'}",),
-        files_cache=tmp_path / "cache",
-    )
-    with embedded_server(settings) as url:
-        yield url
+def serving(tmp_path: Path) -> AbstractContextManager[str]:
+    return served(tmp_path / "root", f"runs={tmp_path / 'runs'}", files_cache=tmp_path / "cache")
 
 
-def is_for(reader: Callable[[str, str], Any], world: World) -> bool:
+def made(tmp_path: Path, kind: str) -> World:
+    """Return a world of a kind whose place is empty."""
+    (tmp_path / "runs").mkdir()
+    return (RawOfSource if kind == "raw_of_source" else World)(tmp_path / "runs", kind)
+
+
+def is_for(reader: Reader, world: World) -> bool:
     """Say whether the reader gets the values, not a link as it is, nor that they are in another file."""
     return not (reader is as_file and world.kind == "link") and (reader is not by_map or world.kind == "file")
 
 
-def check(url: str, world: World, reader: Callable[[str, str], Any], what: str) -> None:
+def check(url: str, world: World, reader: Reader, what: str) -> None:
     if not is_for(reader, world):
         return
     found = outcome(lambda: reader(url, world.served.name))
@@ -309,8 +297,7 @@ CASES = [
     ("kind", "change"), CASES, ids=lambda one: one if isinstance(one, str) else one.__name__
 )
 def test_no_reader_has_what_was_there(tmp_path: Path, kind: str, change: Callable[[World], None]) -> None:
-    (tmp_path / "runs").mkdir()
-    world = (RawOfSource if kind == "raw_of_source" else World)(tmp_path / "runs", kind)
+    world = made(tmp_path, kind)
     if change is not arrived:
         raw = world.part.suffix == ".raw"
         world.write(world.part, [1] * (2 if raw and change is grown else COUNT))
@@ -327,9 +314,7 @@ def test_no_reader_has_what_was_there(tmp_path: Path, kind: str, change: Callabl
         except (HsparseError, KeyError):
             held = None
         old = world.right()
-        time.sleep(
-            0.01
-        )  # a file system tells changes apart that are a tick of the kernel's clock from each other
+        time.sleep(0.01)  # a file system tells changes apart that are a tick of the kernel's clock apart
         change(world)
         right = world.right()
         assert right != old, "a change that changes nothing"
@@ -351,8 +336,7 @@ def test_what_is_out_of_reach_has_no_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, reason: int
 ) -> None:
     """A file of a mount that does not answer, or that may not be looked at, is not one that is not there."""
-    (tmp_path / "runs").mkdir()
-    world = (RawOfSource if kind == "raw_of_source" else World)(tmp_path / "runs", kind)
+    world = made(tmp_path, kind)
     world.write(world.part, [1] * COUNT)
     world.make()
     looks = {name: getattr(os, name) for name in ("stat", "lstat")}
@@ -387,8 +371,7 @@ def test_rows_that_come_are_followed_or_an_error_says_why_not(
         return found
 
     monkeypatch.setattr(ExtentLooks, "next", next_look)
-    (tmp_path / "runs").mkdir()
-    world = World(tmp_path / "runs", kind)
+    world = made(tmp_path, kind)
     world.write(world.part, [1] * COUNT)
     world.make()
     with serving(tmp_path) as url, hsparse.open(f"{url}/runs/{world.served.name}") as file:

@@ -18,11 +18,9 @@ import numpy as np
 import pytest
 
 import hsparse
-from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
-from hsparse.config import load_settings
 from hsparse.hdf5.in_place import http_files
-from tests.sn.in_place.test_served_files import DATA, ask, listed
+from tests.sn.in_place.conftest import DATA, ask, listed, served
 
 LINKS = """<html><body><a href="../">up</a><a href="?C=N;O=D">Name</a><a href="run.h5">x</a><a href="sub/">s</a>
 <a href="/dir/absolute.h5">a</a><a href="http://127.0.0.2:9/far.h5">f</a><a href="//127.0.0.2/far.h5">f</a>
@@ -132,12 +130,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with web_server(Handler, root) as place:
-        settings = load_settings(
-            root=tmp_path_factory.mktemp("root"), port=0, fsync=False, files=(f"runs={place}",)
-        )
-        with embedded_server(settings) as url:
-            yield url
+    with web_server(Handler, root) as place, served(tmp_path_factory.mktemp("root"), f"runs={place}") as url:
+        yield url
 
 
 def test_pages_list_what_is_directly_below_them(url: str) -> None:
@@ -188,16 +182,14 @@ def test_a_file_that_is_changed_is_another_domain(kind: type[Handler], tmp_path:
         os.utime(place / "run.h5", (value, value))
 
     write(1)
-    with web_server(kind, place.parent) as web:
-        settings = load_settings(root=tmp_path / "root", port=0, fsync=False, files=(f"runs={web}",))
-        with embedded_server(settings) as url:
-            with hsparse.open(f"{url}/runs/run.h5") as file:
-                old = file["x"]
-                write(2)
-                with pytest.raises(hsparse.HsparseError, match="is not in the domain"):
-                    old[0]
-            with hsparse.open(f"{url}/runs/run.h5") as file:
-                assert file["x"][0] == 2
+    with web_server(kind, place.parent) as web, served(tmp_path / "root", f"runs={web}") as url:
+        with hsparse.open(f"{url}/runs/run.h5") as file:
+            old = file["x"]
+            write(2)
+            with pytest.raises(hsparse.HsparseError, match="is not in the domain"):
+                old[0]
+        with hsparse.open(f"{url}/runs/run.h5") as file:
+            assert file["x"][0] == 2
 
 
 @pytest.mark.parametrize(
@@ -282,20 +274,9 @@ class Weather(Handler):
 
 
 WEB_FAULTS = [
-    "404 default backend",
-    "404 ",
-    "408 ",
-    "429 ",
-    "500 error",
-    "502 <html>",
-    "503 ",
-    "504 ",
-    "520 ",
-    "204 ",
-    "reset",
-    "cut",
-    "200 <html>sign in</html>",
-]
+    "404 default backend", "404 ", "408 ", "429 ", "500 error", "502 <html>", "503 ", "504 ", "520 ", "204 ",
+    "reset", "cut", "200 <html>sign in</html>",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -306,10 +287,8 @@ def under_weather(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
     place.mkdir()
     with h5py.File(place / "first.h5", "w") as file:
         file["x"] = DATA
-    with web_server(Weather, root) as web:
-        settings = load_settings(root=root / "store", port=0, fsync=False, files=(f"web={web}",))
-        with embedded_server(settings) as url:
-            yield url, place
+    with web_server(Weather, root) as web, served(root / "store", f"web={web}") as url:
+        yield url, place
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from hsparse.config import load_settings
 from hsparse.hdf5.in_place import looked_names
 from hsparse.hdf5.in_place.places import MAX_SINGLE_HEADS, named_folders
 from hsparse.storage.s3.s3_store import S3Store
-from tests.sn.in_place.test_served_files import DATA, ask, listed
+from tests.sn.in_place.conftest import DATA, ask, listed
 from tests.support.s3_servers import Answer, Application, make_bucket, moto_server
 
 BUCKET = "served"

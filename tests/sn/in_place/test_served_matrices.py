@@ -1,21 +1,23 @@
-"""Events of NeXus, and coo matrices, as sparse datasets of served files."""
+"""Events of NeXus, and coo matrices, as sparse datasets of served files; and matrices of files in concatenations."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anndata
 import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import hsparse
-from hsparse.cli.embedded_server import embedded_server
-from hsparse.config import load_settings
+from hsparse.cli.main import main
+from hsparse.errors import HsparseError
 from hsparse.hdf5.in_place import indexed_chunks, served_file
 from tests.cli.importer.test_detector_files import (
     BANKS,
@@ -26,7 +28,9 @@ from tests.cli.importer.test_detector_files import (
     counted,
     write_run,
 )
-from tests.sn.in_place.test_served_files import listed
+from tests.client.anndata.test_cell_appender import GENES, OTHERS, cells
+from tests.client.anndata.test_concatenation import assert_alike
+from tests.sn.in_place.conftest import listed, served
 
 COO = sp.random(3000, 400, 0.05, format="coo", dtype="f4", random_state=0).tocsr().tocoo()
 
@@ -73,8 +77,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("root")
-    with embedded_server(load_settings(root=root, port=0, fsync=False, files=(str(place),))) as url:
+    with served(tmp_path_factory.mktemp("root"), place) as url:
         yield url
 
 
@@ -141,10 +144,7 @@ def test_what_is_read_when_a_file_is_opened_is_bounded(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served_file, "MOST_LOOKED", 5000)
-    settings = load_settings(
-        root=tmp_path, port=0, fsync=False, files=(str(place),), files_cache=tmp_path / "c"
-    )
-    with embedded_server(settings) as url:
+    with served(tmp_path, place, files_cache=tmp_path / "c") as url:
         with hsparse.open(f"{url}/runs/run.nxs") as file:
             assert "checked when a file is opened" in file[BANKS[0]].get("counts", getlink=True).filename
             assert_counts(file, place / "run.nxs", BANKS[-1])
@@ -156,10 +156,7 @@ def test_what_is_kept_of_a_file_is_enough(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("first", "second"):
-        settings = load_settings(
-            root=tmp_path / name, port=0, fsync=False, files=(str(place),), files_cache=tmp_path / "cache"
-        )
-        with embedded_server(settings) as url:
+        with served(tmp_path / name, place, files_cache=tmp_path / "cache") as url:
             assert "run.nxs" in listed(url, "/runs/")
             with hsparse.open(f"{url}/runs/run.nxs") as file:
                 assert_counts(file, place / "run.nxs", BANKS[2])
@@ -178,9 +175,7 @@ def test_files_with_other_bytes_are_refused_or_read_as_h5py_does(tmp_path: Path)
             data[at] ^= 1 << int(rng.integers(8))
         (place / f"{seed}.nxs").write_bytes(data)
     compared = 0
-    with embedded_server(
-        load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
-    ) as url:
+    with served(tmp_path / "root", place) as url:
         for path in place.iterdir():
             for bank in BANKS:
                 try:
@@ -195,3 +190,84 @@ def test_files_with_other_bytes_are_refused_or_read_as_h5py_does(tmp_path: Path)
                 assert (same != expected).nnz == 0, (path.name, bank)
                 compared += 1
     assert compared > 20
+
+
+HOW: dict[str, Any] = {"join": "outer", "label": "run", "index_unique": "-"}
+
+
+def written(runs: Path, kind: str, seed: int = 1) -> list[anndata.AnnData]:
+    """Write the files of two AnnDatas, and return these."""
+    datas = [cells("a", 30, GENES, seed, kind), cells("b", 20, OTHERS["some of both"], seed + 20, kind)]
+    for name, data in zip("ab", datas, strict=True):
+        data.write_h5ad(runs / f"new-{name}.h5ad")
+        (runs / f"new-{name}.h5ad").replace(runs / f"{name}.h5ad")
+    return datas
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    found = tmp_path / "runs"
+    found.mkdir()
+    return found
+
+
+@pytest.fixture
+def runs_url(runs: Path, tmp_path: Path) -> Iterator[str]:
+    with served(tmp_path / "root", runs) as runs_url:
+        yield runs_url
+
+
+def concatenated(runs_url: str) -> hsparse.File:
+    return hsparse.concat(
+        [f"{runs_url}/runs/{name}.h5ad" for name in "ab"], f"{runs_url}/home/admin/both.h5ad", **HOW
+    )
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "dense"])
+def test_it_is_what_anndata_concatenates(runs_url: str, runs: Path, tmp_path: Path, kind: str) -> None:
+    wanted = anndata.concat(written(runs, kind), **HOW)
+    with concatenated(runs_url) as file:
+        assert file.records()["X"]["creationProperties"]["layout"]["class"] == "H5D_VIRTUAL"
+        assert_alike(file.to_anndata(), wanted)
+        assert_alike(file.to_anndata(lazy=True).to_memory(), wanted)
+    out = tmp_path / "out.h5ad"
+    assert main(["export", "/home/admin/both.h5ad", str(out), "--endpoint", runs_url]) == 0
+    assert_alike(anndata.read_h5ad(out), wanted)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "dense"])
+def test_a_file_that_changes_is_never_read_as_it_was(runs_url: str, runs: Path, kind: str) -> None:
+    """Each read has the new values, or is an error that names the file."""
+    before = anndata.concat(written(runs, kind), **HOW)
+    with concatenated(runs_url) as file:
+        assert_alike(file.to_anndata(), before)
+        after = anndata.concat(written(runs, kind, seed=50), **HOW)
+        for path in ("X", "layers/counts", "layers/dense"):
+            new = matrix(after, path)
+            assert not np.array_equal(new, matrix(before, path), equal_nan=True)
+            for rows in (slice(None), slice(7, 40, 3)):
+                found = read(file, path, rows)
+                assert found is None or np.array_equal(found, new[rows], equal_nan=True)
+            with hsparse.open(f"{runs_url}/home/admin/both.h5ad") as again:
+                found = read(again, path, slice(None))
+                assert found is not None
+                np.testing.assert_array_equal(found, new)
+        (runs / "b.h5ad").unlink()
+        with hsparse.open(f"{runs_url}/home/admin/both.h5ad") as again:
+            assert read(again, "X", slice(30, None)) is None
+
+
+def read(file: hsparse.File, path: str, rows: slice) -> np.ndarray | None:
+    """Return rows of a matrix, None if that fails with the name of a source."""
+    try:
+        found = file[path][rows]
+    except HsparseError as error:
+        if not re.search(r"/[ab]\.h5ad", str(error)):
+            raise
+        return None
+    return found if isinstance(found, np.ndarray) else found.toarray()
+
+
+def matrix(data: anndata.AnnData, path: str) -> np.ndarray:
+    found = data.X if path == "X" else data.layers[path.removeprefix("layers/")]
+    return found if isinstance(found, np.ndarray) else found.toarray()

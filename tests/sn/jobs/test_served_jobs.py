@@ -309,9 +309,5 @@ async def until_readable(descriptor: int) -> None:
 async def status_later(root: Path, job: Job) -> str:
     """Return how a job goes as a node sees it an hour from now."""
     clock = ManualClock(SystemClock().now() + 3600)
-    node = DataService(PosixStore(root), clock)
-    rest = await RestClient(node, clock, Principal("ada")).open()
-    status = (await rest("GET", f"/jobs/{job['id']}"))["status"]
-    await rest.close()
-    await node.close()
-    return str(status)
+    async with RestClient(DataService(PosixStore(root), clock), clock, Principal("ada")) as rest:
+        return str((await rest("GET", f"/jobs/{job['id']}"))["status"])

@@ -1,22 +1,67 @@
-"""Quotas as users meet them: what is refused, what still works, and what makes room again."""
+"""Quotas as users meet them: what is refused, what still works, what makes room again, and objects that stay."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
 import pytest
 
+from hsparse.dn.service import DataService
 from hsparse.errors import Busy, OverQuota
-from hsparse.model.acl import Principal
+from hsparse.model.acl import Principal, Right
+from hsparse.quotas import folder_usage
 from hsparse.quotas.folder_usage import COUNT_SECONDS, FolderUsage
 from hsparse.quotas.quotas import KNOWN_SECONDS, DomainNames, Quotas, folders_above
-from tests.sn.quotas.conftest import Start
+from hsparse.quotas.settings import QuotaSettings
+from hsparse.sn.domains import domain_deletion as kept_objects
+from hsparse.sn.domains.domain_deletion import DomainDeletions
+from hsparse.sn.request import Domain
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.wire.record_message import DeleteObject, ForgetFirstName
 from tests.support.rest_client import BINARY, Reply, RestClient
 from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore
+
+USERS = (Principal("ann"), Principal("ben"), Principal("admin", admin=True))
+Start = Callable[..., Awaitable[RestClient]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    return MemoryStore(clock=clock)
+
+
+@pytest.fixture
+async def start(store: MemoryStore, clock: ManualClock) -> AsyncIterator[Start]:
+    """Start a service node with these settings, over one data node."""
+    node = DataService(store, clock)
+    clients = []
+
+    async def begin(**settings: int) -> RestClient:
+        chosen = ServiceSettings(single_user=None, min_chunk_size=1)
+        added = (QuotaSettings(**settings),)
+        clients.append(await RestClient(node, clock, *USERS, settings=chosen, added=added).open())
+        return clients[-1]
+
+    yield begin
+    for client in clients:
+        await client.close()
+    await node.close()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts are waited for as long as they take."""
+    monkeypatch.setattr(folder_usage, "COUNT_WAIT_SECONDS", 60.0)
+
 
 KIB = 1024
 LIMIT = 100 * KIB
@@ -31,12 +76,33 @@ async def filled(rest: RestClient, size: int = 64 * KIB, domain: str = DOMAIN, *
     """Create a domain with a dataset of so many bytes; return the dataset's path."""
     assert (await rest("PUT", "/", {}, domain=domain, **options)).status == 201
     body = INT8 | {"shape": [size]}
-    id = (await rest("POST", "/datasets", body, domain=domain, **options))["id"]
-    reply = await rest(
-        "PUT", f"/datasets/{id}/value", bytes(range(256)) * (size // 256), domain=domain, **options
-    )
+    path = f"/datasets/{(await rest('POST', '/datasets', body, domain=domain, **options))['id']}"
+    reply = await rest("PUT", f"{path}/value", bytes(range(256)) * (size // 256), domain=domain, **options)
     assert reply.status == 200, reply.body
-    return f"/datasets/{id}"
+    return path
+
+
+async def write(
+    rest: RestClient, path: str, size: int = 64 * KIB, domain: str = DOMAIN, **options: Any
+) -> Reply:
+    """Write so many zero bytes over a dataset's first ones."""
+    return await rest("PUT", f"{path}/value", bytes(size), domain=domain, **options)
+
+
+async def limit(rest: RestClient, folder: str, nbytes: Any) -> None:
+    """Set the quota of a folder, None for none."""
+    assert (await rest("PUT", "/quota", {"bytes": nbytes}, domain=folder, user="admin")).status == 200
+
+
+async def make_folder(
+    rest: RestClient, path: str, nbytes: int | None = None, rights: dict[str, bool] | None = None
+) -> None:
+    """Make a folder of the admin in which ann has rights, with a quota."""
+    assert (await rest("PUT", "/", {"folder": 1}, domain=path, user="admin")).status == 201
+    if rights is not None:
+        assert (await rest("PUT", "/acls/ann", rights, domain=path, user="admin")).status == 201
+    if nbytes is not None:
+        await limit(rest, path, nbytes)
 
 
 def is_over(reply: Reply, folder: str = "/home/ann") -> bool:
@@ -54,7 +120,7 @@ async def test_what_grows_is_refused_and_all_else_works(start: Start) -> None:
     rest.domain = DOMAIN
     root = (await rest("GET", "/"))["root"]
     assert (await rest("PUT", f"{path}/attributes/a", {"type": "H5T_STD_I8LE", "value": 1})).status == 201
-    assert (await rest("PUT", "/quota", {"bytes": 1}, domain="/home/ann", user="admin")).status == 200
+    await limit(rest, "/home/ann", 1)
     attribute = {"type": "H5T_STD_I8LE", "value": 1}
     grows: list[tuple[str, str, Any, dict[str, Any]]] = [
         ("PUT", f"{path}/value", b"a", {"select": "[0:1]"}),
@@ -98,8 +164,8 @@ async def test_what_grows_is_refused_and_all_else_works(start: Start) -> None:
 async def test_users_have_a_quota_each(start: Start) -> None:
     rest = await start(home_quota=LIMIT)
     path = await filled(rest)
-    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
-    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN, user="admin"))
+    assert is_over(await write(rest, path))
+    assert is_over(await write(rest, path, user="admin"))
     await filled(rest, domain="/home/ben/x.h5", user="ben")
     await filled(rest, domain="/top.h5", user="admin", size=128 * KIB)
 
@@ -109,15 +175,10 @@ async def test_a_deletion_makes_room(start: Start) -> None:
     await filled(rest)
     assert is_over(await rest("PUT", "/", {"folder": 1}, domain="/home/ann/more")) is False
     path = await filled(rest, size=16 * KIB, domain="/home/ann/more/y.h5")
-    more = {"value": bytes(16 * KIB), "select": f"[0:{16 * KIB}]"}
-    assert is_over(
-        await rest("PUT", f"{path}/value", more["value"], domain="/home/ann/more/y.h5", select=more["select"])
-    )
+    more = 16 * KIB, "/home/ann/more/y.h5"
+    assert is_over(await write(rest, path, *more))
     assert (await rest("DELETE", "/", domain=DOMAIN, wait=60)).status == 200
-    again = await rest(
-        "PUT", f"{path}/value", more["value"], domain="/home/ann/more/y.h5", select=more["select"]
-    )
-    assert again.status == 200
+    assert (await write(rest, path, *more)).status == 200
 
 
 async def test_what_is_written_over_is_counted_once(start: Start) -> None:
@@ -125,8 +186,7 @@ async def test_what_is_written_over_is_counted_once(start: Start) -> None:
     rest = await start(home_quota=200 * KIB)
     path = await filled(rest)
     for _ in range(6):
-        reply = await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)
-        assert reply.status == 200, reply.body
+        assert (await write(rest, path)).status == 200
     shown = await rest("GET", "/quota", domain="/home/ann")
     assert 64 * KIB < shown["used"] < 100 * KIB
 
@@ -150,21 +210,13 @@ async def test_groups_on_the_way_to_a_new_one_count_too(start: Start) -> None:
 
 async def test_a_folder_in_a_folder_counts_for_both(start: Start) -> None:
     rest = await start()
-    for folder in ("/lab", "/lab/ann"):
-        assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
-        assert (
-            await rest("PUT", "/acls/ann", {"create": True, "read": True}, domain=folder, user="admin")
-        ).status == 201
-    assert (await rest("PUT", "/quota", {"bytes": 200 * KIB}, domain="/lab", user="admin")).status == 200
-    assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/lab/ann", user="admin")).status == 200
+    for folder, nbytes in (("/lab", 200 * KIB), ("/lab/ann", LIMIT)):
+        await make_folder(rest, folder, nbytes, RIGHTS)
     path = await filled(rest, domain="/lab/ann/x.h5")
-    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain="/lab/ann/x.h5"), "/lab/ann")
+    assert is_over(await write(rest, path, domain="/lab/ann/x.h5"), "/lab/ann")
     other = await filled(rest, domain="/lab/y.h5")
-    assert (
-        await rest("PUT", f"{other}/value", bytes(16 * KIB), domain="/lab/y.h5", select="[0:16384]")
-    ).status == 200
-    reply = await rest("PUT", f"{other}/value", bytes(64 * KIB), domain="/lab/y.h5")
-    assert is_over(reply, "/lab"), reply.body
+    assert (await write(rest, other, 16 * KIB, "/lab/y.h5", select="[0:16384]")).status == 200
+    assert is_over(await write(rest, other, domain="/lab/y.h5"), "/lab")
     outer, inner = [(await rest("GET", "/quota", domain=one))["used"] for one in ("/lab", "/lab/ann")]
     assert outer > inner > 64 * KIB
 
@@ -174,7 +226,7 @@ async def test_a_node_that_starts_knows_the_last_count(start: Start) -> None:
     path = await filled(first)
     assert (await first("GET", "/quota", domain="/home/ann"))["used"] > 64 * KIB
     second = await start(home_quota=LIMIT)
-    assert is_over(await second("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
+    assert is_over(await write(second, path))
 
 
 async def test_a_node_learns_what_another_let_through(start: Start, clock: ManualClock) -> None:
@@ -182,7 +234,7 @@ async def test_a_node_learns_what_another_let_through(start: Start, clock: Manua
     assert (await second("PUT", "/", {"folder": 1}, domain="/home/ann/a")).status == 201
     path = await filled(first)
     assert (await first("GET", "/quota", domain="/home/ann")).status == 200
-    assert is_over(await second("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)) is False
+    assert is_over(await write(second, path)) is False
     clock.time += KNOWN_SECONDS
     assert (await first("GET", "/quota", domain="/home/ann")).status == 200
     clock.time += 2 * KNOWN_SECONDS
@@ -203,14 +255,7 @@ async def test_only_admins_set_a_quota_and_readers_see_it(start: Start, clock: M
     assert 64 * KIB < shown["used"] < LIMIT
     assert (await rest("PUT", "/quota", {"bytes": None}, user="admin", **folder)).status == 200
     assert (await rest("GET", "/quota", **folder)).facts == {"bytes": None, "used": None, "counted": None}
-    for body in (
-        {},
-        {"bytes": -1},
-        {"bytes": True},
-        {"bytes": "1GB"},
-        {"bytes": 2**63},
-        {"bytes": 1, "a": 1},
-    ):
+    for body in ({}, *({"bytes": wrong} for wrong in (-1, True, "1GB", 2**63)), {"bytes": 1, "a": 1}):
         assert (await rest("PUT", "/quota", body, user="admin", **folder)).status == 400
     for path in (DOMAIN, "/"):
         assert (await rest("GET", "/quota", domain=path, user="admin")).status == 400
@@ -220,14 +265,14 @@ async def test_only_admins_set_a_quota_and_readers_see_it(start: Start, clock: M
 async def test_a_quota_of_its_own_comes_before_that_of_homes(start: Start) -> None:
     rest = await start(home_quota=LIMIT)
     path = await filled(rest)
-    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
-    assert (await rest("PUT", "/quota", {"bytes": 2 * LIMIT}, domain="/home/ann", user="admin")).status == 200
-    assert (await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)).status == 200
-    assert (await rest("PUT", "/quota", {"bytes": None}, domain="/home/ann", user="admin")).status == 200
+    assert is_over(await write(rest, path))
+    await limit(rest, "/home/ann", 2 * LIMIT)
+    assert (await write(rest, path)).status == 200
+    await limit(rest, "/home/ann", None)
     assert (await rest("GET", "/quota", domain="/home/ann", user="admin"))["bytes"] is None
-    assert (await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)).status == 200
-    assert (await rest("PUT", "/quota", {"bytes": "default"}, domain="/home/ann", user="admin")).status == 200
-    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
+    assert (await write(rest, path)).status == 200
+    await limit(rest, "/home/ann", "default")
+    assert is_over(await write(rest, path))
 
 
 async def test_nobody_gets_out_of_a_quota_by_a_deletion(start: Start) -> None:
@@ -243,10 +288,8 @@ async def test_nobody_gets_out_of_a_quota_by_a_deletion(start: Start) -> None:
         assert (await rest("PUT", "/", link, domain="/home/ann/y.h5")).status == 201
     assert (await rest("DELETE", "/", **kept)).status == 200, "it has another name, which is counted"
     assert (await rest("DELETE", "/", domain="/home/ann/y.h5", wait=60)).status == 200
-    assert (await rest("PUT", "/quota", {"bytes": 1}, domain="/home/ann", user="admin")).status == 200
-    assert (await rest("DELETE", "/", domain="/home/ann")).status == 403, (
-        "else it came back without the quota"
-    )
+    await limit(rest, "/home/ann", 1)
+    assert (await rest("DELETE", "/", domain="/home/ann")).status == 403, "else it came back without one"
     assert (await rest("DELETE", "/", domain="/home/ann", user="admin")).status == 200
 
 
@@ -254,41 +297,32 @@ async def test_a_domain_moves_to_where_it_has_room(start: Start) -> None:
     rest = await start(home_quota=LIMIT)
     await filled(rest)
     for folder, nbytes in (("/small", 50 * KIB), ("/large", LIMIT)):
-        assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
-        assert (await rest("PUT", "/acls/ann", RIGHTS, domain=folder, user="admin")).status == 201
-        assert (await rest("PUT", "/quota", {"bytes": nbytes}, domain=folder, user="admin")).status == 200
+        await make_folder(rest, folder, nbytes, RIGHTS)
     link = {"linked_domain": DOMAIN}
     assert is_over(await rest("PUT", "/", link, domain="/small/x.h5"), "/small")
     assert (await rest("PUT", "/", link, domain="/large/x.h5")).status == 201
     moved = await rest("DELETE", "/", domain=DOMAIN, keep_root=1, linked_domain="/large/x.h5")
     assert moved.status == 200
-    used = [
-        (await rest("GET", "/quota", domain=one, user="admin"))["used"] for one in ("/home/ann", "/large")
-    ]
-    assert used[0] == 0
-    assert used[1] > 64 * KIB
+    assert (await rest("GET", "/quota", domain="/home/ann", user="admin"))["used"] == 0
+    assert (await rest("GET", "/quota", domain="/large", user="admin"))["used"] > 64 * KIB
 
 
 async def test_the_quotas_of_all_names_hold_for_what_is_written_by_one(start: Start) -> None:
     """Else one name would be filled without limit, dropped, and the next one given."""
     rest = await start(home_quota=LIMIT)
     path = await filled(rest)
-    assert (await rest("PUT", "/", {"folder": 1}, domain="/lab", user="admin")).status == 201
-    assert (await rest("PUT", "/acls/ann", RIGHTS, domain="/lab", user="admin")).status == 201
+    await make_folder(rest, "/lab", rights=RIGHTS)
     assert (await rest("PUT", "/", {"linked_domain": DOMAIN}, domain="/lab/x.h5")).status == 201
 
-    async def write(domain: str) -> Reply:
-        return await rest("PUT", f"{path}/value", b"a", domain=domain, select="[0:1]")
-
     for full, name in (("/home/ann", "/lab/x.h5"), ("/lab", DOMAIN)):
-        assert (await write(name)).status == 200
-        assert (await rest("PUT", "/quota", {"bytes": 1}, domain=full, user="admin")).status == 200
-        assert is_over(await write(name), full)
-        assert (await rest("PUT", "/quota", {"bytes": None}, domain=full, user="admin")).status == 200
-    assert (await rest("PUT", "/quota", {"bytes": 1}, domain="/lab", user="admin")).status == 200
+        assert (await write(rest, path, 1, name, select="[0:1]")).status == 200
+        await limit(rest, full, 1)
+        assert is_over(await write(rest, path, 1, name, select="[0:1]"), full)
+        await limit(rest, full, None)
+    await limit(rest, "/lab", 1)
     dropped = await rest("DELETE", "/", domain="/lab/x.h5", keep_root=1, linked_domain=DOMAIN)
     assert dropped.status == 200
-    assert (await write(DOMAIN)).status == 200
+    assert (await write(rest, path, 1, select="[0:1]")).status == 200
 
 
 async def test_a_request_keeps_its_room_until_it_ends(start: Start) -> None:
@@ -352,10 +386,9 @@ async def test_a_body_takes_room_when_it_is_there(
 
 async def test_numbers_are_for_who_may_read_the_folder(start: Start) -> None:
     rest = await start()
-    for folder, rights in (("/secret", {"read": False}), ("/secret/in", {"read": True, "create": True})):
-        assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
-        assert (await rest("PUT", "/acls/ann", rights, domain=folder, user="admin")).status == 201
-    assert (await rest("PUT", "/quota", {"bytes": 4321}, domain="/secret", user="admin")).status == 200
+    for folder, rights in (("/secret", {"read": False}), ("/secret/in", RIGHTS)):
+        await make_folder(rest, folder, rights=rights)
+    await limit(rest, "/secret", 4321)
     assert (await rest("GET", "/quota", domain="/secret", user="admin"))["used"] == 4 * KIB
     replies = [await rest("PUT", "/", {}, domain="/secret/in/x.h5", user=user) for user in ("ann", "admin")]
     assert is_over(replies[1], "/secret")
@@ -364,7 +397,7 @@ async def test_numbers_are_for_who_may_read_the_folder(start: Start) -> None:
     assert "A quota above /secret/in/x.h5, of a folder that ann may not read, leaves no room" in message
     assert not any(char.isdigit() for char in message.replace("x.h5", ""))
     quotas = rest.service.component(Quotas)
-    assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/secret", user="admin")).status == 200
+    await limit(rest, "/secret", LIMIT)
     with (
         quotas.growth(DomainNames("/secret/in/x.h5"), ANN) as one,
         quotas.growth(DomainNames("/secret/in/x.h5"), ANN) as other,
@@ -379,7 +412,7 @@ async def test_a_damaged_folder_stops_no_write_below_it(start: Start, store: Mem
     path = await filled(rest, 4 * KIB)
     await store.put("home/.domain.json", b"{")
     again = await start(home_quota=LIMIT)
-    assert (await again("PUT", f"{path}/value", bytes(4 * KIB), domain=DOMAIN)).status == 200
+    assert (await write(again, path, 4 * KIB)).status == 200
 
 
 async def test_a_damaged_domain_stops_no_count_and_no_move(
@@ -404,14 +437,13 @@ async def test_a_damaged_domain_stops_no_count_and_no_move(
 async def test_who_is_refused_by_one_folder_takes_nothing_of_another(start: Start) -> None:
     rest = await start()
     for folder, nbytes in (("/lab", 4 * KIB), ("/lab/ann", LIMIT)):
-        assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
-        assert (await rest("PUT", "/quota", {"bytes": nbytes}, domain=folder, user="admin")).status == 200
+        await make_folder(rest, folder, nbytes)
     quotas = rest.service.component(Quotas)
     with quotas.growth(DomainNames("/lab/ann/x.h5"), ANN) as growth:
         for _ in range(3):
             with pytest.raises(OverQuota, match="The quota of /lab is"):
                 await growth.take(60 * KIB)
-        assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/lab", user="admin")).status == 200
+        await limit(rest, "/lab", LIMIT)
         with quotas.growth(DomainNames("/lab/ann/x.h5"), ANN) as other:
             await other.take(90 * KIB)
 
@@ -422,3 +454,105 @@ async def test_who_is_refused_by_one_folder_takes_nothing_of_another(start: Star
 )
 def test_the_folders_above_a_path(path: str, above: tuple[str, ...]) -> None:
     assert folders_above(path) == above
+
+
+FIRST, SECOND, OTHERS = "/home/ann/a.h5", "/home/ann/b.h5", "/home/ben/b.h5"
+EVERY, NONE = ({right.value: given for right in Right} for given in (True, False))
+
+
+async def named_twice(start: Start, second: str = SECOND, user: str = "ann") -> tuple[RestClient, str]:
+    """Return a client, and the root of a domain to which the user has given a second name."""
+    rest = await start(home_quota=100_000)
+    assert (await rest("PUT", "/", {}, domain=FIRST)).status == 201
+    assert (await rest("PUT", "/acls/ben", EVERY, domain=FIRST)).status == 201
+    assert (await rest("PUT", "/", {"linked_domain": FIRST}, domain=second, user=user)).status == 201
+    return rest, (await rest("GET", "/", domain=FIRST))["root"]
+
+
+async def delete(rest: RestClient, path: str, other: str | None = None, user: str = "ann") -> Reply:
+    options = {} if other is None else {"linked_domain": other}
+    return await rest("DELETE", "/", domain=path, keep_root=1, user=user, **options)
+
+
+@pytest.mark.parametrize("said", [False, True])
+async def test_two_deletions_at_once_leave_a_name(
+    start: Start, monkeypatch: pytest.MonkeyPatch, said: bool
+) -> None:
+    rest, root = await named_twice(start)
+    both, remove = asyncio.Barrier(2), DomainDeletions.remove
+
+    async def at_once(deletions: DomainDeletions, domain: Domain, **options: Any) -> None:
+        await both.wait()
+        await remove(deletions, domain, **options)
+        await both.wait()
+
+    monkeypatch.setattr(DomainDeletions, "remove", at_once)
+    pairs = ((FIRST, SECOND), (SECOND, FIRST))
+    replies = await asyncio.gather(*(delete(rest, path, other if said else None) for path, other in pairs))
+    assert 409 in [reply.status for reply in replies]
+    left = [path for path, _ in pairs if (await rest("GET", f"/groups/{root}", domain=path)).status == 200]
+    assert left == [path for (path, _), reply in zip(pairs, replies, strict=True) if reply.status == 409]
+
+
+async def test_without_a_name_and_a_place_for_it_the_objects_go(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest, root = await named_twice(start)
+    remove, owners = DomainDeletions.remove, rest.service.owners
+
+    async def raced(deletions: DomainDeletions, domain: Domain, **options: Any) -> None:
+        await remove(deletions, domain, **options)
+        await owners.apply(DeleteObject(SECOND))
+        assert (await rest("PUT", "/", {}, domain=FIRST)).status == 201
+
+    monkeypatch.setattr(DomainDeletions, "remove", raced)
+    assert (await delete(rest, FIRST, SECOND)).status == 200
+    await rest.service.component(DomainDeletions).close()
+    assert (await owners.read(root))[0].failure is not None
+    assert (await rest("GET", "/", domain=FIRST)).status == 200
+
+
+async def test_one_name_below_nested_quotas_is_looked_for_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*arguments: object) -> None:
+        raise AssertionError("the name that was relied on is there")
+
+    rest = await start(home_quota=100_000)
+    folder, first, second = (f"/home/ann/deep{name}" for name in ("", "/a.h5", "/b.h5"))
+    assert (await rest("PUT", "/", {"folder": 1}, domain=folder)).status == 201
+    await limit(rest, folder, 50_000)
+    assert (await rest("PUT", "/", {}, domain=first)).status == 201
+    assert (await rest("PUT", "/", {"linked_domain": first}, domain=second)).status == 201
+    monkeypatch.setattr(kept_objects, "require_kept", never)
+    assert (await delete(rest, first)).status == 200
+    assert (await rest("GET", "/", domain=second)).status == 200
+
+
+async def test_a_name_that_will_open_nothing_is_none(start: Start) -> None:
+    rest, _ = await named_twice(start, OTHERS, "ben")
+    assert (await delete(rest, FIRST, OTHERS)).status == 403
+    assert (await rest("PUT", "/", {"linked_domain": FIRST}, domain=SECOND)).status == 201
+    assert (await delete(rest, FIRST, OTHERS)).status == 200, "the other one of ann is"
+    assert (await delete(rest, SECOND, OTHERS)).status == 403
+    assert (await delete(rest, OTHERS, user="ben")).status == 200, "it opens nothing"
+    assert (await rest("GET", "/", domain=SECOND)).status == 200
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+async def test_a_second_name_goes_as_the_first_one_stays(start: Start, kept: int) -> None:
+    rest, root = await named_twice(start, OTHERS, "ben")
+    assert (await rest("PUT", "/acls/ben", NONE, domain=FIRST)).status == 201
+    assert (await rest("DELETE", "/", domain=OTHERS, user="ben", keep_root=kept)).status == 200
+    assert (await rest("GET", f"/groups/{root}", domain=FIRST)).status == 200
+
+
+async def test_what_is_kept_for_want_of_a_right_is_checked_too(start: Start) -> None:
+    """The only name that the quota counts cannot go alone, also where nobody asked for that."""
+    rest, root = await named_twice(start, OTHERS, "ben")
+    created = (await rest("GET", "/", domain=FIRST))["created"]
+    await rest.service.owners.apply(ForgetFirstName(OTHERS, FIRST, created))  # as an older hsparse gave it
+    assert (await rest("PUT", "/acls/ben", NONE, domain=FIRST)).status == 201
+    assert (await rest("DELETE", "/", domain=OTHERS, user="ben")).status == 403
+    assert (await rest("DELETE", "/", domain=OTHERS, user="ben", linked_domain=FIRST)).status == 200
+    assert (await rest("GET", f"/groups/{root}", domain=FIRST)).status == 200

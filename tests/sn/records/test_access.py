@@ -17,7 +17,7 @@ from hsparse.sn.request import Request
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 from tests.sn.conftest import DOMAIN
-from tests.sn.domains.test_domain_deletion import mark
+from tests.sn.domains.test_domains import mark
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import NamedUser, Reply, RestClient
 from tests.testing.manual_clock import ManualClock

@@ -18,13 +18,14 @@ from tests.sn.value_client import create, sparse, value_client
 from tests.sn.virtual_dataset.test_virtual_sparse import FLAGS, Elements, filled, pile
 from tests.sn.virtual_dataset.test_virtual_values import (
     FILL,
+    append,
     box,
+    growing,
     link,
     maps,
     mosaic,
     neighbours,
     numbers,
-    slab,
     stored,
     virtual,
 )
@@ -98,13 +99,11 @@ async def test_a_dense_one_has_its_values_if_asked_for(
 
 async def test_it_has_the_extent_of_now(client: RestClient) -> None:
     source = await stored(client, "x", numbers(3, 2), maxdims=[0, 2])
-    ends = [slab([0, 0], ["H5S_UNLIMITED", 1], block=[1, 2])] * 2
-    await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2], name="v")
+    await growing(client, name="v")
     for rows in (3, 4):
         with opened(await fetch(client, virtual="copied")) as file:
             assert np.array_equal(file["v"][()], numbers(rows, 2))
-        appended = await client("PUT", f"{source}/value", {"append": 1, "value": [[6, 7]]})
-        assert appended.status == 200, appended.body
+        await append(client, source)
 
 
 @pytest.mark.parametrize("matrices", ["", "anndata-csr"])
@@ -112,9 +111,8 @@ async def test_rows_without_elements_are_rows(client: RestClient, matrices: str)
     path = await create(client, [3, 2], "H5T_STD_I32LE", maxdims=[0, 2], layout=sparse(4, 2), fillValue=FILL)
     await link(client, (await root(client)).removeprefix("/groups/"), "x", path)
     assert (await client("PUT", f"{path}/value", {"points": [[1, 1]], "value": [5]})).status == 200
-    ends = [slab([0, 0], ["H5S_UNLIMITED", 1], block=[1, 2])] * 2
     kind = {"type": TEXT, "shape": [], "value": "csr_matrix"}
-    v = await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2], name="v", flags=FLAGS)
+    v = await growing(client, name="v", flags=FLAGS)
     if matrices:
         assert (await client("PUT", f"{v}/attributes/encoding-type", kind)).status == 201
     for rows in (3, 5):
@@ -131,9 +129,8 @@ async def test_rows_without_elements_are_rows(client: RestClient, matrices: str)
 async def test_a_map_says_that_it_has_no_chunks(client: RestClient, pile: tuple[str, Elements]) -> None:
     await linked(client, pile[0])
     source = await stored(client, "x", numbers(3, 2), maxdims=[0, 2])
-    ends = [slab([0, 0], ["H5S_UNLIMITED", 1], block=[1, 2])] * 2
-    await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2], name="grows")
-    assert (await client("PUT", f"{source}/value", {"append": 1, "value": [[6, 7]]})).status == 200
+    await growing(client, name="grows")
+    await append(client, source)
     for form in ({}, {"virtual": "copied"}):
         told = await client("GET", "/map", addresses="file", **form)
         assert told.status == 200, told.body
@@ -149,11 +146,7 @@ async def test_a_source_that_changes_changes_the_etag(client: RestClient, pile: 
     url = f"/files{client.domain}"
     etag = (await client("HEAD", url, layout="stock")).headers["ETag"]
     assert (await client("HEAD", url, layout="stock")).headers["ETag"] == etag
-    two = next(
-        link["id"]
-        for link in (await client("GET", f"{await root(client)}/links"))["links"]
-        if link["title"] == "two"
-    )
+    two = (await client("GET", f"{await root(client)}/links/two"))["link"]["id"]
     place = next(place for place in sorted(model) if 16 <= place[0] < 34)
     body = {"points": [[place[0] - 14, place[1]]], "value": [1234]}
     assert (await client("PUT", f"/datasets/{two}/value", body)).status == 200

@@ -1,9 +1,10 @@
-"""Virtual datasets over dense ones: every selection against numpy; sources that are away, rights and loops."""
+"""Virtual datasets over dense ones: every selection against numpy; sources that are away, rights, loops, merging."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
+from hsparse.format.plan.virtual_plan import ordered
+from hsparse.hdf5.format.parse.mapping_json import mapping_json, mapping_of
+from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping
+from hsparse.hdf5.virtual_dataset.merging import merged_mappings
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import Message
@@ -74,6 +79,18 @@ async def virtual(
     if name:
         await link(client, (await client("GET", "/"))["root"], name, path)
     return path
+
+
+async def growing(client: RestClient, **options: Any) -> str:
+    """Create a virtual dataset of two columns that grows with its source, `x`."""
+    ends = [slab([0, 0], ["H5S_UNLIMITED", 1], block=[1, 2])] * 2
+    return await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2], **options)
+
+
+async def append(client: RestClient, path: str) -> None:
+    """Append a row to a dataset of two columns and three rows."""
+    appended = await client("PUT", f"{path}/value", {"append": 1, "value": [[6, 7]]})
+    assert appended.status == 200, appended.body
 
 
 def numbers(*shape: int, first: int = 0) -> np.ndarray:
@@ -261,21 +278,18 @@ async def test_elements_are_converted(client: RestClient) -> None:
 
 async def test_it_grows_with_its_sources(client: RestClient) -> None:
     source = await stored(client, "x", numbers(3, 2), maxdims=[0, 2])
-    ends = [slab([0, at], ["H5S_UNLIMITED", 1], block=[1, 2]) for at in (0, 0)]
-    path = await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2])
+    path = await growing(client)
     assert (await client("GET", path))["shape"]["dims"] == [3, 2]
     assert np.array_equal(await read(client, path, "<i4", (3, 2)), numbers(3, 2))
-    appended = await client("PUT", f"{source}/value", {"append": 1, "value": [[6, 7]]})
-    assert appended.status == 200, appended.body
+    await append(client, source)
     assert (await client("GET", f"{path}/shape"))["shape"]["dims"] == [4, 2]
     assert np.array_equal(await read(client, path, "<i4", (4, 2)), numbers(4, 2))
 
 
 async def test_one_that_grows_is_not_appended_to(client: RestClient) -> None:
     await stored(client, "x", numbers(3, 2), maxdims=[0, 2])
-    ends = [slab([0, 0], ["H5S_UNLIMITED", 1], block=[1, 2])] * 2
     for flags in ({}, {"flags": ["H5D_SPARSE_DATA"]}):
-        path = await virtual(client, [0, 2], maps("x", *ends), maxdims=[0, 2], **flags)
+        path = await growing(client, **flags)
         for body in ({"append": 1, "value": [[6, 7]]}, {"points": [[0, 0]], "value": [1]}):
             refused = await client("PUT", f"{path}/value", body)
             assert refused.status == 400
@@ -297,16 +311,13 @@ async def test_a_pattern_names_a_source_for_each_block(client: RestClient) -> No
 async def neighbours(fill: Callable[[RestClient], Awaitable[object]]) -> AsyncIterator[RestClient]:
     """A client at Ann's domain, as an administrator; she and Bob have one each, filled, and no right to the other's."""
     users = [Principal("ann"), Principal("bob"), Principal("admin", admin=True)]
-    client = await RestClient(MemoryNode(SystemClock()), SystemClock(), *users).open()
-    try:
+    async with RestClient(MemoryNode(SystemClock()), SystemClock(), *users) as client:
         for name in ("ann", "bob"):
             client.user, client.domain = name, f"/home/{name}/a.h5"
             assert (await client("PUT", "/", {})).status == 201
             await fill(client)
         client.user, client.domain = "admin", "/home/ann/a.h5"
         yield client
-    finally:
-        await client.close()
 
 
 async def test_the_rights_are_those_of_the_reader() -> None:
@@ -355,8 +366,8 @@ async def test_a_read_costs_what_it_touches() -> None:
         assert store.puts == 1
         assert len((await client("GET", path))["creationProperties"]["layout"]["mappings"]) == 32
     node = CountingNode(store, SystemClock(), id="dn-001")
-    again = await RestClient(node, SystemClock(), Principal("admin", admin=True), settings=settings).open()
-    try:
+    users = (Principal("admin", admin=True),)
+    async with RestClient(node, SystemClock(), *users, settings=settings) as again:
         again.domain = client.domain
         store.reset()
         for frame in (7, 93):
@@ -366,6 +377,75 @@ async def test_a_read_costs_what_it_touches() -> None:
         assert store.gets <= chunks + records
         assert store.puts == 0
         assert node.reads <= 2 * 4  # of the domain, the dataset, the root group, and all sources
-    finally:
-        await again.close()
-        await node.close()
+
+
+EXTENT, SOURCE = (24, 6, 5), (30, 10, 5)
+
+
+def spans_slab(*spans: tuple[int, int]) -> dict[str, Any]:
+    """Return the hyperslab of a start and a length in each dimension."""
+    return {"class": "H5S_SEL_HYPERSLABS", "start": [a for a, _ in spans], "block": [n for _, n in spans],
+            "count": [1] * len(spans)}  # fmt: skip
+
+
+def mapping(file: str, virtual: dict[str, Any], source: dict[str, Any]) -> VirtualMapping:
+    return mapping_of({"file": file, "dataset": "x", "virtual": virtual, "source": source})
+
+
+def meaning(mappings: list[VirtualMapping]) -> dict[tuple[int, ...], tuple[Any, ...]]:
+    """Return which element of which source each element is."""
+    found: dict[tuple[int, ...], tuple[Any, ...]] = {}
+    for one in mappings:
+        virtual, source = ordered(one.virtual, EXTENT), ordered(one.source, SOURCE)
+        assert virtual.size == source.size
+        numbers = np.arange(virtual.size)
+        to, of = (np.stack(some.coords(numbers), 1).tolist() for some in (virtual, source))
+        found |= {tuple(a): (one.file, *b) for a, b in zip(to, of, strict=True)}
+    return found
+
+
+def frames(order: list[tuple[int, int]]) -> list[VirtualMapping]:
+    return [
+        mapping(f"m{m}", spans_slab((k, 1), (m, 1), (0, 5)), spans_slab((k, 1), (2, 1), (0, 5)))
+        for k, m in order
+    ]
+
+
+CASES = {
+    "module by module": (frames([(k, m) for m, k in product(range(6), range(20))]), 6),
+    "frame by frame": (frames(list(product(range(20), range(6)))), 6),
+    "every third frame": (frames([(k, m) for m, k in product(range(2), range(0, 24, 3))]), 2),
+    "some frames are missing": (frames([(k, 1) for k in (*range(9), *range(12, 22))]), 2),
+    "blocks of frames": (
+        [
+            mapping("a", spans_slab((2 * k, 2), (0, 6), (0, 5)), spans_slab((3 * k, 2), (1, 6), (0, 5)))
+            for k in range(9)
+        ],
+        1,
+    ),
+    "along other dimensions": (
+        [
+            mapping("a", spans_slab((k, 1), (0, 1), (0, 5)), spans_slab((0, 1), (k, 1), (0, 5)))
+            for k in range(10)
+        ],
+        1,
+    ),
+    "turned": (
+        [
+            mapping("a", spans_slab((k, 1), (0, 5), (0, 1)), spans_slab((0, 5), (0, 1), (k % 5, 1)))
+            for k in range(15)
+        ],
+        15,
+    ),
+    "what overlaps": (frames([(k, 0) for k in range(10)] + [(k, 0) for k in range(5, 15)]), 20),
+    "backwards": (frames([(k, 0) for k in range(12, 0, -1)]), 12),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_means_the_same(case: str) -> None:
+    mappings, count = CASES[case]
+    found = merged_mappings(mappings)
+    assert meaning(found) == meaning(mappings)
+    assert len(found) == count
+    assert [mapping_of(mapping_json(one)) for one in found] == found

@@ -1,18 +1,27 @@
-"""Who gets the explorer at `/`, the headers of all its files, and the rights by which it shows what may be done."""
+"""The explorer: who gets it, its files and their headers, the rights it shows, and signing in by an issuer."""
 
 from __future__ import annotations
 
 import gzip
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import requests
 
-from hsparse.explorer.handlers import NAMED, PAGE, static_file, static_files
+from hsparse.cli.embedded_server import embedded_server
+from hsparse.config import load_settings
+from hsparse.errors import BadRequest, NotFound
+from hsparse.explorer.handlers import DOCS, NAMED, PAGE, static_file, static_files
 from hsparse.model.acl import Right
+from hsparse.openid.code_flow import read_grant
 from hsparse.sn.records import streamed_records
+from tests.sn.auth.test_issuer import CHALLENGE, CLIENT, NONCE, REDIRECT, VERIFIER
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import Reply, RestClient
+from tests.support.token_issuer import AUDIENCE, TokenIssuer, serving_in_thread
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 NONE = dict.fromkeys([right.value for right in Right], False)
@@ -140,3 +149,122 @@ async def test_folders_have_them_too(rest: RestClient) -> None:
 async def test_nobody_changes_what_a_server_only_reads(rest: RestClient, user: str) -> None:
     rest.service.settings = replace(rest.service.settings, read_only=True)
     assert await rights_of(rest, user=user) == NONE | {"read": True, "readACL": True}
+
+
+@pytest.mark.parametrize("name", [PAGE, DOCS])
+def test_the_pages_name_files_that_are_there(name: str) -> None:
+    page = static_file(name).body().decode()
+    named = re.findall(r'(?:src|href)="\./explorer/([^"]+)"', page)
+    assert len(named) >= 2
+    assert {static_file(name).media.partition(";")[0] for name in named} == {"text/javascript", "text/css"}
+    assert set(named) < set(static_files())
+
+
+@pytest.mark.parametrize("name", [PAGE, DOCS])
+def test_the_pages_have_nothing_that_their_policy_forbids(name: str) -> None:
+    page = static_file(name).body().decode()
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|style=", page)
+    assert not re.search(r'(?:src|href)="(?!\./explorer/|data:,)', page)
+
+
+def test_scripts_compile_nothing_from_text() -> None:
+    for name, file in static_files().items():
+        # Swagger UI has a way without it.
+        if name.endswith(".js") and not name.startswith("docs-"):
+            assert not re.search(rb"new Function\(|(?<![.\w])eval\(", file.body()), name
+
+
+def test_the_first_view_is_small() -> None:
+    first = [file for name, file in static_files().items() if name.startswith("index")]
+    assert sum(len(file.compressed) for file in first) < 150_000
+    assert sum(len(file.compressed) for file in static_files().values()) < 1_500_000
+
+
+def test_names_change_with_the_content() -> None:
+    assert all(re.search(r"-[\w-]{8}\.\w+$", name) for name in static_files() if name not in NAMED)
+
+
+def test_another_name_is_not_found() -> None:
+    for name in ("", "index.html.gz", "../static_files.py", "index-00000000.js"):
+        with pytest.raises(NotFound):
+            static_file(name)
+
+
+BODY = {"code": "c", "verifier": VERIFIER, "nonce": NONCE, "redirect_uri": REDIRECT}
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[TokenIssuer]:
+    with serving_in_thread(TokenIssuer(users={"ann": "x"})) as issuer:
+        yield issuer
+
+
+@pytest.fixture(scope="module")
+def url(issuer: TokenIssuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    settings = load_settings(
+        root=tmp_path_factory.mktemp("store"),
+        port=0,
+        fsync=False,
+        oidc_issuer=issuer.url,
+        oidc_audience=f"{AUDIENCE},{CLIENT}",
+        oidc_user_claim="preferred_username",
+        oidc_client_id=CLIENT,
+    )
+    with embedded_server(settings) as url:
+        yield url
+
+
+@pytest.mark.parametrize("opaque", [False, True])
+def test_a_code_signs_in(issuer: TokenIssuer, url: str, opaque: bool) -> None:
+    assert requests.get(f"{url}/about").json()["sign_in_issuer"] == issuer.url
+    client = requests.get(f"{url}/sign-in/client").json()
+    assert (client["client_id"], client["scope"]) == (CLIENT, "openid")
+    issuer.opaque = opaque
+    asked = {"client_id": CLIENT, "redirect_uri": REDIRECT, "code_challenge": CHALLENGE, "nonce": NONCE}
+    answer = requests.post(f"{url}/sign-in/token", json=BODY | {"code": issuer.code(asked, "ann")})
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["username"], answer.headers["Cache-Control"]) == ("ann", "no-store")
+    headers = {"Authorization": f"Bearer {answer.json()['token']}"}
+    assert requests.get(f"{url}/about", headers=headers).json()["username"] == "ann"
+
+
+def test_what_is_refused(issuer: TokenIssuer, url: str) -> None:
+    answer = requests.post(f"{url}/sign-in/token", json=BODY)
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (401, "unauthenticated")
+    forged = requests.post(
+        f"{url}/sign-in/token",
+        data=b"{}",
+        headers={
+            "Content-Type": "text/plain",
+            "Origin": "https://evil.example",
+            "Sec-Fetch-Site": "cross-site",
+        },
+    )
+    assert forged.status_code == 403
+
+
+async def test_a_server_without_a_client_of_an_issuer(bare: RestClient) -> None:
+    assert "sign_in_issuer" not in (await bare("GET", "/about", user=None)).body
+    assert (await bare("GET", "/sign-in/client", user=None)).status == 404
+    assert (await bare("POST", "/sign-in/token", BODY, user=None)).status == 404
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code": ""},
+        {"code": 1},
+        {"verifier": "v" * 42},
+        {"nonce": "n" * 42 + "é"},
+        {"redirect_uri": "x" * 2049},
+    ],
+)
+def test_a_body_that_is_wrong(changed: dict[str, Any]) -> None:
+    (name,) = changed
+    with pytest.raises(BadRequest, match=name):
+        read_grant(BODY | changed)
+
+
+def test_a_body_that_is_no_object() -> None:
+    with pytest.raises(BadRequest):
+        read_grant([])

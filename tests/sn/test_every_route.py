@@ -1,7 +1,7 @@
-"""The table of rights: who may do what by each route, in a domain, a folder, and a place of served files.
+"""Every route: who may do what in a domain, a folder, and a place of served files; and a store without room.
 
 Each user has one right alone, but for the owner, who has all of them; one who may not is answered 401 or 403. What the
-answers of others tell is in test_co_tenant.py, what a place's in served/test_place_rights.py.
+answers of others tell is in test_co_tenant.py, what a place's in in_place/test_places.py.
 """
 
 from __future__ import annotations
@@ -19,13 +19,26 @@ import pytest
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SOLE, PartlyTrusted
 from hsparse.dn.service import DataService, NodeResources
+from hsparse.errors import StoreFull
 from hsparse.hdf5.in_place.places import named_folders
 from hsparse.hdf5.in_place.store import ServedFiles
 from hsparse.hdf5.jobs.job_settings import JobSettings
 from hsparse.model.acl import Principal, Right
+from hsparse.sn.route import Route
 from hsparse.versions.wrapping import with_versions
-from tests.sn.test_co_tenant import FOLDER, OWNER, PRIVATE, Ids, bodies, key_of, paths_of, private_domain
+from tests.sn.test_co_tenant import (
+    FOLDER,
+    OWNER,
+    PRIVATE,
+    TENANT,
+    Ids,
+    bodies,
+    key_of,
+    paths_of,
+    private_domain,
+)
 from tests.support.rest_client import ROUTES, RestClient
+from tests.testing.faulty_store import FaultyStore
 from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore
 
@@ -168,28 +181,26 @@ async def world(resource: str, folder: Path) -> AsyncIterator[tuple[RestClient, 
         resources = NodeResources.of(DataSettings())
         node = DataService(versioned, clock, ownership=ownership, resources=resources)
     added = (JobSettings(job_places=("s3://hsparse/jobs/{user}/",)),)
-    rest = await RestClient(node, clock, *users, added=added).open()
-    owner = "admin" if resource == FILE else OWNER
-    if resource == FILE:
-        root = (await rest("GET", "/", domain=FILE, user="admin"))["root"]
-        found = {
-            name: (await rest("GET", f"/{name}/", domain=FILE, h5path=path, user="admin"))["id"]
-            for name, path in (("groups", "/g"), ("datasets", "/x"), ("datatypes", "/t"))
-        }
-        ids = Ids(root=root, **found)
-    else:
-        await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
-        ids = await private_domain(rest)
-        assert (await rest("POST", "/snapshots", {}, domain=PRIVATE)).status == 201
-    every = {right.value: True for right in Right}
-    for path in (PLACE,) if resource == FILE else (PRIVATE, FOLDER):
-        for user, right in {"default": "", **GIVEN}.items():
-            rights = {one.value: one.value == right for one in Right}
-            assert (await rest("PUT", f"/acls/{user}", rights, domain=path, user=owner)).status == 201
-        await rest("PUT", f"/acls/{OWNER}", every, domain=path, user=owner)
-    yield rest, ids
-    await rest.close()
-    await node.close()
+    async with RestClient(node, clock, *users, added=added) as rest:
+        owner = "admin" if resource == FILE else OWNER
+        if resource == FILE:
+            root = (await rest("GET", "/", domain=FILE, user="admin"))["root"]
+            found = {
+                name: (await rest("GET", f"/{name}/", domain=FILE, h5path=path, user="admin"))["id"]
+                for name, path in (("groups", "/g"), ("datasets", "/x"), ("datatypes", "/t"))
+            }
+            ids = Ids(root=root, **found)
+        else:
+            await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
+            ids = await private_domain(rest)
+            assert (await rest("POST", "/snapshots", {}, domain=PRIVATE)).status == 201
+        every = {right.value: True for right in Right}
+        for path in (PLACE,) if resource == FILE else (PRIVATE, FOLDER):
+            for user, right in {"default": "", **GIVEN}.items():
+                rights = {one.value: one.value == right for one in Right}
+                assert (await rest("PUT", f"/acls/{user}", rights, domain=path, user=owner)).status == 201
+            await rest("PUT", f"/acls/{OWNER}", every, domain=path, user=owner)
+        yield rest, ids
 
 
 @pytest.fixture(scope="module")
@@ -232,3 +243,44 @@ def table() -> dict[str, list[str]]:
 
 def test_the_table_has_every_route_and_no_other() -> None:
     assert table().keys() == {key_of(route) for route in ROUTES}
+
+
+FULL = StoreFull("The store 'lab' has 0 MiB free; free space on its file system.")
+CHANGING = [route for route in ROUTES if not route.reads]
+STORED = frozenset(
+    {"PUT /", "POST /groups", "POST /datasets", "PUT /datasets/{id}/value", "PUT /acls/{user}"}
+)
+"""Routes whose first right request cannot be answered well without a put."""
+
+
+@pytest.fixture
+async def full_world() -> AsyncIterator[tuple[RestClient, FaultyStore, Ids]]:
+    """A server with a domain and a snapshot of it."""
+    clock = ManualClock()
+    store = FaultyStore(MemoryStore(clock=clock))
+    versioned, ownership = with_versions(store, SOLE, clock)
+    node = DataService(versioned, clock, ownership=ownership, resources=NodeResources.of(DataSettings()))
+    async with RestClient(node, clock, Principal(OWNER), Principal(TENANT)) as rest:
+        await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
+        ids = await private_domain(rest)
+        assert (await rest("POST", "/snapshots", {}, domain=PRIVATE)).status == 201
+        yield rest, store, ids
+        store.clear()
+
+
+@pytest.mark.parametrize("route", CHANGING, ids=lambda route: f"{route.method} {route.path}")
+async def test_a_full_store_is_a_507(full_world: tuple[RestClient, FaultyStore, Ids], route: Route) -> None:
+    rest, store, ids = full_world
+    store.fail_before("puts", times=10**9, error=FULL)
+    found = []
+    for path, body, domain in itertools.product(
+        paths_of(route, ids), [*bodies(ids).get(key_of(route), []), None], (PRIVATE, f"{FOLDER}/new.h5")
+    ):
+        reply = await rest(route.method, path, body, domain=domain)
+        found.append(reply.status)
+        if reply.status >= 500:
+            assert reply.status == 507, (path, body, reply.body)
+            assert reply["error"] == {"kind": "store_full", "message": FULL.message}
+    assert 507 in found or key_of(route) not in STORED
+    store.clear()
+    assert (await rest("GET", "/", domain=PRIVATE)).status in (200, 410)

@@ -1,4 +1,4 @@
-"""Compressed answers."""
+"""Headers: ranges, conditions, what caches keep, codings of answers, and who is asked to sign in."""
 
 from __future__ import annotations
 
@@ -16,11 +16,144 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.coding import STREAMED, Coding, accepted_coding, compress
+from hsparse.sn.http.challenge import HttpRange, is_known, matches_etag, requested_range
 from hsparse.sn.policies.compression import MIN_COMPRESSED_BYTES
 from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
 from tests.support.rest_client import PARTS, AppServer, RestClient
 from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore
+
+
+@pytest.mark.parametrize(
+    ("header", "start", "stop"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=5-", 5, 10),
+        ("bytes=5-99", 5, 10),
+        ("bytes=-3", 7, 10),
+        ("Bytes = 1 - 2", 1, 3),
+    ],
+)
+def test_one_range(header: str, start: int, stop: int) -> None:
+    found = requested_range({"Range": header}, "e", 10)
+    assert found == HttpRange(start, stop, 10)
+    assert found.satisfiable
+    assert found.content_range == f"bytes {start}-{stop - 1}/10"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "bytes=",
+        "bytes=-",
+        "bytes=2-1",
+        "bytes=0-1,3-4",
+        "items=0-1",
+        "bytes=a-b",
+        "bytes=" + "9" * 30 + "-",
+    ],
+)
+def test_what_is_ignored(header: str) -> None:
+    assert requested_range({"Range": header}, "e", 10) is None
+
+
+@pytest.mark.parametrize("header", ["bytes=10-", "bytes=11-12", "bytes=-0"])
+def test_what_no_byte_is_in(header: str) -> None:
+    found = requested_range({"Range": header}, "e", 10)
+    assert found is not None
+    assert not found.satisfiable
+
+
+def test_a_range_of_another_state_is_all_of_this_one() -> None:
+    assert requested_range({"Range": "bytes=0-1", "If-Range": '"e"'}, "e", 10) == HttpRange(0, 2, 10)
+    for other in ('"f"', 'W/"e"', "Fri, 20 Nov 2026 12:00:00 GMT"):
+        assert requested_range({"Range": "bytes=0-1", "If-Range": other}, "e", 10) is None
+
+
+def test_names_of_states() -> None:
+    assert matches_etag("*", "e")
+    assert matches_etag('"a", "e"', "e")
+    assert not matches_etag('"a"', "e")
+    assert not matches_etag('W/"e"', "e")
+
+
+def test_a_known_etag_may_be_weak() -> None:
+    for header in ('"e"', 'W/"e"', '"a", W/"e"', "*"):
+        assert is_known({"If-None-Match": header}, "e")
+    for headers in ({}, {"If-None-Match": 'W/"a"'}, {"If-None-Match": "e"}):
+        assert not is_known(headers, "e")
+
+
+async def test_answers_to_credentials_are_kept_by_nobody(rest: RestClient) -> None:
+    for path in ("/", "/about", "/nope"):
+        reply = await rest("GET", path)
+        assert reply.headers["Cache-Control"] == "private, no-store"
+    assert (await rest("GET", "/", user="nobody")).headers["Cache-Control"] == "private, no-store"
+    assert "Cache-Control" not in (await rest("GET", "/about", user=None)).headers
+
+
+async def test_what_has_an_etag_is_validated(rest: RestClient) -> None:
+    path, rule = "/files/home/test_user1/file.h5", "private, no-cache"
+    first = await rest("GET", path)
+    assert (first.status, first.headers["Cache-Control"]) == (200, rule)
+    again = await rest("GET", path, headers={"If-None-Match": first.headers["ETag"]})
+    assert (again.status, again.headers["Cache-Control"]) == (304, rule)
+
+
+async def test_files_of_the_explorer_keep_their_rules(rest: RestClient) -> None:
+    reply = await rest("GET", "/docs")
+    assert (reply.status, reply.headers["Cache-Control"]) == (200, "no-cache")
+
+
+BASIC = 'Basic realm="hsparse", charset="UTF-8"'
+UNKNOWN = 'xBasic realm="hsparse", charset="UTF-8"'
+PAGE = {"Sec-Fetch-Mode": "navigate", "Accept": "text/html,*/*"}
+PLAIN_PAGE = {"Accept": "text/html,application/xhtml+xml"}
+SCRIPTS = [
+    {"Sec-Fetch-Mode": "cors"},
+    {"Sec-Fetch-Mode": "same-origin", "Accept": "text/html"},
+    {"Sec-Fetch-Mode": "no-cors"},
+    {"Origin": "https://viewer.example.org"},
+    {"X-Requested-With": "XMLHttpRequest", "Accept": "text/html"},
+]
+
+
+@pytest.mark.parametrize("headers", [{}, PAGE, PLAIN_PAGE])
+async def test_a_bad_password_is_asked_for_again(rest: RestClient, headers: dict[str, str]) -> None:
+    reply = await rest("GET", "/", user="nobody", headers=headers)
+    assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, BASIC)
+
+
+@pytest.mark.parametrize("headers", SCRIPTS)
+async def test_a_script_is_told_by_a_name_that_opens_no_window(
+    rest: RestClient, headers: dict[str, str]
+) -> None:
+    reply = await rest("GET", "/", user="nobody", headers=headers)
+    assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, UNKNOWN)
+
+
+@pytest.mark.parametrize("headers", [PAGE, PLAIN_PAGE])
+async def test_a_person_who_may_not_is_asked_to_sign_in(rest: RestClient, headers: dict[str, str]) -> None:
+    reply = await rest("GET", "/", user=None, headers=headers)
+    assert (reply.status, reply["error"]["kind"]) == (401, "unauthenticated")
+    assert reply.headers["WWW-Authenticate"] == BASIC
+    signed_in = await rest("GET", "/", user="test_user2", headers=headers)
+    assert (signed_in.status, "WWW-Authenticate" in signed_in.headers) == (403, False)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Accept": "application/json"}, *SCRIPTS])
+async def test_programs_without_credentials_are_refused_as_by_hsds(
+    rest: RestClient, headers: dict[str, str]
+) -> None:
+    reply = await rest("GET", "/", user=None, headers=headers)
+    assert (reply.status, "WWW-Authenticate" in reply.headers) == (403, False)
+
+
+async def test_a_person_who_may_is_not_asked(rest: RestClient) -> None:
+    reply = await rest("GET", "/about", user=None, headers=PAGE)
+    assert (reply.status, "WWW-Authenticate" in reply.headers) == (200, False)
+
 
 BINARY, ARROW = "application/octet-stream", "application/vnd.apache.arrow.stream"
 DOMAIN = "/home/ann/a.h5"

@@ -1,12 +1,19 @@
-"""Listing what is in a folder."""
+"""Listing what is in a folder, and queries over attributes."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hsparse.dn.service import DataService
+from hsparse.errors import BadRequest
 from hsparse.model.acl import Principal, Right
 from hsparse.sn.domains import folder_handlers
+from hsparse.sn.domains.folder_handlers import parse_attribute_query
+from tests.support.characters import CHARACTERS
 from tests.support.rest_client import RestClient
 from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore
@@ -81,11 +88,6 @@ async def test_by_query_on_root_attributes(folder: RestClient) -> None:
         assert (await folder("GET", "/domains", domain=HOME + "/", query=bad)).status == 400
 
 
-async def test_verbose_counts(folder: RestClient) -> None:
-    entry = (await folder("GET", "/domains", domain=HOME + "/", verbose=1, Limit=1))["domains"][0]
-    assert (entry["num_groups"], entry["num_datasets"]) == (1, 0)
-
-
 async def test_the_top_level(folder: RestClient) -> None:
     for options in ({"domain": None}, {"domain": "/"}):
         for path in ("/domains", "/"):
@@ -130,25 +132,103 @@ async def test_the_root_of_a_domain_is_shown_to_who_may_read_it(rest: RestClient
 async def test_what_cannot_be_read_is_listed_by_name() -> None:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
-    node = DataService(store, clock)
-    rest = await RestClient(node, clock, Principal("test_user1")).open()
-    for name in ("a.h5", "first.h5"):
-        assert (await rest("PUT", "/", {}, domain=f"{HOME}/{name}")).status == 201
-    link = {"linked_domain": f"{HOME}/first.h5"}
-    assert (await rest("PUT", "/", link, domain=f"{HOME}/second.h5")).status == 201
-    await rest.close()
-    await node.close()
+    async with RestClient(DataService(store, clock), clock, Principal("test_user1")) as rest:
+        for name in ("a.h5", "first.h5"):
+            assert (await rest("PUT", "/", {}, domain=f"{HOME}/{name}")).status == 201
+        link = {"linked_domain": f"{HOME}/first.h5"}
+        assert (await rest("PUT", "/", link, domain=f"{HOME}/second.h5")).status == 201
     for name in ("b.h5", "first.h5"):
         await store.put(f"{HOME[1:]}/{name}/.domain.json", b"{")
-    node = DataService(store, clock)
-    rest = await RestClient(node, clock, Principal("test_user1")).open()
-    shown = (await rest("GET", "/domains", domain=HOME))["domains"]
-    assert [(one["name"].rpartition("/")[2], "root" in one, one.get("error")) for one in shown] == [
-        ("a.h5", True, None),
-        ("b.h5", False, "corrupt"),
-        ("first.h5", False, "corrupt"),
-        ("second.h5", False, None),
-    ]
-    assert await names(rest, query="n > 7") == []
-    await rest.close()
-    await node.close()
+    async with RestClient(DataService(store, clock), clock, Principal("test_user1")) as rest:
+        shown = (await rest("GET", "/domains", domain=HOME))["domains"]
+        assert [(one["name"].rpartition("/")[2], "root" in one, one.get("error")) for one in shown] == [
+            ("a.h5", True, None),
+            ("b.h5", False, "corrupt"),
+            ("first.h5", False, "corrupt"),
+            ("second.h5", False, None),
+        ]
+        assert await names(rest, query="n > 7") == []
+
+
+SCALAR = {"class": "H5S_SCALAR"}
+
+
+def attributes(**values: Any) -> dict[str, Any]:
+    return {name: {"shape": SCALAR, "value": value} for name, value in values.items()}
+
+
+NAMES = st.sampled_from(["a", "b", "c_1"])
+LEAVES = st.tuples(
+    NAMES,
+    st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+    st.integers(-3, 3) | st.sampled_from(["x", "y z"]),
+)
+TREES = st.recursive(
+    LEAVES, lambda inner: st.tuples(inner, st.sampled_from(["AND", "OR", "&", "|"]), inner), max_leaves=8
+)
+VALUES = st.dictionaries(NAMES, st.integers(-3, 3) | st.sampled_from(["x", "y z"]))
+
+
+def spelled(tree: Any) -> str:
+    if isinstance(tree[0], str):
+        name, op, value = tree
+        return f"{name} {op} {value!r}"
+    return f"({spelled(tree[0])}) {tree[1]} ({spelled(tree[2])})"
+
+
+def truth(tree: Any, values: dict[str, Any]) -> Any:
+    first, op, second = tree
+    if not isinstance(first, str):
+        both = (truth(first, values), truth(second, values))
+        return all(both) if op in ("AND", "&") else any(both)
+    there = values.get(first)
+    if there is None or isinstance(there, str) != isinstance(second, str):
+        return False
+    order = (there > second) - (there < second)
+    return {
+        "==": order == 0,
+        "!=": order != 0,
+        "<": order < 0,
+        "<=": order <= 0,
+        ">": order > 0,
+        ">=": order >= 0,
+    }[op]
+
+
+@given(TREES, VALUES)
+def test_a_query_is_what_it_says(tree: Any, values: dict[str, Any]) -> None:
+    assert parse_attribute_query(spelled(tree)).matches(attributes(**values)) == truth(tree, values)
+
+
+def test_and_binds_more_than_or() -> None:
+    query = parse_attribute_query("a = 1 OR a = 2 AND b = 1")
+    assert query.matches(attributes(a=1))
+    assert not query.matches(attributes(a=2))
+
+
+def test_only_scalars_are_compared() -> None:
+    array = {"a": {"shape": {"class": "H5S_SIMPLE", "dims": [1]}, "value": [1]}}
+    assert not parse_attribute_query("a = 1").matches(array)
+
+
+@given(st.text(CHARACTERS, max_size=40))
+def test_any_text_is_a_query_or_a_bad_request(text: str) -> None:
+    try:
+        query = parse_attribute_query(text)
+    except BadRequest:
+        return
+    assert query.matches({}) is False
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 100 + "a = 1" + ")" * 100, "a = 1 " * 1000, "a", "a =", "= 1", "a = b"]
+)
+def test_what_is_no_query(text: str) -> None:
+    with pytest.raises(BadRequest):
+        parse_attribute_query(text)
+
+
+def test_comparisons_are_limited() -> None:
+    assert parse_attribute_query(" | ".join(["a = 1"] * 64)).matches(attributes(a=1))
+    with pytest.raises(BadRequest, match="more than 64 comparisons"):
+        parse_attribute_query(" | ".join(["a = 1"] * 65))
