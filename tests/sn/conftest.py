@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from threading import current_thread, main_thread
+from typing import Any
 
 import pytest
 
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.model.acl import Principal
 from hsparse.sn import statistics
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import DataNode
+from tests.sn.value_client import SETTINGS, value_client
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
 from tests.testing.manual_clock import ManualClock
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
 
 USERS = (
     Principal("test_user1"),
@@ -19,6 +26,7 @@ USERS = (
     Principal("admin", admin=True),
 )
 DOMAIN = "/home/test_user1/file.h5"
+Watch = Callable[[Any, str], list[bool]]
 
 
 class TickingClock(ManualClock):
@@ -57,6 +65,56 @@ async def root(rest: RestClient) -> str:
     id = (await rest("GET", "/"))["root"]
     assert isinstance(id, str)
     return id
+
+
+@pytest.fixture
+def store() -> CountingStore:
+    """The store of `client`."""
+    return CountingStore(MemoryStore())
+
+
+@pytest.fixture
+def settings() -> ServiceSettings:
+    """The settings of `client`."""
+    return SETTINGS
+
+
+@pytest.fixture
+async def client(store: CountingStore, settings: ServiceSettings) -> AsyncIterator[RestClient]:
+    """A client with a domain over a real data node."""
+    async with value_client(store, settings) as made:
+        yield made
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Watch functions: return the list in which each of their calls notes whether the event loop waits for it."""
+    calls: list[bool] = []
+
+    def watched(owner: Any, name: str) -> list[bool]:
+        function = getattr(owner, name)
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            calls.append(current_thread() is main_thread())
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, noted)
+        return calls
+
+    return watched
+
+
+def note_holds(budget: MemoryBudget, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list in which each reservation of a budget's memory notes its bytes."""
+    held: list[int] = []
+    hold = budget.hold
+
+    def noted(nbytes: int) -> Any:
+        held.append(nbytes)
+        return hold(nbytes)
+
+    monkeypatch.setattr(budget, "hold", noted)
+    return held
 
 
 @pytest.fixture(autouse=True)

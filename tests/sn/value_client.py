@@ -12,8 +12,10 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
+from hsparse.sn.values.media.arrow import ArrowWriter
 from hsparse.storage.object_store import ObjectStore
-from tests.support.rest_client import RestClient
+from tests.sn.dataset_kinds import sparse as sparse
+from tests.support.rest_client import Reply, RestClient, answered
 from tests.testing.memory_store import MemoryStore
 
 SETTINGS = ServiceSettings(page_size=4096, max_request_size=200_000, min_chunk_size=1024, max_chunk_size=4096)
@@ -47,13 +49,30 @@ async def create(client: RestClient, shape: Any, kind: Any, **properties: Any) -
     return f"/datasets/{made['id']}"
 
 
-def sparse(*dims: int) -> dict[str, Any]:
-    """Return a sparse layout of these chunk dimensions."""
-    return {"class": "H5D_STRUCT_CHUNK", "dims": list(dims), "flags": ["H5D_SPARSE_DATA"]}
-
-
 async def read(client: RestClient, path: str, dtype: Any, shape: tuple[int, ...], **query: Any) -> np.ndarray:
     """Read values in binary."""
     reply = await client("GET", f"{path}/value", accept=BINARY, **query)
     assert reply.status == 200, reply.body
     return np.frombuffer(reply.body, dtype).reshape(shape)
+
+
+async def put(client: RestClient, path: str, body: Any, **query: Any) -> Reply:
+    """Write values."""
+    return await answered(client("PUT", f"{path}/value", body, **query))
+
+
+async def json_of(client: RestClient, path: str, **query: Any) -> Any:
+    """Read values in JSON."""
+    return (await answered(client("GET", f"{path}/value", **query)))["value"]
+
+
+async def defined_count(client: RestClient, path: str, **query: Any) -> Any:
+    """Return how many elements are defined."""
+    return (await answered(client("GET", f"{path}/defined", count_only=1, **query)))["count"]
+
+
+def arrow(coords: Any, values: Any, dtype: Any = float) -> bytes:
+    """Return elements as an Arrow stream."""
+    coords = np.array(coords).reshape(len(values), -1)
+    writer = ArrowWriter((2**20,) * coords.shape[1], np.dtype(dtype))
+    return writer.batch(list(coords.T), np.array(values, dtype)) + writer.end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,19 @@ class Reply:
     def facts(self) -> dict[str, Any]:
         """The body without its links."""
         return {key: value for key, value in self.body.items() if key != "hrefs"}
+
+
+async def answered(asked: Awaitable[Reply], status: int = 200) -> Reply:
+    """Return the answer of a request, which has this status."""
+    reply = await asked
+    assert reply.status == status, reply.body
+    return reply
+
+
+async def refuses(asked: Awaitable[Reply], status: int, reason: str) -> None:
+    """Require that a request is refused with this status, by a message that has this reason."""
+    reply = await answered(asked, status)
+    assert reason in reply["error"]["message"]
 
 
 def named_service(

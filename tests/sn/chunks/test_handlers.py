@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -15,31 +14,23 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.acl import Principal
-from tests.sn.value_client import SETTINGS, create, sparse, value_client
-from tests.support.rest_client import RestClient
+from tests.sn.dataset_kinds import I32, chunked, sparse
+from tests.sn.value_client import SETTINGS, create, put
+from tests.support.rest_client import RestClient, answered
 from tests.testing.memory_store import MemoryStore
 
-INT = "H5T_STD_I32LE"
 Scaled = tuple[int, ...]
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[RestClient]:
-    async with value_client() as client:
-        yield client
-
-
 async def write(client: RestClient, path: str, select: str, value: int = 1) -> None:
-    reply = await client("PUT", f"{path}/value", {"value": value, "select": select})
-    assert reply.status == 200, reply.body
+    await put(client, path, {"value": value, "select": select})
 
 
 async def listed(client: RestClient, path: str, **options: Any) -> list[dict[str, Any]]:
     """Return all chunks, page by page."""
     found: list[dict[str, Any]] = []
     while True:
-        reply = await client("GET", f"{path}/chunks", **options)
-        assert reply.status == 200, reply.body
+        reply = await answered(client("GET", f"{path}/chunks", **options))
         found += reply["chunks"]
         if "marker" not in reply.body:
             return found
@@ -52,11 +43,10 @@ def scaled(rows: list[dict[str, Any]]) -> list[Scaled]:
 
 
 async def test_info_of_a_sparse_chunk(client: RestClient) -> None:
-    path = await create(client, [40, 30], INT, layout=sparse(16, 16), filters=["shuffle", "deflate"])
+    path = await create(client, [40, 30], I32, layout=sparse(16, 16), filters=["shuffle", "deflate"])
     await write(client, path, "[20,3:7]")
     (row,) = await listed(client, path)
-    assert (row["scaled"], row["offset"]) == ([1, 0], [16, 0])
-    assert row["bucket"] == SETTINGS.bucket
+    assert (row["scaled"], row["offset"], row["bucket"]) == ([1, 0], [16, 0], SETTINGS.bucket)
     assert row["key"].endswith("/1_0")
     assert (row["address"], row["defined"]) == (0, 4)
     selection, values = row["sections"]
@@ -70,28 +60,20 @@ async def test_info_of_a_sparse_chunk(client: RestClient) -> None:
 
 
 async def test_info_of_a_dense_chunk(client: RestClient) -> None:
-    path = await create(client, [1000], INT, layout={"class": "H5D_CHUNKED", "dims": [256]})
+    path = await create(client, [1000], I32, layout=chunked(256))
     await write(client, path, "[300:310]")
     reply = await client("GET", f"{path}/chunks")
     assert reply["dims"] == [256]
     (row,) = reply["chunks"]
-    assert {key: row[key] for key in ("scaled", "offset", "address", "size", "filter_mask")} == {
-        "scaled": [1],
-        "offset": [256],
-        "address": 0,
-        "size": 1024,
-        "filter_mask": 0,
-    }
+    expected = {"scaled": [1], "offset": [256], "address": 0, "size": 1024, "filter_mask": 0}
+    assert row.items() >= expected.items()
     assert (await client("GET", f"{path}/chunks/1")).body == row
 
 
-@pytest.mark.parametrize(
-    "layout", [sparse(10), {"class": "H5D_CHUNKED", "dims": [300]}], ids=["sparse", "dense"]
-)
+@pytest.mark.parametrize("layout", [sparse(10), chunked(300)], ids=["sparse", "dense"])
 async def test_a_missing_chunk_has_size_0_and_no_address(client: RestClient, layout: Any) -> None:
-    path = await create(client, [1000], INT, layout=layout)
-    reply = await client("GET", f"{path}/chunks/3")
-    assert reply.status == 200
+    path = await create(client, [1000], I32, layout=layout)
+    reply = await answered(client("GET", f"{path}/chunks/3"))
     assert reply.body == {"scaled": [3], "offset": [3 * layout["dims"][0]], "size": 0, "address": None}
     assert await listed(client, path) == []
     assert (await client("GET", f"{path}/chunks", count_only=1)).body == {"count": 0}
@@ -101,7 +83,7 @@ async def test_a_missing_chunk_has_size_0_and_no_address(client: RestClient, lay
     "name", ["1", "1_2_3", "x_1", "-1_0", "1_", "5_0", "0_9", "00000000000000000000_1", "1_²"]
 )
 async def test_what_names_no_chunk_is_refused(client: RestClient, name: str) -> None:
-    path = await create(client, [40, 30], INT, layout=sparse(10, 10))
+    path = await create(client, [40, 30], I32, layout=sparse(10, 10))
     for method, tail in (("GET", ""), ("GET", "/value"), ("PUT", "/value")):
         reply = await client(method, f"{path}/chunks/{name}{tail}", b"" if method == "PUT" else None)
         assert (reply.status, reply["error"]["kind"]) == (400, "bad_request")
@@ -113,14 +95,14 @@ async def test_what_names_no_chunk_is_refused(client: RestClient, name: str) -> 
     [{"order": "size"}, {"limit": 0}, {"limit": 10_001}, {"index": "x"}, {"marker": "a"}, {"select": "[99]"}],
 )
 async def test_what_cannot_be_asked(client: RestClient, query: dict[str, Any]) -> None:
-    path = await create(client, [40], INT, layout=sparse(10))
+    path = await create(client, [40], I32, layout=sparse(10))
     assert (await client("GET", f"{path}/chunks", **query)).status == 400
 
 
 async def test_a_scalar_has_one_chunk(client: RestClient) -> None:
-    path = await create(client, "H5S_SCALAR", INT)
+    path = await create(client, "H5S_SCALAR", I32)
     assert (await client("GET", f"{path}/chunks/selection")).body == {"selection": {"class": "H5S_SEL_NONE"}}
-    await client("PUT", f"{path}/value", {"value": 7})
+    await put(client, path, {"value": 7})
     (row,) = await listed(client, path, order="coord")
     assert (row["scaled"], row["offset"], row["size"]) == ([], [], 4)
     assert (await client("GET", f"{path}/chunks/0")).body == row
@@ -129,12 +111,12 @@ async def test_a_scalar_has_one_chunk(client: RestClient) -> None:
 
 
 async def test_a_null_dataspace_has_no_chunks(client: RestClient) -> None:
-    path = await create(client, "H5S_NULL", INT)
+    path = await create(client, "H5S_NULL", I32)
     assert (await client("GET", f"{path}/chunks")).status == 400
 
 
 async def test_orders(client: RestClient) -> None:
-    path = await create(client, [12, 30], INT, layout=sparse(1, 10))
+    path = await create(client, [12, 30], I32, layout=sparse(1, 10))
     for row, column in ((2, 15), (10, 5), (2, 3), (11, 29)):
         await write(client, path, f"[{row},{column}]")
     by_key = [(10, 0), (11, 2), (2, 0), (2, 1)]
@@ -152,7 +134,7 @@ async def test_orders(client: RestClient) -> None:
 
 
 async def test_chunks_beyond_a_smaller_extent_are_gone(client: RestClient) -> None:
-    path = await create(client, [40], INT, layout=sparse(10), maxdims=[0])
+    path = await create(client, [40], I32, layout=sparse(10), maxdims=[0])
     await write(client, path, "[:]")
     assert (await client("PUT", f"{path}/shape", {"shape": [15]})).status == 201
     assert [(row["scaled"], row["defined"]) for row in await listed(client, path)] == [([0], 10), ([1], 5)]
@@ -161,7 +143,7 @@ async def test_chunks_beyond_a_smaller_extent_are_gone(client: RestClient) -> No
 
 
 async def test_a_chunk_whose_elements_were_erased_is_stored_and_defines_none(client: RestClient) -> None:
-    path = await create(client, [40], INT, layout=sparse(10))
+    path = await create(client, [40], I32, layout=sparse(10))
     await write(client, path, "[0:5]")
     await client("DELETE", f"{path}/value", select="[0:10]")
     (row,) = await listed(client, path)
@@ -170,7 +152,7 @@ async def test_a_chunk_whose_elements_were_erased_is_stored_and_defines_none(cli
 
 async def test_the_chunks_map_is_no_chunk(client: RestClient) -> None:
     """So many chunks that what their footers say is kept beside them; statistics do not count it."""
-    path = await create(client, [200], INT, layout=sparse(1))
+    path = await create(client, [200], I32, layout=sparse(1))
     await write(client, path, "[:]")
     before = (await client("GET", "/", verbose=1)).body
     for order in ("native", "coord"):
@@ -219,7 +201,7 @@ async def test_chunks_after_writes_and_erasures(
     client = await RestClient(services, clock, Principal("admin", admin=True), settings=SETTINGS).open()
     client.domain = "/model"
     assert (await client("PUT", "/", {})).status == 201
-    path = await create(client, list(SHAPE), INT, layout=sparse(*CHUNK))
+    path = await create(client, list(SHAPE), I32, layout=sparse(*CHUNK))
     defined, written = np.zeros(SHAPE, bool), np.zeros(SHAPE, bool)
     for erase, box in steps:
         if erase:
@@ -256,7 +238,7 @@ async def test_chunks_after_writes_and_erasures(
 
 
 async def test_selections_of_points_and_lists(client: RestClient) -> None:
-    path = await create(client, [40, 40], INT, layout=sparse(10, 10))
+    path = await create(client, [40, 40], I32, layout=sparse(10, 10))
     for i, j in itertools.product(range(4), repeat=2):
         await write(client, path, f"[{10 * i},{10 * j}]")
     rows = await listed(client, path, select="[[3,25],[7,31]]")

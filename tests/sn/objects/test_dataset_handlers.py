@@ -1,21 +1,24 @@
-"""Datasets without their values, and their extent."""
+"""Datasets without their values, their extent, and waiting for another one."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hsparse.format.chunk_spec import chunk_spec
+from hsparse.sn.objects import extent_polling
 from hsparse.sn.objects.dataset_handlers import growth_selection
+from hsparse.sn.request import Request
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ReadObjects
-from tests.support.rest_client import RestClient
+from tests.sn.dataset_kinds import F64, I32, TEXT, U8, chunked
+from tests.sn.value_client import create, put
+from tests.support.rest_client import Reply, RestClient, answered
 
-F64 = "H5T_IEEE_F64LE"
 SPARSE = {"class": "H5D_STRUCT_CHUNK", "dims": [10, 10], "flags": ["H5D_SPARSE_DATA"]}
-VARIABLE = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
 
 
 async def record(node: DataNode, id: str) -> dict[str, Any]:
@@ -24,13 +27,12 @@ async def record(node: DataNode, id: str) -> dict[str, Any]:
 
 async def test_a_small_dataset_is_contiguous(rest: RestClient, root: str) -> None:
     body = {"type": F64, "shape": [200, 300], "link": {"id": root, "name": "d1"}}
-    made = await rest("POST", "/datasets", body)
-    assert made.status == 201
+    made = await answered(rest("POST", "/datasets", body), 201)
     assert made["creationProperties"] == {"layout": {"class": "H5D_CONTIGUOUS"}}
     assert made["shape"] == {"class": "H5S_SIMPLE", "dims": [200, 300]}
     assert made["type"] == {"class": "H5T_FLOAT", "base": F64}
     got = await rest("GET", f"/datasets/{made['id']}", getalias=1)
-    assert got["layout"] == {"class": "H5D_CHUNKED", "dims": [200, 300]}
+    assert got["layout"] == chunked(200, 300)
     assert (got["domain"], got["alias"], got["attributeCount"]) == (rest.domain, ["/d1"], 0)
     assert (await rest("GET", "/datasets"))["datasets"] == [made["id"]]
     assert (await rest("GET", "/datasets/", h5path="/d1"))["id"] == made["id"]
@@ -41,9 +43,8 @@ async def test_resizable_with_filters_and_fill_value(rest: RestClient, node: Dat
         {"class": "H5Z_FILTER_SHUFFLE", "id": 2, "name": "shuffle"},
         {"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 4, "name": "deflate"},
     ]
-    properties = {"layout": {"class": "H5D_CHUNKED", "dims": [100]}, "filters": filters, "fillValue": 42}
-    body = {"type": "H5T_STD_I32LE", "shape": [10], "maxdims": [0], "creationProperties": properties}
-    made = await rest("POST", "/datasets", body)
+    properties: dict[str, Any] = {"layout": chunked(100), "filters": filters, "fillValue": 42}
+    made = await create_in(rest, type=I32, shape=[10], maxdims=[0], **properties)
     assert made["shape"] == {"class": "H5S_SIMPLE", "dims": [10], "maxdims": ["H5S_UNLIMITED"]}
     got = await rest("GET", f"/datasets/{made['id']}")
     assert got["creationProperties"] == properties, "a client sees what it asked for"
@@ -55,12 +56,11 @@ async def test_resizable_with_filters_and_fill_value(rest: RestClient, node: Dat
 
 
 async def test_scalar_and_null(rest: RestClient) -> None:
-    scalar = await rest("POST", "/datasets", {"type": VARIABLE})
+    scalar = await rest("POST", "/datasets", {"type": TEXT})
     assert scalar["shape"] == {"class": "H5S_SCALAR"}
     assert scalar["creationProperties"] == {"layout": {"class": "H5D_CONTIGUOUS"}}
-    null = await rest("POST", "/datasets", {"type": "H5T_STD_I32LE", "shape": "H5S_NULL"})
-    assert null["shape"] == {"class": "H5S_NULL"}
-    assert null["creationProperties"] == {"layout": {}}
+    null = await rest("POST", "/datasets", {"type": I32, "shape": "H5S_NULL"})
+    assert (null["shape"], null["creationProperties"]) == ({"class": "H5S_NULL"}, {"layout": {}})
     for made in (scalar, null):
         assert (await rest("GET", f"/datasets/{made['id']}")).status == 200
 
@@ -68,18 +68,20 @@ async def test_scalar_and_null(rest: RestClient) -> None:
 SELECTION = {"section": "H5_SECTION_SELECTION"}
 
 
+async def create_in(rest: RestClient, status: int = 201, **body: Any) -> Reply:
+    """Create a dataset; what is no key of a dataset is a creation property."""
+    properties = {key: body.pop(key) for key in ("layout", "filters", "fillValue") if key in body}
+    return await answered(
+        rest("POST", "/datasets", {"type": F64} | body | {"creationProperties": properties}), status
+    )
+
+
 async def test_sparse(rest: RestClient, node: DataNode) -> None:
     filters = [
         {"class": "H5Z_FILTER_DEFLATE", "id": 1, "name": "gzip", "level": 6} | SELECTION,
         {"class": "H5Z_FILTER_ZSTD", "id": 32015, "name": "zstd", "section": "H5_SECTION_FIXED"},
     ]
-    body = {
-        "type": F64,
-        "shape": [10**9, 10**9],
-        "creationProperties": {"layout": SPARSE, "filters": filters},
-    }
-    made = await rest("POST", "/datasets", body)
-    assert made.status == 201
+    made = await create_in(rest, shape=[10**9, 10**9], layout=SPARSE, filters=filters)
     got = await rest("GET", f"/datasets/{made['id']}")
     assert got["creationProperties"]["layout"] == got["layout"] == SPARSE
     assert got["creationProperties"]["filters"] == filters
@@ -88,93 +90,62 @@ async def test_sparse(rest: RestClient, node: DataNode) -> None:
     assert [[one.id for one in pipeline] for pipeline in spec.filters] == [[1], [32015]]
 
 
+def chunked_of(shape: list[int], *dims: int) -> dict[str, Any]:
+    return {"shape": shape, "creationProperties": {"layout": chunked(*dims)}}
+
+
+def sparse_of(shape: list[int], **changes: Any) -> dict[str, Any]:
+    return {"shape": shape, "creationProperties": {"layout": SPARSE | changes}}
+
+
+REFUSED: list[dict[str, Any]] = [
+    {"type": None},
+    {"type": "H5T_FOO", "shape": [1]},
+    *({"shape": shape} for shape in ([-1], [2**62, 4], [1] * 33, "x")),
+    *({"shape": [10], "maxdims": most} for most in ([5], [5, 5])),
+    {"maxdims": [5]},
+    *(
+        {"shape": [10], "creationProperties": {"layout": one}}
+        for one in ({"class": "H5D_FOO"}, "H5D_CHUNKED")
+    ),
+    {"shape": [10], "creationProperties": {"layout": {"class": "H5D_CHUNKED_REF"}}},
+    *(chunked_of([10], *dims) for dims in ((11,), (0,), (1, 1))),
+    {"shape": [10**5], "creationProperties": {"layout": {"class": "H5D_COMPACT"}}},
+    *({"shape": [10], "creationProperties": {"filters": filters}} for filters in (["nope"], "gzip")),
+    {"shape": [10], "creationProperties": {"fillValue": "x"}},
+    *({"shape": shape, "creationProperties": {"layout": SPARSE}} for shape in ([9, 20], [20], [])),
+    {"type": TEXT} | sparse_of([2**11] * 2, dims=[2**11] * 2, flags=["H5D_VL_DATA"]),
+    *(
+        sparse_of([20, 20], flags=flags)
+        for flags in (["X"], [], ["H5D_SPARSE_DATA", "H5D_VL_DATA"], ["H5D_VL_DATA"])
+    ),
+    sparse_of([20, 20], dims=[0, 4]),
+    sparse_of([2**20, 2**20], dims=[2**16, 2**16]),
+    {
+        "shape": [20, 20],
+        "creationProperties": {
+            "layout": SPARSE,
+            "filters": [{"class": "H5Z_FILTER_DEFLATE", "section": "H5_SECTION_OTHER"}],
+        },
+    },
+    {"shape": [2], "value": [1]},
+    {"shape": [2], "value_base64": "AAAA"},
+    {"shape": [1], "value_base64": "AAAAAAAA8D8=", "value": [1]},
+    {"shape": "H5S_NULL", "value": 1},
+]
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
-    [
-        ({}, 400),
-        ([], 400),
-        ({"type": "H5T_FOO", "shape": [1]}, 400),
-        ({"type": F64, "shape": [-1]}, 400),
-        ({"type": F64, "shape": [2**62, 4]}, 400),
-        ({"type": F64, "shape": [1] * 33}, 400),
-        ({"type": F64, "shape": "x"}, 400),
-        ({"type": F64, "shape": [10], "maxdims": [5]}, 400),
-        ({"type": F64, "shape": [10], "maxdims": [5, 5]}, 400),
-        ({"type": F64, "maxdims": [5]}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"layout": {"class": "H5D_FOO"}}}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"layout": "H5D_CHUNKED"}}, 400),
-        (
-            {
-                "type": F64,
-                "shape": [10],
-                "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [11]}},
-            },
-            400,
-        ),
-        (
-            {
-                "type": F64,
-                "shape": [10],
-                "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [0]}},
-            },
-            400,
-        ),
-        (
-            {
-                "type": F64,
-                "shape": [10],
-                "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [1, 1]}},
-            },
-            400,
-        ),
-        ({"type": F64, "shape": [10**5], "creationProperties": {"layout": {"class": "H5D_COMPACT"}}}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"filters": ["nope"]}}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"filters": "gzip"}}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"fillValue": "x"}}, 400),
-        ({"type": F64, "shape": [10], "creationProperties": {"layout": {"class": "H5D_CHUNKED_REF"}}}, 400),
-        ({"type": F64, "shape": [9, 20], "creationProperties": {"layout": SPARSE}}, 400),
-        ({"type": F64, "shape": [20], "creationProperties": {"layout": SPARSE}}, 400),
-        ({"type": F64, "creationProperties": {"layout": SPARSE}}, 400),
-        (
-            {
-                "type": VARIABLE,
-                "shape": [2**11, 2**11],
-                "creationProperties": {"layout": SPARSE | {"dims": [2**11, 2**11], "flags": ["H5D_VL_DATA"]}},
-            },
-            400,
-        ),
-        ({"type": F64, "shape": [20, 20], "creationProperties": {"layout": SPARSE | {"flags": ["X"]}}}, 400),
-        ({"type": F64, "shape": [20, 20], "creationProperties": {"layout": SPARSE | {"flags": []}}}, 400),
-        (
-            {
-                "type": F64,
-                "shape": [20, 20],
-                "creationProperties": {"layout": SPARSE | {"flags": ["H5D_SPARSE_DATA", "H5D_VL_DATA"]}},
-            },
-            400,
-        ),
-        (
-            {
-                "type": F64,
-                "shape": [2**20, 2**20],
-                "creationProperties": {"layout": SPARSE | {"dims": [2**16, 2**16]}},
-            },
-            400,
-        ),
-        ({"type": F64, "shape": [2], "value": [1]}, 400),
-        ({"type": F64, "shape": [2], "value_base64": "AAAA"}, 400),
-        ({"type": F64, "shape": [1], "value_base64": "AAAAAAAA8D8=", "value": [1]}, 400),
-        ({"type": F64, "shape": "H5S_NULL", "value": 1}, 400),
-        ({"type": F64, "shape": [10**12], "value": 1}, 413),
-    ],
+    [([], 400), *((one, 400) for one in REFUSED), ({"shape": [10**12], "value": 1}, 413)],
+    ids=str,
 )
 async def test_what_cannot_be_is_refused_at_creation(
     rest: RestClient, root: str, body: object, status: int
 ) -> None:
     if isinstance(body, dict):
-        body = body | {"link": {"id": root, "name": "d"}}
-    reply = await rest("POST", "/datasets", body)
-    assert reply.status == status
+        body = {"type": F64, "link": {"id": root, "name": "d"}} | body
+    reply = await answered(rest("POST", "/datasets", body), status)
     assert reply["error"]["message"].endswith(".")
     assert (await rest("GET", f"/groups/{root}"))["linkCount"] == 0
 
@@ -189,45 +160,18 @@ async def test_several_one_of_them_wrong(rest: RestClient, root: str) -> None:
 
 
 async def test_a_fill_value_that_is_not_finite(rest: RestClient, node: DataNode) -> None:
-    made = await rest(
-        "POST", "/datasets", {"type": F64, "shape": [2], "creationProperties": {"fillValue": float("nan")}}
-    )
-    assert made.status == 201
+    made = await create_in(rest, shape=[2], fillValue=float("nan"))
     assert np.isnan(np.frombuffer(chunk_spec(await record(node, made["id"])).fill, "<f8")[0])
-
-
-@pytest.mark.parametrize(
-    ("given", "name"), [(float("nan"), "nan"), (float("inf"), "inf"), (float("-inf"), "-inf")]
-)
-async def test_a_fill_value_is_answered_as_it_was_given(rest: RestClient, given: float, name: str) -> None:
-    for value in (given, name):
-        body = {"type": F64, "shape": [2], "creationProperties": {"fillValue": value}}
-        made = await rest("POST", "/datasets", body)
-        got = await rest("GET", f"/datasets/{made['id']}")
-        for answer in made, got:
-            assert str(answer["creationProperties"]["fillValue"]) == str(value)
-            assert type(answer["creationProperties"]["fillValue"]) is type(value)
-        ignored = await rest("GET", f"/datasets/{made['id']}", ignore_nan=1)
-        assert ignored["creationProperties"]["fillValue"] == name
-    refused = {"type": "H5T_STD_I32LE", "shape": [2], "creationProperties": {"fillValue": given}}
-    assert (await rest("POST", "/datasets", refused)).status == 400
 
 
 async def test_one_number_fills_every_field(rest: RestClient, node: DataNode) -> None:
     kind = {"class": "H5T_COMPOUND", "fields": [{"name": name, "type": F64} for name in "xyz"]}
-    made = await rest(
-        "POST", "/datasets", {"type": kind, "shape": [2], "creationProperties": {"fillValue": 3.12}}
-    )
-    assert made["creationProperties"]["fillValue"] == 3.12
+    made = await create_in(rest, type=kind, shape=[2], fillValue=3.12)
     fill = chunk_spec(await record(node, made["id"])).fill
     assert np.frombuffer(fill, "<f8").tolist() == [3.12, 3.12, 3.12]
-    mixed = {
-        "class": "H5T_COMPOUND",
-        "fields": [{"name": "x", "type": F64}, {"name": "n", "type": "H5T_STD_U8LE"}],
-    }
-    for type_, bad in (kind, [3.12]), (kind, [1, 2]), (kind, "abc"), (kind, True), (mixed, 1.5), (mixed, 256):
-        body = {"type": type_, "shape": [2], "creationProperties": {"fillValue": bad}}
-        assert (await rest("POST", "/datasets", body)).status == 400, bad
+    mixed = kind | {"fields": [{"name": "x", "type": F64}, {"name": "n", "type": U8}]}
+    for type_, bad in ((kind, True), (mixed, 1.5), (mixed, 256)):
+        await create_in(rest, 400, type=type_, shape=[2], fillValue=bad)
 
 
 async def test_type_and_deletion(rest: RestClient) -> None:
@@ -242,21 +186,14 @@ async def test_type_and_deletion(rest: RestClient) -> None:
 
 
 async def test_our_own_keys_are_not_shown(rest: RestClient) -> None:
-    properties = {"layout": {"class": "H5D_CHUNKED", "dims": [2]}}
-    id = (
-        await rest(
-            "POST", "/datasets", {"type": F64, "shape": [9], "maxdims": [0], "creationProperties": properties}
-        )
-    )["id"]
+    id = (await create_in(rest, shape=[9], maxdims=[0], layout=chunked(2)))["id"]
     await rest("PUT", f"/datasets/{id}/shape", {"shape": [3]})
     shown = (await rest("GET", f"/datasets/{id}")).body
     assert not {"askedLayout", "generation", "trim"} & set(shown)
 
 
 async def dataset(rest: RestClient, shape: list[int], maxdims: list[object]) -> str:
-    made = await rest("POST", "/datasets", {"type": "H5T_STD_I32LE", "shape": shape, "maxdims": maxdims})
-    assert made.status == 201
-    return f"/datasets/{made['id']}/shape"
+    return f"/datasets/{(await create_in(rest, shape=shape, maxdims=maxdims))['id']}/shape"
 
 
 async def test_growing_tells_what_is_new(rest: RestClient) -> None:
@@ -281,16 +218,13 @@ async def test_shrinking_and_growing_again(rest: RestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ({"shape": [11, 21]}, 409),
-        ({"extend": 11, "extend_dim": 1}, 409),
-        ({"shape": [1]}, 400),
-        ({"shape": [-1, 5]}, 400),
-        ({"shape": "x"}, 400),
-        ({"extend": 0}, 400),
-        ({"extend": 1, "extend_dim": 2}, 400),
-        ({"extend": 1, "shape": [11, 11]}, 400),
-        ({}, 400),
-        ([], 400),
+        *(({"shape": [11, 21]}, 409), ({"extend": 11, "extend_dim": 1}, 409), ({}, 400), ([], 400)),
+        *(({"shape": shape}, 400) for shape in ([1], [-1, 5], "x")),
+        *(
+            ({"extend": 0}, 400),
+            ({"extend": 1, "extend_dim": 2}, 400),
+            ({"extend": 1, "shape": [11, 11]}, 400),
+        ),
     ],
 )
 async def test_what_cannot_be(rest: RestClient, body: object, status: int) -> None:
@@ -301,7 +235,7 @@ async def test_what_cannot_be(rest: RestClient, body: object, status: int) -> No
 
 async def test_what_is_not_extensible(rest: RestClient) -> None:
     for shape in ([10], [], "H5S_NULL"):
-        made = await rest("POST", "/datasets", {"type": "H5T_STD_I32LE", "shape": shape})
+        made = await rest("POST", "/datasets", {"type": I32, "shape": shape})
         assert (await rest("PUT", f"/datasets/{made['id']}/shape", {"shape": [20]})).status == 400
 
 
@@ -309,10 +243,8 @@ async def test_what_is_not_extensible(rest: RestClient) -> None:
     ("before", "after", "selection"),
     [
         ((1, 2, 3), (1, 5, 3), "[:,2:5,:]"),
-        ((1, 2), (2, 3), None),
-        ((1, 2), (1, 1), None),
-        ((2,), (2,), None),
-        ((3, 3), (2, 4), None),
+        *(((1, 2), after, None) for after in ((2, 3), (1, 1))),
+        *(((2,), (2,), None), ((3, 3), (2, 4), None)),
     ],
 )
 def test_grown(before: tuple[int, ...], after: tuple[int, ...], selection: str | None) -> None:
@@ -322,8 +254,96 @@ def test_grown(before: tuple[int, ...], after: tuple[int, ...], selection: str |
 async def test_an_extent_of_more_than_63_bits_is_refused(rest: RestClient) -> None:
     line = await dataset(rest, [10], [0])
     plane = await dataset(rest, [2**40, 2**20], [0, 0])
-    assert (await rest("PUT", line, {"extend": 2**63 - 5})).status == 400
-    assert (await rest("PUT", line, {"extend": 2**64 - 1})).status == 400
-    assert (await rest("PUT", plane, {"extend": 2**62})).status == 400
-    assert (await rest("GET", line))["shape"]["dims"] == [10]
-    assert (await rest("GET", plane))["shape"]["dims"] == [2**40, 2**20]
+    for path, more in ((line, 2**63 - 5), (line, 2**64 - 1), (plane, 2**62)):
+        assert (await rest("PUT", path, {"extend": more})).status == 400
+    dims = [(await rest("GET", path))["shape"]["dims"] for path in (line, plane)]
+    assert dims == [[10], [2**40, 2**20]]
+
+
+@pytest.fixture
+async def path(client: RestClient) -> str:
+    return await create(client, [4, 3], I32, maxdims=[0, 3])
+
+
+async def test_another_extent_is_answered_at_once(client: RestClient, path: str) -> None:
+    assert (await client("GET", f"{path}/shape", wait=60, expect="[3,3]"))["shape"]["dims"] == [4, 3]
+
+
+APPEND, MOVE = ("value", {"append": 2, "value": 7}), ("shape", {"lower": [-3, 0], "shape": [4, 3]})
+
+
+@pytest.mark.parametrize(
+    ("lower", "known", "change", "dims"),
+    [(None, None, APPEND, [6, 3]), (None, "[0,0]", APPEND, [6, 3]), ([-2, 0], "[-2,0]", MOVE, [4, 3])],
+    ids=["the end", "no lower bounds", "a window of one length"],
+)
+async def test_a_change_ends_the_wait(
+    client: RestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    lower: list[int] | None,
+    known: str | None,
+    change: tuple[str, object],
+    dims: list[int],
+) -> None:
+    least = lower and ["H5S_UNLIMITED", 0]
+    path = await create(client, [4, 3], I32, maxdims=[0, 3], lower=lower, minlower=least)
+    query = {"expect": "[4,3]"} | ({"expect_lower": known} if known else {})
+    waits = asyncio.Event()
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        waits.set()
+        await sleep(0)
+
+    monkeypatch.setattr(extent_polling.asyncio, "sleep", noted)
+    asked = asyncio.create_task(client("GET", f"{path}/shape", wait=60, **query))
+    await waits.wait()
+    assert not asked.done()
+    assert (await client("PUT", f"{path}/{change[0]}", change[1])).status in (200, 201)
+    assert (await asked)["shape"]["dims"] == dims
+
+
+async def test_who_waits_for_one_dataset_shares_the_looks(
+    client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, waiting, go_on, sleep = 0, asyncio.Semaphore(0), asyncio.Event(), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        await go_on.wait()
+
+    def entered(request: object) -> None:
+        waiting.release()
+
+    monkeypatch.setattr(extent_polling.asyncio, "sleep", noted)
+    monkeypatch.setattr(Request, "leave_place", entered)
+    asked = [asyncio.create_task(client("GET", f"{path}/shape", wait=60, expect="[4,3]")) for _ in range(5)]
+    for _ in asked:
+        await waiting.acquire()
+    await sleep(0)
+    assert looks == 1
+    await put(client, path, {"append": 2, "value": 7})
+    go_on.set()
+    assert [(await one)["shape"]["dims"] for one in asked] == [[6, 3]] * 5
+
+
+async def test_the_same_extent_is_answered_after_the_time(
+    client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extent_polling, "POLL_SECONDS", 0.01)
+    assert (await client("GET", f"{path}/shape", wait=1, expect="[4,3]"))["shape"]["dims"] == [4, 3]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"wait": 61, "expect": "[4,3]"},
+        {"wait": 5},
+        {"wait": 5, "expect": "[4,x]"},
+        {"wait": 5, "expect": "[4,-3]"},
+        {"wait": 5, "expect": "[4,3]", "expect_lower": "[0,]"},
+    ],
+)
+async def test_a_wait_that_cannot_be(client: RestClient, path: str, query: dict[str, object]) -> None:
+    await answered(client("GET", f"{path}/shape", **query), 400)

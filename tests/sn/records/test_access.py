@@ -1,10 +1,11 @@
-"""Domains of requests, home folders, and rights to files of the store."""
+"""Domains of requests and their spellings, home folders, and rights to files of the store."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,14 +13,15 @@ import pytest
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
 from hsparse.model.acl import ANONYMOUS, Principal, Right, full_rights
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.policies.access import MAX_FOLDERS, UserFileRights
+from hsparse.sn.policies.access import MAX_FOLDERS, UserFileRights, request_place
 from hsparse.sn.request import Request
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 from tests.sn.conftest import DOMAIN
+from tests.sn.dataset_kinds import I8, U8
 from tests.sn.domains.test_domains import mark
 from tests.support.memory_node import MemoryNode
-from tests.support.rest_client import NamedUser, Reply, RestClient
+from tests.support.rest_client import NamedUser, Reply, RestClient, answered, refuses
 from tests.testing.manual_clock import ManualClock
 
 NONE = dict.fromkeys(full_rights(), False)
@@ -185,8 +187,7 @@ async def test_who_may_read_a_folder_learns_what_is_missing(private: RestClient)
     assert (await private("GET", "/", domain=f"{PRIVATE}/a.h5")).status == 200
     assert (await private("GET", "/", domain=f"{PRIVATE}/gone.h5")).status == 410
     assert (await private("GET", "/", domain=f"{PRIVATE}/missing.h5")).status == 404
-    public = {"read": True}
-    assert (await private("PUT", "/acls/default", public, domain=f"{PRIVATE}/a.h5")).status == 201
+    assert (await private("PUT", "/acls/default", {"read": True}, domain=f"{PRIVATE}/a.h5")).status == 201
     assert (await private("GET", "/", domain=f"{PRIVATE}/a.h5", user="test_user2")).status == 200
     assert (await private("GET", f"/files{PRIVATE}/a.h5.h5", domain=None, user="test_user2")).status == 200
 
@@ -229,7 +230,7 @@ def slow(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> SlowRequest:
 async def test_a_body_that_comes_late_is_written_if_the_right_is_still_there(
     rest: RestClient, root: str, slow: SlowRequest
 ) -> None:
-    attribute = json.dumps({"type": "H5T_STD_I8LE", "value": 1}).encode()
+    attribute = json.dumps({"type": I8, "value": 1}).encode()
     await slow.begin("PUT", f"/groups/{root}/attributes/a", attribute)
     assert (await slow.end()).status == 201
 
@@ -238,10 +239,9 @@ async def test_a_body_that_comes_late_is_written_if_the_right_is_still_there(
 async def test_a_right_that_is_taken_away_before_the_body_has_come(
     rest: RestClient, root: str, slow: SlowRequest, kind: str
 ) -> None:
-    link = {"id": root, "name": "d"}
-    body = {"type": "H5T_STD_U8LE", "shape": [4], "link": link}
+    body = {"type": U8, "shape": [4], "link": {"id": root, "name": "d"}}
     dataset = (await rest("POST", "/datasets", body))["id"]
-    attribute = json.dumps({"type": "H5T_STD_I8LE", "value": 1}).encode()
+    attribute = json.dumps({"type": I8, "value": 1}).encode()
     method, path, sent = {
         "acl": ("PUT", "/acls/test_user2", json.dumps(full_rights()).encode()),
         "values": ("PUT", f"/datasets/{dataset}/value", b"evil"),
@@ -262,9 +262,9 @@ async def test_a_second_right_that_is_taken_away_before_the_body_has_come(
     rest: RestClient, root: str, slow: SlowRequest, right: Right
 ) -> None:
     """A replacement needs the right to update or delete beside that to create, a change by a query that to read."""
-    body = {"type": "H5T_STD_U8LE", "shape": [4], "link": {"id": root, "name": "d"}}
+    body = {"type": U8, "shape": [4], "link": {"id": root, "name": "d"}}
     dataset = f"/datasets/{(await rest('POST', '/datasets', body))['id']}"
-    attribute = {"type": "H5T_STD_I8LE", "value": 1}
+    attribute = {"type": I8, "value": 1}
     assert (await rest("PUT", f"{dataset}/attributes/a", attribute)).status == 201
     assert (await rest("PUT", "/acls/test_user2", full_rights())).status == 201
     changed, options = json.dumps(attribute | {"value": 2}).encode(), {"user": "test_user2"}
@@ -302,8 +302,7 @@ async def test_a_credential_that_is_worth_nothing_any_more_when_the_body_has_com
     rest: RestClient, root: str, slow: SlowRequest, method: str, path: str, body: bytes
 ) -> None:
     valid, new = rest.service.authenticator, "/home/test_user1/new.h5"
-    domain = None if "domain=" in path else DOMAIN
-    await slow.begin(method, path.format(root=root), body, domain=domain)
+    await slow.begin(method, path.format(root=root), body, domain=None if "domain=" in path else DOMAIN)
     rest.service.authenticator = NamedUser()
     assert (await slow.end()).status == 401
     rest.service.authenticator = valid
@@ -320,8 +319,7 @@ async def test_a_role_or_group_that_is_taken_away_before_the_body_has_come(
     rest: RestClient, slow: SlowRequest, user: str, now: Principal
 ) -> None:
     folder = {"domain": "/home/test_user1"}
-    public = {"read": True, "delete": True}
-    assert (await rest("PUT", "/acls/g:test_group", public)).status == 201
+    assert (await rest("PUT", "/acls/g:test_group", {"read": True, "delete": True})).status == 201
     request = ("PUT", "/quota", b'{"bytes": 1}') if now.name == "admin" else ("DELETE", "/", b"{}")
     await slow.begin(*request, user=user, **(folder if now.name == "admin" else {}))
     valid, rest.service.authenticator = rest.service.authenticator, NamedUser(now)
@@ -338,9 +336,7 @@ async def test_a_domain_that_another_one_created_before_the_body_has_come(
 ) -> None:
     folder, path = "/home/test_user1/common", "/home/test_user1/common/x.h5"
     assert (await rest("PUT", "/", {"folder": 1}, domain=folder)).status == 201
-    assert (
-        await rest("PUT", "/acls/test_user2", {"create": True, "read": True}, domain=folder)
-    ).status == 201
+    await answered(rest("PUT", "/acls/test_user2", {"create": True, "read": True}, domain=folder), 201)
     first = {"domain": path, "user": "test_user2"}
     assert (await rest("PUT", "/", {}, **first)).status == 201
     await slow.begin("PUT", "/acls/test_user2", json.dumps(full_rights()).encode(), **first)
@@ -353,7 +349,7 @@ async def test_a_domain_that_another_one_created_before_the_body_has_come(
 
 
 async def test_a_body_that_came_at_once_costs_no_second_look(rest: RestClient, root: str) -> None:
-    attribute = {"type": "H5T_STD_I8LE", "value": 1}
+    attribute = {"type": I8, "value": 1}
     reads: list[tuple[str, ...]] = []
     read = rest.service.owners.read
 
@@ -364,3 +360,73 @@ async def test_a_body_that_came_at_once_costs_no_second_look(rest: RestClient, r
     rest.service.owners.read = counted  # type: ignore[method-assign]
     assert (await rest("PUT", f"/groups/{root}/attributes/a", attribute)).status == 201
     assert reads.count((DOMAIN,)) == 1
+
+
+@pytest.mark.parametrize(
+    "spelled", [DOMAIN, DOMAIN + "/", "hdf5:/" + DOMAIN, "hdf5://" + DOMAIN[1:], "hsparse" + DOMAIN]
+)
+async def test_one_domain_has_many_spellings(rest: RestClient, root: str, spelled: str) -> None:
+    assert (await rest("GET", "/", domain=spelled))["root"] == root
+    assert (await rest("GET", f"/groups/{root}", domain=spelled)).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/home/../x",
+        "/home/./x",
+        "/home//x",
+        "/home/a\nb",
+        "/home/" + "x" * 300,
+        "/home" + "/x" * 600,
+        "/db/x",
+        "/db",
+        "file.h5",
+        "/home/.domain.json",
+        "/home/c1\x85",
+        "/home/fdp\u202e.5h",
+        "/home/isolated\u2066",
+        "/home/line\u2028",
+        "/home/paragraph\u2029",
+        "/home/zero\u200bwidth",
+    ],
+)
+async def test_a_bad_path_is_a_bad_request(rest: RestClient, path: str) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        reply = await rest(method, "/", {} if method == "PUT" else None, domain=path, user="admin")
+        assert reply.status == 400
+        assert reply["error"]["message"].endswith(".")
+
+
+@pytest.mark.parametrize("path", ["/DB", "/dB/x", "/home/.DOMAIN.json", "/home/.domain.j\u017fon/x"])
+async def test_a_path_that_some_file_systems_take_for_the_stores_is_not_created(
+    rest: RestClient, path: str
+) -> None:
+    await refuses(rest("PUT", "/", {"folder": 1}, domain=path, user="admin"), 400, "in another case")
+    assert (await rest("GET", "/", domain=path, user="admin")).status == 404
+
+
+async def test_a_folder_that_has_such_a_path_already_is_read_and_deleted(rest: RestClient) -> None:
+    await rest.service.owners.apply(CreateObject("/DB", {"owner": "admin", "acls": {}}))
+    assert (await rest("GET", "/", domain="/DB", user="admin")).status == 200
+    assert (await rest("PUT", "/", {}, domain="/DB/new.h5", user="admin")).status == 400
+    assert (await rest("DELETE", "/", domain="/DB", user="admin")).status == 200
+
+
+async def test_host_is_not_a_domain(rest: RestClient) -> None:
+    assert (await rest("GET", "/", host=DOMAIN)).status == 400
+
+
+async def test_only_our_bucket(rest: RestClient) -> None:
+    assert (await rest("GET", "/", bucket="hsparse")).status == 200
+    assert (await rest("GET", "/", bucket="other")).status == 404
+    assert (await rest("GET", "/", headers={"X-Hdf-bucket": "other"})).status == 404
+    assert (await rest("GET", "/", domain="other" + DOMAIN)).status == 404
+
+
+@pytest.mark.parametrize(("path", "host"), [("/home/\udcff", "localhost"), ("/home", "\udcff")])
+async def test_headers_that_are_not_utf8(rest: RestClient, path: str, host: str) -> None:
+    """As aiohttp gives such bytes to a handler; its own client would not send them."""
+    request: Any = SimpleNamespace(query={}, headers={"X-Hdf-domain": path}, host=host)
+    with pytest.raises(BadRequest, match="UTF-8"):
+        request_place(rest.service, request)

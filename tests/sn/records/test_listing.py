@@ -1,13 +1,11 @@
-"""Pages, patterns, bodies about several objects, and errors for missing names."""
+"""Pages, patterns of names, bodies about several objects, and errors for missing names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from threading import Thread, current_thread, main_thread
-from typing import Any
+from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hsparse import compute
@@ -15,13 +13,16 @@ from hsparse.errors import BadRequest, Gone, NotFound
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.http import request, response
 from hsparse.sn.objects import attribute_handlers, link_listing
-from hsparse.sn.records import listing, multi_object_request
+from hsparse.sn.records import multi_object_request, name_pattern
 from hsparse.sn.records.listing import in_creation_order, missing_attribute, missing_link, name_matcher
 from hsparse.sn.records.multi_object_request import stored_names
+from hsparse.sn.records.name_pattern import NamePattern
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ChangeObjects, DeleteAttributes, DeleteLinks, ReadObjects
+from tests.sn.conftest import Watch
+from tests.sn.dataset_kinds import I8
 from tests.support.characters import CHARACTERS
-from tests.support.rest_client import RestClient
+from tests.support.rest_client import RestClient, answered
 
 
 async def test_pages_make_up_the_whole(rest: RestClient, root: str) -> None:
@@ -42,25 +43,20 @@ async def test_pages_make_up_the_whole(rest: RestClient, root: str) -> None:
 @pytest.mark.parametrize("what", ["links", "attributes"])
 @pytest.mark.parametrize("parameters", [{}, {"pattern": "*a*z"}])
 async def test_long_listings_are_made_in_a_thread(
-    rest: RestClient, root: str, monkeypatch: pytest.MonkeyPatch, what: str, parameters: dict[str, str]
+    rest: RestClient,
+    root: str,
+    monkeypatch: pytest.MonkeyPatch,
+    watch: Watch,
+    what: str,
+    parameters: dict[str, str],
 ) -> None:
     """In every form of the request; the loop goes on meanwhile."""
-    item = {"h5path": "/x"} if what == "links" else {"type": "H5T_STD_I8LE", "value": 1}
+    item = {"h5path": "/x"} if what == "links" else {"type": I8, "value": 1}
     await rest("PUT", f"/groups/{root}/{what}", {what: {f"a{n}z": item for n in range(40)}})
     other = (await rest("POST", "/groups", {}))["id"]
-    threads: set[Thread] = set()
-
-    def noted(find: Callable[..., list[str]]) -> Callable[..., list[str]]:
-        def found(*args: Any) -> list[str]:
-            threads.add(current_thread())
-            return find(*args)
-
-        return found
-
     monkeypatch.setattr(compute, "MAX_INLINE_BYTES", 20)
     monkeypatch.setattr(response, "MAX_INLINE_BYTES", 20)
-    module = link_listing if what == "links" else attribute_handlers
-    monkeypatch.setattr(module, "ordered_names", noted(listing.ordered_names))
+    on_loop = watch(link_listing if what == "links" else attribute_handlers, "ordered_names")
     key = "grp_ids" if what == "links" else "obj_ids"
     path = f"/groups/{root}/{what}"
     for method, body, more in (
@@ -69,54 +65,15 @@ async def test_long_listings_are_made_in_a_thread(
         ("POST", {key: [root]}, {}),
         ("POST", {key: [root]}, {"follow_links": 1}),
     ):
-        threads.clear()
-        reply = await rest(method, path, body, **parameters, **more)
-        assert reply.status == 200
+        on_loop.clear()
+        reply = await answered(rest(method, path, body, **parameters, **more))
         found = reply[what] if isinstance(reply[what], list) else reply[what][root]
         assert len(found) == 40
-        assert threads
-        assert main_thread() not in threads
-    threads.clear()
+        assert on_loop == [False]
+    on_loop.clear()
     several = await rest("POST", path, {key: [root, other]}, **parameters)
     assert len(several[what][root]) == 40
-    assert len(threads) == 2  # the short one is made on the loop
-
-
-async def test_the_order_in_which_a_client_created(rest: RestClient, root: str) -> None:
-    links = {"b": {"h5path": "/x", "created": 2.0}, "a": {"h5path": "/x", "created": 1.0}}
-    await rest("PUT", f"/groups/{root}/links", {"links": links})
-    listed = (await rest("GET", f"/groups/{root}/links", CreateOrder=1))["links"]
-    assert [link["title"] for link in listed] == ["a", "b"]
-    value = {"type": "H5T_STD_I8LE", "value": 1}
-    attributes = {"y": value | {"created": 2.0}, "x": value | {"created": 1.0}}
-    await rest("PUT", f"/groups/{root}/attributes", {"attributes": attributes})
-    names = (await rest("GET", f"/groups/{root}/attributes", CreateOrder=1))["attributes"]
-    assert [attribute["name"] for attribute in names] == ["x", "y"]
-
-
-async def test_names_are_joined_by_a_separator(rest: RestClient, root: str) -> None:
-    links = {name: {"h5path": "/x"} for name in ("a", "b|c", "d")}
-    await rest("PUT", f"/groups/{root}/links", {"links": links})
-    assert (await rest("DELETE", f"/groups/{root}/links", titles="a/d/a")).status == 200
-    assert (await rest("DELETE", f"/groups/{root}/links", titles="b|c", separator="/")).status == 200
-    assert (await rest("DELETE", f"/groups/{root}/links", titles="")).status == 400
-
-
-@given(st.text(alphabet="ab*?", max_size=8), st.text(alphabet="abc", max_size=8))
-def test_stars_and_question_marks(pattern: str, name: str) -> None:
-    def match(pattern: str, name: str) -> bool:
-        if not pattern:
-            return not name
-        if pattern[0] == "*":
-            return any(match(pattern[1:], name[n:]) for n in range(len(name) + 1))
-        return bool(name) and pattern[0] in ("?", name[0]) and match(pattern[1:], name[1:])
-
-    assert name_matcher(pattern)(name) == (match(pattern, name) or not pattern)
-
-
-def test_ranges() -> None:
-    matches = name_matcher("f[0-3].h5")
-    assert [name for name in ("f0.h5", "f3.h5", "f4.h5", "f.h5") if matches(name)] == ["f0.h5", "f3.h5"]
+    assert sorted(on_loop) == [False, True], "the short one is made on the loop"
 
 
 @pytest.mark.parametrize("pattern", ["[a", "a]", "*" * 300])
@@ -125,7 +82,7 @@ def test_what_is_no_pattern(pattern: str) -> None:
         name_matcher(pattern)
 
 
-ATTRIBUTE = {"type": "H5T_STD_I8LE", "value": 1}
+ATTRIBUTE = {"type": I8, "value": 1}
 
 
 @given(
@@ -141,17 +98,6 @@ def test_in_the_order_of_creation(times: dict[str, object]) -> None:
     assert known == sorted(known)
 
 
-async def test_every_form(rest: RestClient, root: str) -> None:
-    group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]
-    own = f"/groups/{root}/attributes"
-    assert (await rest("PUT", own, {"attributes": {"a": ATTRIBUTE}})).status == 201
-    assert (await rest("PUT", own, {"attributes": {"b": ATTRIBUTE}, "obj_ids": [group]})).status == 201
-    assert (await rest("PUT", own, {"obj_ids": {group: {"attributes": {"c": ATTRIBUTE}}}})).status == 201
-    for id, names in ((root, ["a"]), (group, ["b", "c"])):
-        listed = (await rest("GET", f"/groups/{id}/attributes"))["attributes"]
-        assert [one["name"] for one in listed] == names
-
-
 async def test_what_is_no_form(rest: RestClient, root: str) -> None:
     bodies: tuple[dict[str, object], ...] = (
         {"obj_ids": []},
@@ -165,12 +111,11 @@ async def test_what_is_no_form(rest: RestClient, root: str) -> None:
     )
     for body in bodies:
         assert (await rest("PUT", f"/groups/{root}/attributes", body)).status == 400
-    questions: tuple[object, ...] = (
+    questions: list[object] = [
         {"obj_ids": []},
         {"obj_ids": {root: 7}},
         {"obj_ids": {root: []}, "attr_names": []},
-        {},
-    )
+    ]
     for question in questions:
         assert (await rest("POST", f"/groups/{root}/attributes", question)).status == 400
 
@@ -207,7 +152,7 @@ async def test_asking_never_deletes(rest: RestClient, root: str, node: DataNode)
     assert isinstance(await missing_link(owners, root, "a"), NotFound)
     assert isinstance(await missing_attribute(owners, root, "a"), NotFound)
     await rest("PUT", f"/groups/{root}/links/a", {"h5path": "/x"})
-    await rest("PUT", f"/groups/{root}/attributes/a", {"type": "H5T_STD_I8LE", "value": 1})
+    await rest("PUT", f"/groups/{root}/attributes/a", {"type": I8, "value": 1})
     before = await node.send(ReadObjects((root,)))
     assert isinstance(await missing_link(owners, root, "a"), NotFound)
     assert isinstance(await missing_attribute(owners, root, "a"), NotFound)
@@ -221,3 +166,33 @@ async def test_asking_never_deletes(rest: RestClient, root: str, node: DataNode)
 def test_the_wanted_names_that_are_stored_in_their_order(names: list[str], stored: set[str]) -> None:
     places = {name: place for place, name in enumerate(names)}
     assert stored_names(places, {name: {} for name in stored}) == [name for name in names if name in stored]
+
+
+TOKENS = [*"*?ab\n]é.", "[ab]", "[!a]", "[a-c]", "[*]", "[]]", "[!]a]", "[?]", "[a", "**"]
+
+
+@pytest.mark.parametrize("few", [0, 32])
+@given(st.lists(st.sampled_from(TOKENS)).map("".join), st.text("ab*]?[\né.!", max_size=8))
+@example("a*a", "a")
+@example("*ab*ab", "aab")
+@example("a?*?b", "ab")
+@example("", "")
+def test_it_is_what_fnmatch_says(few: int, pattern: str, name: str) -> None:
+    """By expressions alone, and by bits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(name_pattern, "MAX_BIT_ELEMENTS", few)
+        assert NamePattern(pattern).matches(name) == fnmatchcase(name, pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("*" + "a" * 251 + "z", "a" * 1000),
+        ("*" + "a" * 200 + "?z*b", "a" * 1000),
+        ("*a" * 126 + "*b", "a" * 1000),
+        ("a*" * 126 + "z", "a" * 1000),
+        ("*[ab]" * 50, "a" * 49),
+    ],
+)
+def test_long_names_that_match_to_the_last(pattern: str, name: str) -> None:
+    assert not NamePattern(pattern).matches(name)

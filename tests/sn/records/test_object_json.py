@@ -15,13 +15,14 @@ from hsparse.sn.http import response
 from hsparse.sn.http.response import MAX_WHOLE_ITEMS, encode_json
 from hsparse.sn.objects.handlers import RECORD_WEIGHT, ObjectJsonCache
 from hsparse.sn.records.object_json import attribute_json, attribute_value_json, object_json
+from tests.sn.dataset_kinds import F64, I32, chunked
 from tests.support.rest_client import RestClient
 
 TIMES = {"created": 1.0, "lastModified": 2.0}
 DATASET: dict[str, Any] = {
     "id": "d-00000000-00000001-0000-000000-000001",
     "root": "g-00000000-00000001-8888-888888-888889",
-    "type": {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"},
+    "type": {"class": "H5T_INTEGER", "base": I32},
     "shape": {"class": "H5S_SIMPLE", "dims": [10], "maxdims": [0]},
     "attributes": {},
     **TIMES,
@@ -29,13 +30,9 @@ DATASET: dict[str, Any] = {
 
 
 def test_a_dataset_of_hsds_0_9() -> None:
-    record = DATASET | {
-        "layout": {"class": "H5D_CHUNKED", "dims": [400]},
-        "creationProperties": {"layout": {"class": "H5D_CHUNKED", "dims": [100]}},
-    }
+    record = DATASET | {"layout": chunked(400), "creationProperties": {"layout": chunked(100)}}
     shown = object_json(record)
-    assert shown["shape"]["maxdims"] == ["H5S_UNLIMITED"]
-    assert shown["layout"] == record["layout"]
+    assert (shown["shape"]["maxdims"], shown["layout"]) == (["H5S_UNLIMITED"], record["layout"])
     assert shown["creationProperties"] == record["creationProperties"]
     bare = object_json(DATASET | {"layout": record["layout"]})
     assert bare["creationProperties"] == {"layout": record["layout"]}
@@ -45,8 +42,7 @@ def test_a_dataset_of_hsds_1_0() -> None:
     shape = {"class": "H5S_SIMPLE", "dims": [10]}
     record = DATASET | {"shape": shape, "creationProperties": {"layout": {"class": "H5D_CONTIGUOUS"}}}
     shown = object_json(record)
-    assert shown["layout"] == {"class": "H5D_CHUNKED", "dims": [10]}
-    assert shown["creationProperties"] == record["creationProperties"]
+    assert (shown["layout"], shown["creationProperties"]) == (chunked(10), record["creationProperties"])
 
 
 def test_a_group_of_hsds_1_0() -> None:
@@ -60,17 +56,13 @@ def test_a_group_of_hsds_1_0() -> None:
 
 @pytest.mark.parametrize(("size", "has"), [(0, True), (7, False), (8, True)])
 def test_values_up_to_a_size(size: int, has: bool) -> None:
-    stored = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SIMPLE", "dims": [2]}, "value": [1, 2]}
+    stored = {"type": I32, "shape": {"class": "H5S_SIMPLE", "dims": [2]}, "value": [1, 2]}
     assert ("value" in attribute_json("a", stored, max_size=size)) == has
 
 
 def test_an_object_of_many_elements_is_encoded_by_who_asks() -> None:
-    many = {
-        "type": "H5T_STD_I32LE",
-        "shape": {"class": "H5S_SIMPLE", "dims": [MAX_WHOLE_ITEMS + 1]},
-        "value": None,
-    }
-    record = DATASET | {"layout": {"class": "H5D_CHUNKED", "dims": [4]}, "attributes": {"null": many}}
+    many = {"type": I32, "shape": {"class": "H5S_SIMPLE", "dims": [MAX_WHOLE_ITEMS + 1]}, "value": None}
+    record = DATASET | {"layout": chunked(4), "attributes": {"null": many}}
     cache = ObjectJsonCache()
     encoded = cache.object_json(record)
     assert callable(encoded)
@@ -82,12 +74,11 @@ async def test_objects_of_many_elements_beside_others(
     rest: RestClient, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(response, "MAX_WHOLE_ITEMS", 3)
-    body = {"type": "H5T_STD_I32LE", "shape": [4], "value": [1, 2, 3, 4]}
+    body = {"type": I32, "shape": [4], "value": [1, 2, 3, 4]}
     assert (await rest("PUT", f"/groups/{root}/attributes/null", body)).status == 201
     group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]
     found = (await rest("GET", "/", getobjs=1, include_attrs=1))["domain_objs"]
-    assert found[root]["attributes"]["null"]["value"] == [1, 2, 3, 4]
-    assert found[group]["attributes"] == {}
+    assert (found[root]["attributes"]["null"]["value"], found[group]["attributes"]) == ([1, 2, 3, 4], {})
 
 
 def test_text_that_looks_like_no_number() -> None:
@@ -95,14 +86,11 @@ def test_text_that_looks_like_no_number() -> None:
     assert attribute_value_json(text) == "nan"
     assert attribute_value_json(
         {
-            "type": {"class": "H5T_FLOAT", "base": "H5T_IEEE_F64LE"},
+            "type": {"class": "H5T_FLOAT", "base": F64},
             "shape": {"class": "H5S_SIMPLE", "dims": [2]},
             "value": ["inf", 1.0],
         }
-    ) == [
-        float("inf"),
-        1.0,
-    ]
+    ) == [float("inf"), 1.0]
 
 
 CLOCK = SystemClock()
@@ -111,7 +99,7 @@ IDS = [new_id("groups", ROOT, CLOCK) for _ in range(4)]
 
 
 def group(id: str, value: Any = 1.5) -> dict[str, Any]:
-    scalar = {"type": {"class": "H5T_FLOAT", "base": "H5T_IEEE_F64LE"}, "shape": {"class": "H5S_SCALAR"}}
+    scalar = {"type": {"class": "H5T_FLOAT", "base": F64}, "shape": {"class": "H5S_SCALAR"}}
     times = {"created": 1.0, "lastModified": 2.0}
     return {"id": id, "root": ROOT, **times, "links": {}, "attributes": {"a": scalar | {"value": value}}}
 

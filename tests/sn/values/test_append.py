@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,16 @@ from hsparse.format.chunk_spec import chunk_key, chunk_spec
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.format.structured.region import encode_region
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, PutRecord
-from tests.sn.value_client import ARROW, BINARY, create, read, sparse, value_client
-from tests.sn.values.test_sparse import arrow
-from tests.support.rest_client import Reply, RestClient
+from tests.sn.dataset_kinds import I64, chunked, sparse
+from tests.sn.value_client import ARROW, BINARY, arrow, create, defined_count, put, read, value_client
+from tests.support.rest_client import Reply, RestClient, refuses
 from tests.testing.faulty_store import FaultyStore
 from tests.testing.memory_store import MemoryStore
 from tests.testing.store_wrapper import CountingStore
 
 COLUMNS = 3
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "dense": {"layout": {"class": "H5D_CHUNKED", "dims": [4, COLUMNS]}},
+    "dense": {"layout": chunked(4, COLUMNS)},
     "sparse": {"layout": sparse(4, COLUMNS)},
 }
 UNLIMITED = ["H5S_UNLIMITED", COLUMNS]
@@ -31,9 +31,8 @@ Append = Callable[[RestClient, str, np.ndarray], Any]
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[RestClient]:
-    async with value_client() as made:
-        yield made
+async def path(client: RestClient) -> str:
+    return await create(client, [5, COLUMNS], I64, maxdims=UNLIMITED, **LAYOUTS["sparse"])
 
 
 async def by_json(client: RestClient, path: str, rows: np.ndarray) -> Reply:
@@ -88,15 +87,13 @@ async def send(client: RestClient, change: Any) -> Any:
 
 @pytest.mark.parametrize(("layout", "medium"), CASES)
 async def test_the_answer_says_what_was_written(client: RestClient, layout: str, medium: str) -> None:
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS[layout])
+    path = await create(client, [5, COLUMNS], I64, maxdims=UNLIMITED, **LAYOUTS[layout])
     rows = np.arange(1, 1 + 4 * COLUMNS).reshape(4, COLUMNS)
     first = await appender(medium)(client, path, rows)
     assert (first.status, first.body) == (200, {"selection": "[5:9,:]"})
-    second = await appender(medium)(client, path, 10 * rows)
-    assert second.body == {"selection": "[9:13,:]"}
-    assert (await rows_of(client, path)).tolist() == [[0] * COLUMNS] * 5 + rows.tolist() + (
-        10 * rows
-    ).tolist()
+    assert (await appender(medium)(client, path, 10 * rows)).body == {"selection": "[9:13,:]"}
+    wanted = np.concatenate([np.zeros((5, COLUMNS)), rows, 10 * rows])
+    np.testing.assert_array_equal(await rows_of(client, path), wanted)
 
 
 @pytest.mark.parametrize(("layout", "medium"), CASES)
@@ -105,7 +102,7 @@ async def test_many_append_while_others_read(
 ) -> None:
     """No frame is lost or doubled, and none is ever seen before its values are."""
     frames: int = request.config.getoption("--frames")
-    path = await create(client, [0, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS[layout])
+    path = await create(client, [0, COLUMNS], I64, maxdims=UNLIMITED, **LAYOUTS[layout])
     left = iter(range(1, frames + 1))
     done = asyncio.Event()
 
@@ -148,16 +145,15 @@ REFUSED: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-async def test_what_is_refused_changes_nothing(client: RestClient, case: str) -> None:
+async def test_what_is_refused_changes_nothing(client: RestClient, path: str, case: str) -> None:
     body, options = REFUSED[case]
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
     before = await client.service.owners.record(path.rpartition("/")[2])
     assert (await client("PUT", f"{path}/value", body, **options)).status == 400
     assert await client.service.owners.record(path.rpartition("/")[2]) == before
 
 
 async def test_a_limit_of_a_dimension(client: RestClient) -> None:
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=[6, COLUMNS], **LAYOUTS["sparse"])
+    path = await create(client, [5, COLUMNS], I64, maxdims=[6, COLUMNS], **LAYOUTS["sparse"])
     assert (await by_json(client, path, np.ones((2, COLUMNS), int))).status == 409
     assert (await by_json(client, path, np.ones((1, COLUMNS), int))).status == 200
     assert await extent(client, path) == [6, COLUMNS]
@@ -165,11 +161,10 @@ async def test_a_limit_of_a_dimension(client: RestClient) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_an_append_that_died_holds_nobody_up(client: RestClient, layout: str) -> None:
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS[layout])
+    path = await create(client, [5, COLUMNS], I64, maxdims=UNLIMITED, **LAYOUTS[layout])
     id = path.rpartition("/")[2]
     await send(client, BeginAppend(id, "dead", (4, COLUMNS), 0, -1.0))
-    reply = await by_json(client, path, np.ones((1, COLUMNS), int))
-    assert reply.body == {"selection": "[5:6,:]"}
+    assert (await by_json(client, path, np.ones((1, COLUMNS), int))).body == {"selection": "[5:6,:]"}
     record = await client.service.owners.record(id)
     assert "dead" in record["appends"]["dropped"]
     assert (await rows_of(client, path))[5:].tolist() == [[1] * COLUMNS]
@@ -177,10 +172,9 @@ async def test_an_append_that_died_holds_nobody_up(client: RestClient, layout: s
 
 @pytest.mark.parametrize("body", [{"shape": [2, COLUMNS]}, {"shape": [9, COLUMNS]}, {"extend": 4}])
 async def test_another_extent_begins_the_appends_again(
-    client: RestClient, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    client: RestClient, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a dropped append wrote is nowhere, and its request appends to the new extent."""
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
     id = path.rpartition("/")[2]
     await send(client, BeginAppend(id, "first", (4, COLUMNS), 0, 60.0))
     written, owners = asyncio.Event(), client.service.owners
@@ -196,7 +190,7 @@ async def test_another_extent_begins_the_appends_again(
     waiting = asyncio.create_task(by_json(client, path, np.full((1, COLUMNS), 7)))
     await written.wait()
     assert await extent(client, path) == [5, COLUMNS]
-    assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 0
+    assert await defined_count(client, path) == 0
     assert (await client("PUT", f"{path}/shape", body)).status == 201
     length = body.get("shape", [9])[0]
     assert (await waiting)["selection"] == f"[{length}:{length + 1},:]"
@@ -205,68 +199,59 @@ async def test_another_extent_begins_the_appends_again(
 
 
 async def test_appends_along_two_dimensions(client: RestClient) -> None:
-    unlimited = ["H5S_UNLIMITED"] * 2
-    path = await create(client, [2, 2], "H5T_STD_I64LE", maxdims=unlimited, layout=sparse(4, 4))
+    path = await create(client, [2, 2], I64, maxdims=["H5S_UNLIMITED"] * 2, layout=sparse(4, 4))
 
     async def grow(dim: int) -> None:
         for _ in range(5):
-            body = {"append": 1, "append_dim": dim, "value": 1}
-            reply = await client("PUT", f"{path}/value", body | {"element_count": 1})
-            assert reply.status == 200, reply.body
+            await put(client, path, {"append": 1, "append_dim": dim, "value": 1, "element_count": 1})
 
     await asyncio.gather(grow(0), grow(1))
     assert await extent(client, path) == [7, 7]
-    assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 7 * 7 - 2 * 2
+    assert await defined_count(client, path) == 7 * 7 - 2 * 2
 
 
 async def test_a_store_that_fails_leaves_the_extent_and_no_values() -> None:
     store = FaultyStore(MemoryStore())
     async with value_client(store) as client:
-        path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
+        path = await create(client, [5, COLUMNS], I64, maxdims=UNLIMITED, **LAYOUTS["sparse"])
         id = path.rpartition("/")[2]
         length = chunk_spec(await client.service.owners.record(id)).dims[0]
         rows = np.ones((3 * length, COLUMNS), int)
         store.fail_before("puts", chunk_key(id, (2, 0)), times=10**6)
-        reply = await by_json(client, path, rows)
-        assert reply.status >= 500
+        assert (await by_json(client, path, rows)).status >= 500
         store.clear()
         assert await extent(client, path) == [5, COLUMNS]
         assert (await client("PUT", f"{path}/shape", {"shape": [4 * length, COLUMNS]})).status == 201
-        assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 0
+        assert await defined_count(client, path) == 0
 
 
-async def test_new_chunks_are_not_looked_for() -> None:
-    store = CountingStore(MemoryStore())
-    async with value_client(store) as client:
-        path = await create(client, [0, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
-        store.reset()
-        for _ in range(3):
-            assert (await by_json(client, path, np.ones((7, COLUMNS), int))).status == 200
-        assert store.calls["get"] == 0
-        assert store.calls["put_if_absent"] > 0
+async def test_new_chunks_are_not_looked_for(client: RestClient, store: CountingStore) -> None:
+    path = await create(client, [0, COLUMNS], I64, maxdims=UNLIMITED, **LAYOUTS["sparse"])
+    store.reset()
+    for _ in range(3):
+        assert (await by_json(client, path, np.ones((7, COLUMNS), int))).status == 200
+    assert store.calls["get"] == 0
+    assert store.calls["put_if_absent"] > 0
 
 
-async def test_abandoning_what_is_not_there(client: RestClient) -> None:
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
+async def test_abandoning_what_is_not_there(client: RestClient, path: str) -> None:
     id = path.rpartition("/")[2]
     before = await client.service.owners.record(id)
     assert await send(client, AbandonAppends(id, "nobody")) == before
 
 
-async def test_a_structured_write_inside_the_extent(client: RestClient) -> None:
+async def test_a_structured_write_inside_the_extent(client: RestClient, path: str) -> None:
     """A selection that was encoded for a smaller extent is valid in a larger one."""
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
     body = encode_region(Points((5, COLUMNS), np.array([[4, 1]], np.uint64)), np.array([9]))
     assert (await client("PUT", f"{path}/shape", {"extend": 3})).status == 201
-    assert (await client("PUT", f"{path}/value", body, sparse=1)).status == 200
+    await put(client, path, body, sparse=1)
     assert (await rows_of(client, path))[4].tolist() == [0, 9, 0]
     outside = encode_region(Points((99, COLUMNS), np.array([[50, 1]], np.uint64)), np.array([9]))
     assert (await client("PUT", f"{path}/value", outside, sparse=1)).status == 400
     assert (await client("GET", f"{path}/value", accept=BINARY)).status == 200
 
 
-async def test_an_extent_that_is_expected(client: RestClient) -> None:
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
+async def test_an_extent_that_is_expected(client: RestClient, path: str) -> None:
     shrink = {"shape": [2, COLUMNS], "expect": [4, COLUMNS]}
     assert (await client("PUT", f"{path}/shape", shrink)).status == 409
     assert await extent(client, path) == [5, COLUMNS]
@@ -275,19 +260,17 @@ async def test_an_extent_that_is_expected(client: RestClient) -> None:
     assert (await client("PUT", f"{path}/shape", {"extend": 1, "expect": "all"})).status == 400
 
 
-async def test_an_append_that_would_be_visible_later_is_refused(client: RestClient) -> None:
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
+async def test_an_append_that_would_be_visible_later_is_refused(client: RestClient, path: str) -> None:
     body = {"append": 1, "value": [1] * COLUMNS}
-    refused = await client("PUT", f"{path}/value", body, flush=0)
-    assert refused.status == 400
-    assert "visible when it is answered" in refused.body["error"]["message"]
+    await refuses(client("PUT", f"{path}/value", body, flush=0), 400, "visible when it is answered")
     assert await extent(client, path) == [5, COLUMNS]
-    assert (await client("PUT", f"{path}/value", body, flush=1)).status == 200
+    await put(client, path, body, flush=1)
 
 
-async def test_elements_that_an_older_server_kept_in_the_record_are_dropped(client: RestClient) -> None:
+async def test_elements_that_an_older_server_kept_in_the_record_are_dropped(
+    client: RestClient, path: str
+) -> None:
     """They go as the part of an append that died does."""
-    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
     id = path.rpartition("/")[2]
     part = {"token": "old", "count": 1, "until": 0.0, "done": False, "size": 4}
     appends = {"dim": 0, "parts": [part], "dropped": {}, "elements": {"old": {"values": "AAAA"}}}

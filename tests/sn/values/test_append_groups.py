@@ -24,15 +24,15 @@ from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values import append as append_module
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from tests.sn.value_client import SETTINGS, create, sparse, value_client
+from tests.sn.dataset_kinds import I32, I64, TEXT, chunked, sparse
+from tests.sn.value_client import SETTINGS, create, defined_count, json_of, put, value_client
 from tests.support.rest_client import Reply, RestClient
 from tests.testing.faulty_store import FaultyStore
 from tests.testing.memory_store import MemoryStore
 from tests.testing.store_wrapper import CountingStore
 
-DENSE = {"class": "H5D_CHUNKED", "dims": [8]}
+DENSE = chunked(8)
 LAYOUTS = {"sparse": sparse(8), "dense": DENSE}
-NUMBERS = "H5T_STD_I64LE"
 
 
 class Held:
@@ -69,14 +69,8 @@ class Held:
         return await asyncio.gather(alone, *tasks)
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[RestClient]:
-    async with value_client() as made:
-        yield made
-
-
 async def growing(client: RestClient, most: Any = 0, layout: Any = None) -> str:
-    return await create(client, [0], NUMBERS, maxdims=[most], layout=layout or sparse(8))
+    return await create(client, [0], I64, maxdims=[most], layout=layout or sparse(8))
 
 
 async def append(client: RestClient, path: str, values: Any, key: str = "", **options: Any) -> Reply:
@@ -89,10 +83,6 @@ def start(reply: Reply) -> int:
     return int(reply["selection"].strip("[]").partition(":")[0])
 
 
-async def values_of(client: RestClient, path: str) -> Any:
-    return (await client("GET", f"{path}/value"))["value"]
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_those_that_wait_share_their_puts(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = CountingStore(MemoryStore())
@@ -103,7 +93,7 @@ async def test_those_that_wait_share_their_puts(layout: str, monkeypatch: pytest
         replies = await held.together(*requests)
         assert held.sizes == [1, 15]
         assert sorted(map(start, replies)) == list(range(0, 32, 2))
-        found = await values_of(client, path)
+        found = await json_of(client, path)
         for number, reply in enumerate(replies):
             assert found[start(reply) : start(reply) + 2] == [number, -number]
         puts = Counter[str]()
@@ -118,17 +108,12 @@ async def test_each_has_the_error_of_its_own_data(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, held = await growing(client), Held(3, monkeypatch)
-    replies = await held.together(
-        append(client, path, [1]),
-        append(client, path, [2]),
-        append(client, path, ["nothing"]),
-        append(client, path, [3], points=[[1]]),
-        append(client, path, [4]),
-        append(client, path, [5]),
-    )
+    bad = append(client, path, ["nothing"]), append(client, path, [3], points=[[1]])
+    one, two, four, five = (append(client, path, [number]) for number in (1, 2, 4, 5))
+    replies = await held.together(one, two, *bad, four, five)
     assert [reply.status for reply in replies] == [200, 200, 400, 400, 200, 200]
     assert held.sizes == [1, 3]
-    assert sorted(await values_of(client, path)) == [1, 2, 4, 5]
+    assert sorted(await json_of(client, path)) == [1, 2, 4, 5]
 
 
 async def test_those_that_fit_are_appended_where_all_do_not(
@@ -137,7 +122,7 @@ async def test_those_that_fit_are_appended_where_all_do_not(
     path, held = await growing(client, most=5), Held(4, monkeypatch)
     replies = await held.together(*(append(client, path, [n] * n) for n in (1, 2, 3, 2, 1)))
     assert sorted(reply.status for reply in replies) == [200, 200, 200, 409, 409]
-    found = await values_of(client, path)
+    found = await json_of(client, path)
     for number, reply in zip((1, 2, 3, 2, 1), replies, strict=True):
         if reply.status == 200:
             assert found[start(reply) : start(reply) + number] == [number] * number
@@ -154,9 +139,9 @@ async def test_a_store_that_fails_fails_each_and_leaves_nothing(monkeypatch: pyt
         replies = await held.together(*(append(client, path, [n] * 7) for n in range(4)))
         assert sorted(reply.status for reply in replies) == [200, 500, 500, 500]
         store.clear()
-        assert len(await values_of(client, path)) == 7
+        assert len(await json_of(client, path)) == 7
         assert (await client("PUT", f"{path}/shape", {"shape": [28]})).status == 201
-        assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 7
+        assert await defined_count(client, path) == 7
 
 
 async def test_each_key_of_a_group_is_remembered(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +154,7 @@ async def test_each_key_of_a_group_is_remembered(client: RestClient, monkeypatch
         if key:
             assert (await append(client, path, [7], key)).body == reply.body
             assert (await append(client, path, [7, 7], key)).status == 400
-    assert await values_of(client, path) == [7] * 4
+    assert await json_of(client, path) == [7] * 4
 
 
 async def test_one_that_is_given_up_is_appended_with_its_group_or_not_at_all(
@@ -207,7 +192,7 @@ async def test_one_that_is_given_up_is_appended_with_its_group_or_not_at_all(
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [isinstance(one, str) for one in outcomes] == [True, False, True, False]
     assert held.sizes == [1, 2]
-    assert await values_of(client, path) == [1, 3, 4]
+    assert await json_of(client, path) == [1, 3, 4]
 
 
 async def test_a_large_one_waits_for_none(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,17 +206,13 @@ async def test_a_large_one_waits_for_none(client: RestClient, monkeypatch: pytes
 
     replies = await held.together(append(client, path, [1]), later())
     assert held.sizes == [1, 1]
-    assert replies[1]["selection"] == "[0:10]"
-    assert replies[0]["selection"] == "[10:11]"
+    assert (replies[1]["selection"], replies[0]["selection"]) == ("[0:10]", "[10:11]")
 
 
 async def test_what_differs_in_how_it_is_written_is_not_one(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = {
-        "class": "H5T_COMPOUND",
-        "fields": [{"name": name, "type": NUMBERS} for name in ("a", "b")],
-    }
+    kind = {"class": "H5T_COMPOUND", "fields": [{"name": name, "type": I64} for name in ("a", "b")]}
     path = await create(client, [0], kind, maxdims=[0], layout=sparse(8))
     held = Held(5, monkeypatch)
 
@@ -242,12 +223,11 @@ async def test_what_differs_in_how_it_is_written_is_not_one(
         *(put([[1, 2]]), put([[3, 4]]), put([[0, 0]], drop_fill=1)),
         *(put([5], fields="a"), put([6], fields="b"), put([[0, 0]])),
     )
-    found = await values_of(client, path)
-    wanted = [[1, 2], [3, 4], [0, 0], [5, 0], [0, 6], [0, 0]]
-    assert [found[start(reply)] for reply in replies] == wanted
+    found = await json_of(client, path)
+    assert [found[start(reply)] for reply in replies] == [[1, 2], [3, 4], [0, 0], [5, 0], [0, 6], [0, 0]]
     select = f"[{start(replies[2])}:{start(replies[2]) + 1}]"
-    assert (await client("GET", f"{path}/defined", select=select, count_only=1))["count"] == 0
-    assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 5
+    assert await defined_count(client, path, select=select) == 0
+    assert await defined_count(client, path) == 5
 
 
 @pytest.mark.parametrize(("most", "sizes"), [(3, [1, 3, 2]), (256, [1, 4, 1])])
@@ -261,16 +241,10 @@ async def test_a_group_is_bounded(
     replies = await held.together(*(append(client, path, [n, n], **points) for n in range(6)))
     assert {reply.status for reply in replies} == {200}
     assert held.sizes == sizes
-    assert sorted(await values_of(client, path)) == sorted(list(range(6)) * 2)
+    assert sorted(await json_of(client, path)) == sorted(list(range(6)) * 2)
 
 
-TEXT = {
-    "class": "H5T_STRING",
-    "length": "H5T_VARIABLE",
-    "charSet": "H5T_CSET_UTF8",
-    "strPad": "H5T_STR_NULLTERM",
-}
-KINDS = {"number": "H5T_STD_I32LE", "text": TEXT}
+KINDS = {"number": I32, "text": TEXT}
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -278,7 +252,7 @@ async def test_appends_of_any_kind_by_two_nodes(seed: int) -> None:
     """Slabs of any length along any dimension that end anywhere in a chunk, whole, in part and of one value."""
     random = np.random.default_rng(seed)
     dim, chunk, kind = seed % 3, (4, 3, 5), "text" if seed % 4 == 3 else "number"
-    layout: dict[str, Any] = {"class": "H5D_CHUNKED", "dims": list(chunk)} if seed % 2 else sparse(*chunk)
+    layout: dict[str, Any] = chunked(*chunk) if seed % 2 else sparse(*chunk)
     extent = [0 if axis == dim else 6 for axis in range(3)]
     expected = dict[int, Any]()
     async with two_nodes() as clients:
@@ -289,14 +263,13 @@ async def test_appends_of_any_kind_by_two_nodes(seed: int) -> None:
             for count in random.integers(1, 8, 8).tolist():
                 body, slab = a_slab(random, [count if axis == dim else 6 for axis in range(3)], kind)
                 body |= {"append": count, "append_dim": dim}
-                answer = await client("PUT", f"{path}/value", body)
-                assert answer.status == 200, answer.body
+                answer = await put(client, path, body)
                 axis = answer["selection"].strip("[]").split(",")[dim]
                 expected[int(axis.partition(":")[0])] = slab
 
         await asyncio.gather(*(append_some(client) for client in clients * 4))
         whole = np.concatenate([expected[start] for start in sorted(expected)], axis=dim)
-        assert (await values_of(clients[1], path)) == whole.tolist()
+        assert (await json_of(clients[1], path)) == whole.tolist()
         record = await clients[0].service.owners.record(path.rpartition("/")[2])
         assert not record.get("appends", {}).get("parts")
 

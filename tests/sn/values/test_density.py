@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.sn.values import density as density_handlers
 from hsparse.sn.values import density as module
 from hsparse.sn.values.density import BIN_BYTES, SPREAD_BYTES, Bins, ChunkCounts, Density, spread_size
-from tests.sn.value_client import ARROW, BINARY, create, sparse, value_client
-from tests.sn.values.test_sparse import arrow
+from tests.sn.conftest import note_holds
+from tests.sn.dataset_kinds import F64, I32, sparse
+from tests.sn.value_client import ARROW, BINARY, arrow, create, put
 from tests.support.rest_client import RestClient
 
 SHAPE = (40, 50)
@@ -104,19 +104,15 @@ def test_bins_across_chunks_take_no_array_of_both() -> None:
     found = chunk_density(
         bins, (300, 1), (300, 4_000_000), np.array([[0, 7], [0, 9]], np.uint64), np.array([2, 3])
     )
-    assert found.nonzero()[0].tolist() == [150]
-    assert found[150] == 5
+    assert (found.nonzero()[0].tolist(), found[150]) == ([150], 5)
     assert spread_size(Bins((0, 0), (100, 100), (1, 50)), (50, 10)) == 100 * 10
 
 
 async def test_memory_of_an_approximate_density_is_held(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = await create(client, list(SHAPE), "H5T_IEEE_F64LE", layout=sparse(1, 16))
-    held: list[int] = []
-    answers = client.service.answers
-    hold = answers.hold
-    monkeypatch.setattr(answers, "hold", lambda nbytes: (held.append(nbytes), hold(nbytes))[1])
+    path = await create(client, list(SHAPE), F64, layout=sparse(1, 16))
+    held = note_holds(client.service.answers, monkeypatch)
     assert (await client("GET", f"{path}/density", bin="[40,1]", approximate=1)).status == 200
     assert held == [BIN_BYTES * 50 + SPREAD_BYTES * 40 * 50]
 
@@ -143,19 +139,13 @@ def test_too_many_bins_are_refused() -> None:
     assert Bins.parse(None, "[100,100]", (10_000, 10_001)).shape == (100, 101)
 
 
-@pytest.fixture
-async def client() -> AsyncIterator[RestClient]:
-    async with value_client() as made:
-        yield made
-
-
 async def test_over_http(client: RestClient) -> None:
-    path = await create(client, list(SHAPE), "H5T_IEEE_F64LE", fillValue=-1.0, layout=sparse(16, 16))
+    path = await create(client, list(SHAPE), F64, fillValue=-1.0, layout=sparse(16, 16))
     rng = np.random.default_rng(7)
     model = np.where(rng.random(SHAPE) < 0.3, rng.random(SHAPE), np.nan)
     coords = np.argwhere(~np.isnan(model))
     body = arrow(coords, model[tuple(coords.T)])
-    assert (await client("PUT", f"{path}/value", body, headers=ARROW)).status == 200
+    await put(client, path, body, headers=ARROW)
     bins = Bins((3, 5), (40, 41), (4, 5))
     query = {"select": "[3:40,5:41]", "bin": "[4,5]"}
     counts = by_hand(model, bins, lambda part: np.count_nonzero(~np.isnan(part)))
@@ -177,10 +167,10 @@ async def test_chunks_come_page_by_page(
     client: RestClient, accept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(density_handlers, "CHUNKS_AT_ONCE", 2)
-    path = await create(client, list(SHAPE), "H5T_IEEE_F64LE", layout=sparse(8, 8))
+    path = await create(client, list(SHAPE), F64, layout=sparse(8, 8))
     coords = np.argwhere(np.random.default_rng(7).random(SHAPE) < 0.3)
     body = arrow(coords, np.ones(len(coords)))
-    assert (await client("PUT", f"{path}/value", body, headers=ARROW)).status == 200
+    await put(client, path, body, headers=ARROW)
 
     async def ask(**query: Any) -> tuple[np.ndarray, str | None]:
         reply = await client("GET", f"{path}/density", bin="[5,5]", approximate=1, accept=accept, **query)
@@ -200,12 +190,12 @@ async def test_chunks_come_page_by_page(
 
 @pytest.mark.parametrize("query", [{"Limit": 3}, {"Marker": "1_1"}, {"Marker": "1", "approximate": 1}])
 async def test_a_page_of_nothing(client: RestClient, query: dict[str, Any]) -> None:
-    path = await create(client, [4, 4], "H5T_STD_I32LE", layout=sparse(2, 2))
+    path = await create(client, [4, 4], I32, layout=sparse(2, 2))
     assert (await client("GET", f"{path}/density", **query)).status == 400
 
 
 async def test_a_marker_is_a_name_of_a_chunk_as_elsewhere(client: RestClient) -> None:
-    path = await create(client, [4, 4], "H5T_STD_I32LE", layout=sparse(2, 2))
+    path = await create(client, [4, 4], I32, layout=sparse(2, 2))
     asked: dict[str, Any] = {"approximate": 1, "marker": (last := f"{2**63 - 1}_0"), "Marker": last}
     assert (await client("GET", f"{path}/chunks", **asked)).status == 200
     after = await client("GET", f"{path}/density", **asked)
@@ -220,12 +210,12 @@ async def test_a_marker_is_a_name_of_a_chunk_as_elsewhere(client: RestClient) ->
 
 
 async def test_what_has_no_density(client: RestClient) -> None:
-    dense = await create(client, [4], "H5T_STD_I32LE")
+    dense = await create(client, [4], I32)
     assert (await client("GET", f"{dense}/density")).status == 400
     text = {"class": "H5T_STRING", "length": 4, "charSet": "H5T_CSET_ASCII", "strPad": "H5T_STR_NULLPAD"}
     words = await create(client, [4, 4], text, layout=sparse(2, 2))
     assert (await client("GET", f"{words}/density")).body["count"] == np.zeros((4, 4)).tolist()
     assert (await client("GET", f"{words}/density", reduce="mean")).status == 400
-    numbers = await create(client, [4, 4], "H5T_STD_I32LE", layout=sparse(2, 2))
+    numbers = await create(client, [4, 4], I32, layout=sparse(2, 2))
     for query in ({"reduce": "mode"}, {"reduce": "mean", "approximate": 1}):
         assert (await client("GET", f"{numbers}/density", **query)).status == 400

@@ -13,11 +13,12 @@ from hsparse.sn.http.challenge import MAX_KEY
 from hsparse.sn.values import append
 from hsparse.sn.values.append import AppendGroups
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
-from tests.sn.value_client import create, read, value_client
+from tests.sn.dataset_kinds import I64, chunked
+from tests.sn.value_client import create, put, read, value_client
 from tests.support.rest_client import Reply, RestClient
 from tests.testing.memory_store import MemoryStore
 
-LAYOUT = {"class": "H5D_CHUNKED", "dims": [4]}
+LAYOUT = chunked(4)
 GROWN = {"append": {"append": 2, "value": [7, 8]}, "extend": {"extend": 2}}
 
 
@@ -28,7 +29,7 @@ async def client() -> AsyncIterator[RestClient]:
 
 
 async def dataset(client: RestClient, most: Any = "H5S_UNLIMITED") -> str:
-    return await create(client, [3], "H5T_STD_I64LE", maxdims=[most], layout=LAYOUT)
+    return await create(client, [3], I64, maxdims=[most], layout=LAYOUT)
 
 
 async def grow(client: RestClient, path: str, how: str, key: str | None, **changes: Any) -> Reply:
@@ -178,7 +179,7 @@ async def test_a_request_that_is_sent_again_writes_nothing_while_the_first_one_i
     again = asyncio.create_task(grow(client, path, "append", '"one"'))
     await looks.wait()
     await client.service.owners.apply(end)
-    assert (await client("PUT", f"{path}/value", {"value": [99]}, select="[3:4]")).status == 200
+    await put(client, path, {"value": [99]}, select="[3:4]")
     assert (await again).body["selection"] == "[3:5]"
     assert (await read(client, path, "<i8", (-1,))).tolist() == [0, 0, 0, 99, 0]
 

@@ -14,22 +14,9 @@ from hsparse.errors import Corrupt, Moved
 from hsparse.format.arrow_stream import read_batches
 from hsparse.sn.http import stream
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from tests.sn.value_client import BINARY, create, sparse, value_client
+from tests.sn.dataset_kinds import F64, TEXT, chunked, sparse
+from tests.sn.value_client import BINARY, create, put
 from tests.support.rest_client import RestClient
-
-TEXT = {
-    "class": "H5T_STRING",
-    "charSet": "H5T_CSET_UTF8",
-    "strPad": "H5T_STR_NULLTERM",
-    "length": "H5T_VARIABLE",
-}
-FLOAT = "H5T_IEEE_F64LE"
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[RestClient]:
-    async with value_client() as made:
-        yield made
 
 
 def blocks(data: bytes) -> list[list[bytes]]:
@@ -55,17 +42,14 @@ async def ask(client: RestClient, *reads: dict[str, Any]) -> Any:
 
 
 async def numbers(client: RestClient, count: int, values: Any) -> str:
-    path = await create(
-        client, [count], FLOAT, layout={"class": "H5D_CHUNKED", "dims": [min(count, 100) or 1]}
-    )
-    reply = await client("PUT", f"{path}/value", {"value": values.tolist()})
-    assert reply.status == 200, reply.body
+    path = await create(client, [count], F64, layout=chunked(min(count, 100) or 1))
+    await put(client, path, {"value": values.tolist()})
     return path.rpartition("/")[2]
 
 
 async def texts(client: RestClient, values: list[str]) -> str:
     path = await create(client, [len(values)], TEXT)
-    assert (await client("PUT", f"{path}/value", {"value": values})).status == 200
+    await put(client, path, {"value": values})
     return path.rpartition("/")[2]
 
 
@@ -97,12 +81,12 @@ async def test_selections_are_for_all_ids_beside_them(client: RestClient) -> Non
 
 
 async def test_defined_elements_are_an_arrow_stream(client: RestClient) -> None:
-    path = await create(client, [400, 50], FLOAT, layout=sparse(16, 16))
+    path = await create(client, [400, 50], F64, layout=sparse(16, 16))
     rng = np.random.default_rng(2)
     places = np.unique(rng.integers(0, [400, 50], (4000, 2)), axis=0)
     values = rng.random(len(places))
     body = {"points": places.tolist(), "value": values.tolist()}
-    assert (await client("PUT", f"{path}/value", body)).status == 200
+    await put(client, path, body)
     id = path.rpartition("/")[2]
     reply = await ask(
         client, {"ids": [id], "select": "[0:300,:]", "sparse": True}, {"ids": [id], "select": "[0,0]"}

@@ -18,8 +18,10 @@ from hsparse.sn.service import SELECTION_MEMORY
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values import handlers, multi_object_read, request_selection
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from tests.sn.value_client import BINARY, create, sparse, value_client
-from tests.support.rest_client import RestClient
+from tests.sn.conftest import Watch, note_holds
+from tests.sn.dataset_kinds import I8, sparse
+from tests.sn.value_client import BINARY, create, put
+from tests.support.rest_client import RestClient, answered, refuses
 
 MANY = 20_000
 HUGE = "[[0,0],[0,0],0:5592406]"
@@ -27,13 +29,12 @@ HUGE = "[[0,0],[0,0],0:5592406]"
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[RestClient]:
-    async with value_client(settings=ServiceSettings()) as made:
-        yield made
+def settings() -> ServiceSettings:
+    return ServiceSettings()
 
 
 async def test_paired_lists_with_slices_are_refused_by_their_bytes(client: RestClient) -> None:
-    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE", layout=sparse(1, 1, 1 << 20))
+    path = await create(client, [10, 10, 1 << 40], I8, layout=sparse(1, 1, 1 << 20))
     replies = [
         await client("GET", f"{path}/value", select=HUGE),
         await client("GET", f"{path}/value", select=HUGE, query="_ > 0"),
@@ -50,11 +51,9 @@ async def test_paired_lists_with_slices_are_refused_by_their_bytes(client: RestC
 
 
 async def test_memory_of_paired_lists_is_held(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    path = await create(client, [10, 10, 1 << 40], I8)
     budget = client.service.selections
-    held: list[int] = []
-    hold = budget.hold
-    monkeypatch.setattr(budget, "hold", lambda nbytes: (held.append(nbytes), hold(nbytes))[1])
+    held = note_holds(budget, monkeypatch)
     for select in ("[[0,0],[0,0],0:1000]", "[[0,0],0:2,0:1000]", "[0:2,0,0:10]"):
         assert (await client("GET", f"{path}/value", select=select)).status == 200
     assert held == [2 * 1000 * 3 * 8]
@@ -92,7 +91,7 @@ def held(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
 async def test_points_are_held_while_they_are_written(
     client: RestClient, held: list[tuple[str, int]], append: dict[str, int], form: str
 ) -> None:
-    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE", maxdims=[10, 10, 0])
+    path = await create(client, [10, 10, 1000], I8, maxdims=[10, 10, 0])
     if form == "bytes":
         query = {"select": PAIRS, "element_count": 1, **append}
         reply = await client("PUT", f"{path}/value", b"\x07", headers={"Content-Type": BINARY}, **query)
@@ -102,18 +101,17 @@ async def test_points_are_held_while_they_are_written(
     assert held == [("select_selection", PAIRS_BYTES), ("write", PAIRS_BYTES)]
     assert client.service.selections.used == 0
     held.clear()
-    assert (await client("PUT", f"{path}/value", {"select": "[0:2,0,0]", "value": 7})).status == 200
+    await put(client, path, {"select": "[0:2,0,0]", "value": 7})
     assert held == [("select_selection", 0), ("write", 0)]
 
 
 async def test_points_of_many_datasets_are_held_while_they_are_read(
     client: RestClient, held: list[tuple[str, int]]
 ) -> None:
-    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE")
+    path = await create(client, [10, 10, 1000], I8)
     ids = [path.rsplit("/", 1)[1]]
     reads = [{"ids": ids * 2, "select": PAIRS}, {"ids": ids, "select": PAIRS + " "}]
-    reply = await client("POST", "/datasets/values", {"reads": reads}, accept=BINARY)
-    assert reply.status == 200, reply.body
+    await answered(client("POST", "/datasets/values", {"reads": reads}, accept=BINARY))
     assert held == [("select_selection", 2 * PAIRS_BYTES)] * 2 + [("read_within", 2 * PAIRS_BYTES)] * 3
     assert client.service.selections.used == 0
 
@@ -121,7 +119,7 @@ async def test_points_of_many_datasets_are_held_while_they_are_read(
 async def test_points_of_a_stale_plan_are_held_again(
     client: RestClient, held: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE")
+    path = await create(client, [10, 10, 1000], I8)
     pages, stale = ChunkFanout.pages, iter([True, True])
 
     async def read(self: ChunkFanout, *args: Any) -> AsyncIterator[Any]:
@@ -132,8 +130,7 @@ async def test_points_of_a_stale_plan_are_held_again(
 
     monkeypatch.setattr(ChunkFanout, "pages", read)
     reads = [{"ids": [path.rsplit("/", 1)[1]], "select": PAIRS}]
-    reply = await client("POST", "/datasets/values", {"reads": reads}, accept=BINARY)
-    assert reply.status == 200, reply.body
+    await answered(client("POST", "/datasets/values", {"reads": reads}, accept=BINARY))
     again = ("select_selection", 2 * PAIRS_BYTES)
     assert held == [("select_selection", PAIRS_BYTES), again, again, ("read_within", 2 * PAIRS_BYTES)]
     assert client.service.selections.used == 0
@@ -142,7 +139,7 @@ async def test_points_of_a_stale_plan_are_held_again(
 async def test_paired_lists_of_others_keep_nobody_waiting(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    path = await create(client, [10, 10, 1 << 40], I8)
     budget, asked = client.service.selections, asyncio.Event()
     hold = budget.hold
     async with budget.hold(MAX_PAIRED_BYTES):
@@ -160,7 +157,7 @@ async def test_paired_lists_of_others_keep_nobody_waiting(
 async def test_who_holds_points_is_hurried_while_others_wait_for_them(
     client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    path = await create(client, [10, 10, 1 << 40], I8)
     hurried: list[object] = []
     send = stream._send
 
@@ -187,12 +184,10 @@ async def test_all_buckets_have_one_memory(client: RestClient) -> None:
 
 
 async def test_reads_of_many_datasets_have_points_of_bounded_bytes_together(client: RestClient) -> None:
-    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    path = await create(client, [10, 10, 1 << 40], I8)
     id, select = path.rsplit("/", 1)[1], "[[0,0],[0,0],0:200000]"
     reads = [{"ids": [id], "select": select + " " * number} for number in range(14)]
-    refused = await client("POST", "/datasets/values", {"reads": reads})
-    assert refused.status == 413
-    assert "paired" in refused["error"]["message"]
+    await refuses(client("POST", "/datasets/values", {"reads": reads}), 413, "paired")
     assert (await client("POST", "/datasets/values", {"reads": reads[:1]}, accept=BINARY)).status == 200
 
 
@@ -215,7 +210,7 @@ async def test_reads_of_many_datasets_have_points_of_bounded_bytes_together(clie
 async def test_long_selections_are_made_in_a_thread(
     client: RestClient, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = await create(client, [MANY, 2], "H5T_STD_I8LE", layout=sparse(MANY, 2))
+    path = await create(client, [MANY, 2], I8, layout=sparse(MANY, 2))
     on_loop: list[bool] = []
 
     def recorded(given: Any) -> Any:
@@ -239,35 +234,19 @@ async def test_long_selections_are_made_in_a_thread(
 
 
 async def test_long_selections_of_many_datasets_are_made_in_a_thread(
-    client: RestClient, monkeypatch: pytest.MonkeyPatch
+    client: RestClient, watch: Watch
 ) -> None:
-    path = await create(client, [MANY], "H5T_STD_I8LE")
-    on_loop: list[bool] = []
-    select_selection = multi_object_read.select_selection
-
-    def recorded(*args: Any) -> Any:
-        on_loop.append(threading.current_thread() is threading.main_thread())
-        return select_selection(*args)
-
-    monkeypatch.setattr(multi_object_read, "select_selection", recorded)
+    path = await create(client, [MANY], I8)
+    on_loop = watch(multi_object_read, "select_selection")
     ids = [path.rsplit("/", 1)[1]]
     reads = [{"ids": ids, "select": [list(range(MANY))]}, {"ids": ids, "select": "[0:2]"}]
     assert (await client("POST", "/datasets/values", {"reads": reads}, accept=BINARY)).status == 200
     assert on_loop == [False, False]
 
 
-async def test_long_selections_of_reductions_are_made_in_a_thread(
-    client: RestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = await create(client, [MANY], "H5T_STD_I8LE")
-    on_loop: list[bool] = []
-    parse_select = request_selection.parse_select
-
-    def recorded(*args: Any, **kwargs: Any) -> Any:
-        on_loop.append(threading.current_thread() is threading.main_thread())
-        return parse_select(*args, **kwargs)
-
-    monkeypatch.setattr(request_selection, "parse_select", recorded)
+async def test_long_selections_of_reductions_are_made_in_a_thread(client: RestClient, watch: Watch) -> None:
+    path = await create(client, [MANY], I8)
+    on_loop = watch(request_selection, "parse_select")
     reply = await client("POST", f"{path}/reduce", {"op": "count", "select": [list(range(MANY))]})
     assert reply["value"] == {"count": MANY}
     assert on_loop == [False]

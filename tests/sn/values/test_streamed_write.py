@@ -11,14 +11,13 @@ import pytest
 from hsparse.model.acl import Principal
 from hsparse.sn import request
 from hsparse.sn.body_memory import BodyMemory
-from tests.sn.value_client import SETTINGS, create, read, sparse, value_client
+from tests.sn.dataset_kinds import F64, I64, TEXT, chunked, compound, sparse
+from tests.sn.value_client import SETTINGS, create, defined_count, put, read, value_client
+from tests.support.rest_client import RestClient, refuses
 
 HEADERS = {"Content-Type": "application/octet-stream"}
 NUMBERS = np.random.default_rng(3).permutation(np.arange(100_000, dtype="<f8"))
-PAIR = {
-    "class": "H5T_COMPOUND",
-    "fields": [{"name": "a", "type": "H5T_STD_I64LE"}, {"name": "b", "type": "H5T_IEEE_F64LE"}],
-}
+PAIR = compound(a=I64, b=F64)
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ("shape", "properties", "query"),
     [
         ((100_000,), {}, {}),
-        ((200, 500), {"layout": {"class": "H5D_CHUNKED", "dims": [30, 40]}}, {}),
+        ((200, 500), {"layout": chunked(30, 40)}, {}),
         ((2, 50_000), {}, {}),
         ((400, 500), {}, {"select": "[1:400:2,:]"}),
         ((200, 500), {"layout": sparse(50, 50)}, {}),
@@ -51,26 +50,22 @@ async def test_a_part_is_in_memory_at_a_time(
     held: list[int], shape: tuple[int, ...], properties: dict[str, Any], query: dict[str, str]
 ) -> None:
     async with value_client() as client:
-        path = await create(client, list(shape), "H5T_IEEE_F64LE", **properties)
-        reply = await client("PUT", f"{path}/value", NUMBERS.tobytes(), headers=HEADERS, **query)
-        assert reply.status == 200, reply.body
+        path = await create(client, list(shape), F64, **properties)
+        await put(client, path, NUMBERS.tobytes(), headers=HEADERS, **query)
         assert max(held) <= SETTINGS.max_request_size < NUMBERS.nbytes
         rows = np.s_[1:400:2] if "select" in query else np.s_[:]
         found = await read(client, path, "<f8", shape)
         assert np.array_equal(found[rows].reshape(-1), NUMBERS)
         if "drop_fill" in query:
-            count = await client("GET", f"{path}/defined", count_only=1)
-            assert count["count"] == NUMBERS.size - 1
+            assert await defined_count(client, path) == NUMBERS.size - 1
 
 
-async def test_fields_of_compounds() -> None:
-    async with value_client() as client:
-        path = await create(client, [100_000], PAIR)
-        reply = await client("PUT", f"{path}/value", NUMBERS.tobytes(), headers=HEADERS, fields="b")
-        assert reply.status == 200, reply.body
-        found = await read(client, path, [("a", "<i8"), ("b", "<f8")], (100_000,))
-        assert np.array_equal(found["b"], NUMBERS)
-        assert not found["a"].any()
+async def test_fields_of_compounds(client: RestClient) -> None:
+    path = await create(client, [100_000], PAIR)
+    await put(client, path, NUMBERS.tobytes(), headers=HEADERS, fields="b")
+    found = await read(client, path, [("a", "<i8"), ("b", "<f8")], (100_000,))
+    assert np.array_equal(found["b"], NUMBERS)
+    assert not found["a"].any()
 
 
 @pytest.mark.parametrize(
@@ -86,41 +81,28 @@ async def test_fields_of_compounds() -> None:
     ],
 )
 async def test_what_is_refused_is_refused_before_it_is_read(
-    query: dict[str, str], status: int, reason: str
+    client: RestClient, query: dict[str, str], status: int, reason: str
 ) -> None:
-    async with value_client() as client:
-        path = await create(client, [100_000], "H5T_IEEE_F64LE")
-        reply = await client("PUT", f"{path}/value", NUMBERS.tobytes(), headers=HEADERS, **query)
-        assert reply.status == status
-        assert reason in reply["error"]["message"]
-        assert (await client("GET", f"{path}/chunks"))["chunks"] == []
+    path = await create(client, [100_000], F64)
+    await refuses(client("PUT", f"{path}/value", NUMBERS.tobytes(), headers=HEADERS, **query), status, reason)
+    assert (await client("GET", f"{path}/chunks"))["chunks"] == []
 
 
-async def test_other_bodies_have_the_limit_that_they_had() -> None:
-    async with value_client() as client:
-        path = await create(client, [100_000], "H5T_IEEE_F64LE")
-        text = {
-            "class": "H5T_STRING",
-            "length": "H5T_VARIABLE",
-            "charSet": "H5T_CSET_UTF8",
-            "strPad": "H5T_STR_NULLTERM",
-        }
-        words = await create(client, [100_000], text)
-        for where, body, headers in (
-            (f"{path}/value", b'{"value": 1}' + b" " * 200_000, {"Content-Type": "application/json"}),
-            (f"{words}/value", bytes(600_000), HEADERS),
-            (f"{path}/attributes/a", b" " * 200_001, {"Content-Type": "application/json"}),
-        ):
-            reply = await client("PUT", where, body, headers=headers)
-            assert reply.status == 413
-            assert "max_request_size" in reply["error"]["message"]
+async def test_other_bodies_have_the_limit_that_they_had(client: RestClient) -> None:
+    path = await create(client, [100_000], F64)
+    words = await create(client, [100_000], TEXT)
+    for where, body, headers in (
+        (f"{path}/value", b'{"value": 1}' + b" " * 200_000, {"Content-Type": "application/json"}),
+        (f"{words}/value", bytes(600_000), HEADERS),
+        (f"{path}/attributes/a", b" " * 200_001, {"Content-Type": "application/json"}),
+    ):
+        await refuses(client("PUT", where, body, headers=headers), 413, "max_request_size")
 
 
-async def test_rights_are_asked_for_before_the_body() -> None:
-    async with value_client() as client:
-        path = await create(client, [100_000], "H5T_IEEE_F64LE")
-        client.user = Principal("guest").name
-        assert (await client("PUT", f"{path}/value", NUMBERS.tobytes(), headers=HEADERS)).status in (401, 403)
+async def test_rights_are_asked_for_before_the_body(client: RestClient) -> None:
+    path = await create(client, [100_000], F64)
+    client.user = Principal("guest").name
+    assert (await client("PUT", f"{path}/value", NUMBERS.tobytes(), headers=HEADERS)).status in (401, 403)
 
 
 async def test_of_a_body_that_does_not_come_the_parts_that_came_are_there(
@@ -128,7 +110,7 @@ async def test_of_a_body_that_does_not_come_the_parts_that_came_are_there(
 ) -> None:
     monkeypatch.setattr(request, "BODY_PATIENCE", 0.5)
     async with value_client() as client:
-        path = await create(client, [100_000], "H5T_IEEE_F64LE")
+        path = await create(client, [100_000], F64)
         host, port = client.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         head = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,24 +30,18 @@ from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import STREAM_PAGES, FoundRead, ValueRead
 from hsparse.sn.values.request_selection import ReadRequest
 from tests.docs_pages import rows
-from tests.sn.value_client import create, read, sparse, value_client
-from tests.support.rest_client import RestClient
+from tests.sn.dataset_kinds import I32, sparse
+from tests.sn.value_client import create, defined_count, put, read
+from tests.support.rest_client import RestClient, answered
 
 CSV_TYPE = "text/csv"
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[RestClient]:
-    async with value_client() as opened:
-        yield opened
-
-
-@pytest.fixture
 async def path(client: RestClient) -> str:
     """A sparse dataset of 4 x 5 with three defined elements."""
-    path = await create(client, [4, 5], "H5T_STD_I32LE", layout=sparse(2, 2))
-    body = {"points": [[0, 1], [1, 4], [3, 0]], "value": [10, 20, 30]}
-    assert (await client("PUT", f"{path}/value", body)).status == 200
+    path = await create(client, [4, 5], I32, layout=sparse(2, 2))
+    await put(client, path, {"points": [[0, 1], [1, 4], [3, 0]], "value": [10, 20, 30]})
     return path
 
 
@@ -79,8 +73,7 @@ async def test_an_operation_is_answered_in_the_medium_or_in_json(
     client: RestClient, path: str, name: str, operation: str
 ) -> None:
     end, params = OPERATIONS[operation]
-    reply = await client("GET", f"{path}/{end}", accept=name, **params)
-    assert reply.status == 200, reply.body
+    reply = await answered(client("GET", f"{path}/{end}", accept=name, **params))
     form = FORMS[name][operation]
     assert reply.headers["Content-Type"].partition(";")[0] == form
     if form == JSON_TYPE:
@@ -189,30 +182,27 @@ class TestNewMedium:
         assert reply.body == b"9,20\n15,30\n"
 
     async def test_put_reads_a_body_in_it(self, client: RestClient, path: str) -> None:
-        headers = {"Content-Type": CSV_TYPE}
-        assert (await client("PUT", f"{path}/value", b"2,2,7\n0,1,8\n", headers=headers)).status == 200
+        await put(client, path, b"2,2,7\n0,1,8\n", headers={"Content-Type": CSV_TYPE})
         expected = np.zeros((4, 5), np.int32)
         expected[[0, 1, 3, 2], [1, 4, 0, 2]] = [8, 20, 30, 7]
         assert (await read(client, path, "<i4", (4, 5)) == expected).all()
-        assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 4
+        assert await defined_count(client, path) == 4
 
     async def test_a_body_that_is_wrong_changes_nothing(self, client: RestClient, path: str) -> None:
-        reply = await client("PUT", f"{path}/value", b"2,2,x\n", headers={"Content-Type": CSV_TYPE})
-        assert reply.status == 400
-        assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 3
+        await answered(client("PUT", f"{path}/value", b"2,2,x\n", headers={"Content-Type": CSV_TYPE}), 400)
+        assert await defined_count(client, path) == 3
 
     async def test_a_sparse_body_needs_a_sparse_dataset(self, client: RestClient) -> None:
-        dense = await create(client, [4], "H5T_STD_I32LE")
+        dense = await create(client, [4], I32)
         reply = await client("PUT", f"{dense}/value", b"2,7\n", headers={"Content-Type": CSV_TYPE})
         assert reply.status == 400
         assert "not sparse" in reply["error"]["message"]
 
     async def test_post_reads_a_selection_in_it(self, client: RestClient, path: str) -> None:
         headers = {"Content-Type": CSV_TYPE}
-        reply = await client(
-            "POST", f"{path}/value", b"[0:1,0:3]", headers=headers, accept=CSV_TYPE, sparse=1
-        )
-        assert reply.body == b"0,1,10\n"
+        assert (
+            await client("POST", f"{path}/value", b"[0:1,0:3]", headers=headers, accept=CSV_TYPE, sparse=1)
+        ).body == b"0,1,10\n"
 
     async def test_what_it_has_no_form_for_is_json(self, client: RestClient, path: str) -> None:
         for end in ("value", "defined"):

@@ -1,23 +1,225 @@
-"""Random programs of a signed dataset against a dict of signed places."""
+"""Appends at both ends of a dataset: whole, by many, at a cost of their own; and random programs against a dict."""
 
 from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 from pyarrow import ipc
 
+from hsparse.sn.records import dataset
+from hsparse.sn.values import append as module
 from hsparse.sn.values.media.arrow import ArrowWriter
-from tests.sn.value_client import ARROW, BINARY, sparse
-from tests.support.rest_client import Reply, RestClient
+from hsparse.storage.object_store import current_etag
+from hsparse.wire.record_message import BeginAppend
+from tests.sn.dataset_kinds import I64, sparse
+from tests.sn.value_client import ARROW, BINARY, defined_count, put, value_client
+from tests.support.rest_client import Reply, RestClient, answered
+from tests.testing.memory_store import MemoryStore
+from tests.testing.store_wrapper import CountingStore
+
+COLUMNS = 3
+UNLIMITED = "H5S_UNLIMITED"
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "dense": {"class": "H5D_CHUNKED", "dims": [4, COLUMNS], "enlarge": False},
+    "sparse": sparse(4, COLUMNS),
+}
+
+
+async def create(client: RestClient, layout: str | dict[str, Any], rows: int = 0, lower: int = 0) -> str:
+    body = {
+        "type": I64,
+        "shape": [rows, COLUMNS],
+        "maxdims": [UNLIMITED, COLUMNS],
+        "lower": [lower, 0],
+        "minlower": [UNLIMITED, 0],
+        "creationProperties": {"layout": LAYOUTS[layout] if isinstance(layout, str) else layout},
+    }
+    made = await answered(client("POST", "/datasets", body), 201)
+    return f"/datasets/{made['id']}"
+
+
+async def append(client: RestClient, path: str, rows: np.ndarray, side: str, *, binary: bool = False) -> str:
+    query = {"append": len(rows), "append_side": side, "places": "signed"}
+    body = rows.astype("<i8").tobytes() if binary else {"value": rows.tolist()}
+    reply = await put(client, path, body, **query)
+    return str(reply["selection"])
+
+
+async def rows_of(client: RestClient, path: str, select: str | None = None) -> np.ndarray:
+    reply = await client("GET", f"{path}/value", accept=BINARY, places="signed", select=select or "")
+    assert reply.status == 200, reply.body
+    return np.frombuffer(reply.body, "<i8").reshape(-1, COLUMNS)
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RestClient]:
+    async with value_client(nodes=2) as made:
+        yield made
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_many_append_at_both_ends(
+    request: pytest.FixtureRequest, client: RestClient, layout: str
+) -> None:
+    """Each append is whole and where its answer says; no row is seen before its values are."""
+    frames: int = request.config.getoption("--frames")
+    path = await create(client, layout)
+    numbers, places, done = iter(range(1, frames + 1)), dict[str, int](), asyncio.Event()
+
+    async def write(side: str) -> None:
+        for number in numbers:
+            rows = np.full((1 + number % 3, COLUMNS), number)
+            rows[:, 0] += 1_000_000 * np.arange(len(rows))
+            place = await append(client, path, rows, side, binary=number % 2 == 0)
+            assert place.startswith("[-") == (side == "lower")
+            places[place] = number
+
+    async def poll() -> None:
+        while not done.is_set():
+            assert (await rows_of(client, path) > 0).all(), "a row is seen that is not written"
+
+    polls = [asyncio.create_task(poll()) for _ in range(2)]
+    await asyncio.gather(*(write(side) for side in ("lower", "upper") * 8))
+    done.set()
+    await asyncio.gather(*polls)
+    assert sorted(places.values()) == list(range(1, frames + 1))
+    for select, number in list(places.items()):
+        rows = await rows_of(client, path, select)
+        assert rows[:, 0].tolist() == [number + 1_000_000 * i for i in range(1 + number % 3)]
+        assert (rows[:, 1:] == number).all()
+    shape = (await client("GET", f"{path}/shape"))["shape"]
+    assert shape["dims"][0] == sum(1 + number % 3 for number in range(1, frames + 1))
+    assert shape["lower"][0] < 0 < shape["lower"][0] + shape["dims"][0]
+
+
+async def test_the_end_that_has_died_holds_up_only_its_own(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "EXPIRY_CHECK_SECONDS", -1.0)
+    path = await create(client, "sparse", 5)
+    id = path.rpartition("/")[2]
+    dead = BeginAppend(id, "dead", (4, COLUMNS), 0, 60.0, below=True, lower=(0, 0))
+    (await client.service.owners.apply(dead)).unwrap()
+    assert await append(client, path, np.ones((2, COLUMNS), int), "upper") == "[5:7,:]"
+    (await client.service.owners.apply(BeginAppend(id, "late", (1, COLUMNS), 0, -1.0))).unwrap()
+    assert await append(client, path, np.ones((1, COLUMNS), int), "lower") == "[-1:0,:]"
+    assert await defined_count(client, path) == 3 * COLUMNS
+
+
+async def test_new_chunks_below_are_not_looked_for(store: CountingStore) -> None:
+    async with value_client(store) as client:
+        path = await create(client, "sparse", 3)
+        store.reset()
+        for _ in range(3):
+            await append(client, path, np.ones((8, COLUMNS), int), "lower")
+    assert (store.calls["get"], store.calls["put_if_absent"]) == (0, 6)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_the_cost_does_not_depend_on_the_size(layout: str) -> None:
+    """Extending downwards, appending a row there and reading it take the same requests at any number of chunks."""
+    counted = set()
+    for chunks in (10, 1_000, 100_000):
+        memory = MemoryStore()
+        store = CountingStore(memory)
+        async with value_client(store) as client:
+            path = await create(client, layout, 4 * chunks, lower=-2)
+            row = np.arange(COLUMNS)[None]
+            await put(client, path, row.tobytes(), select="[0:1,:]")
+            keys = [entry.key async for page in memory.list("db/") for entry in page.entries]
+            (key,) = [key for key in keys if key.endswith("/-1_0")]
+            data = (await memory.get(key)).data
+            for number in range(chunks):
+                await memory.put(f"{key.removesuffix('-1_0')}{number}_0", data)
+            calls = []
+            for number in range(2):
+                store.reset()
+                body = {"extend": 1, "dim": 0, "side": "lower"}
+                assert (await client("PUT", f"{path}/shape", body)).status == 201
+                await append(client, path, row + 1, "lower")
+                first = -4 - 2 * number
+                found = await rows_of(client, path, f"[{first}:{first + 1},:]")
+                assert found.tolist() == (row + 1).tolist()
+                calls.append(tuple(sorted(store.calls.items())))
+            counted.add(tuple(calls))
+    assert len(counted) == 1, counted
+    assert not any(name == "list" for calls in counted for call in calls for name, _ in call)
+
+
+class Requests(CountingStore):
+    """Counts what S3 would be asked: the last page of a listing says that it is the last."""
+
+    async def around(self, method: str, *rest: Any) -> Any:
+        result = await super().around(method, *rest)
+        self.calls[method] -= result is None and method == "list"
+        return result
+
+
+async def shrunk(layout: str, rows: int) -> tuple[list[Any], int]:
+    """Return the requests of a dataset with so many rows of chunks that shrinks and rolls, and the most listings."""
+    memory = MemoryStore()
+    store = Requests(memory)
+    calls, listings = list[Any](), list[int]()
+    async with value_client(store) as client:
+        path = await create(client, LAYOUTS[layout] | {"dims": [4, 1]}, 4 * rows + 2, lower=-2)
+        await put(client, path, bytes(8 * COLUMNS), select="[0:1,:]")
+        names = [entry.key async for page in memory.list("db/") for entry in page.entries]
+        (first,) = [name for name in names if name.endswith("/-1_0")]
+        prefix, data = first.removesuffix("-1_0"), (await memory.get(first)).data
+        chunks = [(row, column) for row in range(rows + 2) for column in range(COLUMNS)]
+        for row, column in chunks[: -2 * COLUMNS]:
+            await memory.put(f"{prefix}{row}_{column}", data)
+
+        async def ask(what: Awaitable[Any], left: range) -> None:
+            store.reset()
+            await what
+            listings.append(store.calls.pop("list", 0))
+            calls.append(tuple(sorted(store.calls.items())))
+            for row, column in chunks[: 3 * COLUMNS] + chunks[-3 * COLUMNS :]:
+                there = await current_etag(memory, f"{prefix}{row}_{column}") is not None
+                assert there == (row in left), (row, left)
+
+        def moved(**bounds: list[int]) -> Awaitable[Any]:
+            return client("PUT", f"{path}/shape", bounds, places="signed")
+
+        await ask(moved(lower=[0, 0]), range(rows))
+        await ask(moved(lower=[3, 0]), range(rows))
+        await ask(moved(lower=[5, 0]), range(1, rows))
+        await ask(moved(shape=[4 * (rows - 1) - 5, COLUMNS]), range(1, rows - 1))
+        for number in range(2):
+            new = append(client, path, np.ones((4, COLUMNS), int), "upper")
+            await ask(new, range(1 + number, rows + number))
+            await ask(moved(lower=[8 + 4 * number, 0]), range(2 + number, rows + number))
+    return calls, max(listings)
+
+
+@pytest.mark.parametrize("most", [1_000, 100_000])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("lists", [False, True])
+async def test_a_shrink_costs_what_it_drops(
+    monkeypatch: pytest.MonkeyPatch, lists: bool, layout: str, most: int
+) -> None:
+    """A row of chunks at either end, or a part of one, takes the same requests at any number of chunks.
+
+    So does a window that rolls: rows are appended, and as many dropped. Where chunks are listed, these are few.
+    """
+    monkeypatch.setattr(dataset, "MOST_ASKED", 0 if lists else 100)
+    calls, listings = await shrunk(layout, 4)
+    assert listings == lists
+    of_many, listings = await shrunk(layout, most // COLUMNS)
+    assert of_many == calls
+    assert listings <= 3 * lists
+
 
 CHUNK = (4, 3)
 FILL = -1
-UNLIMITED = "H5S_UNLIMITED"
-LAYOUTS: dict[str, dict[str, Any]] = {
+PROGRAM_LAYOUTS: dict[str, dict[str, Any]] = {
     "sparse": sparse(*CHUNK),
     "dense": {"class": "H5D_CHUNKED", "dims": list(CHUNK), "enlarge": False},
     "striped": sparse(*CHUNK) | {"stripes": 3},
@@ -38,12 +240,12 @@ class SignedModel:
 
     async def create(self) -> SignedModel:
         body = {
-            "type": "H5T_STD_I64LE",
+            "type": I64,
             "shape": [high - low for low, high in zip(self.lower, self.upper, strict=True)],
             "maxdims": [0, 0],
             "lower": self.lower,
             "minlower": [UNLIMITED, UNLIMITED],
-            "creationProperties": {"layout": LAYOUTS[self.layout], "fillValue": FILL},
+            "creationProperties": {"layout": PROGRAM_LAYOUTS[self.layout], "fillValue": FILL},
         }
         made = await self.client("POST", "/datasets", body)
         assert made.status == 201, made.body
@@ -59,15 +261,8 @@ class SignedModel:
 
     async def step(self, rng: np.random.Generator) -> None:
         """Make a random change of both."""
-        changes = [
-            self.write,
-            self.write_points,
-            self.append,
-            self.append,
-            self.extend,
-            self.shrink,
-            self.window,
-        ]
+        changes = [self.write, self.write_points, self.append, self.append, self.extend]
+        changes += [self.shrink, self.window]
         if self.layout != "dense":
             changes += [self.erase, self.write_arrow]
         await changes[rng.integers(len(changes))](rng)
@@ -194,8 +389,7 @@ class SignedModel:
         assert (shape["dims"], shape["lower"]) == (self.shape, self.lower)
         whole = await self.ask("GET", "/value", accept=BINARY)
         np.testing.assert_array_equal(np.frombuffer(whole.body, "<i8").reshape(self.shape), self.array)
-        shifted = await self.client("GET", f"{self.path}/value", accept=BINARY)
-        assert shifted.body == whole.body
+        assert (await self.client("GET", f"{self.path}/value", accept=BINARY)).body == whole.body
         if (box := self.box(rng)) is not None:
             await self.check_box(*box)
         if points := self.points(rng):
@@ -292,3 +486,12 @@ async def run_program(client: RestClient, layout: str, seed: int, steps: int) ->
         await model.step(rng)
         await model.check(rng)
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("layout", PROGRAM_LAYOUTS)
+async def test_a_program(client: RestClient, monkeypatch: pytest.MonkeyPatch, layout: str, seed: int) -> None:
+    monkeypatch.setattr(dataset, "FIRST_KEYS", 1 + seed % 3)  # what is dropped is sought in several pages
+    monkeypatch.setattr(dataset, "MOST_ASKED", (0, 0, 3, 100)[seed % 4])
+    monkeypatch.setattr(dataset, "MOST_SOUGHT", (3, 100)[seed % 2])
+    await run_program(client, layout, seed, 30)

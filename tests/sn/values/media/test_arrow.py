@@ -1,4 +1,4 @@
-"""Elements of variable length as Arrow columns: random types, other writers' forms, and what does not fit."""
+"""Elements as Arrow columns: random types, other writers' forms, and what does not fit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from hsparse.errors import BadRequest
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import VlenString
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
+from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow, read_vlen_arrow
 from hsparse.sn.values.media.arrow_columns import ColumnForm, column_form
 from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of
+from tests.sn.dataset_kinds import vlen_of
 
 TEXT = text("H5T_VARIABLE")
-INTS = {"class": "H5T_VLEN", "base": "H5T_STD_U16BE"}
-LISTS = {"class": "H5T_VLEN", "base": INTS}
-STEPPED = {"class": "H5T_VLEN", "base": "H5T_IEEE_F32BE"}
+INTS = vlen_of("H5T_STD_U16BE")
+LISTS = vlen_of(INTS)
+STEPPED = vlen_of("H5T_IEEE_F32BE")
 
 
 @st.composite
@@ -158,3 +159,22 @@ def told(body: bytes, element: Any) -> int:
         return read_vlen_arrow(body, 1, element)[1].nbytes
     except BadRequest:
         return 0
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">f4", "u1", "S3", "?", [("a", "<i2"), ("b", ">f8")]])
+def test_arrow_round_trip(dtype: Any) -> None:
+    kind = np.dtype(dtype)
+    values = np.frombuffer(np.random.default_rng(1).bytes(20 * kind.itemsize), kind)
+    values = values.astype(bool).copy() if kind.kind == "b" else values
+    coords = np.arange(40).reshape(20, 2)
+    writer = ArrowWriter((100, 2**40), kind)
+    data = writer.batch(list(coords.T), values) + writer.batch(list(coords.T), values) + writer.end()
+    back, got = read_arrow(data, 2, kind)
+    assert back.tolist() == np.concatenate([coords, coords]).tolist()
+    assert (got.dtype, got.tobytes()) == (kind, np.concatenate([values, values]).astype(kind).tobytes())
+
+
+def test_arrow_without_points() -> None:
+    coords, values = read_arrow(ArrowWriter((5, 5), np.dtype(float)).end(), 2, np.dtype(float))
+    assert coords.shape == (0, 2)
+    assert values.shape == (0,)
