@@ -341,7 +341,7 @@ def test_keys_are_added_and_revoked(tmp_path: Path) -> None:
     one, two, three = named_key("one"), named_key("two"), named_key("three", "bob")
     for each in (one, two, three):
         file.add(each)
-    assert dict(served.keys()) == {each.id: each for each in (one, two, three)}
+    assert dict(served.entries()) == {each.id: each for each in (one, two, three)}
     assert file.revoke(lambda each: each.user == "ann") == [one, two]
     assert list(served.served().values()) == [three]
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
@@ -359,7 +359,7 @@ def test_a_line_written_by_hand_is_revoked_too(tmp_path: Path) -> None:
     file.path.write_text(f"0123456789ab:{'0' * 64}:ann:user::2026101T000000Z:never:one\n")
     (found,) = file.revoke(lambda each: each.name == "one")
     assert found.line not in file.path.read_text(), "its time is written otherwise"
-    assert dict(file.keys()) == {}
+    assert dict(file.entries()) == {}
 
 
 def test_revoking_what_is_not_there_changes_nothing(tmp_path: Path) -> None:
