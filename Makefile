@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal --max-worker-restart 20
 FLAGS ?=
 # Tests over what other libraries make and take: what breaks first with another Python and with newer ones of them.
-INTEGRATIONS := $(addprefix tests/,client/anndata client/batches client/dask client/polars client/xarray \
-	client/test_object_records.py client/http/test_route.py clients/test_xarray.py cli/importer/test_file_formats.py \
-	cli/importer/test_soma.py cli/importer/test_sparse_matrix.py cli/importer/test_zarr.py files_matrix \
-	storage/test_obstore_store.py test_docs_examples.py test_error_cycles.py)
+INTEGRATIONS := $(addprefix tests/,client/anndata client/test_batches.py client/test_dask.py client/test_polars.py \
+	client/test_xarray.py client/test_object_records.py client/http/test_route.py clients/test_xarray.py \
+	cli/importer/test_file_formats.py cli/importer/test_soma.py cli/importer/test_sparse_matrix.py \
+	cli/importer/test_zarr.py files_matrix storage/test_obstore_store.py test_docs_examples.py test_error_cycles.py)
 # Tests start hundreds of processes, and each worker collects every test: none of them is to compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -43,7 +43,7 @@ LONGEST = (
     "test_stateful.py",
     "test_simulation.py",
     "test_cells.py",
-    "test_notebooks.py",
+    "test_display.py",
     "test_hsload.py",
     "test_served_jobs.py",
     "test_chaos.py",

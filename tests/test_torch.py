@@ -11,7 +11,7 @@ import scipy.sparse
 
 import hsparse
 from hsparse.client.sparse_dataset import SparseDataset
-from tests.client.batches.test_batches import entropy
+from tests.client.test_batches import entropy
 from tests.support.docstring_examples import Sample, documented, run_example, sample
 
 __all__ = ["sample"]
@@ -99,7 +99,7 @@ def test_four_spawned_workers_have_the_order_of_forked_ones(dataset: SparseDatas
 
 
 def test_batches_of_workers_are_nearly_as_mixed_as_random_ones(dataset: SparseDataset) -> None:
-    """The measure of scDataset, as in tests/client/batches/test_batches.py: here of the rows, sorted by kind."""
+    """The measure of scDataset, as in tests/client/test_batches.py: here of the rows, sorted by kind."""
     kinds = np.arange(ROWS) // (ROWS // KINDS)
     rng = np.random.default_rng(5)
     random = np.mean([entropy(kinds[rng.permutation(ROWS)[:SIZE]]) for _ in range(100)])

@@ -1,36 +1,51 @@
-"""The ways by which a dataset is read: over HTTP, straight from the store, and embedded.
-
-A test that takes the fixture `access`, imported into its conftest or module, runs once for each way.
-"""
+"""Ways to a dataset: over HTTP, straight from the store, embedded; a test with `access` runs over each of them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
-from hsparse.cli.embedded_server import embedded_server
+import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.embedded import EmbeddedConnection
-from hsparse.client.integrations.direct.bucket_objects import Bucket
+from hsparse.client.integrations.direct.direct_elements import DirectElements
 from hsparse.client.integrations.direct.direct_source import direct_source
+from hsparse.client.opening import Mode
 from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.config import SECTIONS, Settings
+from hsparse.model.ids import COLLECTIONS
 from hsparse.sections import ServerSettings
 from hsparse.storage.store_settings import StoreSettings
-from tests.support.s3_servers import make_bucket
+from tests.support.endurance import repeats
 
 WAYS = ("http", "directory", "s3", "presigned", "embedded", "server")
 NUMBERS = itertools.count()
+
+
+def open_file(address: Any, mode: Mode | None = None, **options: Any) -> hsparse.File:
+    """Open a domain."""
+    found = hsparse.open(address, mode, **options)
+    assert isinstance(found, hsparse.File)
+    return found
+
+
+def is_stored(file: hsparse.File, id: str) -> bool:
+    """Say whether an object is there, linked or not."""
+    try:
+        file.connection.json("GET", f"/{COLLECTIONS[id[0]]}/{id}")
+    except KeyError:
+        return False
+    return True
 
 
 def served(connection: Connection, record: Any) -> ValueSource:
@@ -68,36 +83,6 @@ def plain_settings(store: StoreSettings) -> Settings:
     return replace(settings, server=ServerSettings(port=0), store=store)
 
 
-@pytest.fixture(scope="session")
-def directory_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The URL of a server, and its store's directory."""
-    root = tmp_path_factory.mktemp("directory")
-    with embedded_server(plain_settings(StoreSettings(root=root, fsync=False))) as url:
-        yield url, root
-
-
-@pytest.fixture(scope="session")
-def bucket_server(moto_endpoint: str) -> Iterator[tuple[str, Bucket]]:
-    """The URL of a server, and its store's bucket."""
-    bucket = Bucket("direct-reads", moto_endpoint, "us-east-1", "test", "test")
-    make_bucket(moto_endpoint, bucket.name)
-    store = StoreSettings(bucket=(bucket.name,), s3_endpoint=moto_endpoint, s3_region="us-east-1")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        with embedded_server(plain_settings(store)) as url:
-            yield url, bucket
-
-
-@pytest.fixture(scope="session")
-def embedded_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of an embedded store, which stays open: to open it takes longer than most tests."""
-    root = tmp_path_factory.mktemp("embedded") / "store"
-    with EmbeddedConnection(root) as kept:
-        kept.json("GET", "/about")
-        yield root
-
-
 @contextmanager
 def open_access(way: str, request: pytest.FixtureRequest) -> Iterator[Access]:
     """Open a fresh domain for a way."""
@@ -120,22 +105,71 @@ def open_access(way: str, request: pytest.FixtureRequest) -> Iterator[Access]:
         yield Access(way, connection, direct, root, bucket)
 
 
-@pytest.fixture(params=WAYS)
-def access(request: pytest.FixtureRequest) -> Iterator[Access]:
-    """A fresh domain, for each way."""
-    with open_access(request.param, request) as opened:
-        yield opened
+V = TypeVar("V")
 
 
-@pytest.fixture(params=WAYS[1:])
-def direct_access(request: pytest.FixtureRequest) -> Iterator[Access]:
-    """A fresh domain, for each way past the server."""
-    with open_access(request.param, request) as opened:
-        yield opened
+@dataclass(frozen=True, slots=True)
+class DatasetAccess:
+    """One way to datasets: `direct` says how their elements are read past the server."""
+
+    way: str
+    connection: Connection
+    direct: Direct = False
+
+    def examples(self, full: int, short: int) -> int:
+        """Return how many examples a property is tested with: with --endure `full`; a fourth over all ways but HTTP."""
+        count = repeats(full, short)
+        return count if self.way == "http" else max(1, count // 4)
+
+    def some(self, values: Sequence[V], number: int) -> list[V]:
+        """Return all values over HTTP, or with --endure; else two of them, others for another number and way."""
+        count = len(values) if self.way == "http" else repeats(len(values), short=2)
+        first = 2 * (len(WAYS) * number + WAYS.index(self.way))
+        return [values[(first + step) % len(values)] for step in range(count)]
+
+    def create(
+        self, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...], **options: Any
+    ) -> SparseDataset:
+        """Create a dataset and return it as this way reads it."""
+        path = f"/way/{next(NUMBERS)}"
+        dataset = SparseDataset.create(self.connection, path, shape, dtype, chunks, **options)
+        server = served(self.connection, dataset.record)
+        past = direct_source(self.connection, dataset.record, self.direct, server)
+        assert (past is None) == (self.way == "http")
+        dataset.source = past or server
+        return dataset
+
+    def check_way(self, dataset: SparseDataset) -> None:
+        """See that all that was read of a dataset was read in this way."""
+        if self.way == "http":
+            assert isinstance(dataset.source, HttpElements)
+        else:
+            assert isinstance(dataset.source, DirectElements)
+            statistics = dataset.source.statistics
+            assert statistics.objects > 0
+            assert statistics.fallbacks == statistics.small == 0
+
+    def filled(self, model: Model, chunks: tuple[int, ...], **options: Any) -> SparseDataset:
+        """Create a dataset with a model's elements."""
+        dataset = self.create(
+            model.values.shape, model.values.dtype, chunks, fillvalue=model.fill_value, **options
+        )
+        dataset.write(np.argwhere(model.is_defined), model.values[model.is_defined])
+        return dataset
 
 
-@pytest.fixture
-def directory_access(request: pytest.FixtureRequest) -> Iterator[Access]:
-    """A fresh domain of a server whose store is a directory."""
-    with open_access("directory", request) as opened:
-        yield opened
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What a dataset should be: all values, and which of them are defined."""
+
+    values: np.ndarray
+    is_defined: np.ndarray
+    fill_value: Any = 0
+
+    @classmethod
+    def random(cls, shape: tuple[int, ...], dtype: Any, seed: int = 0, fill_value: Any = 0) -> Model:
+        """Return a model with a third of the elements defined, some of them zero, or the fill value."""
+        rng = np.random.default_rng(seed)
+        is_defined = rng.random(shape) < 0.4
+        values = np.where(is_defined, rng.integers(0, 5, shape), fill_value).astype(dtype)
+        return cls(values, is_defined, fill_value)

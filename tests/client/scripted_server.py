@@ -7,7 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from hsparse.client.connection import Connection
 
 HANG_UP = b""
 
@@ -50,6 +52,13 @@ def scripted_server(*connections: list[bytes]) -> Iterator[Script]:
                     socket.create_connection(listener.getsockname()).close()
                     event.wait()
             thread.join()
+
+
+@contextmanager
+def scripted(*connections: list[bytes], **options: Any) -> Iterator[tuple[Script, Connection]]:
+    """Serve the script to a connection with these options."""
+    with scripted_server(*connections) as script, Connection(script.url, **options) as connection:
+        yield script, connection
 
 
 def _serve(listener: socket.socket, script: Script) -> None:

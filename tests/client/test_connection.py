@@ -24,7 +24,7 @@ from hsparse.errors import (
     Unauthenticated,
 )
 from hsparse.sn.auth.password_file import PasswordFile, User
-from tests.client.scripted_server import HANG_UP, answer, scripted_server
+from tests.client.scripted_server import HANG_UP, answer, scripted, scripted_server
 
 MIB = 1024 * 1024
 OK = answer(b'{"fine": 1}')
@@ -78,7 +78,7 @@ def test_a_user_name_with_a_colon_is_refused(url: str) -> None:
 
 
 def test_a_token_goes_with_every_request() -> None:
-    with scripted_server([answer(b"{}")]) as server, Connection(server.url, token="hsk_abc") as connection:
+    with scripted([answer(b"{}")], token="hsk_abc") as (_, connection):
         assert connection._headers["Authorization"] == "Bearer hsk_abc"
         connection.json("GET", "/about")
 
@@ -93,7 +93,7 @@ def test_a_token_stands_alone_and_is_not_repeated(options: dict[str, str]) -> No
 @pytest.mark.parametrize("body", [b'{"error": {"kind": "rate_limited", "message": "Slowly."}}', b"slowly"])
 def test_a_429_says_when_to_come_again(body: bytes) -> None:
     raw = answer(body, "429 Too Many Requests").replace(b"\r\n\r\n", b"\r\nRetry-After: 7\r\n\r\n", 1)
-    with scripted_server([raw]) as server, Connection(server.url) as connection:
+    with scripted([raw]) as (_, connection):
         with pytest.raises(RateLimited) as caught:
             connection.json("GET", "/about")
         assert caught.value.retry_after == 7
@@ -114,7 +114,7 @@ def test_requests_share_a_connection() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_a_connection_closed_when_idle_is_opened_again(method: str) -> None:
-    with scripted_server([OK], [OK]) as script, Connection(script.url) as connection:
+    with scripted([OK], [OK]) as (script, connection):
         connection.json("GET", "/first")
         script.closed[0].wait()
         assert connection.json(method, "/second", {"n": 1}) == {"fine": 1}
@@ -122,10 +122,7 @@ def test_a_connection_closed_when_idle_is_opened_again(method: str) -> None:
 
 
 def test_a_get_that_a_kept_connection_lost_is_sent_again_once() -> None:
-    with (
-        scripted_server([OK, HANG_UP], [OK, HANG_UP], [HANG_UP]) as script,
-        Connection(script.url) as connection,
-    ):
+    with scripted([OK, HANG_UP], [OK, HANG_UP], [HANG_UP]) as (script, connection):
         connection.json("GET", "/a")
         assert connection.json("GET", "/b") == {"fine": 1}
         with pytest.raises(Unreachable, match="does not answer"):
@@ -135,7 +132,7 @@ def test_a_get_that_a_kept_connection_lost_is_sent_again_once() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 def test_what_changes_something_is_never_sent_twice(method: str) -> None:
-    with scripted_server([OK, HANG_UP], [OK]) as script, Connection(script.url) as connection:
+    with scripted([OK, HANG_UP], [OK]) as (script, connection):
         connection.json("GET", "/a")
         with pytest.raises(Unreachable, match=f"a {method} .* may or may not have been done"):
             connection.json(method, "/b", {"n": 1})
@@ -144,22 +141,14 @@ def test_what_changes_something_is_never_sent_twice(method: str) -> None:
 
 
 def test_a_get_over_a_new_connection_is_sent_once() -> None:
-    with (
-        scripted_server([HANG_UP]) as script,
-        Connection(script.url) as connection,
-        pytest.raises(Unreachable),
-    ):
+    with scripted([HANG_UP]) as (script, connection), pytest.raises(Unreachable):
         connection.json("GET", "/a")
     assert script.requests == ["GET /a"]
 
 
 def test_an_answer_cut_short_is_no_answer() -> None:
     cut = answer(b"0123456789")[:-3]
-    with (
-        scripted_server([cut]) as script,
-        Connection(script.url) as connection,
-        pytest.raises(Unreachable, match="does not answer"),
-    ):
+    with scripted([cut]) as (_, connection), pytest.raises(Unreachable, match="does not answer"):
         connection.json("GET", "/a")
 
 
@@ -254,11 +243,7 @@ def test_a_body_refused_before_it_is_sent_whole(tmp_path: Path) -> None:
     ],
 )
 def test_errors_of_other_servers(raw: bytes, error: type[HsparseError]) -> None:
-    with (
-        scripted_server([raw]) as script,
-        Connection(script.url) as connection,
-        pytest.raises(HsparseError) as caught,
-    ):
+    with scripted([raw]) as (_, connection), pytest.raises(HsparseError) as caught:
         connection.json("GET", "/a")
     assert isinstance(caught.value, error)
     assert caught.value.kind is error.kind
@@ -276,7 +261,7 @@ def test_errors_of_other_servers(raw: bytes, error: type[HsparseError]) -> None:
 )
 def test_a_head_that_fails_is_asked_for_the_reason(second: bytes, sentence: str) -> None:
     head = answer(b"", "404 Gone Away")
-    with scripted_server([head], [second]) as script, Connection(script.url) as connection:
+    with scripted([head], [second]) as (script, connection):
         with pytest.raises(NotFound) as caught, connection.response("HEAD", "/a", layout="stock"):
             pass
         assert caught.value.message == sentence
@@ -285,23 +270,19 @@ def test_a_head_that_fails_is_asked_for_the_reason(second: bytes, sentence: str)
 
 @pytest.mark.parametrize("body", [b"", b"<p>hello</p>", b"[1]", b'"text"', b"\xff"])
 def test_an_answer_that_is_no_object(body: bytes) -> None:
-    with (
-        scripted_server([answer(body)]) as script,
-        Connection(script.url) as connection,
-        pytest.raises(HsparseError, match="no JSON object"),
-    ):
+    with scripted([answer(body)]) as (_, connection), pytest.raises(HsparseError, match="no JSON object"):
         connection.json("GET", "/a")
 
 
 @pytest.mark.parametrize("body", [b"null", b"{}"])
 def test_an_empty_answer_is_an_empty_object(body: bytes) -> None:
-    with scripted_server([answer(body)]) as script, Connection(script.url) as connection:
+    with scripted([answer(body)]) as (_, connection):
         assert connection.json("DELETE", "/a") == {}
 
 
 def test_nothing_is_no_answer_but_to_a_flush() -> None:
     nothing = b"HTTP/1.1 204 No Content\r\n\r\n"
-    with scripted_server([nothing, nothing]) as script, Connection(script.url) as connection:
+    with scripted([nothing, nothing]) as (_, connection):
         assert connection.json("PUT", "/", {"flush": 1}) == {}
         with pytest.raises(HsparseError, match="with 204 and no JSON object"):
             connection.json("PUT", "/datasets/d-1/value", b"0000")
@@ -309,8 +290,7 @@ def test_nothing_is_no_answer_but_to_a_flush() -> None:
 
 def test_json_is_not_taken_for_bytes() -> None:
     with (
-        scripted_server([OK]) as script,
-        Connection(script.url) as connection,
+        scripted([OK]) as (_, connection),
         pytest.raises(HsparseError, match="as application/json, not application/octet-stream"),
     ):
         connection.binary("GET", "/a")
@@ -333,10 +313,7 @@ def test_json_is_not_taken_for_bytes() -> None:
 def test_errors_are_pythons_too(kind: str, status: str, python: type[Exception]) -> None:
     body = f'{{"error": {{"kind": "{kind}", "message": "It is so."}}}}'.encode()
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nX-Request-ID: r-1\r\nContent-Length: {len(body)}"
-    with (
-        scripted_server([head.encode() + b"\r\n\r\n" + body] * 2) as script,
-        Connection(script.url) as connection,
-    ):
+    with scripted([head.encode() + b"\r\n\r\n" + body] * 2) as (_, connection):
         with pytest.raises(python) as caught:
             connection.json("GET", "/a")
         with pytest.raises(python), connection.response("GET", "/a"):

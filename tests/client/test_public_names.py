@@ -26,20 +26,9 @@ __all__ = ["sample"]
 
 NAMED = [getattr(hsparse, name) for name in hsparse.__all__ if name != "__version__"]
 RETURNED = [
-    AnnDataPart,
-    Attributes,
-    AxisLabels,
-    Batch,
-    Change,
-    Difference,
-    HsparseBackendEntrypoint,
-    HsparseFileSystem,
-    NamedType,
-    OrthogonalIndex,
-    AnnDataQuery,
-    Snapshot,
-    VirtualFile,
-]
+    AnnDataPart, Attributes, AxisLabels, Batch, Change, Difference, HsparseBackendEntrypoint,
+    HsparseFileSystem, NamedType, OrthogonalIndex, AnnDataQuery, Snapshot, VirtualFile,
+]  # fmt: skip
 """What the objects of `hsparse` return, and what xarray and fsspec know by entry points."""
 WITHOUT = {
     one.__name__ for one in NAMED if inspect.isclass(one) and issubclass(one, hsparse.HsparseError)

@@ -173,8 +173,7 @@ def test_what_is_outside_is_named_with_both_bounds(file: hsparse.File, kind: str
 
 
 def test_elements_are_written_erased_and_read_at_places(file: hsparse.File) -> None:
-    dataset = create(file, "sparse")
-    assert isinstance(dataset, SparseDataset)
+    dataset: Any = create(file, "sparse")
     model = Model(dataset)
     fill(model, np.random.default_rng(2))
     places = [[-5, -1], [5, 3], [-1, 0]]
@@ -256,8 +255,7 @@ def test_what_others_prepend_and_drop_shifts_nothing(
         (np.s_[0:1, 0:2], (0, 0), (1, 2)),
     ):
         np.testing.assert_array_equal(plain(stale[key]), model.array(start, stop))
-    assert stale.lower == (-5, -1)
-    assert stale.sum() == model.array((-5, -1), (6, 4)).sum()
+    assert (stale.lower, stale.sum()) == ((-5, -1), model.array((-5, -1), (6, 4)).sum())
     stale[-4:-2] = 60
     stale[[-1, 4], [0, 2]] = 70
     if isinstance(stale, SparseDataset):
@@ -285,8 +283,7 @@ def test_what_others_prepend_and_drop_shifts_nothing(
 
 def test_an_append_to_a_side_is_next_to_what_others_made_of_it(file: hsparse.File) -> None:
     """The other dimension has grown below meanwhile: the elements are at their places, not shifted."""
-    stale = create(file, "sparse")
-    assert isinstance(stale, SparseDataset)
+    stale: Any = create(file, "sparse")
     file["X"].extend(2, axis=1, side="lower")
     assert stale.append([[0, -1]], [7], count=1) == slice(6, 7)
     assert stale.prepend([[0, 3]], [8], count=1) == slice(-6, -5)
@@ -311,8 +308,7 @@ def test_an_appender_writes_at_the_lower_end(file: hsparse.File) -> None:
 
 
 def test_reductions_density_and_follow_count_in_places(file: hsparse.File) -> None:
-    dataset = create(file, "sparse")
-    assert isinstance(dataset, SparseDataset)
+    dataset: Any = create(file, "sparse")
     model = Model(dataset)
     fill(model, np.random.default_rng(5))
     whole = model.array()

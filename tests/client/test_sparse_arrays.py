@@ -1,23 +1,188 @@
-"""Datasets as scipy's arrays, sparse.COO, numpy's and Arrow's: types, labels, blocks, reductions, limits."""
+"""Sparse datasets as scipy's arrays, sparse.COO, numpy's and Arrow's, by every form of key and way to a dataset."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import sparse
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.creation import SPARSE
-from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, ResultTooLarge, WrongType
+from hsparse.client.errors import InvalidValue, MissingKey, WrongType
 from hsparse.client.sparse_dataset import SparseDataset
-from tests.client.dataset_access import DatasetAccess, Model
-from tests.client.test_array_keys import CHUNKS, SHAPES, check_equal
+from tests.client.access_ways import DatasetAccess, Model
+from tests.client.key_strategies import (
+    key_forms,
+    keys_of,
+    numpy_key,
+    orthogonal_forms,
+    orthogonal_keys_of,
+    take_orthogonal,
+)
+
+SHAPES: dict[int, tuple[int, ...]] = {1: (11,), 2: (6, 5), 3: (3, 4, 5), 4: (3, 2, 4, 3)}
+CHUNKS: dict[int, tuple[int, ...]] = {1: (4,), 2: (4, 3), 3: (2, 4, 3), 4: (2, 2, 3, 3)}
+DTYPES = ("f4", "?", "i1", ">f8", "u8", "f2", "i4", "u2", ">i2", "i8", "u1", "f8", "u4", ">u8", "i2", ">f4")
+
+
+class Samples:
+    """Datasets of a rank, one of each type, made when they are asked for, and what they should be."""
+
+    def __init__(self, access: DatasetAccess, rank: int) -> None:
+        self.access = access
+        self.rank = rank
+        self.made: dict[str, tuple[Model, SparseDataset]] = {}
+
+    def of(self, dtype: str) -> tuple[Model, SparseDataset]:
+        if dtype not in self.made:
+            model = Model.random(SHAPES[self.rank], dtype, self.rank)
+            add_extremes(model)
+            self.made[dtype] = model, self.access.filled(model, self.chunks())
+        return self.made[dtype]
+
+    def chunks(self) -> tuple[int, ...]:
+        """Return chunks that divide two dimensions; in a bucket, where each is a request, one."""
+        chunks = CHUNKS[self.rank]
+        return (*chunks[:1], *SHAPES[self.rank][1:]) if self.access.way in ("s3", "presigned") else chunks
+
+    def check_ways(self) -> None:
+        for model, dataset in self.made.values():
+            check_equal(dataset[...], model.values, model.is_defined)
+            self.access.check_way(dataset)
+
+
+def add_extremes(model: Model) -> None:
+    """Make the first two defined values the least and the greatest of their type."""
+    dtype = model.values.dtype
+    if dtype.kind != "b":
+        limits: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        for place, value in zip(np.argwhere(model.is_defined), (limits.min, limits.max), strict=False):
+            model.values[tuple(place)] = value
+
+
+def check_equal(found: Any, wanted: Any, is_defined: Any, fill: Any = 0) -> None:
+    """See that what a key returned has the values, the shape, the dtype and the stored elements that it should."""
+    wanted = np.asarray(wanted)
+    assert (found.dtype, found.shape) == (wanted.dtype.newbyteorder("="), wanted.shape)
+    if isinstance(found, np.generic | np.ndarray):
+        assert np.array_equal(found, wanted)
+        return
+    stored = np.zeros(wanted.shape, bool)
+    if isinstance(found, sparse.COO):
+        assert found.fill_value == fill
+        assert np.array_equal(found.todense(), wanted)
+        stored[tuple(found.coords)] = True
+    else:
+        assert np.array_equal(found.toarray(), wanted)
+        coo = found.tocoo()
+        stored[coo.coords] = True
+        index = found.indices if found.format == "csr" else found.coords[0]
+        assert index.dtype == np.int32
+        if found.format == "csr":
+            check = sp.csr_array((found.data, found.indices, found.indptr), shape=found.shape)
+            assert check.has_canonical_format
+    assert np.array_equal(stored, is_defined)
+    assert found.nnz == np.sum(is_defined)
+
+
+def check_class(found: Any, model: Model, key: Any) -> None:
+    """See that the result is of the class that scipy returns; where it has none, a COO."""
+    native = model.values.dtype.newbyteorder("=")
+    like = None if native == np.float16 else scipy_result(model, key, native)
+    if like is not None:
+        assert (found.shape, found.dtype) == (like.shape, like.dtype)
+    if np.ndim(found) == 2 and native != np.float16:  # scipy has a coo_array for a 2-D list beside an index
+        assert isinstance(found, sp.csr_array)
+    elif like is not None:
+        assert type(found) is type(like)
+    elif np.ndim(found):
+        assert isinstance(found, sparse.COO)
+
+
+def scipy_result(model: Model, key: Any, dtype: np.dtype[Any]) -> Any:
+    """Return what scipy returns for a key of a matrix, None for a key that it does not take."""
+    if model.values.ndim != 2:
+        return None
+    coords = np.nonzero(model.is_defined)
+    csr = sp.csr_array((model.values[coords].astype(dtype), coords), shape=model.values.shape)
+    try:
+        return csr[numpy_key(key)]
+    except (IndexError, ValueError):  # more than 2 dimensions; a list beside a negative step
+        return None
+
+
+def forms(dtypes: list[str], keys: list[Any]) -> Iterator[dict[str, Any]]:
+    """Yield arguments with each key, of one type after the other."""
+    for number, key in enumerate(keys):
+        yield {"dtype": dtypes[number % len(dtypes)], "key": key, "is_dense": number % 3 == 0}
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("rank", SHAPES)
+def test_keys_return_what_scipy_and_numpy_return(dataset_access: DatasetAccess, rank: int) -> None:
+    samples, dtypes = Samples(dataset_access, rank), dataset_access.some(DTYPES, rank)
+
+    @settings(max_examples=dataset_access.examples(120, short=16), deadline=None)
+    @given(dtype=st.sampled_from(dtypes), key=keys_of(SHAPES[rank]), is_dense=st.booleans())
+    def check(dtype: str, key: Any, is_dense: bool) -> None:
+        model, dataset = samples.of(dtype)
+        try:
+            wanted, is_defined = model.values[numpy_key(key)], model.is_defined[numpy_key(key)]
+        except IndexError:
+            with pytest.raises(IndexError):
+                dataset[key]
+            return
+        try:
+            found = dataset[key]
+        except IndexError:
+            assert not wanted.size, (
+                "numpy lets an index pass that is beyond the extent, if nothing is selected"
+            )
+            return
+        check_equal(found, wanted, is_defined)
+        check_class(found, model, key)
+        if is_dense:
+            dense = dataset.to_numpy(key)
+            assert dense.dtype == model.values.dtype
+            assert np.array_equal(dense, wanted)
+
+    for arguments in forms(dtypes, key_forms(SHAPES[rank])):
+        check = example(**arguments)(check)
+    check()
+    samples.check_ways()
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("rank", SHAPES)
+def test_orthogonal_keys_return_products(dataset_access: DatasetAccess, rank: int) -> None:
+    samples, dtypes = Samples(dataset_access, rank), dataset_access.some(DTYPES, rank + len(SHAPES))
+
+    @settings(max_examples=dataset_access.examples(60, short=8), deadline=None)
+    @given(dtype=st.sampled_from(dtypes), key=orthogonal_keys_of(SHAPES[rank]), is_dense=st.booleans())
+    def check(dtype: str, key: Any, is_dense: bool) -> None:
+        model, dataset = samples.of(dtype)
+        try:
+            wanted = take_orthogonal(model.values, key)
+        except IndexError:
+            with pytest.raises(IndexError):
+                dataset.oindex[key]
+            return
+        check_equal(dataset.oindex[key], wanted, take_orthogonal(model.is_defined, key))
+        if is_dense:
+            assert np.array_equal(dataset.to_numpy(dataset.oindex.key(key)), wanted)
+
+    for arguments in forms(dtypes, orthogonal_forms(SHAPES[rank])):
+        check = example(**arguments)(check)
+    check()
+    samples.check_ways()
 
 
 @pytest.mark.parametrize("rank", SHAPES)
@@ -51,8 +216,7 @@ def test_types_keep_their_values(dataset_access: DatasetAccess, dtype: Any) -> N
     paired = paired if isinstance(paired, np.ndarray) else paired.todense()
     assert np.array_equal(paired, values[[1, 3], [2, 0]].astype(native))
     assert np.array_equal(dataset.to_numpy(), values)
-    assert dataset.to_numpy().dtype == dtype
-    assert dataset[1, 2] == values[1, 2]
+    assert (dataset.to_numpy().dtype, dataset[1, 2]) == (dtype, values[1, 2])
     assert dataset[0, 0] == values[0, 0]
     assert type(dataset[1, 2]) is type(values[1, 2])
 
@@ -91,8 +255,7 @@ def test_complex_matrices(connection: Connection) -> None:
     matrix = sp.random_array((40, 30), density=0.1, format="csr", rng=1) * (1 + 2j)
     for dtype in ("c8", "c16"):
         found = hsparse.from_scipy(group, dtype, matrix.astype(dtype))
-        assert found.dtype == dtype
-        assert (found[...] != matrix.astype(dtype)).nnz == 0
+        assert (found.dtype, (found[...] != matrix.astype(dtype)).nnz) == (dtype, 0)
         np.testing.assert_allclose(found.sum(axis=0), matrix.toarray().sum(axis=0), rtol=1e-5)
         np.testing.assert_allclose(found.mean(), matrix.toarray().mean(), rtol=1e-5)
         found[0, 0] = 5 - 1j
@@ -176,31 +339,18 @@ def test_labels_that_are_not_there_are_named(labelled: SparseDataset) -> None:
         labelled.oindex["NKG7"]
 
 
-class Requests:
-    """What a connection is asked: the method of each request, and what follows the dataset's id."""
-
-    def __init__(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sent: list[str] = []
-        for name in ("json", "binary", "stream"):
-            monkeypatch.setattr(connection, name, self._counted(getattr(connection, name)))
-
-    def _counted(self, send: Callable[..., Any]) -> Callable[..., Any]:
-        def count(method: str, path: str, *args: Any, **params: Any) -> Any:
-            self.sent.append(f"{method} {path.rsplit('/', 1)[-1]}")
-            return send(method, path, *args, **params)
-
-        return count
-
-    def take(self) -> list[str]:
-        sent, self.sent = self.sent, []
-        return sent
+def taken(requests: list[str]) -> list[str]:
+    """Return what was asked, by the last word of its path, and forget it."""
+    found = [f"{one.partition(' ')[0]} {one.rpartition('/')[2]}" for one in requests]
+    requests.clear()
+    return found
 
 
-def test_a_selection_is_one_request(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = DatasetAccess("http", connection).create((5000, 300, 4), "f4", (100, 100, 4))
+def test_a_selection_is_one_request(http_access: DatasetAccess, requests: list[str]) -> None:
+    dataset = http_access.create((5000, 300, 4), "f4", (100, 100, 4))
     rows = np.random.default_rng(1).permutation(5000)[:3000]
     dataset.write(np.stack([rows, rows % 300, rows % 4], 1), np.ones(3000))
-    requests = Requests(connection, monkeypatch)
+    requests.clear()
     for key, method in (
         (np.s_[:, ::-1], "GET"),
         (3, "GET"),
@@ -210,53 +360,14 @@ def test_a_selection_is_one_request(connection: Connection, monkeypatch: pytest.
         ((1, 2, 3), "GET"),
     ):
         dataset[key]
-        assert requests.take() == [f"{method} value"]
+        assert taken(requests) == [f"{method} value"]
     columns = np.unique(rows[:200] % 300)[::-1]
     found = dataset.oindex[rows, columns, 0]
-    assert requests.take() == ["POST value"]
-    assert found.shape == (3000, len(columns))
+    assert (taken(requests), found.shape) == (["POST value"], (3000, len(columns)))
     assert dataset[rows, rows % 300, rows % 4].todense().tolist() == [1.0] * 3000
-    requests.take()
+    requests.clear()
     assert dataset.count(dataset.oindex.key((rows, columns, 0))) == found.nnz
-    assert requests.take() == ["POST defined"]
-
-
-def test_wrong_keys_fetch_nothing(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = DatasetAccess("http", connection).create((5, 4), "f4", (5, 4))
-    requests = Requests(connection, monkeypatch)
-    for key in (5, (0, -5), np.ones(4, bool), (0, 0, 0), None, "[0:1,:]"):
-        with pytest.raises(OutOfRange):
-            dataset[key]
-        assert set(requests.take()) == {"GET shape"}, "others may have extended the dataset"
-
-
-def test_a_result_that_is_too_large_is_refused(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dataset = DatasetAccess("http", connection).create((1000, 100), "f8", (100, 100))
-    dataset.write([(n, n % 100) for n in range(1000)], np.ones(1000))
-    requests = Requests(connection, monkeypatch)
-    dataset.max_bytes = 20_000
-    assert dataset[...].nnz == 1000
-    assert requests.take() == ["GET defined", "GET value"]
-    dataset.max_bytes = 10_000
-    with pytest.raises(ResultTooLarge, match=r"\[1000, 100\].*iter_rows.*to_dask") as caught:
-        dataset[...]
-    assert isinstance(caught.value, MemoryError)
-    assert requests.take() == ["GET defined"]
-    with pytest.raises(MemoryError):
-        dataset.read()
-    assert requests.take() == ["GET defined"]
-    with pytest.raises(MemoryError):
-        dataset.to_numpy()
-    with pytest.raises(MemoryError):
-        dataset.read_dense()
-    with pytest.raises(MemoryError):
-        dataset.sum(axis=0 if dataset.shape[0] > 1000 else 1)
-    assert requests.take() == []
-    assert dataset[:5].nnz == 5
-    assert dataset[[0] * 200, :].shape == (200, 100)
-    assert requests.take() == ["GET value", "GET defined", "GET value"]
+    assert taken(requests) == ["POST defined"]
 
 
 def test_rows_come_in_blocks(dataset_access: DatasetAccess) -> None:
@@ -267,37 +378,14 @@ def test_rows_come_in_blocks(dataset_access: DatasetAccess) -> None:
         assert all(block.shape[0] == count for block in blocks[:-1])
         whole = [block.toarray() for block in blocks]
         assert np.array_equal(np.concatenate([model.values[:0], *whole]), model.values[start:stop])
-    dataset_access.check_way(dataset)
-
-
-def test_an_error_in_a_block_is_raised(http_access: DatasetAccess) -> None:
-    dataset = http_access.create((4, 4), "i4", (2, 2), maxshape=(None, 4))
-    rows = dataset.iter_rows(2)
-    assert next(rows).shape == (2, 4)
     with pytest.raises(InvalidValue, match="a count of 1 or more"):
         dataset.iter_rows(0)
-
-
-@pytest.mark.parametrize("dtype", ["i2", "u8", "f4", "f8", "?", ">i4"])
-@pytest.mark.parametrize("fill", [0, 1])
-def test_reductions_are_numpys(http_access: DatasetAccess, dtype: str, fill: int) -> None:
-    model = Model.random((9, 7, 3), dtype, 4, fill)
-    dataset = http_access.filled(model, (4, 3, 3))
-    values = model.values.astype(np.dtype(dtype).newbyteorder("="))
-    for axis in (None, 0, 1, -1, (0, 2), (2, 1, 0)):
-        for name in ("sum", "mean", "var", "min", "max"):
-            found, wanted = getattr(dataset, name)(axis=axis), getattr(values, name)(axis=axis)
-            assert (np.shape(found), found.dtype) == (np.shape(wanted), wanted.dtype), (name, axis)
-            np.testing.assert_allclose(found, wanted, rtol=1e-6)
-        if axis is not None:
-            assert np.array_equal(dataset.count(axis=axis), model.is_defined.sum(axis=axis))
-    assert dataset.count() == model.is_defined.sum()
+    dataset_access.check_way(dataset)
 
 
 def test_reductions_of_nothing(http_access: DatasetAccess) -> None:
     dataset = http_access.create((0, 3), "f4", (2, 3), maxshape=(None, 3))
-    assert dataset.sum() == 0
-    assert dataset.sum(axis=0).tolist() == [0, 0, 0]
+    assert (dataset.sum(), dataset.sum(axis=0).tolist()) == (0, [0, 0, 0])
     assert dataset.sum(axis=1).tolist() == []
     assert np.isnan(dataset.mean())
     with pytest.raises(ValueError, match="There is no max of no elements"):

@@ -17,9 +17,15 @@ from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, OutOfRange, WrongType
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.points import Boxes, Orthogonal, Points
-from tests.client.dataset_access import DatasetAccess, Model
-from tests.client.indexing.fitting_keys import key_forms, keys_of, orthogonal_forms, orthogonal_keys_of
-from tests.client.indexing.key_strategies import numpy_key, take_orthogonal
+from tests.client.access_ways import DatasetAccess, Model
+from tests.client.key_strategies import (
+    key_forms,
+    keys_of,
+    numpy_key,
+    orthogonal_forms,
+    orthogonal_keys_of,
+    take_orthogonal,
+)
 
 SHAPE = (3, 4)
 SHAPES: dict[int, tuple[int, ...]] = {1: (7,), 2: (3, 4), 3: (3, 2, 4), 4: (2, 3, 2, 3)}
@@ -182,8 +188,7 @@ def test_sparse_arrays_of_any_class_are_taken(http_access: DatasetAccess) -> Non
     for row in (sp.csr_array(dense[0]), sp.dok_array(dense[0]), sp.coo_array(dense[0])):
         dataset[1] = 9
         dataset[1] = row
-        assert dataset[1].toarray().tolist() == [0, 2, 0, 4]
-        assert dataset[1].nnz == 2
+        assert (dataset[1].toarray().tolist(), dataset[1].nnz) == ([0, 2, 0, 4], 2)
 
 
 def test_boxes_are_assigned(http_access: DatasetAccess) -> None:
@@ -193,8 +198,7 @@ def test_boxes_are_assigned(http_access: DatasetAccess) -> None:
     dataset.assign(boxes, sp.coo_array(np.array([0, 1, 2, 0, 0, 3])))
     assert dataset[...].toarray().tolist() == [[0, 1, 7, 7], [7, 7, 2, 0], [7, 7, 0, 3]]
     assert dataset.to_numpy(boxes).tolist() == [0, 1, 2, 0, 0, 3]
-    assert dataset.take(boxes).toarray().tolist() == [0, 1, 2, 0, 0, 3]
-    assert dataset.nnz == 9
+    assert (dataset.take(boxes).toarray().tolist(), dataset.nnz) == ([0, 1, 2, 0, 0, 3], 9)
 
 
 def test_types_are_cast_as_numpy_does_by_the_same_kind(connection: Connection) -> None:
@@ -256,14 +260,6 @@ def check_append(access: DatasetAccess, form: str, axis: int) -> None:
     access.check_way(dataset)
 
 
-def test_a_large_assignment_is_sent_in_parts(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.client.sources.upload.REQUEST_BYTES", 100)
-    dataset = DatasetAccess("http", connection).create((9, 9), "i4", (4, 4))
-    values = sp.csr_array(np.arange(81, dtype=np.int32).reshape(9, 9))
-    dataset[...] = values
-    assert np.array_equal(dataset[...].toarray(), values.toarray())
-
-
 def test_append_says_what_is_missing(http_access: DatasetAccess) -> None:
     dataset = http_access.create(SHAPE, "i4", (2, 2), maxshape=(None, 4))
     with pytest.raises(InvalidValue, match=r"append\(coords, values, count=...\)"):
@@ -282,11 +278,9 @@ def test_what_others_have_appended_is_left_alone(connection: Connection, rows: i
     mine[0:rows] = sp.csr_array((rows, 4), dtype=np.int32)
     mine[0:rows] = 5
     mine.write_region(np.s_[0:rows], 6)
-    assert mine.count(np.s_[0:rows]) == 4 * rows
-    assert len(mine.defined(np.s_[0:rows])) == 4 * rows
+    assert (mine.count(np.s_[0:rows]), len(mine.defined(np.s_[0:rows]))) == (4 * rows, 4 * rows)
     mine.erase(np.s_[0:rows])
-    assert mine.shape == (rows, 4)
-    assert others.count() == 8
+    assert (mine.shape, others.count()) == ((rows, 4), 8)
     assert (others.to_numpy(np.s_[rows:]) == 7).all()
     mine.erase()
     assert others.count() == 0

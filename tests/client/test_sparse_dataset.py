@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Conflict, Corrupt, NotFound
-from hsparse.format.selections.points import Boxes, Orthogonal, Points
-from tests.client.scripted_server import answer, scripted_server
+from tests.client.scripted_server import answer, scripted
 
 NUMBERS = itertools.count()
 SIDE = 12
@@ -129,32 +128,6 @@ def test_a_written_zero_is_defined(dataset: SparseDataset) -> None:
     assert dataset.count() == 0
 
 
-def test_one_value_for_a_region(dataset: SparseDataset) -> None:
-    dataset.write_region("[2:4,:]", 9)
-    assert dataset.count() == 2 * SIDE
-    assert set(dataset.read()[1].tolist()) == {9}
-    dataset.write_region("[5,:]", np.arange(SIDE), drop_fill=True)
-    assert dataset.count("[5,:]") == SIDE - 1
-
-
-def test_values_at_points_come_in_their_order(dataset: SparseDataset) -> None:
-    dataset.write([(1, 1), (2, 2)], [10, 20])
-    assert dataset.read_points([(2, 2), (0, 0), (1, 1), (2, 2)]).tolist() == [20, 0, 10, 20]
-    assert dataset.read_points(np.zeros((0, 2))).tolist() == []
-
-
-def test_selections_are_taken_for_their_strings(dataset: SparseDataset) -> None:
-    dataset.write_region(None, np.arange(SIDE * SIDE))
-    extent = (SIDE, SIDE)
-    box = Orthogonal.box(extent, (2, 3), (4, 6))
-    assert np.array_equal(dataset.read_dense(box), dataset.read_dense("[2:4,3:6]"))
-    pair = Points(extent, np.array([[7, 1], [2, 9]]))
-    assert dataset.read_dense(pair).tolist() == [7 * SIDE + 1, 2 * SIDE + 9]
-    assert dataset.count(box) == 6
-    dataset.erase(box)
-    assert dataset.count(box) == 0
-
-
 def test_a_selection_too_long_for_a_url(connection: Connection) -> None:
     dataset = make(connection, shape=(100_000,), chunks=(1000,), maxshape=(None,))
     rows = np.random.default_rng(1).permutation(100_000)[:4000]
@@ -174,67 +147,17 @@ def test_a_selection_too_long_for_a_url(connection: Connection) -> None:
         dataset.write_region(text, np.arange(3999))
 
 
-def test_keys_are_taken_as_numpy_takes_them(dataset: SparseDataset) -> None:
-    array = np.arange(SIDE * SIDE, dtype=np.int32).reshape(SIDE, SIDE)
-    dataset.write_region(slice(None), array)
-    rows = np.arange(SIDE) % 3 == 0
-    keys: list[Any] = [
-        (slice(0, 10), slice(None)),
-        3,
-        (-1, ...),
-        (2, 5),
-        [4, 1],
-        ([4, 1], [0, -1]),
-        rows,
-        array % 7 == 0,
-        (slice(1, 100, 4), [[1], [2]]),
-        slice(5, 5),
-        (np.int64(3), []),
-    ]
-    for key in keys:
-        wanted = array[key]
-        found = dataset.read_dense(key)
-        assert found.shape == wanted.shape
-        assert np.array_equal(found, wanted)
-        places, values = dataset.read(key)
-        assert sorted(values.tolist()) == sorted(wanted.reshape(-1).tolist())
-        assert np.array_equal(array[tuple(places.T.astype(int))], values)
-        assert {tuple(place) for place in dataset.defined(key).tolist()} == set(map(tuple, places.tolist()))
-        assert dataset.count(key) == wanted.size
-    for number, key in enumerate(keys):
-        array[key] = -np.arange(array[key].size).reshape(array[key].shape) - 1000 * number
-        dataset.write_region(key, array[key])
-        assert np.array_equal(dataset.read_dense(), array)
-    dataset.write_region((slice(2), slice(3)), [7, 8, 9])  # is broadcast
-    assert dataset.read_dense((slice(2), slice(3))).tolist() == [[7, 8, 9]] * 2
-    dataset.erase(rows)
-    assert dataset.count() == 8 * SIDE
-    dataset.erase((slice(None), -1))
-    assert dataset.count((slice(None), -1)) == 0
-
-
 def test_a_key_that_does_not_fit_is_named(connection: Connection, dataset: SparseDataset) -> None:
     with pytest.raises(BadRequest, match="Index 12 of dimension 0 is not within its extent 12"):
         dataset.read_dense(SIDE)
     other = SparseDataset.open(connection, dataset.id)
     other.resize((SIDE + 1, SIDE))
-    assert dataset.read_dense(SIDE).shape == (SIDE,)
-    assert dataset.shape == (SIDE + 1, SIDE)
+    assert (dataset.read_dense(SIDE).shape, dataset.shape) == ((SIDE,), (SIDE + 1, SIDE))
     other.write_region(other.extend(2), 7)
     assert dataset.read_dense(slice(SIDE + 1, SIDE + 3)).tolist() == [[7] * SIDE] * 2
     other.extend(1)
     dataset.write_region(slice(SIDE + 3, SIDE + 4), 8)
     assert dataset.read_dense(-1).tolist() == [8] * SIDE
-
-
-def test_boxes_are_selected(dataset: SparseDataset) -> None:
-    extent = (SIDE, SIDE)
-    boxes = Boxes(extent, np.array([[0, 0], [3, 4]]), np.array([[1, 2], [5, 6]]))
-    dataset.write_region(boxes, [1, 2, 3, 4, 5, 6])
-    assert dataset.read_dense(boxes).tolist() == [1, 2, 3, 4, 5, 6]
-    assert dataset.count() == dataset.count(boxes) == 6
-    product = Orthogonal(extent, (np.array([4, 0, 3], np.uint64), np.array([5, 1], np.uint64)))
-    assert dataset.read_dense(product).tolist() == [[6, 0], [0, 2], [4, 0]]
 
 
 def test_an_extent_that_others_changed(connection: Connection, dataset: SparseDataset) -> None:
@@ -243,8 +166,7 @@ def test_an_extent_that_others_changed(connection: Connection, dataset: SparseDa
     dataset.write([(19, 7)], [5])
     assert dataset.shape == (20, 8)
     dataset.resize((30, 9))
-    assert other.read_dense().shape == (30, 9)
-    assert other.shape == (30, 9)
+    assert (other.read_dense().shape, other.shape) == ((30, 9), (30, 9))
     dataset.resize((40, 9))
     assert other.read_dense("[35:40,:]").shape == (5, 9)
     dataset.resize((50, 9))
@@ -254,23 +176,6 @@ def test_an_extent_that_others_changed(connection: Connection, dataset: SparseDa
     assert dataset.count() == 0
     dataset.resize((3, 3), erase=True)
     assert other.refresh() == (3, 3)
-
-
-def test_what_is_wrong_changes_nothing(connection: Connection, dataset: SparseDataset) -> None:
-    dataset.write([(1, 1)], [1])
-    with pytest.raises(BadRequest, match="is not below its extent 12"):
-        dataset.write([(1, 1), (12, 0)], [2, 2])
-    with pytest.raises(BadRequest, match="1 elements and values of shape"):
-        dataset.write([(1, 1)], [2, 3])
-    with pytest.raises(BadRequest, match="beyond the extent"):
-        dataset.erase("[0:13,:]")
-    with pytest.raises(BadRequest, match=r"shape \[3\] do not fit a selection of shape \[2, 2\]"):
-        dataset.write_region("[0:2,0:2]", [1, 2, 3])
-    assert elements(*dataset.read()) == {(1, 1): 1}
-    fixed = make(connection, maxshape=None)
-    with pytest.raises((BadRequest, Conflict), match="not extensible"):
-        fixed.resize((20, 20))
-    assert fixed.shape == (SIDE, SIDE)
 
 
 def record(shape: tuple[int, ...]) -> dict[str, Any]:
@@ -302,11 +207,9 @@ def test_a_resize_that_erases_is_told_so(dataset: SparseDataset) -> None:
 
 
 def test_a_resize_sends_no_request_that_shrinks_and_what_it_has_seen() -> None:
-    with (
-        scripted_server(
-            [shape_answer(4, 8), shape_answer(4, 8), answer(b"{}", "201 Created"), CHANGED]
-        ) as script,
-        Connection(script.url) as connection,
+    with scripted([shape_answer(4, 8), shape_answer(4, 8), answer(b"{}", "201 Created"), CHANGED]) as (
+        script,
+        connection,
     ):
         dataset = SparseDataset(connection, record((2, 8)))
         with pytest.raises(
@@ -368,47 +271,3 @@ def test_damage_on_the_way_is_found_and_named(
     )
     with pytest.raises(Corrupt, match=f"{dataset.name} is damaged"):
         dataset.read()
-
-
-def test_an_answer_too_large_for_one_piece_comes_in_parts(connection: Connection) -> None:
-    dataset = make(connection, dtype=np.int8, shape=(2600, 2600), chunks=(1300, 1300))
-    dataset.write_region(None, np.ones((2600, 2600), np.int8))
-    coords, values = dataset.read()
-    offsets = coords @ np.array([2600, 1], np.uint64)
-    assert len(values) == 2600**2
-    assert int(offsets.sum()) == 2600**2 * (2600**2 - 1) // 2
-    assert np.array_equal(dataset.read_dense(), np.ones((2600, 2600), np.int8))
-
-
-def test_clients_append_at_the_same_time(connection: Connection, dataset: SparseDataset) -> None:
-    """Each append is one change: what anybody sees has its values."""
-    others = [SparseDataset.open(connection, dataset.id) for _ in range(4)]
-    coords = [[0, 1], [1, 2]]
-
-    def append(number: int) -> slice:
-        return others[number % 4].append(coords, [number, number], count=2)
-
-    with ThreadPoolExecutor(4) as threads:
-        parts = list(threads.map(append, range(1, 9)))
-    assert sorted((part.start, part.stop) for part in parts) == [
-        (SIDE + 2 * i, SIDE + 2 * i + 2) for i in range(8)
-    ]
-    for number, part in enumerate(parts, 1):
-        found, values = dataset.read((part, slice(None)))
-        assert sorted(map(tuple, found.tolist())) == [(part.start, 1), (part.start + 1, 2)]
-        assert values.tolist() == [number, number]
-
-
-def test_appending_a_region(dataset: SparseDataset) -> None:
-    block = np.arange(1, 1 + 2 * SIDE).reshape(2, SIDE)
-    assert dataset.append_region(block) == slice(SIDE, SIDE + 2)
-    assert dataset.append_region(np.ones((SIDE + 2, 1), int), axis=-1) == slice(SIDE, SIDE + 1)
-    assert dataset.shape == (SIDE + 2, SIDE + 1)
-    np.testing.assert_array_equal(dataset.read_dense((slice(SIDE, None), slice(0, SIDE))), block)
-    with pytest.raises(BadRequest, match="other lengths"):
-        dataset.append_region(np.ones((1, 3), int))
-    with pytest.raises(BadRequest, match="no axis 2"):
-        dataset.append([], [], count=1, axis=2)
-    with pytest.raises(BadRequest):
-        dataset.append([[1, 0]], [1], count=1)
-    assert dataset.refresh() == (SIDE + 2, SIDE + 1)

@@ -6,7 +6,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from hsparse.client.integrations.direct.direct_elements import DirectElements
 from hsparse.client.integrations.direct.server_objects import ServerObjects
 from hsparse.client.opening import Mode
 from hsparse.client.sources.chosen_elements import ChosenElements
+from tests.client.access_ways import open_file
 from tests.support.endurance import repeats
 
 State: TypeAlias = dict[str, list[float]]
@@ -176,11 +177,9 @@ def test_what_is_no_snapshot_is_said(address: str) -> None:
 def test_chunks_of_a_snapshot_are_read_from_the_server(address: str) -> None:
     """Their objects are among those of the domain, under other keys."""
     for direct in (None, True):
-        file = hsparse.open(address, snapshot=1, direct=direct)
-        assert isinstance(file, File)
+        file = open_file(address, snapshot=1, direct=direct)
         assert file["dense"][:].tolist() == list(range(100))
-        x = file["sparse"]
-        assert isinstance(x, hsparse.SparseDataset)
+        x: Any = file["sparse"]
         assert x.to_scipy().sum() == 100
         assert isinstance(x.source, ChosenElements)
         assert isinstance(x.source.chosen, DirectElements)
@@ -211,10 +210,8 @@ def test_a_program_follows_what_changes(address: str) -> None:
     with opened(address) as file, opened(address) as writer, ThreadPoolExecutor(1) as pool:
         first = [(one.id, one.chunk, one.change, one.until) for one in file.changes()]
         assert sorted(one[1] for one in first if one[1] is not None) == [(0,), (0, 0), (1, 1)]
-        assert len(first) == 3 + 3
-        assert {one[2:] for one in first} == {("created", 1)}
-        assert list(file.changes(since=1)) == []
-        assert file.snapshot().number == 2
+        assert (len(first), {one[2:] for one in first}) == (3 + 3, {("created", 1)})
+        assert (list(file.changes(since=1)), file.snapshot().number) == ([], 2)
         following = file.changes(since=1, wait=60)
         found = {(one.chunk, one.change) for one in islice(following, 3)}
         assert found == {((0,), "changed"), (None, "changed"), (None, "created")}
@@ -237,14 +234,12 @@ def test_a_program_follows_what_changes(address: str) -> None:
 
 
 def test_a_store_in_a_directory_has_snapshots(tmp_path: Path) -> None:
-    with hsparse.open("/x.h5", "w", root=tmp_path / "data") as file:
-        assert isinstance(file, File)
+    with open_file("/x.h5", "w", root=tmp_path / "data") as file:
         file["x"] = np.arange(10_000.0)
         assert file.snapshot("here").author == "admin"
         file["x"][:] = 0
         assert file.snapshots()[0].message == "here"
-        with hsparse.open(str(tmp_path / "data/x.h5@1")) as old:
-            assert isinstance(old, File)
+        with open_file(str(tmp_path / "data/x.h5@1")) as old:
             assert (old["x"][:] == np.arange(10_000.0)).all()
         top = hsparse.open("/", root=tmp_path / "data")
         assert list(top) == ["x.h5"]

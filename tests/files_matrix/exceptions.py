@@ -75,11 +75,7 @@ KNOWN = (
         r"dimension scales: /data",
         "Labels of dimensions (DIMENSION_LABELS) are no attribute of a variable, as in references; h5netcdf shows them",
     ),
-    Known(
-        ("h5pyd",),
-        r"h5py: extents: /none: maxshape",
-        "h5pyd 1.0.0 takes a limit of 0 elements for none",
-    ),
+    Known(("h5pyd",), r"h5py: extents: /none: maxshape", "h5pyd 1.0.0 takes a limit of 0 elements for none"),
     Known(
         ("xarray",),
         r"pandas: .*@TITLE: None",
@@ -96,9 +92,7 @@ KNOWN = (
         "A dataset that was not imported, is virtual, or whose filter bitshuffle numcodecs has not, has no references",
     ),
     Known(
-        ("kerchunk",),
-        r"/a/b/c/again: missing",
-        "A dataset with several paths has references at one of them",
+        ("kerchunk",), r"/a/b/c/again: missing", "A dataset with several paths has references at one of them"
     ),
     Known(
         ("kerchunk",),

@@ -159,16 +159,7 @@ def without_elements() -> AnnData:
 EXAMPLES: dict[str, Callable[[], AnnData]] = {
     make.__name__: make
     for make in (
-        plain,
-        column_kinds,
-        layers,
-        dimensions,
-        unstructured,
-        with_raw,
-        by_gene,
-        dense,
-        empty,
-        without_x,
+        plain, column_kinds, layers, dimensions, unstructured, with_raw, by_gene, dense, empty, without_x,
         without_elements,
     )
-}
+}  # fmt: skip

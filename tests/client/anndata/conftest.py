@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +19,7 @@ from anndata.tests.helpers import assert_equal
 
 import hsparse
 from hsparse.cli.main import parse_arguments
+from tests.client.access_ways import open_file
 from tests.client.anndata.anndata_examples import EXAMPLES
 
 NUMBERS = itertools.count()
@@ -64,30 +66,15 @@ def import_file(url: str, file: Path) -> str:
     return domain
 
 
-def open_file(address: str, mode: Any = "r+") -> hsparse.File:
-    found = hsparse.open(address, mode)
-    assert isinstance(found, hsparse.File)
-    return found
-
-
 @pytest.fixture
 def new_file(url: str) -> Iterator[hsparse.File]:
     with open_file(f"{url}/anndata-{next(NUMBERS)}.h5ad", "x") as file:
         yield file
 
 
-@pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The requests that are sent, as `GET /path`, without parameters."""
-    sent: list[str] = []
-    request = http.client.HTTPConnection.request
-
-    def watched(self: Any, method: str, target: str, *args: Any, **options: Any) -> None:
-        sent.append(f"{method} {target.partition('?')[0]}")
-        request(self, method, target, *args, **options)
-
-    monkeypatch.setattr(http.client.HTTPConnection, "request", watched)
-    return sent
+def download(file: hsparse.File, target: Path) -> anndata.AnnData:
+    urllib.request.urlretrieve(f"{file.connection.url}/files{file.filename}", target)
+    return anndata.read_h5ad(target)
 
 
 @contextmanager

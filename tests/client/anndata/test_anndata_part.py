@@ -1,4 +1,4 @@
-"""Columns of obs and var and arrays of other parts of an AnnData, added and replaced in place."""
+"""Elements of an AnnData that are added and replaced in place: by its parts, and by paths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from anndata.tests.helpers import assert_equal
 
 import hsparse
-from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.errors import AlreadyExists, InvalidValue, WrongType
 from hsparse.client.integrations.anndata.element_encoder import named_arrays
-from tests.client.anndata.anndata_examples import COLUMNS, ROWS, matrix, names
-from tests.client.anndata.conftest import assert_same, before_each, open_file
+from tests.client.access_ways import is_stored, open_file
+from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, matrix, names
+from tests.client.anndata.conftest import assert_same, before_each, download
 from tests.client.anndata.test_cell_appender import first
-from tests.client.anndata.test_element_writer import download, is_stored
 
 COLUMNS_OF_OBS: dict[str, Any] = {
     "numbers": np.arange(ROWS) * 0.5,
@@ -144,8 +144,7 @@ def test_parts_of_groups_and_of_what_is_no_anndata(new_file: hsparse.File, impor
     with pytest.raises(InvalidValue, match="has no AnnData"):
         new_file.obs["x"] = [1]
     new_file.write_anndata(first(), "mod/rna")
-    group = new_file["mod/rna"]
-    assert isinstance(group, hsparse.Group)
+    group: Any = new_file["mod/rna"]
     del group["layers"]
     group.layers["counts"] = matrix(3)
     assert list(named_arrays(new_file.to_anndata("mod/rna").layers)) == ["counts"]
@@ -237,3 +236,100 @@ def test_functions_of_numpy_reduce_on_the_server(new_file: hsparse.File) -> None
         np.testing.assert_allclose(function(X, axis=0), function(whole, axis=0), rtol=1e-5)
     with pytest.raises(InvalidValue, match="sum of a dataset has no dtype"):
         np.sum(X, dtype="f8")
+
+
+NEW_COLUMNS = COLUMNS_OF_OBS | {"a series": pd.Series(np.arange(ROWS))}
+
+
+@pytest.fixture
+def file(new_file: hsparse.File) -> hsparse.File:
+    data = EXAMPLES["column_kinds"]()
+    data.obsm["table"] = EXAMPLES["dimensions"]().obsm["table"]
+    new_file.write_anndata(data)
+    return new_file
+
+
+def both(file: hsparse.File, tmp_path: Path) -> list[anndata.AnnData]:
+    return [file.to_anndata(), download(file, tmp_path / "domain.h5ad")]
+
+
+@pytest.mark.parametrize("kind", NEW_COLUMNS)
+@pytest.mark.parametrize("path", ["obs/new", "obsm/table/new", "in the group"])
+def test_a_new_column_is_one(file: hsparse.File, kind: str, path: str, tmp_path: Path) -> None:
+    file.query().n_obs  # noqa: B018 - what is in the file is known from now on
+    if path == "in the group":
+        group: Any = file["obs"]
+        group["new"] = NEW_COLUMNS[kind]
+    else:
+        file[path] = NEW_COLUMNS[kind]
+    for found in both(file, tmp_path):
+        frame = found.obsm["table"] if "table" in path else found.obs
+        assert frame.columns[-1] == "new"
+        wanted = pd.Series(np.asarray(NEW_COLUMNS[kind]) if kind == "a series" else NEW_COLUMNS[kind])
+        pd.testing.assert_series_equal(frame["new"].reset_index(drop=True), wanted, check_names=False)
+    if "table" not in path and kind == "numbers":
+        assert file.query("new > 20").n_obs == ROWS - 41
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda file: file.create_dataset("obs/new", data=np.arange(ROWS)),
+        lambda file: file.create_dataset("obs/new", (ROWS,), "i8"),
+        lambda file: file.__setitem__("obs/new", file["obs/n_genes"]),
+        lambda file: file.copy("obs/n_genes", "obs/new"),
+        lambda file: (file.create_dataset("x", data=np.arange(ROWS)), file.move("x", "obs/new")),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Element '/obs/new' was written without encoding")
+def test_whatever_makes_a_column_names_it(
+    file: hsparse.File, add: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    add(file)
+    for found in both(file, tmp_path):
+        assert found.obs.columns[-1] == "new"
+
+
+def test_a_column_that_is_deleted_or_moved_is_none(file: hsparse.File, tmp_path: Path) -> None:
+    del file["obs/score"]
+    file.move("obs/age", "obs/years")
+    group: Any = file["obs"]
+    del group["donor"]
+    for found in both(file, tmp_path):
+        assert not {"score", "age", "donor"} & set(found.obs.columns)
+        assert found.obs.columns[-1] == "years"
+    with pytest.raises(InvalidValue, match="is the index"):
+        del file["obs/barcode"]
+
+
+@pytest.mark.parametrize("value", [[1, 2], np.zeros((ROWS, 2)), 7, np.arange(ROWS + 1)])
+def test_what_is_no_column_is_refused(file: hsparse.File, value: Any) -> None:
+    before = set(file.records())
+    with pytest.raises(InvalidValue, match=f"has {ROWS} rows"):
+        file["obs/new"] = value
+    with pytest.raises(InvalidValue, match=f"has {ROWS} rows"):
+        file.create_dataset("obs/new", data=value)
+    with pytest.raises(AlreadyExists):
+        file["obs/n_genes"] = np.arange(ROWS)
+    assert set(file.records()) == before
+
+
+def test_frames_matrices_and_dicts(file: hsparse.File, tmp_path: Path) -> None:
+    obs = EXAMPLES["plain"]().obs.assign(kind=pd.Categorical(["a", "b"] * (ROWS // 2)), number=1.5)
+    file["obs"] = obs
+    file["layers/new"] = matrix(3)
+    file["uns/d"] = {"a": 1, "b": {"c": [1, 2], "d": "text"}, "e": obs.iloc[:2]}
+    file["uns/categories"] = pd.Categorical(["x", "y", "x"])
+    for found in both(file, tmp_path):
+        assert_equal(found.obs, obs)
+        np.testing.assert_array_equal(found.layers["new"].toarray(), matrix(3).toarray())
+        assert (found.uns["d"]["a"], found.uns["d"]["b"]["d"]) == (1, "text")
+        assert_equal(found.uns["d"]["e"], obs.iloc[:2])
+        assert list(found.uns["categories"]) == ["x", "y", "x"]
+    with pytest.raises(InvalidValue, match=f"has {ROWS} rows, not 3"):
+        file["obs"] = obs.iloc[:3]
+    with pytest.raises(AlreadyExists):
+        file["uns/d"] = {}
+    file["elsewhere/table"] = obs
+    file["elsewhere/table/more"] = np.arange(ROWS)
+    assert "more" in file["elsewhere/table"]  # type: ignore[operator]

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anndata
 import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import hsparse
 from hsparse.client.errors import InvalidValue, MissingKey, NotImplementedHere
+from hsparse.client.integrations.anndata.compressed_matrix import compressed_matrix
+from hsparse.client.sources.elements import Elements
+from hsparse.client.sparse.compressed_rows import CompressedRows
+from tests.client.access_ways import open_file
 from tests.client.anndata.anndata_examples import EXAMPLES, column_kinds, plain
-from tests.client.anndata.conftest import PBMC, assert_same, import_file, open_file
+from tests.client.anndata.conftest import PBMC, assert_same, import_file
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -102,3 +108,26 @@ def test_texts_of_an_index_are_str(imported: Callable[[str], hsparse.File]) -> N
     index = imported("plain").to_anndata().obs.index
     assert isinstance(index, pd.Index)
     assert all(type(label) is str for label in index)
+
+
+STORED = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [5, 0, 0, 7]], np.float32)
+STORED_ROWS = sp.csr_array(STORED)
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+@pytest.mark.parametrize("form", ["elements", "big endian elements", "rows", "arrays"])
+def test_each_form_is_the_matrix_as_anndata_has_it(form: str, kind: str, arrays: bool) -> None:
+    own = STORED_ROWS.asformat(kind)
+    parts: Any = {
+        "elements": Elements(tuple(np.nonzero(STORED)), STORED[STORED != 0]),
+        "big endian elements": Elements(tuple(np.nonzero(STORED)), STORED[STORED != 0].astype(">f4")),
+        "rows": CompressedRows((3, 4), STORED_ROWS.indptr, STORED_ROWS.indices, STORED_ROWS.data),
+        "arrays": (own.data, own.indices, own.indptr),
+    }[form]
+    with anndata.settings.override(use_sparse_array_on_read=arrays):
+        found = compressed_matrix(parts, (3, 4), kind)
+    assert type(found) is getattr(sp, f"{kind}_{'array' if arrays else 'matrix'}")
+    assert found.has_sorted_indices
+    assert found.dtype == np.dtype("=f4")
+    np.testing.assert_array_equal(found.toarray(), STORED)

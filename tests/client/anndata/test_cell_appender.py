@@ -20,14 +20,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import hsparse
-from hsparse.cli.main import parse_arguments
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, QuotaExceeded, WrongType
 from hsparse.client.integrations.anndata import cell_appender, grown_matrix
 from hsparse.errors import Conflict, StoreFailed
+from tests.client.access_ways import is_stored, open_file
 from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, matrix, names
-from tests.client.anndata.conftest import NUMBERS, assert_same, before_each, import_file, open_file
-from tests.client.anndata.test_element_writer import download, is_stored
+from tests.client.anndata.conftest import NUMBERS, assert_same, before_each, download, import_file
 
 MORE = 25
 
@@ -120,8 +119,7 @@ def test_it_is_what_anndata_concatenates(
         wanted = concatenated(old, new, join=join, genes=found.var_names)
         wanted.strings_to_categoricals()
         assert_like(found, wanted)
-        assert found.obs.index.name == "barcode"
-        assert found.uns == {"title": "cell"}
+        assert (found.obs.index.name, found.uns) == ("barcode", {"title": "cell"})
         names_there = set(GENES) & set(new.var_names) if join == "inner" else {*GENES, *new.var_names}
         assert set(found.var_names) == names_there
         of_old = [name for name in found.var_names if name in old.var_names]
@@ -225,24 +223,6 @@ def test_an_anndata_below_a_group_and_an_imported_file(
         assert_like(found, wanted)
 
 
-def test_the_exported_file_is_what_anndata_concatenates(
-    url: str, new_file: hsparse.File, tmp_path: Path
-) -> None:
-    old, new = first(), more(OTHERS["some of both"])
-    new_file.write_anndata(old)
-    hsparse.append_anndata(new_file, new, join="outer")
-    new_file.obs["leiden"] = pd.Categorical(["0"] * (ROWS + MORE))
-    target = tmp_path / "cells.h5ad"
-    args = parse_arguments(["export", new_file.filename, str(target), "--endpoint", url])
-    assert args.run(args) == 0
-    found = anndata.read_h5ad(target)
-    wanted = anndata.concat([old, new], join="outer")[:, found.var_names].copy()
-    wanted.obs["leiden"] = pd.Categorical(["0"] * (ROWS + MORE))
-    for one in (found, wanted):
-        one.strings_to_categoricals()
-    assert_like(found, wanted)
-
-
 def changed(change: Callable[[anndata.AnnData], Any]) -> anndata.AnnData:
     data = more()
     change(data)
@@ -267,11 +247,7 @@ REFUSED: dict[str, tuple[Callable[[anndata.AnnData], Any], type[Exception], str]
         InvalidValue,
         "no gene in common.*'gene0'.*'ENSG0'",
     ),
-    "an array for a frame": (
-        lambda data: data.obsm.update(table=np.zeros((MORE, 1))),
-        InvalidValue,
-        "obsm",
-    ),
+    "an array for a frame": (lambda data: data.obsm.update(table=np.zeros((MORE, 1))), InvalidValue, "obsm"),
     "a column of dates": (
         lambda data: data.obs.__setitem__("n_genes", pd.Timestamp("2020")),
         WrongType,
@@ -452,8 +428,7 @@ def test_a_reader_sees_the_old_or_the_new_one(
 
     with before_each(look, monkeypatch):
         hsparse.append_anndata(new_file, new, join="outer")
-    assert seen == sorted(seen)
-    assert set(seen) == {(ROWS, COLUMNS), (ROWS + MORE, COLUMNS + 2)}
+    assert (seen, set(seen)) == (sorted(seen), {(ROWS, COLUMNS), (ROWS + MORE, COLUMNS + 2)})
     reader.close()
 
 

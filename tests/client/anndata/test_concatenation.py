@@ -18,7 +18,8 @@ import hsparse
 from hsparse.cli.main import main
 from hsparse.client.errors import AlreadyExists, InvalidValue, WrongType
 from hsparse.client.integrations.anndata.concatenation import MOST_PASSES, ascending_passes
-from tests.client.anndata.conftest import NUMBERS, open_file
+from tests.client.access_ways import open_file
+from tests.client.anndata.conftest import NUMBERS
 from tests.client.anndata.test_cell_appender import GENES, OTHERS, cells
 
 

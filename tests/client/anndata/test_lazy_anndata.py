@@ -21,9 +21,9 @@ from anndata.tests.helpers import assert_equal
 
 import hsparse
 from hsparse.client.opening import open_connection
-from tests.client.access_ways import Access
+from tests.client.access_ways import Access, open_file
 from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, matrix
-from tests.client.anndata.conftest import PBMC, assert_same, import_file, open_file
+from tests.client.anndata.conftest import PBMC, assert_same, import_file
 
 PARTS = ("layers", "obsm", "varm", "obsp", "varp")
 
@@ -146,8 +146,7 @@ def test_only_the_blocks_that_are_computed_are_read(
     new_file.write_anndata(data, chunks=(8, 8))
     requests.clear()
     lazy = new_file.to_anndata(lazy=True)
-    assert requests == ["GET /", "POST /datasets/values"]
-    assert lazy.X.chunks[0] == (8,) * 7 + (4,)
+    assert (requests, lazy.X.chunks[0]) == (["GET /", "POST /datasets/values"], (8,) * 7 + (4,))
     assert lazy.layers["by gene"].chunks == ((ROWS,), (8, 8, 7))
     requests.clear()
     with dask.config.set(scheduler="synchronous"):

@@ -1,7 +1,8 @@
-"""Queries beside the same rows and columns of the AnnData in memory."""
+"""Queries, their conditions and labels, beside the same rows and columns of the AnnData in memory."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from hypothesis import strategies as st
 
 import hsparse
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
+from hsparse.client.indexing.frame_labels import FrameLabels, frames_of
+from hsparse.client.integrations.anndata.expression import Expression
 from hsparse.client.opening import open_connection
-from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS
-from tests.client.anndata.conftest import NUMBERS, assert_same, import_file, open_file
-
-PBMC = Path(__file__).parents[3] / "demo" / "data" / "pbmc68k_reduced.h5ad"
+from tests.client.access_ways import open_file
+from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, names
+from tests.client.anndata.conftest import NUMBERS, PBMC, assert_same, import_file
 
 
 @pytest.fixture
@@ -117,9 +119,7 @@ def test_named_elements_come_along(cells: tuple[hsparse.File, anndata.AnnData]) 
     wanted.X = wanted.layers["by gene"]
     wanted.obs = wanted.obs[["score", "cell type"]]
     wanted.var = wanted.var[[]]
-    for part, names in (("obsm", ("X_pca",)), ("obsp", ()), ("varm", ())):
-        for name in names:
-            del getattr(wanted, part)[name]
+    del wanted.obsm["X_pca"]
     wanted.raw = None
     assert_same(found, wanted)
 
@@ -128,8 +128,7 @@ def test_raw_has_its_own_columns(new_file: hsparse.File) -> None:
     data = EXAMPLES["with_raw"]()
     new_file.write_anndata(data)
     found = new_file.query(var="n >= 20", layer="raw")
-    assert found.n_vars == 3
-    assert found.var["n"].tolist() == [20, 21, 22]
+    assert (found.n_vars, found.var["n"].tolist()) == (3, [20, 21, 22])
     np.testing.assert_array_equal(found.to_scipy().toarray(), data.raw.X[:, 20:].toarray())
 
 
@@ -263,3 +262,216 @@ def test_it_says_what_it_asks(cells: tuple[hsparse.File, anndata.AnnData]) -> No
     file, _ = cells
     assert repr(file.query(obs="n_genes > 5")) == f"<Query of {file.filename}: obs='n_genes > 5'>"
     assert repr(file.query()) == f"<Query of {file.filename}>"
+
+
+FRAME = pd.DataFrame(
+    {
+        "kind": pd.Categorical(["a", "b", "c", "a", None, "b"], categories=["c", "a", "b", "d"]),
+        "stage": pd.Categorical.from_codes([0, 1, 2, -1, 1, 0], ["low", "mid", "top"], ordered=True),
+        "n": [1, 5, 3, 0, -2, 5],
+        "x": [0.5, np.nan, 2.5, 3.0, -1.0, np.inf],
+        "flag": [True, False, True, True, False, False],
+        "text": ["p", "q", "", "p", "r's", "q"],
+    },
+    index=[f"cell{n}" for n in range(6)],
+)
+WANTED, LEAST, WORD = [5, -2], 2, "q"
+SERIES = {name: FRAME[name].reset_index(drop=True) for name in FRAME} | {"index": pd.Series(FRAME.index)}
+
+OPERANDS = st.sampled_from(["n", "x", "n + 1", "x * 2 - n", "-n", "n / 2"])
+TERMS = st.one_of(
+    st.tuples(
+        OPERANDS,
+        st.sampled_from(["<", "<=", ">", ">=", "==", "!="]),
+        st.sampled_from(["0", "2.5", "-1", "n"]),
+    ).map(" ".join),
+    st.sampled_from(
+        [
+            "kind == 'a'", "kind != 'b'", "kind == 'z'", "kind in ['a', 'c']", "kind not in ('a', 'zz')",
+            "stage < 'top'", 'stage >= "mid"', "flag", "flag == False", "text in ['p', \"r's\"]",
+            "text == ''", "n in [5, 0]", "0 < n < 5", "index == 'cell3'", "kind.isnull()", "x.notnull()",
+            "kind.isna()", "kind.isin(['a', 'zz'])", "text.isin([\"r's\", 'p'])", "n.isin(@WANTED)",
+            "n > @LEAST", "text != 'a & b | c = d'", "text == @WORD",
+        ]
+    ),
+)  # fmt: skip
+CONDITIONS = st.recursive(
+    TERMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(
+            lambda one: f"({one[0]} {one[1]} {one[2]})"
+        ),
+        st.tuples(inner, st.sampled_from(["&", "|"]), inner).map(
+            lambda one: f"(({one[0]}) {one[1]} ({one[2]}))"
+        ),
+        st.tuples(inner, st.sampled_from(["&", "|", "and", "or"]), inner).map(" ".join),
+        inner.map(lambda one: f"not ({one})"),
+    ),
+    max_leaves=5,
+)
+
+
+@given(CONDITIONS)
+def test_rows_are_those_of_pandas(text: str) -> None:
+    found = Expression(text).evaluate(SERIES, len(FRAME))
+    assert FRAME.index[found].tolist() == FRAME.query(text, engine="python").index.tolist()
+
+
+def test_names_are_those_of_columns() -> None:
+    found = Expression("`cell type` == 'B `x` cell' and `n (raw)` > 500 or not is_primary")
+    assert found.names == {"cell type", "n (raw)", "is_primary"}
+    columns = {
+        "cell type": pd.Series(["B `x` cell", "B `x` cell", "T"]),
+        "n (raw)": pd.Series([501, 3, 900]),
+        "is_primary": pd.Series([True, True, True]),
+    }
+    assert found.evaluate(columns, 3).tolist() == [True, False, False]
+
+
+def test_missing_values_match_nothing() -> None:
+    columns = {
+        "age": pd.Series(pd.array([1, None, 7], dtype="Int8")),
+        "smoker": pd.Series(pd.array([None, True, False], dtype="boolean")),
+    }
+    for text, wanted in {
+        "age > 0": [True, False, True],
+        "not age > 3": [True, False, False],
+        "smoker": [False, True, False],
+        "isnull(age) or smoker": [False, True, False],
+        "isnull(smoker)": [True, False, False],
+        "smoker or age == 1": [True, True, False],
+    }.items():
+        assert Expression(text).evaluate(columns, 3).tolist() == wanted, text
+
+
+def test_a_condition_without_columns_is_for_all_rows() -> None:
+    assert Expression("1 < 2").evaluate({}, 3).tolist() == [True] * 3
+    assert Expression("not 1 < 2").evaluate({}, 2).tolist() == [False] * 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')", "n.__class__ == 1", "(lambda: 1)() == 1", "[n for n in x] == 1",
+        "n[0] == 1", "f'{n}' == 'x'", "isnull(n, x)", "isnull(n, axis=1)", "eval('1')", "n is None",
+        "n == None", "n in [x]", "n ** 9 > 1", "n if x else 1", "(n := 1)", "n; x", "n ==", "", "b'x' == n",
+        "... == n", "(" * 5000 + "n" + ")" * 5000,
+    ],
+)  # fmt: skip
+def test_what_is_not_in_the_language_is_refused(text: str) -> None:
+    with pytest.raises(InvalidValue, match=r"[Tt]he condition"):
+        Expression(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind", "n", "n > 'a'", "text < 3", "kind < 'b'", "n and flag", "'a'", "n + text > 1", "1 in n",
+        "3 in [3]",
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_the_columns_is_refused(text: str) -> None:
+    with pytest.raises(WrongType, match="condition"):
+        Expression(text).evaluate(SERIES, len(FRAME))
+
+
+@pytest.mark.parametrize("text", ["n = 5", "kind='a'", "n > 1 and text = 'a=b'", "`n` =5"])
+def test_a_single_equals_sign_names_the_remedy(text: str) -> None:
+    with pytest.raises(InvalidValue, match=r"^The condition [^:]* has a single =: write == to compare\.$"):
+        Expression(text)
+    assert Expression("n <= 3 and n >= 1 and n != 2 and n == 1").evaluate(SERIES, len(FRAME)).sum() == 1
+
+
+def test_what_cannot_be_read_is_said_without_pythons_file() -> None:
+    with pytest.raises(InvalidValue, match=r"cannot be read: [^<>]*\.$"):
+        Expression("n == == 5")
+
+
+@pytest.mark.parametrize("wanted", [{5, -2}, (5, -2), np.array([5, -2]), pd.Series([5, -2]), range(-2, 6, 7)])
+def test_variables_are_those_of_the_caller(wanted: object) -> None:
+    most = np.int64(4)
+    assert most
+    found = Expression("n in @wanted or n.isin(@WANTED) and n > @most").evaluate(SERIES, len(FRAME))
+    assert found.tolist() == [False, True, False, False, True, True]
+    with pytest.raises(MissingKey, match="variable 'nobody' of the condition"):
+        Expression("n > @nobody")
+    with pytest.raises(WrongType, match="@pytest"):
+        Expression("n > @pytest")
+    with pytest.raises(WrongType, match="@SERIES"):
+        Expression("n in @SERIES")
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    with pytest.raises(MissingKey, match="no column 'kinds'"):
+        Expression("kinds == 'a'").evaluate(SERIES, len(FRAME))
+
+
+def test_a_name_with_a_space_names_the_remedy() -> None:
+    with pytest.raises(InvalidValue, match="a column's name with spaces needs `backticks`"):
+        Expression("pct mt < 0.1")
+
+
+@pytest.mark.parametrize(
+    ("path", "frames"),
+    [
+        ("/X", ("obs", "var")), ("layers/counts", ("obs", "var")), ("obsm/X_pca", ("obs",)),
+        ("varm/PCs", ("var",)), ("obsp/distances", ("obs", "obs")), ("varp/x", ("var", "var")),
+        ("raw/X", ("obs", "raw/var")), ("raw.X", ("obs", "raw.var")), ("uns/x", ()), ("layers", ()),
+        ("X/data", ()), ("raw", ()), ("", ()),
+    ],
+)  # fmt: skip
+def test_the_frames_of_a_path(path: str, frames: tuple[str, ...]) -> None:
+    assert frames_of(path) == frames
+
+
+def test_labels_are_asked_for_once(imported: Callable[[str], hsparse.File], requests: list[str]) -> None:
+    file = imported("with_raw")
+    labels = FrameLabels(file.connection, file.id)
+    requests.clear()
+    of_x, of_raw = labels("/X"), labels("/raw/X")
+    assert requests == []
+    for _ in range(2):
+        assert list(of_x(0)) == list(of_raw(0)) == names("cell", ROWS)  # type: ignore[arg-type]
+        assert list(of_x(1)) == names("gene", COLUMNS)[::2]  # type: ignore[arg-type]
+        assert list(of_raw(1)) == names("gene", COLUMNS)  # type: ignore[arg-type]
+    assert requests == ["GET /"] + ["POST /datasets/values"] * 3
+    assert labels("/varp/x")(2) is None
+    assert labels("/uns/x")(0) is None
+
+
+def test_a_domain_without_frames_has_no_labels(new_file: hsparse.File) -> None:
+    assert FrameLabels(new_file.connection, new_file.id)("/X")(0) is None
+
+
+def test_arrays_are_indexed_by_names(new_file: hsparse.File, requests: list[str]) -> None:
+    data = EXAMPLES["layers"]()
+    new_file.write_anndata(data)
+    for path in ("X", "layers/counts", "/layers/by gene"):
+        wanted = (data.X if path == "X" else data.layers[path.rpartition("layers/")[2]]).tocsr()
+        found = new_file[path].oindex[["cell7", "cell2"], ["gene3", "gene19", "gene0"]]  # type: ignore[union-attr]
+        assert found.toarray().tolist() == wanted[[7, 2]][:, [3, 19, 0]].toarray().tolist()
+    requests.clear()
+    column = new_file["layers"]["counts"].oindex[:, ["gene5"]]  # type: ignore[index]
+    assert len(requests) == 3, "the group, the dataset, the values: the names are known"
+    assert column.toarray().tolist() == data.layers["counts"].tocsr()[:, [5]].toarray().tolist()
+    with pytest.raises(KeyError, match="no label 'geneX'"):
+        new_file["X"].oindex[:, "geneX"]  # type: ignore[union-attr]
+
+
+def test_labels_are_not_kept_in_pickles_of_arrays(new_file: hsparse.File) -> None:
+    data = EXAMPLES["plain"]()
+    new_file.write_anndata(data)
+    array = new_file["X"]
+    size = len(pickle.dumps(array))
+    array.oindex[["cell3"], :]  # type: ignore[union-attr]
+    assert len(pickle.dumps(array)) < size + 2 * ROWS * 6
+    array = pickle.loads(pickle.dumps(new_file["X"]))
+    assert array.oindex[["cell3"], :].toarray().tolist() == data.X[3].toarray().tolist()
+
+
+def test_a_name_that_is_there_twice_is_refused(new_file: hsparse.File) -> None:
+    data = EXAMPLES["plain"]()
+    data.var_names = [f"gene{number // 2}" for number in range(data.n_vars)]
+    new_file.write_anndata(data)
+    with pytest.raises(InvalidValue, match="'gene1' is more than once among the names of var"):
+        new_file.query(var=["gene1"]).to_scipy()

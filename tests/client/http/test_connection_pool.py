@@ -1,5 +1,8 @@
+"""Connections that threads and processes share, and the bytes that come over them."""
+
 from __future__ import annotations
 
+import io
 import pickle
 import socket
 import subprocess
@@ -7,18 +10,21 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from hsparse.client.connection import Connection
+from hsparse.client.http.answers import ALIGNED, RECEIVED, SHARED, receive, taking
 from hsparse.client.http.connection_pool import MAX_IDLE, MAX_JOINED_BYTES, ConnectionPool
-from hsparse.client.sparse_dataset import SparseDataset
-from tests.client.scripted_server import answer, scripted_server
+from hsparse.client.http.retry import Retry
+from tests.client.scripted_server import answer, scripted, scripted_server
 from tests.support.endurance import repeats
 
-PROJECT = Path(__file__).parent.parent.parent
+PROJECT = Path(__file__).parents[3]
 OK = answer(b'{"fine": 1}')
 MIB = 1 << 20
 
@@ -211,28 +217,14 @@ def test_an_answer_is_read_by_the_process_that_asked_for_it() -> None:
 
 
 def test_a_pickle_has_the_credentials_and_no_connections() -> None:
-    with scripted_server([OK], [OK]) as script, Connection(script.url, "/d", token="hsk_abc") as connection:
+    with scripted([OK], [OK], domain="/d", token="hsk_abc", retry=Retry(4, 7.0)) as (script, connection):
         connection.json("GET", "/a")
         copy = pickle.loads(pickle.dumps(connection))
         connection.close()
         with copy:
             assert copy.json("GET", "/b") == {"fine": 1}
-        assert copy._headers["Authorization"] == "Bearer hsk_abc"
+        assert (copy._headers["Authorization"], copy._retry.tries) == ("Bearer hsk_abc", 4)
     assert script.requests == ["GET /a?domain=/d", "GET /b?domain=/d"]
-
-
-def test_a_pickled_dataset_is_read_elsewhere(connection: Connection) -> None:
-    dataset = SparseDataset.create(connection, "/x", (10, 10), "i4", (5, 5))
-    dataset.write([(3, 4)], [7])
-    copy = pickle.loads(pickle.dumps(dataset))
-    with copy.connection:
-        assert copy.read_points([(3, 4)]).tolist() == [7]
-        assert (copy.id, copy.dtype, copy.shape, copy.chunks) == (
-            dataset.id,
-            dataset.dtype,
-            dataset.shape,
-            dataset.chunks,
-        )
 
 
 @pytest.mark.endurance
@@ -249,3 +241,39 @@ def test_threads_and_processes_share_a_client(
         check=False,
     )
     assert (done.stdout, done.returncode) == ("", 0), done.stdout[:2000] + done.stderr[-2000:]
+
+
+SHORT, LONG = 100, RECEIVED.start + 1
+
+
+class InPieces(io.BytesIO):
+    """An answer of which each call receives a part."""
+
+    def readinto(self, data: Any) -> int:
+        return super().readinto(memoryview(data)[:1000])
+
+
+def in_pieces(data: bytes) -> HTTPResponse:
+    return cast(HTTPResponse, InPieces(data))
+
+
+def test_pieces_of_any_length_are_taken_in_order() -> None:
+    sizes = [4, LONG, SHORT, LONG, LONG, 0, SHARED + 1, LONG]
+    data = bytes(number % 251 for number in range(sum(sizes[:-2]))) + bytes(sizes[-2] + sizes[-1])
+    take = taking(in_pieces(data))
+    taken = [bytes(take(size)) for size in sizes]
+    assert ([len(piece) for piece in taken], b"".join(taken), take(SHORT)) == (sizes, data, b"")
+
+
+def test_long_pieces_begin_where_numbers_are_aligned() -> None:
+    take = taking(in_pieces(bytes(4 * LONG)))
+    _, second, third = (np.frombuffer(take(LONG), np.uint8) for _ in range(3))
+    assert third.ctypes.data - second.ctypes.data == -(-LONG // ALIGNED) * ALIGNED > LONG
+
+
+def test_an_answer_that_ends_before_is_told() -> None:
+    with pytest.raises(IncompleteRead) as caught:
+        receive(in_pieces(b"abc"), memoryview(bytearray(5)))
+    assert (caught.value.partial, caught.value.expected) == (b"abc", 2)
+    with pytest.raises(IncompleteRead):
+        taking(in_pieces(b"abc"))(LONG)

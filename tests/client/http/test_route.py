@@ -255,10 +255,7 @@ def test_a_domain_is_written_and_read_through_a_proxy(
 
 
 def test_a_command_goes_through_the_proxy(
-    proxy: ForwardProxy,
-    named_port: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    proxy: ForwardProxy, named_port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("http_proxy", proxy.url)
     assert main(["info", "--endpoint", f"http://{NAME}:{named_port}"]) == 0
