@@ -157,9 +157,7 @@ def test_a_fill_value_larger_than_hdf5_has_is_refused_before_it_is_made() -> Non
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40), st.sampled_from(["keep", "get", "forget"]))))
-def test_a_cache_has_the_latest_values_and_counts_what_it_has(
-    steps: list[tuple[int, int, str]],
-) -> None:
+def test_a_cache_has_the_latest_values_and_counts_what_it_has(steps: list[tuple[int, int, str]]) -> None:
     cache: BoundedCache[int, int] = BoundedCache(3 * ENTRY_BYTES + 50, largest=30)
     kept: dict[int, int] = {}
     for key, nbytes, step in steps:
@@ -175,8 +173,7 @@ def test_a_cache_has_the_latest_values_and_counts_what_it_has(
             kept[key] = kept.pop(key)
         while sum(kept.values()) + ENTRY_BYTES * len(kept) > cache.limit:
             del kept[next(iter(kept))]
-        assert len(cache) == len(kept)
-        assert cache.size == sum(kept.values()) + ENTRY_BYTES * len(kept)
+        assert (len(cache), cache.size) == (len(kept), sum(kept.values()) + ENTRY_BYTES * len(kept))
     assert dict(cache) == kept
 
 
@@ -211,8 +208,7 @@ def test_a_cache_of_entries_names_those_that_it_forgets(steps: list[tuple[int, s
             kept[key] = kept.pop(key)
         assert forgotten == dropped
         forgotten.clear()
-        assert dict(cache) == kept
-        assert cache.size == len(kept)
+        assert (dict(cache), cache.size) == (kept, len(kept))
 
 
 def _counting_caches() -> Iterator[str]:

@@ -1,8 +1,4 @@
-"""The base install: with its dependencies alone the client and the commands that talk to a server work.
-
-Each test runs a process in which nothing can be imported but the standard library, `hsparse` and the dependencies
-that `pyproject.toml` lists, against a server outside of it.
-"""
+"""The base install, and the core without its extensions: what is left works."""
 
 from __future__ import annotations
 
@@ -24,6 +20,8 @@ import pytest
 
 import hsparse
 from hsparse.cli.main import COMMANDS
+from hsparse.extension import BUILT_IN
+from tests.support.endurance import ENDURANCE
 from tests.support.server_process import server_process
 
 PROJECT = Path(__file__).parent.parent
@@ -145,10 +143,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("base") / "some.h5"
     with h5py.File(path, "w") as made:
         made.attrs["title"] = "some thing"
-        for name, filters in {
-            "gzip": {"compression": "gzip", "shuffle": True},
-            "sums": {"fletcher32": True},
-        }.items():
+        kinds = {"gzip": {"compression": "gzip", "shuffle": True}, "sums": {"fletcher32": True}}
+        for name, filters in kinds.items():
             made.create_dataset(name, data=np.arange(100_000).reshape(1000, 100), chunks=(64, 64), **filters)
         made["text"] = ["one", "two"]
         matrix = made.create_group("matrix")
@@ -238,12 +234,8 @@ def test_the_tree_of_a_server(url: str, file: Path) -> None:
     command("import", str(file), "/tree/a/some.h5", "--endpoint", url)
     command("cp", "-r", "/tree/a", "/tree/b", "--endpoint", url)
     command("mv", "/tree/b/some.h5", "/tree/b/x.h5", "--endpoint", url)
-    assert command("ls", "-r", "/tree", "--endpoint", url).split() == [
-        "/tree/a/",
-        "/tree/a/some.h5",
-        "/tree/b/",
-        "/tree/b/x.h5",
-    ]
+    listed = command("ls", "-r", "/tree", "--endpoint", url).split()
+    assert listed == ["/tree/a/", "/tree/a/some.h5", "/tree/b/", "/tree/b/x.h5"]
     assert "gzip" in command("info", "/tree/b/x.h5/gzip", "--endpoint", url)
     command("rm", "-r", "/tree", "--endpoint", url)
 
@@ -303,3 +295,36 @@ def test_extras_add_up() -> None:
     assert {one.extra for one in COMMANDS.values()} | {
         part.extra for one in COMMANDS.values() for part in one.parts.values()
     } <= {None, *EXTRAS}
+
+
+SHORT = ("objects/test_link_handlers.py", "domains/test_folder_handlers.py", "values/test_sparse.py")
+WHOLE = ("objects", "domains", "values")
+MAPS = (
+    "tests/sn/values/test_selected.py::test_paired_lists_with_slices_are_refused_by_their_bytes",
+    "tests/sn/values/signed/test_signed.py::test_chunks_have_signed_coordinates",
+    "tests/sn/values/signed/test_signed.py::test_what_counts_from_zero_refuses_it",
+)
+"""They ask for a map among others, which is an extension's."""
+ABSENT = """
+import sys
+
+import pytest
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in ABSENT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+ABSENT = {"hsparse.client.integrations", *(f"hsparse.{name}" for name in sys.argv.pop(1).split(","))}
+sys.meta_path.insert(0, Absent())
+sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.endurance
+@pytest.mark.timeout(600)
+def test_the_rest_suite_of_the_core_passes_without_extensions() -> None:
+    paths = [f"tests/sn/{path}" for path in (WHOLE if ENDURANCE.full else SHORT)]
+    words = [sys.executable, "-c", ABSENT, ",".join(BUILT_IN), "-x", *(f"--deselect={test}" for test in MAPS)]
+    done = subprocess.run([*words, *paths], cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

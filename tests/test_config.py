@@ -1,4 +1,4 @@
-"""Settings: declared once, read from flags and the environment, checked, and given to the parts by section."""
+"""Settings: declared once, with units, read from flags and the environment, checked, given to the parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hsparse.dn import data_settings
 from hsparse.errors import Misconfigured
 from hsparse.extension import extension_sections
 from hsparse.openid.settings import OpenIdSettings
-from hsparse.setting import declared_settings, setting
+from hsparse.setting import declared_settings, format_size, misspelling, parse_size, setting
 from hsparse.sn.service_settings import CompressionPolicy
 
 
@@ -44,9 +44,7 @@ def test_defaults_are_those_of_the_declarations() -> None:
         assert settings.section(section) == section()
 
 
-def test_a_flag_wins_over_the_variable_and_the_variable_over_the_default(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_flag_wins_over_a_variable_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings().server.port == 5101
     monkeypatch.setenv("HSPARSE_PORT", "6000")
     assert load_settings(port=None).server.port == 6000
@@ -62,8 +60,7 @@ def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> Non
     assert settings.store.root == Path("store")
     assert settings.store.fsync is False
     assert settings.service.compress is CompressionPolicy.ALL
-    assert settings.service.rate_limit == 2.5
-    assert settings.cluster.node_token == "secret"
+    assert (settings.service.rate_limit, settings.cluster.node_token) == (2.5, "secret")
     assert "secret" not in repr(settings)
 
 
@@ -106,10 +103,8 @@ def test_the_cache_is_an_eighth_of_the_memory(
     monkeypatch: pytest.MonkeyPatch, memory: int, nodes: int, expected: int
 ) -> None:
     monkeypatch.setattr(data_settings, "machine_memory", lambda: memory)
-    settings = load_settings().data
-    assert settings.cache_bytes(nodes) == expected
-    given = load_settings(cache_size="300MiB")
-    assert given.data.cache_bytes(nodes) == 300 << 20
+    assert load_settings().data.cache_bytes(nodes) == expected
+    assert load_settings(cache_size="300MiB").data.cache_bytes(nodes) == 300 << 20
 
 
 def test_data_nodes_of_serve_share_that_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,8 +139,7 @@ def test_a_field_with_a_plain_default_is_no_setting() -> None:
 
 def test_a_list_may_be_given_several_times() -> None:
     settings = load_settings(bucket=["a", "b, c"], admins=["ann,ben"])
-    assert settings.store.bucket == ("a", "b", "c")
-    assert settings.sign_in.admins == ("ann", "ben")
+    assert (settings.store.bucket, settings.sign_in.admins) == (("a", "b", "c"), ("ann", "ben"))
 
 
 def test_all_addresses_of_the_machine_alone_are_safe_without_users() -> None:
@@ -156,20 +150,13 @@ def test_all_addresses_of_the_machine_alone_are_safe_without_users() -> None:
 TEXTS = [
     name for name, one in SETTINGS.items() if "str" in str(one.annotation) or "Path" in str(one.annotation)
 ]
-FOREIGN = [
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_REGION",
-    "AZURE_STORAGE_ACCOUNT_KEY",
-    "HS_PASSWORD",
-]
+AWS = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"]
+FOREIGN = [*AWS, "AZURE_STORAGE_ACCOUNT_KEY", "HS_PASSWORD"]
 
 
 @pytest.mark.parametrize("name", [*TEXTS, *FOREIGN])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_line_end_of_a_variable_is_none_of_its_value(
-    name: str, end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_s_line_end_is_no_value(name: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets of files and of `base64` end in one."""
     variable = SETTINGS[name].env_var if name in SETTINGS else name
     monkeypatch.setenv(variable, f"https://value{end}")
@@ -187,3 +174,61 @@ def test_a_variable_of_two_lines_is_named(variable: str, monkeypatch: pytest.Mon
     assert "first" not in str(caught.value)
     with pytest.raises(Misconfigured, match=variable):
         check_environment()
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("0", 0),
+        ("1000000", 10**6),
+        ("1_000_000", 10**6),
+        ("7B", 7),
+        ("512MiB", 512 * 2**20),
+        ("512mib", 512 * 2**20),
+        (" 1 GB ", 10**9),
+        ("1kB", 1000),
+        ("2KiB", 2048),
+        ("1.5GiB", 3 * 2**29),
+        ("3TB", 3 * 10**12),
+        ("1TiB", 2**40),
+    ],
+)
+def test_sizes(text: str, nbytes: int) -> None:
+    assert (parse_size(text), parse_size(format_size(nbytes))) == (nbytes, nbytes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no size"),
+        ("-1", "no size"),
+        ("1e9", "'e' is no unit|no size"),
+        ("1G", "'G' is no unit of size; write kB, MB, GB, TB, or KiB, MiB, GiB, TiB"),
+        ("MiB", "no size"),
+        ("1__0", "no size"),
+        ("1.5", "not a whole number of bytes"),
+        ("٣", "no size"),
+        ("9" * 19, "at most 18 digits"),
+    ],
+)
+def test_what_is_no_size(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"), [(0, "0"), (1, "1"), (1024, "1KiB"), (128 * 2**20, "128MiB"), (10**9, "1000000000")]
+)
+def test_sizes_are_printed_whole(nbytes: int, text: str) -> None:
+    assert format_size(nbytes) == text
+
+
+def test_misspellings() -> None:
+    known = ["HSPARSE_CACHE_SIZE", "HSPARSE_ENDPOINT", "HSPARSE_PORT"]
+    assert misspelling(["PATH", "HSPARSE_PORT", "hsparse_port", "HSPARSER"], known) is None
+    assert misspelling(["HSPARSE_CACHESIZE"], known) == (
+        "There is no variable HSPARSE_CACHESIZE: do you mean HSPARSE_CACHE_SIZE?"
+    )
+    assert misspelling(["HSPARSE_XYZZY_QQQQQQQQ"], known) == (
+        "There is no variable HSPARSE_XYZZY_QQQQQQQQ: no setting has a similar name; unset it."
+    )

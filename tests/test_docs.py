@@ -59,17 +59,13 @@ def test_no_page_installs_from_an_index(path: Path) -> None:
     assert found is None, f'hsparse is on no index; write pip install ".[...]": {found and found[0]}'
 
 
-# --- REST reference -------------------------------------------------------------------------------
-
-
 def test_the_rest_reference_has_every_route_with_its_right_and_no_other() -> None:
     paths = [re.sub(r"{(\w+):[^}]*}", r"{\1}", route.path) for route in ROUTES]
     routes = {
         (f"{route.method} {path}", route.right or "-") for route, path in zip(ROUTES, paths, strict=True)
     }
     listed = [(plain(row[0]), plain(row[1])) for row in rows("docs/rest.md", "request")]
-    assert len(listed) == len(set(listed))
-    assert set(listed) == routes
+    assert (len(listed), set(listed)) == (len(set(listed)), routes)
 
 
 def test_parameters_in_the_rest_reference_are_read_somewhere() -> None:
@@ -77,9 +73,6 @@ def test_parameters_in_the_rest_reference_are_read_somewhere() -> None:
     for row in rows("docs/rest.md", "request"):
         for name in re.findall(r"`(\w+)(?:=\w+)?`", row[3] if len(row) > 3 else ""):
             assert f'"{name}"' in source, f"{row[0]} has no parameter {name}"
-
-
-# --- settings -------------------------------------------------------------------------------------
 
 
 def shown_default(one: Declaration) -> str:
@@ -139,19 +132,12 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
     plain_commands = [(one,) for one in COMMANDS if one not in NESTED]
     for command in (
         *plain_commands,
-        ("user", "add"),
-        ("user", "role"),
-        ("key", "add"),
-        ("key", "revoke"),
-        ("import",),
-        ("export",),
-        ("job", "import"),
-        ("job", "list"),
-        ("map",),
-        ("nodes",),
-        ("sweep",),
+        *(("user", name) for name in ("add", "role")),
+        *(("key", name) for name in ("add", "revoke")),
+        *(("job", name) for name in ("import", "list")),
+        *((name,) for name in ("import", "export", "map", "nodes", "sweep", "snapshot", "log", "diff")),
         *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm", "quota", "acl", "du", "concat")),
-        *((name,) for name in ("snapshot", "log", "diff", "restore", "clone")),
+        *((name,) for name in ("restore", "clone")),
     ):
         with pytest.raises(SystemExit):
             main([*command, "--help"])
@@ -162,9 +148,6 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         for line in [line for line in lines if re.match(r"(\S*/)?hsparse ", line)] + spans:
             found = set(re.findall(r"(?<![\w-])(--[a-z0-9][a-z0-9-]*)", line))
             assert found <= known, f"{name} names {found - known}"
-
-
-# --- errors, metrics, filters, format -------------------------------------------------------------
 
 
 def test_the_errors_page_has_every_kind_with_its_status() -> None:
@@ -208,9 +191,6 @@ def test_the_bytes_on_the_format_page_are_those_of_the_chunk_it_tells_of() -> No
     text = " ".join(page("docs/format.md").split())
     assert f"length of the whole footer: {footer_size(2)} for two sections, {footer_size(3)} " in text
     assert f"last {MAX_FOOTER} bytes" in text
-
-
-# --- all pages ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)

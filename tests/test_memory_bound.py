@@ -70,10 +70,14 @@ def check_rows(server: ServerProcess, id: str, expected: np.ndarray[Any, Any], q
     connection.close()
 
 
-def peak_memory(server: ServerProcess) -> int:
-    """Return the most bytes of memory the server ever had resident."""
+def memory(server: ServerProcess, field: str = "VmRSS") -> int:
+    """Return the bytes of memory that the server has resident, or, as VmHWM, ever had."""
     status = Path(f"/proc/{server.pid}/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(field))
+
+
+def peak_memory(server: ServerProcess) -> int:
+    return memory(server, "VmHWM")
 
 
 async def store_chunks(root: Path, id: str, values: np.ndarray[Any, Any]) -> None:
@@ -167,12 +171,6 @@ STRUCTURED = {"class": "H5D_STRUCT_CHUNK", "dims": [LARGE_CHUNK], "flags": ["H5D
 SMALL_CACHE = ("--cache-size", "16MiB")
 
 
-def resident(server: ServerProcess) -> int:
-    """Return the bytes of memory that the server has resident."""
-    status = Path(f"/proc/{server.pid}/status").read_text()
-    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
-
-
 def send(server: ServerProcess, method: str, path: str, body: bytes, kind: str = "application/json") -> int:
     """Send a request and read its answer to the end; return the status."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
@@ -209,8 +207,8 @@ def test_refused_puts_leave_nothing(tmp_path: Path, layout: Any) -> None:
             path = f"/datasets/{id}/value?domain=/large&{whole_chunk(number % 12)}"
             assert send(server, "PUT", path, b'{"value": 2}') == 200
             if number == 11:
-                start = resident(server)
-        left = resident(server) - start
+                start = memory(server)
+        left = memory(server) - start
         assert left < BEYOND, f"{left // MIB} MiB are left"
 
 
@@ -238,7 +236,7 @@ def test_requests_that_take_memory_give_it_back(tmp_path: Path) -> None:
             path = f"/datasets/{sparse}/value?domain=/large&{whole_chunk(number)}"
             assert send(server, "PUT", path, b'{"value": 1}') == 200
         names = "".join(f"a{number % 7}" for number in range(120))
-        stream = empty_stream()
+        stream, ids = empty_stream(), json.dumps({"ids": [sparse] * 10_000, "select": "[0:1]"}).encode()
         base = f"/datasets/{sparse}"
         requests: dict[str, tuple[str, str, bytes, str, tuple[int, ...]]] = {
             "one element": ("GET", f"{base}/value?domain=/large&select=[5:6]", b"", "", (200,)),
@@ -246,19 +244,13 @@ def test_requests_that_take_memory_give_it_back(tmp_path: Path) -> None:
             "a pattern": ("GET", f"{base}/attributes?domain=/large&pattern=*{names}z", b"", "", (200,)),
             "empty batches": ("PUT", f"{base}/value?domain=/large", stream, ARROW_TYPE, (200,)),
             "no JSON": ("PUT", f"{base}/value?domain=/large", b'{"value": [' + b"1," * 500_000, "", (400,)),
-            "many ids": (
-                "POST",
-                "/datasets/values?domain=/large",
-                json.dumps({"ids": [sparse] * 10_000, "select": "[0:1]"}).encode(),
-                "",
-                (200, 400, 413),
-            ),
+            "many ids": ("POST", "/datasets/values?domain=/large", ids, "", (200, 400, 413)),
         }
         for method, path, body, kind, statuses in requests.values():
             assert send(server, method, path, body, kind or "application/json") in statuses
-        start = resident(server)
+        start = memory(server)
         for method, path, body, kind, _ in requests.values():
             for _ in range(repeats(50, short=4)):
                 send(server, method, path, body, kind or "application/json")
-        left = resident(server) - start
+        left = memory(server) - start
         assert left < BEYOND, f"{left // MIB} MiB are left"

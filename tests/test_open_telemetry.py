@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,8 +95,7 @@ def tree(spans: list[Any]) -> dict[str, list[str]]:
     """Return the names of the spans below each name; asserts that there is one root, and one trace."""
     by_id = {span.context.span_id: span for span in spans}
     roots = [span for span in spans if span.parent is None]
-    assert len(roots) == 1
-    assert len({span.context.trace_id for span in spans}) == 1
+    assert (len(roots), len({span.context.trace_id for span in spans})) == (1, 1)
     below: dict[str, list[str]] = {"": [roots[0].name]}
     for span in spans:
         if span.parent is not None:
@@ -120,16 +119,13 @@ async def test_a_request_is_one_tree_over_http(parts: Parts) -> None:
     spans = parts.spans.taken()
     found = tree(spans)
     request = "PUT /datasets/{id}/value"
-    assert found[""] == [request]
-    assert set(found[request]) == {"send ReadObjects", "send WriteChunks"}
+    assert (found[""], set(found[request])) == ([request], {"send ReadObjects", "send WriteChunks"})
     assert set(found["send WriteChunks"]) == {"WriteChunks"}
     assert found["WriteChunks"].count("store put") == 4
     (root,) = [span for span in spans if span.parent is None]
     facts = dict(root.attributes)
-    assert facts["hsparse.request_id"] == "known-id"
-    assert facts["http.response.status_code"] == 200
-    assert facts["enduser.id"] == "admin"
-    assert facts["hsparse.domain"] == "/spans"
+    assert (facts["hsparse.request_id"], facts["http.response.status_code"]) == ("known-id", 200)
+    assert (facts["enduser.id"], facts["hsparse.domain"]) == ("admin", "/spans")
     assert facts["url.path"] == path
     assert {s.attributes["hsparse.request_id"] for s in spans if s.name == "WriteChunks"} == {"known-id"}
     assert all(SECRET not in span.to_json() for span in spans)
@@ -146,8 +142,7 @@ async def test_the_clients_span_is_the_parent(parts: Parts, monkeypatch: pytest.
         assert await asyncio.to_thread(list, file) == []
         file.close()
     found = tree(parts.spans.taken())
-    assert found[""] == ["analysis"]
-    assert set(found["analysis"]) == {"hsparse GET"}
+    assert (found[""], set(found["analysis"])) == (["analysis"], {"hsparse GET"})
     assert {"GET /", "GET /groups/{id}/links"} <= set(found["hsparse GET"])
 
 
@@ -196,12 +191,8 @@ def test_a_failure_is_an_error_by_its_kind() -> None:
 def test_the_environment_says_whether_spans_are_exported(
     variables: dict[str, str], asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (
-        "EXPORTER_OTLP_ENDPOINT",
-        "EXPORTER_OTLP_TRACES_ENDPOINT",
-        "TRACES_EXPORTER",
-        "SDK_DISABLED",
-    ):
+    names = "EXPORTER_OTLP_ENDPOINT EXPORTER_OTLP_TRACES_ENDPOINT TRACES_EXPORTER SDK_DISABLED"
+    for name in names.split():
         monkeypatch.delenv(f"OTEL_{name}", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -213,14 +204,7 @@ def test_the_environment_says_whether_spans_are_exported(
 
 def test_spans_go_to_otlp_named_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    tracer = make_tracer("hsparse-dn")
-    try:
-        assert tracer._provider.resource.attributes["service.name"] == "hsparse-dn"
-    finally:
-        tracer.close()
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "lab")
-    tracer = make_tracer("hsparse-dn")
-    try:
-        assert tracer._provider.resource.attributes["service.name"] == "lab"
-    finally:
-        tracer.close()
+    for name in ("hsparse-dn", "lab"):
+        with closing(make_tracer("hsparse-dn")) as tracer:
+            assert tracer._provider.resource.attributes["service.name"] == name
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "lab")

@@ -20,8 +20,7 @@ from hsparse.stripes.joining import joined
 from tests.support.dataset_subject import SIGNED
 from tests.support.endurance import repeats
 from tests.support.s3_servers import make_bucket
-from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
-from tests.support.versions_machine import VersionsMachine
+from tests.support.stateful import SparseMachine, TwoOwnersMachine, VersionsMachine, World
 from tests.testing.memory_store import MemoryStore
 from tests.testing.store_wrapper import StoreWrapper
 

@@ -163,13 +163,8 @@ async def stack_of_home(home_quota: int) -> AsyncIterator[Stack]:
     await stack.close()
 
 
-# --- reads ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("start", "stop", "chunks"), [(0, 40, 4), (0, 10, 1), (12, 13, 1), (9, 21, 3)])
-async def test_a_read_of_k_chunks_makes_k_gets_and_then_none(
-    stack: Stack, start: int, stop: int, chunks: int
-) -> None:
+async def test_a_read_of_k_chunks_makes_k_gets(stack: Stack, start: int, stop: int, chunks: int) -> None:
     await stack.write(0, 40)
     await stack.cold()
     assert await stack.read(start, stop) == {"get": chunks}
@@ -225,18 +220,6 @@ async def test_while_new_chunks_are_written_the_next_ones_are_not_looked_for(spa
     assert np.flatnonzero(np.frombuffer(read.body, "<i4")).tolist() == [1, 2, 11, 12]
 
 
-async def test_chunks_that_are_not_there_are_looked_for_once(stack: Stack) -> None:
-    await stack.write(0, 10)
-    await stack.cold()
-    assert await stack.read() == {"get": 4}
-    assert await stack.read() == {}
-
-
-async def test_what_was_written_is_read_without_a_get(stack: Stack) -> None:
-    await stack.write(0, 20)
-    assert await stack.read(0, 20) == {}
-
-
 Read = Callable[[Stack], Awaitable[Calls]]
 SPARSE_READS: dict[str, Read] = {
     "values": lambda stack: stack.read(sparse=1),
@@ -270,9 +253,6 @@ async def test_of_many_chunks_only_those_that_exist_are_read(sparse: Stack) -> N
     assert await sparse.read(0, 3000) == {"list": 2, "get": 3}
 
 
-# --- writes ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
 async def test_a_new_chunk_written_whole_is_one_put(stack: Stack, cold: bool) -> None:
     if cold:
@@ -280,26 +260,36 @@ async def test_a_new_chunk_written_whole_is_one_put(stack: Stack, cold: bool) ->
     assert await stack.write(0, 40) == {"put_if_absent": 4}
 
 
-async def test_a_known_chunk_written_is_one_put(stack: Stack) -> None:
-    await stack.write(0, 10)
-    assert await stack.write(0, 10) == {"put_if_match": 1}
-    assert await stack.write(2, 5) == {"put_if_match": 1}
+WRITES: dict[str, list[tuple[str, int, int, Calls]]] = {
+    "a known chunk": [("write", 0, 10, {"put_if_absent": 1}), ("write", 0, 10, {"put_if_match": 1})],
+    "a part of a new chunk": [
+        ("write", 2, 5, {"get": 1, "put_if_absent": 1}),
+        ("write", 2, 5, {"put_if_match": 1}),
+    ],
+    "a chunk known to be absent": [("read", 0, 10, {"get": 1}), ("write", 2, 5, {"put_if_absent": 1})],
+    "parts of unknown chunks": [
+        ("write", 0, 40, {"put_if_absent": 4}),
+        ("cold", 0, 0, {}),
+        ("write", 5, 15, {"get": 2, "put_if_match": 2}),
+    ],
+    "whole chunks and parts": [("write", 5, 35, {"put_if_absent": 4, "get": 2})],
+    "what was written is read": [("write", 0, 20, {"put_if_absent": 2}), ("read", 0, 20, {})],
+    "absent chunks are looked for once": [
+        ("write", 0, 10, {"put_if_absent": 1}),
+        ("cold", 0, 0, {}),
+        ("read", 0, 40, {"get": 4}),
+        ("read", 0, 40, {}),
+    ],
+}
 
 
-async def test_a_new_chunk_written_in_part_is_one_get_and_one_put(stack: Stack) -> None:
-    assert await stack.write(2, 5) == {"get": 1, "put_if_absent": 1}
-    assert await stack.write(2, 5) == {"put_if_match": 1}
-
-
-async def test_a_chunk_known_to_be_absent_is_one_put(stack: Stack) -> None:
-    await stack.read(0, 10)
-    assert await stack.write(2, 5) == {"put_if_absent": 1}
-
-
-async def test_an_unknown_chunk_written_in_part_is_one_get_and_one_put(stack: Stack) -> None:
-    await stack.write(0, 40)
-    await stack.cold()
-    assert await stack.write(5, 15) == {"get": 2, "put_if_match": 2}
+@pytest.mark.parametrize("name", WRITES)
+async def test_writes_and_reads_after_each_other(stack: Stack, name: str) -> None:
+    for what, start, stop, calls in WRITES[name]:
+        if what == "cold":
+            await stack.cold()
+        else:
+            assert await (stack.write if what == "write" else stack.read)(start, stop) == calls
 
 
 async def test_an_unknown_chunk_written_whole_pays_for_the_condition(stack: Stack) -> None:
@@ -309,10 +299,6 @@ async def test_an_unknown_chunk_written_whole_pays_for_the_condition(stack: Stac
     assert await stack.write(0, 10) == {"put_if_absent": 1, "get_range": 1, "put_if_match": 1}
     assert stack.store.bytes_out == 1
     assert await stack.read(0, 10) == {}
-
-
-async def test_whole_and_partial_chunks_in_one_write(stack: Stack) -> None:
-    assert await stack.write(5, 35) == {"put_if_absent": 4, "get": 2}
 
 
 async def test_dropping_fill_values_of_a_new_chunk_costs_a_look(sparse: Stack) -> None:
@@ -334,9 +320,6 @@ async def test_erasing_what_is_not_there_only_looks_whether_that_is_so(sparse: S
     assert (await sparse.ask("DELETE", path, select="[7:8]")).chunks == {"get_range": 1}
     await sparse.cold()
     assert (await sparse.ask("DELETE", path, select="[7:8]")).chunks == {"get": 1}
-
-
-# --- chunks as they are stored --------------------------------------------------------------------
 
 
 async def test_queries_about_chunks_read_footers_alone_and_once(stack: Stack) -> None:
@@ -366,9 +349,6 @@ async def test_a_direct_read_is_one_get_and_a_direct_write_one_put(stack: Stack)
     # As any write of a whole chunk that is not known; the record tells the dataset's generation.
     assert asked.chunks == {"put_if_absent": 1, "get_range": 1, "put_if_match": 1}
     assert await stack.read(20, 30) == {}
-
-
-# --- the extent -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -405,9 +385,6 @@ async def test_shrinking_touches_what_it_cuts(stack: Stack) -> None:
     # The record is put before and after the trim; two chunks lie outside, one is cut.
     assert asked.records == {"put_if_match": 2}
     assert asked.chunks == {"delete_if_match": 2, "put_if_match": 1}
-
-
-# --- records --------------------------------------------------------------------------------------
 
 
 async def test_a_record_is_read_once(stack: Stack) -> None:
@@ -447,8 +424,6 @@ async def test_a_new_object_is_one_put(stack: Stack) -> None:
     asked = await stack.ask("POST", "/groups", {})
     assert (asked.records, asked.chunks) == ({"put_if_absent": 1}, {})
 
-
-# --- quotas ---------------------------------------------------------------------------------------
 
 FOLDERS = ("home/.domain.json", "home/admin/.domain.json")
 

@@ -78,7 +78,7 @@ def test_arrays_are_passed_on(dataset: SparseDataset) -> None:
     assert isinstance(first.obs["label"], np.ndarray)
 
 
-def test_four_forked_workers_have_each_row_once_and_other_orders_in_other_epochs(
+def test_four_workers_have_each_row_once_in_an_order_of_the_epoch(
     dataset: SparseDataset, matrix: Any
 ) -> None:
     loading = loader(dataset, "fork", persistent_workers=True)
@@ -94,8 +94,7 @@ def test_four_forked_workers_have_each_row_once_and_other_orders_in_other_epochs
 
 def test_four_spawned_workers_have_the_order_of_forked_ones(dataset: SparseDataset) -> None:
     rows = rows_of(list(loader(dataset, "spawn")))
-    assert sorted(rows) == list(range(ROWS))
-    assert rows == rows_of(list(loader(dataset, "fork")))
+    assert (sorted(rows), rows) == (list(range(ROWS)), rows_of(list(loader(dataset, "fork"))))
 
 
 def test_batches_of_workers_are_nearly_as_mixed_as_random_ones(dataset: SparseDataset) -> None:
@@ -112,8 +111,7 @@ def test_batches_of_workers_are_nearly_as_mixed_as_random_ones(dataset: SparseDa
 
 def test_ranks_are_given_or_those_of_torch(dataset: SparseDataset) -> None:
     rows = [row for rank in range(3) for row in rows_of(list(batches(dataset, rank=rank, world=3)))]
-    assert sorted(rows) == list(range(ROWS))
-    assert batches(dataset)._batches.plan.world == 1
+    assert (sorted(rows), batches(dataset)._batches.plan.world) == (list(range(ROWS)), 1)
 
 
 def test_docstrings_have_examples_that_print_what_they_say(sample: Sample) -> None:

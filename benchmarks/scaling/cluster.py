@@ -19,12 +19,10 @@ from hsparse.model.ids import new_id, new_root_id
 from hsparse.sn.records.dataset import StoredDataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.object_store import Buffer, ObjectStore
-from tests.simulation.clients import dataset_record
-from tests.simulation.service_operations import ServiceOperations
+from tests.simulation.clients import ServiceOperations, dataset_record
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.simulated_network import FaultRates
-from tests.simulation.virtual_clock import VirtualClock
-from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.virtual_loop import VirtualClock, VirtualLoop
 from tests.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")

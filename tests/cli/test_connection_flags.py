@@ -1,4 +1,4 @@
-"""The flags that reach a server and sign in, and what `--piped` does with standard input."""
+"""Flags, variables and completions of commands, how they sign in, and text of others on a terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hsparse.cli import connection_flags
+from hsparse.api_keys.api_key import KeyFile, Role, new_key
+from hsparse.cli import connection_flags, environment
+from hsparse.cli.completion import SHELLS
 from hsparse.cli.connection_flags import (
     ENDPOINT,
     Credential,
@@ -21,7 +26,17 @@ from hsparse.cli.connection_flags import (
     parse_header,
     read_credential,
 )
-from hsparse.errors import BadRequest, Unauthenticated
+from hsparse.cli.file_arguments import S3Url, check_target
+from hsparse.cli.main import COMMANDS, all_commands, main, parse_arguments
+from hsparse.cli.service_node import service_parts
+from hsparse.cli.sign_in import make_authenticator
+from hsparse.cli.terminal_text import terminal_text
+from hsparse.config import SETTINGS, Settings, load_settings
+from hsparse.errors import BadRequest, Misconfigured, Unauthenticated
+from hsparse.extension import Command
+from hsparse.model.acl import Principal
+from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator
+from tests.testing.manual_clock import ManualClock
 
 PIPED = """
 import argparse, threading
@@ -64,8 +79,7 @@ def test_a_password_that_is_no_text_is_not_repeated(monkeypatch: pytest.MonkeyPa
 
 def test_headers() -> None:
     pair = base64.b64encode(b"ada:s:cret").decode()
-    assert parse_header("") == Credential()
-    assert parse_header("Bearer a.b.c") == Credential(token="a.b.c")
+    assert (parse_header(""), parse_header("Bearer a.b.c")) == (Credential(), Credential(token="a.b.c"))
     assert parse_header(f"basic {pair}") == Credential("ada", "s:cret")
     with pytest.raises(Unauthenticated, match="Basic or Bearer"):
         parse_header("Digest x")
@@ -168,3 +182,247 @@ def test_a_token_for_no_server_stays_on_the_machine(monkeypatch: pytest.MonkeyPa
             parsed("--endpoint", place)
     (tmp_path / "key").write_text("hsk_2")
     assert parsed("--endpoint", OTHER, "--token-file", str(tmp_path / "key")) == Credential(token="hsk_2")
+
+
+TRUSTED = {"oidc_issuer": "https://login.example.org", "oidc_audience": "hsparse"}
+
+
+def signed_in(settings: Settings) -> Authenticator:
+    clock = ManualClock()
+    schemes = [scheme for one in service_parts(settings, clock) for scheme in one.schemes]
+    return make_authenticator(settings.sign_in, schemes, clock)
+
+
+def challenges(**flags: Any) -> tuple[str, ...]:
+    return signed_in(load_settings(**flags)).challenges
+
+
+async def test_without_any_everybody_is_the_one_user() -> None:
+    authenticator = signed_in(load_settings(user="me"))
+    assert await authenticator.principal("Bearer x") == Principal("me", admin=True)
+
+
+def test_each_way_is_set_up_alone(tmp_path: Path) -> None:
+    (tmp_path / "passwords").write_text("")
+    (tmp_path / "keys").write_text("")
+    assert challenges(password_file=tmp_path / "passwords") == (BASIC,)
+    assert challenges(key_file=tmp_path / "keys") == (BASIC, BEARER)
+    assert challenges(**TRUSTED) == (BEARER,)
+
+
+async def test_groups_and_admins_are_of_everybody_who_signs_in(tmp_path: Path) -> None:
+    text, key = new_key(ManualClock(), "a", "ann", Role.USER, (), None)
+    KeyFile(tmp_path / "keys").add(key)
+    (tmp_path / "groups").write_text("ops: ann\n")
+    settings = load_settings(key_file=tmp_path / "keys", group_file=tmp_path / "groups", admins="bob, g:ops")
+    principal = await signed_in(settings).principal(f"Bearer {text}")
+    assert principal == Principal("ann", admin=True, groups=frozenset({"ops"}))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"key_file": "none"}, "There is no key file none; make one"),
+        ({"password_file": "none"}, "There is no password file none"),
+        ({**TRUSTED, "group_file": "none"}, "There is no group file none"),
+        ({"oidc_issuer": "https://login.example.org"}, "needs --oidc-audience"),
+        ({"oidc_audience": "hsparse"}, "--oidc-audience needs --oidc-issuer"),
+        ({**TRUSTED, "oidc_issuer": "http://login.example.org"}, "must begin with https"),
+        ({"oidc_client_id": "explorer"}, "--oidc-client-id needs --oidc-issuer"),
+        ({"admins": "ann"}, "need users"),
+        ({"group_file": "none"}, "need users"),
+    ],
+)
+def test_settings_that_cannot_work_are_found_at_the_start(
+    flags: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Misconfigured, match=message):
+        challenges(**flags)
+
+
+def test_an_object() -> None:
+    url = S3Url.parse("s3://bucket/a/b.h5")
+    assert (url.bucket, url.key, str(url)) == ("bucket", "a/b.h5", "s3://bucket/a/b.h5")
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://", "s3://bucket", "s3://bucket/", "s3:///a", "http://bucket/a", "a.h5"]
+)
+def test_what_is_none(url: str) -> None:
+    with pytest.raises(BadRequest, match="names no object"):
+        S3Url.parse(url)
+
+
+def test_what_may_be_made(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    check_target(there, replace=False)
+    there.touch()
+    check_target(there, replace=True)
+    with pytest.raises(BadRequest, match="there exists; add --force"):
+        check_target(there, replace=False)
+    with pytest.raises(BadRequest, match="is a directory"):
+        check_target(tmp_path, replace=True)
+    with pytest.raises(BadRequest, match=r"There is no directory .*none to write to"):
+        check_target(tmp_path / "none" / "file", replace=True)
+
+
+class Terminal(io.StringIO):
+    """A file that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_steers_a_terminal_is_escaped() -> None:
+    text = "a\x1b]0;title\x07\x9b2J \u202efdp.exe\n/caf\u00e9 \ud800"
+    assert terminal_text(text, Terminal()) == (
+        "a\\x1b]0;title\\x07\\x9b2J \\u202efdp.exe\n/caf\u00e9 \\ud800"
+    )
+    assert terminal_text(text, io.StringIO()) == text
+
+
+@given(st.text(st.characters()))
+def test_all_on_a_terminal_prints(text: str) -> None:
+    shown = terminal_text(text, Terminal())
+    assert shown.replace("\n", "").isprintable()
+    assert shown.count("\n") == text.count("\n")
+
+
+ASK = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_hsparse; echo "${COMPREPLY[@]}"'
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("completion")
+    capture = pytest.MonkeyPatch()
+    for shell in SHELLS:
+        with (folder / shell).open("w") as file:
+            capture.setattr("sys.stdout", file)
+            main(["completion", shell])
+            capture.undo()
+    return folder
+
+
+def complete(scripts: Path, folder: Path, *words: str) -> set[str]:
+    """Return what bash offers for the last word."""
+    command = ["bash", "-c", ASK, "bash", str(scripts / "bash"), "hsparse", *words]
+    return set(subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.needs("bash")
+def test_bash_completes_commands_flags_choices_and_files(scripts: Path, tmp_path: Path) -> None:
+    (tmp_path / "run1.h5").touch()
+    assert {*COMMANDS} <= complete(scripts, tmp_path, "")
+    assert complete(scripts, tmp_path, "mk") == {"mkdir"}
+    assert {"add", "list"} <= complete(scripts, tmp_path, "user", "")
+    assert "--password-file" in complete(scripts, tmp_path, "user", "add", "--pass")
+    assert complete(scripts, tmp_path, "ls", "--ca") == {"--ca-file"}
+    assert complete(scripts, tmp_path, "completion", "f") == {"fish"}
+    assert complete(scripts, tmp_path, "import", "ru") == {"run1.h5"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_script_has_every_command_and_flags_of_all(scripts: Path, shell: str) -> None:
+    text = (scripts / shell).read_text()
+    for name in all_commands():
+        assert name in text
+    flag = "-l ca-file" if shell == "fish" else "--ca-file"
+    assert text.count(flag) > 5
+
+
+def test_a_command_without_its_extra_is_completed_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = Command.load
+
+    def missing(command: Command) -> object:
+        if command.extra == "server":
+            raise Misconfigured("not installed")
+        return load(command)
+
+    monkeypatch.setattr(Command, "load", missing)
+    assert main(["completion", "bash"]) == 0
+    printed = capsys.readouterr().out
+    assert "serve" in printed
+    assert "--password-file" not in printed.partition("_user_")[0]
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in environment.CLIENT_SETTINGS.values():
+        monkeypatch.delenv(one.env_var, raising=False)
+
+
+def test_the_base_install_knows_all_settings_of_servers() -> None:
+    assert environment.SERVER_SETTINGS == SETTINGS
+
+
+@pytest.mark.parametrize(
+    "command", [["serve"], ["sn"], ["dn"], ["ls"], ["user", "list", "--password-file", "x"]]
+)
+def test_a_misspelling_prevents_every_command(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HSPARSE_PASWORD_FILE", "passwords")
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        "hsparse: There is no variable HSPARSE_PASWORD_FILE: do you mean HSPARSE_PASSWORD_FILE?\n"
+    )
+
+
+def test_help_is_printed_still(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HSPARSE_PASWORD_FILE", "passwords")
+    with pytest.raises(SystemExit):
+        main(["ls", "--help"])
+    assert "HSPARSE_ENDPOINT" in capsys.readouterr().out
+
+
+def test_help_of_servers_is_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    out = capsys.readouterr().out
+    titles = [line[:-1] for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert {"Server", "Storage", "Cluster", "Sign-in", "Answers", "Jobs", "Log"} <= set(titles)
+    assert "Memory and limits" in titles
+    assert "default 256MiB" in out
+
+
+def test_the_endpoint(embedded_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HSPARSE_ENDPOINT", embedded_url)
+    assert (main(["ls", "/home"]), parse_arguments(["job", "list"]).endpoint) == (0, embedded_url)
+    assert parse_arguments(["ls", "--endpoint", "http://other:1"]).endpoint == "http://other:1"
+
+
+def credential(*flags: str) -> Credential:
+    return read_credential(parse_arguments(["import", "file", "/domain", *flags]))
+
+
+def test_who_signs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert credential() == Credential()
+    monkeypatch.setenv("HSPARSE_USER", "ann")
+    monkeypatch.setattr("sys.stdin", io.StringIO("typed\n"))
+    assert credential() == Credential("ann", "typed")
+    monkeypatch.setenv("HSPARSE_PASSWORD", "secret")
+    assert credential() == Credential("ann", "secret")
+    assert credential("--user", "ann") == Credential("ann", "secret")
+    monkeypatch.setattr("sys.stdin", io.StringIO("bens\n"))
+    assert credential("--user", "ben") == Credential("ben", "bens")
+    (tmp_path / "key").write_text("hsk_1\n")
+    assert credential("--token-file", str(tmp_path / "key")) == Credential(token="hsk_1")
+    monkeypatch.delenv("HSPARSE_USER")
+    assert credential("--user", "ben") == Credential("ben", "secret")
+    monkeypatch.setenv("HSPARSE_TOKEN_FILE", str(tmp_path / "key"))
+    assert credential() == Credential(token="hsk_1")
+    monkeypatch.setenv("HSPARSE_TOKEN", "hsk_2")
+    with pytest.raises(
+        BadRequest, match="HSPARSE_USER, HSPARSE_TOKEN and HSPARSE_TOKEN_FILE; unset the others"
+    ):
+        credential()
+    monkeypatch.setenv("HSPARSE_TOKEN_FILE", "")
+    assert credential() == Credential(token="hsk_2")
+
+
+def test_the_s3_service_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HSPARSE_S3_REGION", "eu-central-1")
+    assert parse_arguments(["import", "s3://bucket/key", "/domain"]).s3_region == "eu-central-1"

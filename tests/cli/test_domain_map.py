@@ -1,4 +1,4 @@
-"""`hsparse map` against a server: every form, whole or not at all."""
+"""`hsparse map` against a server in every form, and references in Parquet files and JSON."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ import pytest
 import xarray as xr
 import zarr
 from fsspec import filesystem
+from fsspec.implementations.reference import LazyReferenceMapper
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
+from hsparse.errors import HsparseError, Unsupported
+from hsparse.hdf5.maps import parquet_references
+from hsparse.hdf5.maps.parquet_references import ReferenceMembers, write_parquet
+from tests.support.characters import CHARACTERS
 from tests.support.server_process import server_process
 
 # fsspec reads by fastparquet, of which pandas 3 says that it will go; by pyarrow it finds no chunk that is not stored.
@@ -72,8 +79,7 @@ def check(group: Any, *names: str) -> None:
 
 def test_json(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "map.json"
-    assert make(url, out) == 0
-    assert capsys.readouterr().out == f"{out}\n"
+    assert (make(url, out), capsys.readouterr().out) == (0, f"{out}\n")
     assert set(json.loads(out.read_text())["datasets"]) == {"/g/dense", "/g/sparse", "/text"}
     assert list(tmp_path.iterdir()) == [out]
 
@@ -118,9 +124,7 @@ def test_a_copy_that_is_another_file_is_refused(
 
 
 @pytest.mark.parametrize("base", ["/none/copy.h5", "s3://bucket/copy.h5"])
-def test_a_copy_that_cannot_be_read_is_named(
-    url: str, tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_copy_is_named(url: str, tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--addresses", "file", "--base", base]
     assert make(url, tmp_path / "out", "--format", "kerchunk", *where) == 0
     assert f"{base} is not checked" in capsys.readouterr().err
@@ -198,8 +202,7 @@ def test_what_is_there_is_kept(url: str, tmp_path: Path, capsys: pytest.CaptureF
     assert make(url, out, "--force") == 2, "a file does not replace a directory"
     assert make(url, out, *parquet, "--force") == 0
     assert (out / ".zmetadata").read_text() != "x"
-    assert list(tmp_path.iterdir()) == [out]
-    assert make(url, tmp_path / "no" / "where") == 2
+    assert (list(tmp_path.iterdir()), make(url, tmp_path / "no" / "where")) == ([out], 2)
     assert make(url, tmp_path / "urls", "--urls", "60") == 0
     told = json.loads((tmp_path / "urls").read_text())["datasets"]
     assert told["/g/dense"]["error"]["kind"] == "unsupported", "only S3 has URLs"
@@ -212,3 +215,76 @@ def test_parquet_needs_its_extra(
     monkeypatch.delitem(sys.modules, "hsparse.hdf5.maps.parquet_references", raising=False)
     assert make(url, tmp_path / "out", "--format", "kerchunk-parquet") == 2
     assert 'pip install "hsparse[parquet]"' in capsys.readouterr().err
+
+
+def array(shape: list[int], chunks: list[int]) -> str:
+    return json.dumps({"zarr_format": 2, "shape": shape, "chunks": chunks})
+
+
+def test_the_reader_finds_every_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_references, "RECORD_ROWS", 7)
+    members: list[tuple[str, Any]] = [
+        (".zgroup", '{"zarr_format":2}'),
+        ("g/.zgroup", '{"zarr_format":2}'),
+        ("g/a/.zarray", array([25, 30], [10, 10])),
+        ("g/a/.zattrs", "{}"),
+        ("g/a/2.1", ["s3://bucket/x", 4, 1 << 40]),
+        ("g/a/0.0", ["s3://bucket/y", 0, 9]),
+        ("g/b/.zarray", array([3], [4])),
+        ("scalar/.zarray", array([], [])),
+        ("scalar/0", ["s3://bucket/größe", 8, 8]),
+        ("far/.zarray", array([10**12], [1])),
+        ("far/999999999999", ["s3://bucket/z", 1, 1]),
+    ]
+    write_parquet(tmp_path / "out", members)
+    found = LazyReferenceMapper(str(tmp_path / "out"))
+    for name, value in members:
+        is_json = isinstance(value, str)
+        assert (json.loads(found[name]) if is_json else found[name]) == (
+            json.loads(value) if is_json else value
+        )
+    for name in ("g/a/0.1", "g/a/1.2", "g/b/0", "far/7"):
+        assert name not in found
+    names = sorted(path.name for path in (tmp_path / "out" / "g/a").iterdir())
+    assert names == ["refs.0.parq", "refs.1.parq"]
+    assert [path.name for path in (tmp_path / "out" / "far").iterdir()] == ["refs.142857142857.parq"]
+
+
+def test_names_that_readers_take_for_metadata(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match=r"begin with \.z"):
+        write_parquet(tmp_path / "out", [("g/.zebra/.zarray", array([3], [4]))])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(CHARACTERS) | st.floats(allow_nan=False),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.text(CHARACTERS), JSON),
+    st.dictionaries(st.text(CHARACTERS).filter(lambda name: name != "refs"), JSON, max_size=3),
+    st.integers(1, 40),
+    st.sampled_from([None, 1]),
+)
+def test_any_cut(refs: dict[str, object], others: dict[str, object], size: int, indent: int | None) -> None:
+    data = json.dumps({**others, "refs": refs}, ensure_ascii=False, indent=indent).encode(errors="replace")
+    told = json.loads(data)
+    members = ReferenceMembers(data[start : start + size] for start in range(0, len(data), size))
+    assert dict(members) == told["refs"]
+    assert members.others == {name: value for name, value in told.items() if name != "refs"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"[]", b"{", b'{"refs"', b'{"refs": {"a": [1, 2', b'{"refs": {"a": 1}'),
+        *(b'{"refs": {"a" 1}}', b'{"a": nul}', b'{"refs": {"\xff": 1}}'),
+    ],
+)
+def test_what_is_no_such_json(data: bytes) -> None:
+    with pytest.raises(HsparseError):
+        list(ReferenceMembers([data]))

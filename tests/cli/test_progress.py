@@ -1,4 +1,4 @@
-"""How far a command is: a bar on a terminal, lines of JSON, or nothing; and Ctrl-C, wherever it hits."""
+"""Work of commands: how far it is, its threads, its embedded server, and Ctrl-C wherever it hits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import argparse
 import io
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.progress import (
     JsonLines,
     ProgressBar,
@@ -20,7 +23,10 @@ from hsparse.cli.progress import (
     reports_failure,
     show_progress,
 )
-from hsparse.errors import Conflict
+from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
+from hsparse.config import load_settings
+from hsparse.errors import Conflict, Misconfigured
 from tests.testing.manual_clock import ManualClock
 
 
@@ -43,7 +49,7 @@ def test_lines_come_once_a_second_and_at_the_end(capsys: pytest.CaptureFixture[s
     assert lines(capsys) == [{"done": 200, "total": 200, "rate": 100, "left": 0.0}]
 
 
-def test_the_rate_is_that_of_this_command_alone(
+def test_the_rate_is_the_command_s(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
@@ -138,3 +144,137 @@ def test_other_errors_stay() -> None:
         threading.Lock().release()
     with pytest.raises(KeyboardInterrupt), interruptible():
         raise KeyboardInterrupt
+
+
+def test_everything_is_done_within_the_memory() -> None:
+    done: list[int] = []
+    lock = threading.Lock()
+    held = most = 0
+
+    def work(number: int, nbytes: int) -> None:
+        nonlocal held, most
+        with lock:
+            held += nbytes
+            most = max(most, held)
+        with lock:
+            held -= nbytes
+            done.append(number)
+
+    with BoundedPool(4, memory=100) as uploads:
+        for number in range(200):
+            nbytes = 10 + number % 50
+            uploads.submit(nbytes, lambda number=number, nbytes=nbytes: work(number, nbytes))  # type: ignore[misc]
+        uploads.finish()
+    assert sorted(done) == list(range(200))
+    assert most <= 100
+
+
+def test_work_that_holds_more_than_there_is_runs_alone() -> None:
+    running: set[int] = set()
+    alone: list[bool] = []
+
+    def work(number: int) -> None:
+        running.add(number)
+        alone.append(running == {number})
+        running.remove(number)
+
+    with BoundedPool(4, memory=100) as uploads:
+        for number in range(20):
+            uploads.submit(1000, lambda number=number: work(number))  # type: ignore[misc]
+        uploads.finish()
+    assert alone == [True] * 20
+
+
+def test_the_first_failure_stops_what_has_not_begun() -> None:
+    begun: list[int] = []
+    last = threading.Event()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 3:
+            last.set()
+            raise ValueError("the third")
+
+    def run() -> None:
+        with BoundedPool(1) as uploads:
+            for number in range(1000):
+                uploads.submit(1, lambda number=number: work(number))  # type: ignore[misc]
+            uploads.finish()
+
+    with pytest.raises(ValueError, match="the third"):
+        run()
+    assert begun == [0, 1, 2, 3]
+
+
+def test_the_first_failure_ends_what_waits() -> None:
+    begun, stopped = threading.Event(), threading.Event()
+    ended: list[bool] = []
+
+    def work() -> None:
+        begun.set()
+        ended.append(stopped.wait())
+
+    def run() -> None:
+        with BoundedPool(1, stop=stopped.set) as uploads:
+            uploads.submit(1, work)
+            begun.wait()
+            raise ValueError("the first")
+
+    with pytest.raises(ValueError, match="the first"):
+        run()
+    assert ended == [True]
+
+
+def test_results_come_in_order_and_only_some_ahead() -> None:
+    taken: list[int] = []
+
+    def items() -> object:
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    with BoundedPool(3) as uploads:
+        for place, result in enumerate(uploads.ahead(items(), lambda number: number * 2)):  # type: ignore[arg-type]
+            assert result == place * 2
+            assert len(taken) <= place + 4
+
+
+def test_it_serves_while_the_context_lasts(tmp_path: Path) -> None:
+    with embedded_server(load_settings(root=tmp_path, port=0)) as url, Connection(url) as connection:
+        assert connection.json("GET", "/about")["state"] == "READY"
+    with Connection(url) as connection, pytest.raises(Unreachable):
+        connection.json("GET", "/about")
+
+
+def test_what_it_stored_is_there_for_the_next(tmp_path: Path) -> None:
+    settings = load_settings(root=tmp_path, port=0, fsync=False)
+    with embedded_server(settings) as url, Connection(url, "/a.h5") as connection:
+        root = connection.json("PUT", "/", {})["root"]
+    with embedded_server(settings) as url, Connection(url, "/a.h5") as connection:
+        assert connection.json("GET", "/")["root"] == root
+
+
+def test_it_stops_when_the_body_fails(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), embedded_server(load_settings(root=tmp_path, port=0)) as url:
+        raise ZeroDivisionError
+    with Connection(url) as connection, pytest.raises(Unreachable):
+        connection.json("GET", "/about")
+
+
+def test_what_it_cannot_start_for_is_raised(tmp_path: Path) -> None:
+    with (
+        embedded_server(load_settings(root=tmp_path / "a", port=0)) as url,
+        pytest.raises(Misconfigured, match="Cannot listen"),
+        embedded_server(load_settings(root=tmp_path / "b", port=int(url.rpartition(":")[2]))),
+    ):
+        pytest.fail("two servers listen on one port")
+
+
+def test_a_directory_has_one_server(tmp_path: Path) -> None:
+    settings = load_settings(root=tmp_path, port=0)
+    with (
+        embedded_server(settings),
+        pytest.raises(Misconfigured, match="is served already"),
+        embedded_server(settings),
+    ):
+        pytest.fail("two servers serve one directory")

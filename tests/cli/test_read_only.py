@@ -49,6 +49,7 @@ PUBLIC = {
 }
 NUMBERS = np.arange(40, dtype="<i4").reshape(8, 5)
 TYPES, SMALL_DOMAIN, LINKING = "/home/a.h5", "/home/bench/small.h5", "/home/linking.h5"
+REGION: dict[str, Any] = {"s3_region": "us-east-1"}
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 
@@ -72,17 +73,13 @@ class Guard:
 
     @property
     def changing(self) -> list[str]:
-        return [
-            one["REQUEST_METHOD"] for one in self.requests if one["REQUEST_METHOD"] not in ("GET", "HEAD")
-        ]
+        methods = [one["REQUEST_METHOD"] for one in self.requests]
+        return [one for one in methods if one not in ("GET", "HEAD")]
 
     @property
-    def signed(self) -> list[str]:
-        return [
-            one["PATH_INFO"]
-            for one in self.requests
-            if "HTTP_AUTHORIZATION" in one or "Signature" in one["QUERY_STRING"]
-        ]
+    def signed(self) -> list[dict[str, Any]]:
+        keyed = (one for one in self.requests if "HTTP_AUTHORIZATION" in one)
+        return [*keyed, *(one for one in self.requests if "Signature" in one["QUERY_STRING"])]
 
 
 def hsds_objects() -> dict[str, bytes]:
@@ -105,19 +102,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Guar
         "chunks": {f"{number}_0": [one.byte_offset, one.size] for number, one in enumerate(chunks)},
     }
     filters = [{"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 4, "name": "deflate"}]
-    linked = {
-        "type": "H5T_STD_I32LE",
-        "shape": [8, 5],
-        "creationProperties": {"layout": layout, "filters": filters},
-    }
+    properties = {"layout": layout, "filters": filters}
+    linked = {"type": "H5T_STD_I32LE", "shape": [8, 5], "creationProperties": properties}
     with pytest.MonkeyPatch.context() as patch, moto_server(around=guard.around) as endpoint:
         for name, value in KEYS.items():
             patch.setenv(name, value)
         asyncio.run(fill(endpoint, "hsds", hsds_objects()))
         asyncio.run(fill(endpoint, "files", {"data/a.h5": path.read_bytes()}))
-        settings = load_settings(
-            bucket="hsds,files", s3_endpoint=endpoint, s3_region="us-east-1", port=0, lease=0.5
-        )
+        settings = load_settings(bucket="hsds,files", s3_endpoint=endpoint, port=0, lease=0.5, **REGION)
         with embedded_server(settings) as url, Connection(url, LINKING) as writer:
             root = writer.json("PUT", "/", {})["root"]
             writer.json("POST", "/datasets", linked | {"link": {"id": root, "name": "x"}})
@@ -145,9 +137,7 @@ def public(filled: tuple[str, Guard]) -> tuple[str, Guard]:
 
 
 def of_bucket(endpoint: str, **more: Any) -> StoreSettings:
-    return StoreSettings(
-        bucket=("hsds",), s3_endpoint=endpoint, s3_region="us-east-1", read_only=True, **more
-    )
+    return StoreSettings(**{"bucket": ("hsds",), "read_only": True, "s3_endpoint": endpoint} | REGION | more)
 
 
 def server(**flags: Any) -> AbstractContextManager[str]:
@@ -164,8 +154,7 @@ def told(url: str, method: str, path: str, domain: str | None = None, **params: 
 def read_all(url: str) -> None:
     """Read both domains of HSDS, and what is linked, by the client and by REST, with all that the server computes."""
     with hsparse.open(url + SMALL_DOMAIN, "r") as file:
-        for title in SMALL:
-            np.testing.assert_array_equal(file[title][...], small_data())
+        check_small(file)
     with hsparse.open(url + LINKING, "r") as file:
         np.testing.assert_array_equal(file["x"][...], NUMBERS)
         np.testing.assert_array_equal(file["far"][...], VALUES["num"])
@@ -194,13 +183,17 @@ def test_a_public_bucket_is_read_whole_without_a_put_or_a_key(
 
     monkeypatch.setattr(AioSession, "get_credentials", looked_for)
     guard.denied = ("PUT", "POST", "DELETE")
-    with server(bucket="hsds,files", s3_endpoint=endpoint, s3_region="us-east-1", unsigned=True) as url:
+    with server(bucket="hsds,files", s3_endpoint=endpoint, unsigned=True, **REGION) as url:
         read_all(url)
         read_all(url)
     assert len(guard.requests) > 50
-    assert guard.changing == []
-    assert guard.signed == []
+    assert (guard.changing, guard.signed) == ([], [])
     assert warnings(caplog) == [], "nothing is tried that is refused"
+
+
+def check_small(file: Any) -> None:
+    for title in SMALL:
+        np.testing.assert_array_equal(file[title][...], small_data())
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -209,7 +202,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_a_writing_server_is_seen_at_once(public: tuple[str, Guard], monkeypatch: pytest.MonkeyPatch) -> None:
     endpoint, _ = public
-    place = {"bucket": "hsds", "s3_endpoint": endpoint, "s3_region": "us-east-1"}
+    place = {"bucket": "hsds", "s3_endpoint": endpoint} | REGION
     with server(**place, unsigned=True) as first, server(**place, unsigned=True) as second:
         for name, value in KEYS.items():
             monkeypatch.setenv(name, value)
@@ -237,9 +230,8 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         embedded_server(load_settings(root=root, port=0)) as url,
         hsparse.open(f"{url}/home/sparse.h5", "w") as file,
     ):
-        data = file.create_sparse(
-            "x", (400, 100), "u2", (2, 100)
-        )  # so many chunks have a map, which servers keep
+        # So many chunks have a map, which servers keep.
+        data = file.create_sparse("x", (400, 100), "u2", (2, 100))
         data[:, 3] = np.arange(400) + 1
     paths = sorted(root.rglob("*"))
     modes = {path: path.stat().st_mode for path in (root, *paths)}
@@ -250,20 +242,16 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         path.chmod(mode)
 
 
-def test_a_directory_that_cannot_be_written_stays_as_it_is(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_read_only_directory_stays_as_it_is(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
     caplog.set_level(logging.WARNING, "hsparse")  # h5pyd sets that of the root
     before = directory_state(directory)
     with server(root=directory) as first, server(root=directory) as second:
         for url in (first, second):
             with hsparse.open(url + SMALL_DOMAIN, "r") as file:
-                for title in SMALL:
-                    np.testing.assert_array_equal(file[title][...], small_data())
+                check_small(file)
             with h5pyd.File(SMALL_DOMAIN, "r", endpoint=url, username="admin", password="any") as file:
-                for title in SMALL:
-                    np.testing.assert_array_equal(file[title][...], small_data())
+                check_small(file)
             with hsparse.open(f"{url}/home/sparse.h5", "r") as file:
                 assert file["x"].nnz == 400
             with Connection(url, "/home/sparse.h5") as connection:
@@ -271,8 +259,7 @@ def test_a_directory_that_cannot_be_written_stays_as_it_is(
                 assert len(connection.json("GET", f"/datasets/{id}/chunks")["chunks"]) == 200
                 connection.json("GET", "/", verbose=1)
             assert told(url, "GET", "/", "/home/admin/").status == 404
-    assert directory_state(directory) == before
-    assert warnings(caplog) == []
+    assert (directory_state(directory), warnings(caplog)) == (before, [])
 
 
 def test_a_directory_is_read_while_another_server_writes_it(tmp_path: Path) -> None:
@@ -285,22 +272,20 @@ def test_a_directory_is_read_while_another_server_writes_it(tmp_path: Path) -> N
         for number in range(1, 4):
             data[number, 3] = number
             with hsparse.open(f"{reader}/new.h5", "r") as seen:
-                assert seen["x"].nnz == number
-                assert seen["x"][number, 3] == number
+                assert (seen["x"].nnz, seen["x"][number, 3]) == (number, number)
 
 
 def test_every_change_is_refused_at_once(public: tuple[str, Guard]) -> None:
     endpoint, guard = public
     changes = [route for route in ROUTES if not route.reads]
     assert len(changes) > 20
-    with server(bucket="hsds", s3_endpoint=endpoint, s3_region="us-east-1", unsigned=True) as url:
+    with server(bucket="hsds", s3_endpoint=endpoint, unsigned=True, **REGION) as url:
         guard.requests.clear()
         for route in changes:
             for path in spelled_out(route.path):
                 error = told(url, route.method, BRACES.sub("any", path), TYPES)
                 assert (error.status, error.message) == (403, ONLY_READS), path
-        assert told(url, "POST", "/jobs").message == ONLY_READS
-        assert guard.requests == []
+        assert (told(url, "POST", "/jobs").message, guard.requests) == (ONLY_READS, [])
         with Connection(url) as connection:
             assert connection.json("GET", "/about")["read_only"] is True
 
@@ -333,24 +318,15 @@ async def test_a_bucket_that_cannot_be_read_is_told_at_the_start(
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
     with pytest.raises(Misconfigured, match=sentence) as error:
-        await open_stores(
-            StoreSettings(
-                **{"bucket": ("hsds",), "s3_endpoint": endpoint, "s3_region": "us-east-1"} | flags,
-                read_only=True,
-            )
-        )
+        await open_stores(of_bucket(endpoint, **flags))
     assert "\n" not in error.value.message
 
 
-async def test_without_read_only_what_cannot_be_written_is_told_with_the_remedy(
-    public: tuple[str, Guard],
-) -> None:
+async def test_without_read_only_a_refused_put_names_the_remedy(public: tuple[str, Guard]) -> None:
     endpoint, guard = public
     guard.denied = ("PUT",)
     with pytest.raises(Misconfigured, match=r"denies s3:PutObject .* --unsigned"):
-        await open_stores(
-            StoreSettings(bucket=("hsds",), s3_endpoint=endpoint, s3_region="us-east-1", unsigned=True)
-        )
+        await open_stores(of_bucket(endpoint, unsigned=True, read_only=False))
 
 
 async def test_who_asks_pays(public: tuple[str, Guard], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,9 +344,7 @@ async def test_who_asks_pays(public: tuple[str, Guard], monkeypatch: pytest.Monk
     await store.close()
 
 
-def test_a_file_of_a_public_bucket_is_imported_without_keys(
-    public: tuple[str, Guard], embedded_url: str
-) -> None:
+def test_a_public_file_is_imported_without_keys(public: tuple[str, Guard], embedded_url: str) -> None:
     endpoint, guard = public
     flags = ["--s3-endpoint", endpoint, "--s3-region", "us-east-1", "--unsigned"]
     assert main(["import", "s3://files/data/a.h5", "/public.h5", "--endpoint", embedded_url, *flags]) == 0
@@ -402,7 +376,7 @@ def test_a_service_node_that_only_reads_leaves_the_store_alone(directory: Path) 
 
 
 def test_linked_files_of_a_bucket_that_is_not_served_are_named(public: tuple[str, Guard]) -> None:
-    with server(bucket="hsds", s3_endpoint=public[0], s3_region="us-east-1", unsigned=True) as url:
+    with server(bucket="hsds", s3_endpoint=public[0], unsigned=True, **REGION) as url:
         with Connection(url, LINKING) as connection:
             (id,) = connection.json("GET", "/datasets")["datasets"]
         error = told(url, "GET", f"/datasets/{id}/value", LINKING)
@@ -419,7 +393,7 @@ async def test_nodes_that_write_leases_do_not_only_read(tmp_path: Path) -> None:
     assert directory_state(tmp_path).keys() == {"."}
 
 
-async def test_a_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+async def test_an_absent_directory_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"No such file .* name one that this process may read"):
         await open_stores(StoreSettings(root=tmp_path / "none", read_only=True))
     assert directory_state(tmp_path).keys() == {"."}

@@ -1,9 +1,11 @@
-"""The long-running commands, as processes: starting, stopping, what they refuse. The allocator is optional."""
+"""The long-running commands, as processes: starting, stopping, what they refuse, and several over one bucket."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ctypes
+import itertools
 import json
 import os
 import re
@@ -12,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -21,6 +24,11 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.cli.node_process import limit_arenas
+from hsparse.cluster.membership_object import KEY
+from hsparse.storage.s3.s3_store import S3Store
+from tests.support.azurite import PROGRAMS, azure_variables, make_container
+from tests.support.google_storage import google_variables
+from tests.support.s3_servers import make_bucket
 from tests.support.server_process import children_of, ended_command, server_process, start_command
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
@@ -79,8 +87,7 @@ def test_the_command_as_it_is_typed(tmp_path: Path, flags: tuple[str, ...]) -> N
         assert said.endswith(" (Ctrl-C stops)\n")
         assert ask(said.split(" on ")[1].split()[0] + "/about")[1]["state"] == "READY"
         process.send_signal(signal.SIGINT)
-        assert process.stdout.read() == "hsparse is stopping\n"
-        assert process.wait(20) == 0
+        assert (process.stdout.read(), process.wait(20)) == ("hsparse is stopping\n", 0)
 
 
 @pytest.mark.parametrize("flags", [(), ("--dn", "2")], ids=["embedded", "two data nodes"])
@@ -114,8 +121,7 @@ def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], seco
             assert named in said
         assert len(said.splitlines()) == 1
         path = store_numbers(server.url, "/home/admin/a.h5")
-        assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
-        assert server.stop() == 0
+        assert (ask(server.url + path)[1]["value"], server.stop()) == ([1, 2, 3, 4], 0)
 
 
 def test_a_data_node_must_say_how_it_is_reached(
@@ -175,8 +181,7 @@ def test_a_data_node_that_dies_is_started_again(tmp_path: Path) -> None:
             status, reply = ask(server.url + path)
             if status == 200:
                 break
-        assert reply["value"] == [1, 2, 3, 4]
-        assert server.stop() == 0
+        assert (reply["value"], server.stop()) == ([1, 2, 3, 4], 0)
 
 
 def test_nodes_on_their_own(tmp_path: Path) -> None:
@@ -215,8 +220,7 @@ def test_a_server_that_was_told_to_stop_answers_while_others_learn_of_it(tmp_pat
             assert ask(url + "/readyz") == (200, {"state": "READY"})
             assert process.pid is not None
             os.kill(process.pid, signal.SIGTERM)
-            assert lines.readline() == "hsparse is stopping\n"
-            assert ask(url + "/readyz")[0] == 503
+            assert (lines.readline(), ask(url + "/readyz")[0]) == ("hsparse is stopping\n", 503)
             assert ask(url + "/livez")[0] == 200
             path = store_numbers(url, "/home/admin/a.h5")
             with urllib.request.urlopen(url + path, timeout=20) as reply:
@@ -237,10 +241,8 @@ def test_users_and_their_rights(tmp_path: Path) -> None:
     with server_process("--root", str(tmp_path / "data"), HSPARSE_PASSWORD_FILE=str(file)) as server:
         domain = f"{server.url}/?domain=/home/ann/a.h5"
         assert ask(domain, "PUT", {}, "ann:ann-secret")[0] == 201
-        assert ask(domain, user="ann:ann-secret")[0] == 200
-        assert ask(domain, user="ann:wrong")[0] == 401
-        assert ask(domain, user="bob:bob-secret")[0] == 403
-        assert ask(domain)[0] == 403
+        assert (ask(domain, user="ann:ann-secret")[0], ask(domain, user="ann:wrong")[0]) == (200, 401)
+        assert (ask(domain, user="bob:bob-secret")[0], ask(domain)[0]) == (403, 403)
         assert ask(domain, user="root:root-secret")[0] == 200
         acl = f"{server.url}/acls/bob?domain=/home/ann/a.h5"
         assert ask(acl, "PUT", {"read": True}, "bob:bob-secret")[0] == 403
@@ -271,8 +273,7 @@ def test_what_is_not_http_is_refused_in_json_and_not_logged(tmp_path: Path) -> N
             answer = connection.makefile("rb").read()
         assert server.stop() == 0
     head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.split()[1] == b"400"
-    assert json.loads(body)["error"]["kind"] == "bad_request"
+    assert (head.split()[1], json.loads(body)["error"]["kind"]) == (b"400", "bad_request")
     assert "refused an invalid HTTP request" in log.read_text()
     assert "sesame" not in log.read_text()
 
@@ -374,3 +375,106 @@ def test_directories_beside_the_root_are_buckets(tmp_path: Path, nodes: list[str
         assert server.stop() == 0
     for bucket in ("data", "other", "third"):
         assert (tmp_path / bucket / "home/admin/a.h5/.domain.json").exists()
+
+
+NUMBERS = itertools.count()
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+
+
+@pytest.fixture
+def shared_flags(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The flags of servers of a new bucket."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"shared-{next(NUMBERS)}"
+    make_bucket(moto_endpoint, bucket)
+    return ("--bucket", bucket, "--s3-endpoint", moto_endpoint, "--s3-region", "us-east-1")
+
+
+@pytest.fixture(params=["s3", pytest.param("az", marks=pytest.mark.needs(*PROGRAMS)), "gs"])
+def any_flags(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The flags of servers of a new bucket of each cloud, whose account is in the environment."""
+    if request.param == "s3":
+        found: tuple[str, ...] = request.getfixturevalue("shared_flags")
+        return found
+    name = f"shared-{next(NUMBERS)}"
+    if request.param == "az":
+        endpoint = request.getfixturevalue("azurite_endpoint")
+        make_container(endpoint, name)
+        variables = azure_variables(endpoint)
+    else:
+        google = request.getfixturevalue("google")
+        google.make_bucket(name)
+        variables = google_variables(google.url)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    return ("--bucket", f"{request.param}://{name}")
+
+
+def member_lines(shared_flags: tuple[str, ...], capsys: pytest.CaptureFixture[str], *more: str) -> list[str]:
+    capsys.readouterr()
+    assert main(["nodes", *shared_flags, *more]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_two_servers_read_what_the_other_wrote_at_once(
+    any_flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared_flags = any_flags
+    with server_process(*shared_flags, "--lease", "0.5") as first:
+        path = store_numbers(first.url, "/home/admin/a.h5")
+        with server_process(*shared_flags, "--lease", "0.5") as second:
+            servers = (first.url, second.url)
+            lines = member_lines(shared_flags, capsys)
+            assert [line.split()[2] for line in lines[1:]] == ["server", "server"]
+            for number in range(4):
+                values = [number, 0, number, -number]
+                assert ask(servers[number % 2] + path, "PUT", {"value": values})[0] == 200
+                assert [ask(url + path)[1]["value"] for url in servers] == [values] * 2
+            write_at_once(servers, path)
+            assert second.stop() == 0
+        assert ask(first.url + path, "PUT", {"value": [7, 7, 7, 7]})[0] == 200
+        first.kill()
+    with server_process(*shared_flags, "--lease", "0.5") as third:
+        assert ask(third.url + path)[1]["value"] == [7, 7, 7, 7]
+        assert len(member_lines(shared_flags, capsys)) == 2, "the dead one was missed"
+        assert third.stop() == 0
+    assert member_lines(shared_flags, capsys) == ["epoch 6, 0 data nodes"]
+
+
+def write_at_once(servers: tuple[str, ...], path: str) -> None:
+    """Write an element each from both servers, again and again at the same time: no write is lost."""
+
+    def work(place: int) -> None:
+        body = {"start": [place], "stop": [place + 1], "value": [100 + place]}
+        for _ in range(3):
+            assert ask(servers[place % 2] + path, "PUT", body)[0] == 200
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [ask(url + path)[1]["value"] for url in servers] == [[100, 101, 102, 103]] * 2
+
+
+def test_a_damaged_list_is_rebuilt_while_a_server_runs(
+    shared_flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with server_process(*shared_flags, "--lease", "0.25") as server:
+        path = store_numbers(server.url, "/home/admin/a.h5")
+        asyncio.run(damage(*shared_flags[1::2]))
+        assert ask(server.url + path, "PUT", {"value": [5, 6, 7, 8]})[0] == 200
+        lines = member_lines(shared_flags, capsys, "--rebuild")
+        assert "revoking 1 leases" in lines[0]
+        assert ask(server.url + path)[1]["value"] == [5, 6, 7, 8]
+        assert ask(server.url + path, "PUT", {"value": [1, 2, 3, 4]})[0] == 200, "it waits for its lease"
+        with server_process(*shared_flags, "--lease", "0.25") as other:
+            assert ask(other.url + path)[1]["value"] == [1, 2, 3, 4]
+            assert len(member_lines(shared_flags, capsys)) == 3
+
+
+async def damage(bucket: str, endpoint: str, region: str) -> None:
+    store = await S3Store(bucket, endpoint=endpoint, region=region).open()
+    await store.put(KEY, b"{")
+    await store.close()

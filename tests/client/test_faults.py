@@ -33,7 +33,7 @@ from hsparse.errors import Conflict, HsparseError
 from hsparse.storage.store_settings import StoreSettings
 from tests.client.access_ways import open_file, plain_settings
 from tests.support.endurance import repeats
-from tests.support.proxy_with_faults import BROKEN, FAULTS, PASSING, FaultyServer, proxy_with_faults
+from tests.support.faulty_proxy import BROKEN, FAULTS, PASSING, FaultyServer, proxy_with_faults
 from tests.support.server_process import server_process
 
 pytestmark = pytest.mark.endurance

@@ -289,12 +289,7 @@ KNOWN: tuple[Known, ...] = (
         lambda it: it.step.verb == "commit_type" and refused(it.found, "unexpected dtype kind: c"),
         ends=True,
     ),
-    Known(
-        "both refuse, with errors of other classes",
-        H5PYD,
-        "Its errors are its own.",
-        _other_class,
-    ),
+    Known("both refuse, with errors of other classes", H5PYD, "Its errors are its own.", _other_class),
 )
 
 
@@ -364,11 +359,7 @@ AVOIDED: tuple[Avoided, ...] = (
         "what an earlier session made is not deleted before the first flush",
         H5PYD,
         "Until then it takes every link and attribute for one that it has not sent. Flush once before.",
-        (
-            _step("create_group", path="/g"),
-            _step("unlink_at_once", path="/g"),
-            _step("look"),
-        ),
+        (_step("create_group", path="/g"), _step("unlink_at_once", path="/g"), _step("look")),
         ("w", "a", "r"),
     ),
     Avoided(

@@ -82,8 +82,7 @@ def test_a_change_is_found(tmp_path: Path, changed: dict[str, Any], expected: li
     for name, options in (("one.h5", {}), ("other.h5", changed)):
         with h5py.File(tmp_path / name, "w") as file:
             write(file, **options)
-    found = differences(tmp_path / "one.h5", tmp_path / "other.h5")
-    assert found == expected
+    assert differences(tmp_path / "one.h5", tmp_path / "other.h5") == expected
 
 
 def test_a_copy_is_not_the_same_object(tmp_path: Path) -> None:

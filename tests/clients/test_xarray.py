@@ -124,9 +124,7 @@ def test_xarray_writes_and_reads(access: dict[str, Any], path: str, encoding: di
         check(found, weather(), packed=bool(encoding))
 
 
-def test_xarray_writes_by_h5netcdfs_setting(
-    access: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xarray_writes_by_a_flag(access: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {
         "H5NETCDF_WRITE_BACKEND": "h5pyd",
         "H5NETCDF_READ_BACKEND": "h5pyd",

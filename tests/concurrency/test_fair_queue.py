@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import given
@@ -25,7 +24,7 @@ from hsparse.concurrency.gathering import YIELD_EVERY, gather_each, with_pauses
 from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import FairQueue
 from hsparse.concurrency.staggered import staggered
-from tests.simulation.virtual_loop import VirtualLoop
+from tests.simulation.virtual_loop import on_virtual_time
 
 USERS = "abcde"
 
@@ -395,10 +394,6 @@ async def test_a_slow_one_may_still_be_the_first() -> None:
 MOST = 64
 
 
-def on_virtual_time(main: Coroutine[Any, Any, Any]) -> None:
-    VirtualLoop().run(main)
-
-
 class Lagging:
     """A limit whose ticks come late by so many seconds."""
 
@@ -418,70 +413,57 @@ class Lagging:
         return self.limit.value
 
 
-def test_the_limit_falls_while_the_loop_lags_and_rises_when_it_does_not() -> None:
-    async def main() -> None:
-        one = Lagging()
-        assert one.limit.value == MOST
-        assert await one.run(100, 2 * MAX_MEAN_LAG_SECONDS) == MIN_LIMIT
-        assert one.raised == 0
-        assert await one.run(100, 0) == MOST
-        assert one.raised > 0
-
-    on_virtual_time(main())
+@on_virtual_time
+async def test_the_limit_falls_while_the_loop_lags_and_rises_when_it_does_not() -> None:
+    one = Lagging()
+    assert one.limit.value == MOST
+    assert await one.run(100, 2 * MAX_MEAN_LAG_SECONDS) == MIN_LIMIT
+    assert one.raised == 0
+    assert await one.run(100, 0) == MOST
+    assert one.raised > 0
 
 
-def test_the_limit_of_each_user_falls_while_the_loop_computes() -> None:
-    async def main() -> None:
-        one = Lagging()
-        assert one.limit.each == MOST
-        await one.run(100, 0)
-        assert (one.limit.value, one.limit.each) == (MOST, 1)
-        assert one.raised == 0
-        await one.run(100, 0, cpu=0.2)
-        assert one.limit.each == MOST
-        assert one.raised > 0
-
-    on_virtual_time(main())
+@on_virtual_time
+async def test_the_limit_of_each_user_falls_while_the_loop_computes() -> None:
+    one = Lagging()
+    assert one.limit.each == MOST
+    await one.run(100, 0)
+    assert (one.limit.value, one.limit.each, one.raised) == (MOST, 1, 0)
+    await one.run(100, 0, cpu=0.2)
+    assert one.limit.each == MOST
+    assert one.raised > 0
 
 
-def test_a_loop_that_waits_for_the_cpu_keeps_its_limit() -> None:
-    async def main() -> None:
-        assert await Lagging().run(100, 2 * MAX_MEAN_LAG_SECONDS, cpu=0.2) == MOST
-
-    on_virtual_time(main())
+@on_virtual_time
+async def test_a_loop_that_waits_for_the_cpu_keeps_its_limit() -> None:
+    assert await Lagging().run(100, 2 * MAX_MEAN_LAG_SECONDS, cpu=0.2) == MOST
 
 
-def test_a_moment_s_lag_changes_nothing() -> None:
-    async def main() -> None:
-        one = Lagging()
-        for _ in range(20):
-            assert await one.run(1, 1000 * MAX_MEAN_LAG_SECONDS) == MOST
-            assert await one.run(5, 0) == MOST
-
-    on_virtual_time(main())
+@on_virtual_time
+async def test_a_moment_s_lag_changes_nothing() -> None:
+    one = Lagging()
+    for _ in range(20):
+        assert await one.run(1, 1000 * MAX_MEAN_LAG_SECONDS) == MOST
+        assert await one.run(5, 0) == MOST
 
 
-def test_a_low_setting_is_kept() -> None:
-    async def main() -> None:
-        one = Lagging(2)
-        assert await one.run(100, 2 * MAX_MEAN_LAG_SECONDS) == 2
-        assert await one.run(100, 0) == 2
-        assert one.limit.few == 2
-
-    on_virtual_time(main())
+@on_virtual_time
+async def test_a_low_setting_is_kept() -> None:
+    one = Lagging(2)
+    assert await one.run(100, 2 * MAX_MEAN_LAG_SECONDS) == 2
+    assert await one.run(100, 0) == 2
+    assert one.limit.few == 2
 
 
-def test_it_looks_only_while_there_is_enough_to_do() -> None:
-    async def main() -> None:
-        one = Lagging()
-        looks = []
-        one.limit._is_busy = lambda: bool(looks.append(1)) or len(looks) < 5
-        one.limit.watch()
-        one.limit.watch()
-        await asyncio.sleep(20 * LAG_CHECK_SECONDS)
-        assert len(looks) == 5
-        one.limit.watch()
-        await asyncio.sleep(20 * LAG_CHECK_SECONDS)
-        assert len(looks) == 6
-
-    on_virtual_time(main())
+@on_virtual_time
+async def test_it_looks_only_while_there_is_enough_to_do() -> None:
+    one = Lagging()
+    looks = []
+    one.limit._is_busy = lambda: bool(looks.append(1)) or len(looks) < 5
+    one.limit.watch()
+    one.limit.watch()
+    await asyncio.sleep(20 * LAG_CHECK_SECONDS)
+    assert len(looks) == 5
+    one.limit.watch()
+    await asyncio.sleep(20 * LAG_CHECK_SECONDS)
+    assert len(looks) == 6

@@ -1,8 +1,10 @@
-"""The chart, rendered by helm: every value has its effect, and what the kustomization applies is what it makes."""
+"""The chart: its network, security, schemas and sizes."""
 
 from __future__ import annotations
 
+import copy
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,23 +14,28 @@ import yaml
 
 from hsparse import __version__
 from hsparse.config import SETTINGS
+from hsparse.setting import MIB, parse_size
 from tests.deployment.manifests import (
     CHART,
+    CUSTOM_KINDS,
     K8S,
+    PROJECT,
+    VERSIONS,
     Object,
     arguments,
     by_name,
     container,
     documents,
+    errors,
     jobs_of,
     pod,
     pods_of,
     render_chart,
     rendered,
     run,
+    violations,
 )
-from tests.deployment.pod_security import violations
-from tests.deployment.schemas import VERSIONS, errors
+from tests.docs_pages import rows
 
 FILE = Path(__file__).with_name("other_values.yaml")
 OTHER: Object = yaml.safe_load(FILE.read_text())
@@ -107,8 +114,7 @@ def test_an_installation_is_what_kubernetes_takes(flags: tuple[str, ...]) -> Non
         mounted = {mount["name"] for mount in container(one).get("volumeMounts", ())}
         assert mounted == {volume["name"] for volume in pod(one).get("volumes", ())}
     (job,) = jobs_of(objects)
-    assert list(violations(pod(job))) == []
-    assert container(job)["args"][0] == "sweep"
+    assert (list(violations(pod(job))), container(job)["args"][0]) == ([], "sweep")
     (config,) = [
         one for one in objects if one["metadata"]["name"] == "hsparse" and one["kind"] == "ConfigMap"
     ]
@@ -226,3 +232,245 @@ def test_the_schema_has_the_values_and_no_others() -> None:
 def test_the_chart_has_the_version_of_the_package() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == __version__
+
+
+NETWORK_OBJECTS = by_name([one for objects in rendered().values() for one in objects])
+PODS = {
+    one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]: one
+    for one in pods_of(list(NETWORK_OBJECTS.values()))
+}
+
+
+def selected(selector: Object) -> set[str]:
+    """Return the components of the pods that a selector finds."""
+    return {
+        component
+        for component, one in PODS.items()
+        if selector["matchLabels"].items() <= one["spec"]["template"]["metadata"]["labels"].items()
+    }
+
+
+def policy(component: str) -> Object:
+    """Return the spec of the one policy of a component's pods."""
+    specs = [one["spec"] for one in NETWORK_OBJECTS.values() if one["kind"] == "NetworkPolicy"]
+    (found,) = [spec for spec in specs if component in selected(spec["podSelector"])]
+    assert found["policyTypes"] == ["Ingress", "Egress"]
+    assert selected(found["podSelector"]) == {component}
+    return dict(found)
+
+
+def peers(rule: Object, direction: str) -> set[str]:
+    """Return the components that a rule is about; of other peers their kind."""
+    found: set[str] = set()
+    for peer in rule[direction]:
+        found |= selected(peer["podSelector"]) if "podSelector" in peer else set(peer)
+    return found
+
+
+def ports(component: str) -> list[Object]:
+    """Return the ports of a component's pods, as a policy names them."""
+    return [{"port": one["containerPort"], "protocol": "TCP"} for one in container(PODS[component])["ports"]]
+
+
+def test_data_nodes_answer_nodes_and_prometheus_alone() -> None:
+    (rule,) = policy("data-node")["ingress"]
+    assert peers(rule, "from") == {"service-node", "data-node", "namespaceSelector"}
+    assert rule["ports"] == ports("data-node")
+
+
+def test_service_nodes_answer_everybody_at_their_port_alone() -> None:
+    assert policy("service-node")["ingress"] == [{"ports": ports("service-node")}]
+
+
+def test_nodes_reach_names_data_nodes_and_the_store_alone() -> None:
+    for component in PODS:
+        names, nodes, store = policy(component)["egress"]
+        assert peers(names, "to") == {"namespaceSelector", "ipBlock"}
+        assert {(port["port"], port["protocol"]) for port in names["ports"]} == {(53, "UDP"), (53, "TCP")}
+        assert (peers(nodes, "to"), nodes["ports"]) == ({"data-node"}, ports("data-node"))
+        assert store == {"ports": [{"port": 443, "protocol": "TCP"}]}
+
+
+def test_a_sweep_reaches_names_and_the_store_and_nobody_reaches_it() -> None:
+    (job,) = jobs_of(list(NETWORK_OBJECTS.values()))
+    labels = job["spec"]["template"]["metadata"]["labels"].items()
+    policies = [one["spec"] for one in NETWORK_OBJECTS.values() if one["kind"] == "NetworkPolicy"]
+    (spec,) = [one for one in policies if one["podSelector"]["matchLabels"].items() <= labels]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in spec
+    assert spec["egress"] == [
+        rule for rule in policy("data-node")["egress"] if "podSelector" not in str(rule)
+    ]
+    assert selected(spec["podSelector"]) == set()
+    assert not any(
+        (one["spec"].get("selector") or {"no": "pods"}).items() <= labels
+        for one in NETWORK_OBJECTS.values()
+        if one["kind"] == "Service"
+    )
+
+
+def test_ports_that_are_named_exist() -> None:
+    for one in PODS.values():
+        assert [port["name"] for port in container(one)["ports"]] == ["http"]
+    services = [
+        one["spec"]
+        for one in NETWORK_OBJECTS.values()
+        if one["kind"] == "Service" and "selector" in one["spec"]
+    ]
+    assert len(services) == 2
+    assert {port["targetPort"] for spec in services for port in spec["ports"]} == {"http"}
+
+
+def test_private_paths_lead_to_a_service_without_pods() -> None:
+    assert "selector" not in NETWORK_OBJECTS["Service", "hsparse-closed"]["spec"]
+    (host,) = NETWORK_OBJECTS["Ingress", "hsparse"]["spec"]["rules"]
+    (tls,) = NETWORK_OBJECTS["Ingress", "hsparse"]["spec"]["tls"]
+    assert tls["hosts"] == [host["host"]]
+    backends = {
+        (path["path"], path["pathType"]): path["backend"]["service"] for path in host["http"]["paths"]
+    }
+    closed = {"name": "hsparse-closed", "port": {"name": "closed"}}
+    opened = {"name": "hsparse", "port": {"name": "http"}}
+    assert backends == {("/info", "Exact"): closed, ("/metrics", "Exact"): closed, ("/", "Prefix"): opened}
+    for backend in backends.values():
+        ports = NETWORK_OBJECTS["Service", backend["name"]]["spec"]["ports"]
+        assert [port["name"] for port in ports] == [backend["port"]["name"]]
+
+
+def test_a_route_has_the_paths_of_the_ingress() -> None:
+    private, public = NETWORK_OBJECTS["HTTPRoute", "hsparse"]["spec"]["rules"]
+    assert [one["path"] for one in private["matches"]] == [
+        {"type": "Exact", "value": "/info"},
+        {"type": "Exact", "value": "/metrics"},
+    ]
+    assert [one["path"] for one in public["matches"]] == [{"type": "PathPrefix", "value": "/"}]
+    for rule, name in (private, "hsparse-closed"), (public, "hsparse"):
+        (backend,) = rule["backendRefs"]
+        assert backend["name"] == name
+        assert backend["port"] in [port["port"] for port in NETWORK_OBJECTS["Service", name]["spec"]["ports"]]
+
+
+SECURITY_OBJECTS = [one for objects in rendered().values() for one in objects]
+WORKLOADS = [*pods_of(SECURITY_OBJECTS), *jobs_of(SECURITY_OBJECTS)]
+workloads = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda one: one["metadata"]["name"])
+
+
+@workloads
+def test_the_namespace_would_take_the_pods(workload: Object) -> None:
+    labels = yaml.safe_load((K8S / "namespace.yaml").read_text())["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert list(violations(pod(workload))) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "refused"),
+    [
+        (("hostNetwork",), True, "hostNetwork"),
+        (("volumes",), [{"name": "disk", "hostPath": {"path": "/"}}], "volume disk"),
+        (("securityContext", "runAsNonRoot"), False, "hsparse: runAsNonRoot"),
+        (("securityContext", "runAsUser"), 0, "hsparse: runAsUser"),
+        (("securityContext", "seccompProfile"), {"type": "Unconfined"}, "hsparse: seccompProfile"),
+        (("containers", 0, "securityContext", "privileged"), True, "hsparse: privileged"),
+        (("containers", 0, "securityContext", "capabilities"), {}, "hsparse: capabilities.drop"),
+        (
+            ("containers", 0, "securityContext", "allowPrivilegeEscalation"),
+            None,
+            "hsparse: allowPrivilegeEscalation",
+        ),
+        (("containers", 0, "ports", 0, "hostPort"), 80, "hsparse: hostPort"),
+    ],
+)
+def test_what_the_profile_refuses_is_found(where: tuple[Any, ...], value: Any, refused: str) -> None:
+    spec = copy.deepcopy(pod(WORKLOADS[0]))
+    part: Any = spec
+    for name in where[:-1]:
+        part = part[name]
+    part[where[-1]] = value
+    assert list(violations(spec)) == [refused]
+
+
+@workloads
+def test_pods_have_no_more_than_they_need(workload: Object) -> None:
+    assert container(workload)["securityContext"]["readOnlyRootFilesystem"] is True
+    assert pod(workload)["automountServiceAccountToken"] is False
+    resources = container(workload)["resources"]
+    assert resources["requests"].keys() == {"cpu", "memory", "ephemeral-storage"}
+    assert resources["limits"].keys() == {
+        "memory",
+        "ephemeral-storage",
+    }  # a limit of CPU would only slow it down
+
+
+OBJECTS = [
+    *(one for objects in rendered().values() for one in objects),
+    *documents((K8S / "namespace.yaml").read_text()),
+    *documents((K8S / "secret.example.yaml").read_text()),
+]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_objects_are_what_kubernetes_takes(version: str) -> None:
+    assert {f"{one['kind']} {one['metadata']['name']}": errors(one, version) for one in OBJECTS} == {
+        f"{kind} {name}": [] for kind, name in by_name(OBJECTS)
+    }
+
+
+def test_the_oldest_version_is_the_charts() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"] == f">={VERSIONS[0]}-0"
+    extra = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["dev"]
+    assert f"kubernetes-validate>={VERSIONS[1].removesuffix('.0')}" in extra
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Ingress", "NetworkPolicy", *CUSTOM_KINDS])
+def test_a_misspelt_field_and_a_wrong_type_are_found(kind: str) -> None:
+    one: Object = copy.deepcopy(next(one for one in OBJECTS if one["kind"] == kind))
+    one["spec"]["misspelt"] = True
+    one["metadata"]["name"] = 7
+    assert len(errors(one, VERSIONS[1])) == 2
+
+
+def test_every_custom_resource_is_rendered() -> None:
+    assert {one["kind"] for one in OBJECTS} >= set(CUSTOM_KINDS)
+
+
+NODES = {"dataNode": "data node", "serviceNode": "service node"}
+FACTORS = {"dataNode": 1.25, "serviceNode": 2.0}
+"""How many times what its settings bound a node may take, beside `BASE`."""
+BASE = 256 * MIB
+SIZES = [(size, kind, node) for size, kinds in VALUES["sizes"].items() for kind, node in kinds.items()]
+sizes = pytest.mark.parametrize(
+    ("size", "kind", "node"), SIZES, ids=lambda one: one if isinstance(one, str) else ""
+)
+
+
+def quantity(text: str) -> int:
+    """Return the bytes of a quantity of Kubernetes, `768Mi` or `2Gi`."""
+    assert re.fullmatch(r"\d+[MG]i", text)
+    return parse_size(f"{text}B")
+
+
+def test_the_page_has_every_size() -> None:
+    listed = [[cell.replace("`", "") for cell in row] for row in rows("docs/deploy.md", "size")]
+    assert listed == [
+        [
+            size,
+            NODES[kind],
+            node["requests"]["cpu"],
+            node["requests"]["memory"],
+            node["limits"]["memory"],
+            ", ".join(f"{name}={value}" for name, value in node["settings"].items()),
+        ]
+        for size, kind, node in SIZES
+    ]
+
+
+@sizes
+def test_a_node_has_the_memory_that_its_settings_may_take(size: str, kind: str, node: Object) -> None:
+    bounded = sum(parse_size(value) for value in node["settings"].values())
+    requested, limit = quantity(node["requests"]["memory"]), quantity(node["limits"]["memory"])
+    assert BASE + FACTORS[kind] * bounded <= requested < limit
+
+
+def test_nodes_have_a_size_that_there_is() -> None:
+    assert all(VALUES[kind]["size"] in VALUES["sizes"] for kind in NODES)
+    assert all(kinds.keys() == NODES.keys() for kinds in VALUES["sizes"].values())

@@ -1,16 +1,14 @@
-"""The Dockerfile: what its steps say, what they copy, and, where asked for, the steps themselves.
-
-No container engine is needed: the steps of `make image` run in a copy-on-write view of this machine's files, with this
-machine's Python in the place of the base image's.
-"""
+"""The Dockerfile: what its steps say, what they copy, and, where asked for, the steps themselves."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,55 @@ import yaml
 from hsparse.cli.main import parse_arguments
 from hsparse.cli.serve import serve
 from hsparse.config import SETTINGS
-from tests.deployment.dockerfile import Step, copy_step, kept, make_context, stages
 from tests.deployment.manifests import PROJECT, container, pod, pods_of, rendered
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the Dockerfile: its instruction, and what follows it."""
+
+    instruction: str
+    rest: str
+
+
+def stages() -> list[list[Step]]:
+    """Return the steps of each stage; the first of each is its FROM."""
+    found: list[list[Step]] = []
+    text = re.sub(r"\\\n\s*", "", (PROJECT / "Dockerfile").read_text())
+    for line in (line for line in text.splitlines() if line and not line.startswith("#")):
+        step = Step(*line.split(" ", 1))
+        if step.instruction == "FROM":
+            found.append([])
+        found[-1].append(step)
+    return found
+
+
+def kept() -> list[str]:
+    """Return the names that `.dockerignore` leaves in the context."""
+    everything, *lines = (PROJECT / ".dockerignore").read_text().splitlines()
+    assert everything == "*"
+    assert [line for line in lines if not line.startswith("!")] == ["**/__pycache__"]
+    return [line.removeprefix("!") for line in lines if line.startswith("!")]
+
+
+def make_context(target: Path) -> None:
+    """Make the context that a build gets, in a directory that there is."""
+    for name in kept():
+        if (PROJECT / name).is_dir():
+            shutil.copytree(PROJECT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(PROJECT / name, target / name)
+
+
+def copy_step(step: Step, context: Path, workdir: Path) -> None:
+    """Carry out a COPY from the context, relative to the working directory."""
+    *sources, target = step.rest.split()
+    for name in sources:
+        if (context / name).is_dir():  # its content, as COPY does
+            shutil.copytree(context / name, workdir / target, dirs_exist_ok=True)
+        else:
+            shutil.copy2(context / name, workdir / target)
+
 
 WORKLOADS = pods_of([one for objects in rendered().values() for one in objects])
 MOUNT = "mkdir -p upper work root && mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root"
@@ -33,10 +78,8 @@ def last(instruction: str) -> str:
 
 def test_the_image_runs_the_command() -> None:
     assert last("ENTRYPOINT") == '["hsparse"]'
-    args = parse_arguments(yaml.safe_load(last("CMD")))
-    assert args.serving is serve
-    assert int(last("EXPOSE")) == SETTINGS["port"].default
-    assert last("STOPSIGNAL") == "SIGTERM"
+    assert parse_arguments(yaml.safe_load(last("CMD"))).serving is serve
+    assert (int(last("EXPOSE")), last("STOPSIGNAL")) == (SETTINGS["port"].default, "SIGTERM")
     assert all("command" not in container(one) for one in WORKLOADS)  # the entrypoint is the image's
 
 

@@ -13,8 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.deployment.dockerfile import stages
 from tests.deployment.manifests import PROJECT
+from tests.deployment.test_dockerfile import stages
 
 ABOUT = tomllib.loads((PROJECT / "pyproject.toml").read_text())
 LOCK = PROJECT / "requirements.lock"

@@ -1,4 +1,4 @@
-"""What chunks take is reserved before it is taken; a chunk that the server has no memory for is refused by name."""
+"""The memory that chunks and their bytes take is reserved before, and bounded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hsparse.dn.cache import UNRESERVED_BYTES
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.dn.stored_form import SMALL_VALUE
-from hsparse.errors import HsparseError, TooLarge
+from hsparse.errors import Corrupt, HsparseError, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.registry import kind_of
@@ -23,8 +23,15 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.reduction import Reduction
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.model.vlen_array import VlenArray
-from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect
-from hsparse.wire.chunk_message import CountDefined, ReadChunks, ReadDefined, ReduceChunks, WriteChunks
+from hsparse.wire.chunk_info_message import ReadDirect, ReadObjectBytes, WriteDirect
+from hsparse.wire.chunk_message import (
+    CountDefined,
+    FenceDeleted,
+    ReadChunks,
+    ReadDefined,
+    ReduceChunks,
+    WriteChunks,
+)
 from hsparse.wire.message import Message
 from tests.testing.faulty_store import FaultyStore
 from tests.testing.store_wrapper import CountingStore
@@ -166,8 +173,7 @@ async def test_what_was_reserved_is_given_back_when_the_read_fails(
         await node.send(ReadChunks(spec, at(spec)))
     assert budget.used == 0
     hang = faulty.hang("get")
-    reading = asyncio.create_task(node.send(ReadChunks(spec, at(spec))))
-    await hang.entered.wait()
+    reading = await hang.holding(node.send(ReadChunks(spec, at(spec))))
     reading.cancel()
     await asyncio.wait([reading])
     assert budget.used == 0
@@ -198,3 +204,96 @@ async def test_a_small_chunk_that_could_not_be_loaded_is_refused(store: Counting
         await fill(node, spec)
     assert store.puts == 0
     await node.close()
+
+
+BYTES_DIMS = (6,)
+SPARSE = ChunkSpec(DATASET, "H5T_STD_I32LE", BYTES_DIMS, True, b"", ((), (Filter(1, (4,)),)))
+DENSE = ChunkSpec(DATASET, "H5T_STD_I32LE", BYTES_DIMS, False, b"", ((Filter(1, (4,)),),))
+BOTH = pytest.mark.parametrize("spec", [SPARSE, DENSE], ids=["sparse", "dense"])
+KEYS = [chunk_key(DATASET, (number,)) for number in range(3)]
+
+
+@pytest.fixture
+async def node(store: CountingStore) -> AsyncIterator[DataService]:
+    service = DataService(store, SystemClock())
+    yield service
+    await service.close()
+
+
+async def write(node: DataService, spec: ChunkSpec, *numbers: int, value: int = 1) -> None:
+    parts = tuple(ChunkSelection((number,), Orthogonal.all(BYTES_DIMS), True) for number in numbers)
+    await node.send(WriteChunks(spec, parts, (np.full(BYTES_DIMS, value, "<i4"),) * len(parts)))
+
+
+async def asked(store: CountingStore, spec: ChunkSpec) -> ReadObjectBytes:
+    """Return the message about the objects of `KEYS` as they are now."""
+    objects = [await store.store.get(key) for key in KEYS]
+    sizes = [one.size for one in objects]
+    etags = tuple(one.etag for one in objects)
+    return ReadObjectBytes(spec, np.array([[0], [1], [2]], np.uint64), etags, np.array(sizes, np.uint64))
+
+
+async def read(node: DataService, message: ReadObjectBytes) -> list[bytes | None]:
+    return [None if data is None else data.tobytes() for data in await node.send(message)]
+
+
+@BOTH
+async def test_one_get_for_each_chunk(node: DataService, store: CountingStore, spec: ChunkSpec) -> None:
+    await write(node, spec, 0, 1, 2)
+    message = await asked(store, spec)
+    objects = [(await store.store.get(key)).data for key in KEYS]
+    store.reset()
+    assert await read(node, message) == objects
+    assert store.calls == {"get_range": 3}
+    assert await read(node, message) == objects
+    assert store.calls == {"get_range": 3}
+    await write(node, spec, 1, value=2)
+    changed = await asked(store, spec)
+    store.reset()
+    assert await read(node, changed) == [objects[0], (await store.store.get(KEYS[1])).data, objects[2]]
+    assert store.calls == {"get_range": 3}  # the node has changed the dataset
+    assert await read(node, message) == [objects[0], None, objects[2]]
+    assert store.calls == {"get_range": 4}
+
+
+@BOTH
+async def test_absent_keys_take_no_memory(node: DataService, store: CountingStore, spec: ChunkSpec) -> None:
+    await write(node, spec, 0, 1)
+    await store.put(KEYS[2], b"")
+    message = await asked(store, spec)
+    before = node.counters()
+    wrong = ReadObjectBytes(spec, message.scaled, ("", "x", message.etags[2]), message.sizes + np.uint64(1))
+    assert await read(node, wrong) == [None] * 3
+    absent = ReadObjectBytes(spec, message.scaled + np.uint64(9), message.etags, message.sizes)
+    assert await read(node, absent) == [None] * 3
+    assert node.counters() == before
+
+
+async def test_no_more_is_read_than_was_said(node: DataService, store: CountingStore) -> None:
+    data = np.random.default_rng(1).integers(0, 2**31, 6).astype("<i4")
+    parts = tuple(ChunkSelection((number,), Orthogonal.all(BYTES_DIMS), True) for number in range(3))
+    await node.send(WriteChunks(DENSE, parts, (data,) * 3))
+    message = await asked(store, DENSE)
+    short = ReadObjectBytes(DENSE, message.scaled, message.etags, message.sizes - np.uint64(1))
+    assert await read(node, short) == [None] * 3
+
+
+@pytest.mark.parametrize("place", [70, -3], ids=["values", "footer"])
+async def test_corruption_is_not_served(node: DataService, store: CountingStore, place: int) -> None:
+    await write(node, SPARSE, 0, 1, 2)
+    data = bytearray((await store.get(KEYS[1])).data)
+    data[place] ^= 1
+    await store.put(KEYS[1], data)
+    with pytest.raises(Corrupt, match=KEYS[1]):
+        await read(node, await asked(store, SPARSE))
+
+
+@BOTH
+async def test_a_deleted_dataset_leaves_nothing_in_the_cache(
+    node: DataService, store: CountingStore, spec: ChunkSpec
+) -> None:
+    await write(node, spec, 0, 1, 2)
+    await read(node, await asked(store, spec))
+    assert node.counters()["cached_bytes"] > 0
+    await node.send(FenceDeleted(DATASET))
+    assert node.counters() == {"cached_objects": 0, "cached_bytes": 0}

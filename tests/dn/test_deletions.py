@@ -26,6 +26,13 @@ from tests.testing.store_wrapper import CountingStore
 A, B, M = "/a.h5", "/b.h5", "/m.h5"
 
 
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    yield world
+    await world.close()
+
+
 async def two_domains(world: World) -> None:
     for path in (A, B):
         await world.make(path)
@@ -143,9 +150,8 @@ async def test_what_dies_while_it_creates_leaves_nothing_after_a_sweep(what: str
     await crash_everywhere(act, check, two_domains)
 
 
-async def test_a_deletion_notes_decides_deletes_and_forgets() -> None:
+async def test_a_deletion_notes_decides_deletes_and_forgets(world: World) -> None:
     """What a deletion costs: the root group is read, the note is put twice, read once and once a page, and removed."""
-    world = World()
     root, _ = await world.make(A)
     store = CountingStore(world.store)
     node = world.node(store)
@@ -156,10 +162,9 @@ async def test_a_deletion_notes_decides_deletes_and_forgets() -> None:
     assert store.keys["get", deletion_key(root)] == 2
     assert store.keys["delete_if_match", storage_key(root)] == 1
     assert await world.keys() == set()
-    await node.close()
 
 
-async def test_a_page_is_deleted_together_while_the_next_is_listed() -> None:
+async def test_a_page_is_deleted_together_while_the_next_is_listed(world: World) -> None:
     """Deltas after what they are beside, the root group alone and last: each durable before the next."""
 
     class Together(FaultyStore):
@@ -179,7 +184,6 @@ async def test_a_page_is_deleted_together_while_the_next_is_listed() -> None:
 
             return pages()
 
-    world = World()
     root, dataset = await world.make(A)
     delta = delta_key(storage_key(dataset), "0123")
     beside = delta_key(storage_key(root), "0123")
@@ -198,9 +202,8 @@ async def test_a_page_is_deleted_together_while_the_next_is_listed() -> None:
     assert len(await world.keys()) == count - objects
 
 
-async def test_a_late_deletion_leaves_a_new_domain_with_the_same_root() -> None:
+async def test_a_late_deletion_leaves_a_new_domain_with_the_same_root(world: World) -> None:
     """The first node stops before it decides; the second finishes; then somebody takes the root again."""
-    world = World()
     root, dataset = await world.make(A)
     late, quick = world.node(), world.node()
     born = await late.owners.ask_any(BeginDeletion(root, A))
@@ -212,15 +215,14 @@ async def test_a_late_deletion_leaves_a_new_domain_with_the_same_root() -> None:
     assert await late.data.send(DeleteTree(root, born)) == 0
     assert await world.is_whole(root)
     assert deletion_key(root) not in await world.keys()
-    for node in (late, quick):
-        await node.close()
 
 
 @pytest.mark.parametrize("keep_root", [False, True])
 @pytest.mark.parametrize("noted", [False, True])
-async def test_a_late_deletion_leaves_a_new_domain_at_the_same_path(keep_root: bool, noted: bool) -> None:
+async def test_a_late_deletion_leaves_a_new_domain_at_the_same_path(
+    world: World, keep_root: bool, noted: bool
+) -> None:
     """The first node stops before or after its note; the second deletes the domain, and creates another one there."""
-    world = World()
     root, _ = await world.make(A)
     store = FaultyStore(world.store)
     late, quick = world.node(store), world.node()
@@ -241,8 +243,6 @@ async def test_a_late_deletion_leaves_a_new_domain_at_the_same_path(keep_root: b
     assert await world.is_whole(new)
     assert {key for key in await world.keys() if key.startswith(DELETION_FOLDER)} == set()
     assert await (world.is_whole if keep_root else world.is_gone)(root)
-    for node in (late, quick):
-        await node.close()
 
 
 @pytest.mark.parametrize(
@@ -257,23 +257,19 @@ async def test_a_late_deletion_leaves_a_new_domain_at_the_same_path(keep_root: b
         (["a", ""], []),
     ],
 )
-async def test_a_note_is_taken_back_by_who_alone_counts_on_it(
-    tokens: list[str], taken_back: list[str]
+async def test_a_note_is_taken_back_by_its_only_user(
+    world: World, tokens: list[str], taken_back: list[str]
 ) -> None:
-    world = World()
     root, _ = await world.make(A)
     node = world.node()
     for token in tokens:
         assert await node.owners.ask_any(BeginDeletion(root, A, token=token))
     for token in ("", "c", "b", "a"):
         await node.owners.ask_any(WithdrawDeletion(root, token))
-        gone = await node.data.deletions.notes.read(root) is None
-        assert gone is (token in taken_back)
-    await node.close()
+        assert (await node.data.deletions.notes.read(root) is None) is (token in taken_back)
 
 
-async def test_a_decided_note_and_one_of_a_former_version_are_not_taken_back() -> None:
-    world = World()
+async def test_a_decided_note_and_one_of_a_former_version_are_not_taken_back(world: World) -> None:
     root, _ = await world.make(A)
     node = world.node()
     born = await node.owners.ask_any(BeginDeletion(root, A, token="a"))
@@ -286,18 +282,15 @@ async def test_a_decided_note_and_one_of_a_former_version_are_not_taken_back() -
     await world.store.put(deletion_key(root), json.dumps(former).encode())
     await node.owners.ask_any(WithdrawDeletion(root, "a"))
     assert await node.data.deletions.notes.read(root) is not None
-    await node.close()
 
 
-async def test_a_late_page_of_deletes_leaves_a_new_domain_with_the_same_root() -> None:
+async def test_a_late_page_of_deletes_leaves_a_new_domain_with_the_same_root(world: World) -> None:
     """The first node stops after a listing; the second finishes; then somebody creates the same objects again."""
-    world = World()
     root, dataset = await world.make(A)
     store = FaultyStore(world.store)
     late, quick = world.node(store), world.node()
     fault = store.hang("delete_if_match", chunk_key(dataset, (0,)))
-    deleting = asyncio.create_task(late.delete(A))
-    await fault.entered.wait()
+    deleting = await fault.holding(late.delete(A))
     world.pass_days()
     await quick.resume()
     assert await world.keys() == set()
@@ -306,12 +299,9 @@ async def test_a_late_page_of_deletes_leaves_a_new_domain_with_the_same_root() -
     fault.release()
     await asyncio.wait([deleting])
     assert await world.is_whole(root)
-    for node in (late, quick):
-        await node.close()
 
 
-async def test_a_domain_cannot_have_a_root_that_is_being_deleted() -> None:
-    world = World()
+async def test_a_domain_cannot_have_a_root_that_is_being_deleted(world: World) -> None:
     root, _ = await world.make(A)
     node = world.node()
     await node.owners.ask_any(BeginDeletion(root, A))
@@ -322,30 +312,24 @@ async def test_a_domain_cannot_have_a_root_that_is_being_deleted() -> None:
     world.pass_days()
     await node.resume()
     await node.create(B, linked_domain=A)
-    await node.close()
 
 
-async def test_a_link_to_what_is_deleted_meanwhile_is_taken_back() -> None:
-    world = World()
+async def test_a_link_to_what_is_deleted_meanwhile_is_taken_back(world: World) -> None:
     root, _ = await world.make(A)
     store = FaultyStore(world.store)
     linking, deleting = world.node(store), world.node()
     fault = store.hang("put_if_absent", "b.h5/.domain.json")
-    link = asyncio.create_task(linking.create(B, linked_domain=A))
-    await fault.entered.wait()
+    link = await fault.holding(linking.create(B, linked_domain=A))
     await deleting.delete(A)
     fault.release()
     with pytest.raises(Conflict, match="or gone"):
         await link
     assert await world.keys() == set()
     assert await world.is_gone(root)
-    for node in (linking, deleting):
-        await node.close()
 
 
-async def test_a_note_of_a_domain_that_was_moved_is_not_believed() -> None:
+async def test_a_note_of_a_domain_that_was_moved_is_not_believed(world: World) -> None:
     """A deletion stopped before the domain's record was deleted; then the domain was moved."""
-    world = World()
     root, _ = await world.make(A)
     node = world.node()
     await node.create(M, linked_domain=A)
@@ -358,28 +342,22 @@ async def test_a_note_of_a_domain_that_was_moved_is_not_believed() -> None:
     await world.settle()
     assert await world.is_whole(root)
     assert await world.domains() == {M: root}
-    await node.close()
 
 
-async def test_a_late_change_of_an_object_is_deleted_too() -> None:
-    world = World()
+async def test_a_late_change_of_an_object_is_deleted_too(world: World) -> None:
     root, dataset = await world.make(A)
     store = FaultyStore(world.store)
-    node, writer = world.node(store), world.node()
+    node = world.node(store)
     key = chunk_key(dataset, (0,))
     fault = store.hang("delete_if_match", key)
-    deleting = asyncio.create_task(node.delete(A))
-    await fault.entered.wait()
+    deleting = await fault.holding(node.delete(A))
     await world.store.put(key, b"a write that was under way")
     fault.release()
     await deleting
     assert await world.is_gone(root)
-    for one in (node, writer):
-        await one.close()
 
 
-async def test_objects_that_always_change_make_a_deletion_busy_and_keep_its_note() -> None:
-    world = World()
+async def test_objects_that_always_change_make_a_deletion_busy_and_keep_its_note(world: World) -> None:
     root, dataset = await world.make(A)
 
     class Restless(FaultyStore):
@@ -397,8 +375,9 @@ async def test_objects_that_always_change_make_a_deletion_busy_and_keep_its_note
     assert await world.is_gone(root)
 
 
-async def test_one_deletion_that_fails_does_not_keep_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+async def test_one_deletion_that_fails_does_not_keep_the_others(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     roots = [(await world.make(path))[0] for path in (A, B)]
     node = world.node()
     for path, root in zip((A, B), roots, strict=True):
@@ -415,23 +394,18 @@ async def test_one_deletion_that_fails_does_not_keep_the_others(caplog: pytest.L
     assert [await world.is_gone(root) for root in roots].count(True) == 1
     await other.resume()
     assert await world.keys() == set()
-    for one in (node, other):
-        await one.close()
 
 
-async def test_a_young_deletion_is_left_to_who_runs_it() -> None:
-    world = World()
+async def test_a_young_deletion_is_left_to_who_runs_it(world: World) -> None:
     root, _ = await world.make(A)
     node = world.node()
     born = await node.owners.ask_any(BeginDeletion(root, A))
     await node.data.deletions.notes.decide(root, born)
     await node.resume()
     assert await world.is_whole(root)
-    await node.close()
 
 
-async def test_a_domain_that_must_not_be_changed_here_is_not_noted() -> None:
-    world = World()
+async def test_a_domain_that_must_not_be_changed_here_is_not_noted(world: World) -> None:
     root, _ = await world.make(A)
     record = {"root": root, "schema": {"version": 1, "writeFeatures": ["spirals"]}}
     await world.store.put("a.h5/.domain.json", json.dumps(record).encode())
@@ -440,11 +414,9 @@ async def test_a_domain_that_must_not_be_changed_here_is_not_noted() -> None:
     with pytest.raises(Unsupported, match="spirals"):
         await node.delete(A)
     assert await world.keys() == before
-    await node.close()
 
 
-async def test_what_is_not_there_is_not_noted() -> None:
-    world = World()
+async def test_what_is_not_there_is_not_noted(world: World) -> None:
     root, dataset = await world.make(A)
     node = world.node()
     await node.remove(dataset)
@@ -452,11 +424,9 @@ async def test_what_is_not_there_is_not_noted() -> None:
         await node.remove(dataset)
     assert not any(key.startswith(DELETION_FOLDER) for key in await world.keys())
     assert await node.owners.ask_any(BeginDeletion(root.replace("g-0", "g-f"), "/x.h5")) == ""
-    await node.close()
 
 
-async def test_a_data_node_resumes_until_it_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+async def test_a_data_node_resumes_until_it_is_closed(world: World, caplog: pytest.LogCaptureFixture) -> None:
     root, _ = await world.make(A)
     store = FaultyStore(world.store)
     store.fail_before("list", DELETION_FOLDER, error=StoreFailed("The store is away."))
@@ -481,4 +451,3 @@ async def test_a_data_node_resumes_until_it_is_closed(caplog: pytest.LogCaptureF
     assert all(10.0 <= pause <= 15.0 for pause in pauses)
     assert "The store is away." in caplog.text
     node.data.start(3600.0)
-    await node.close()

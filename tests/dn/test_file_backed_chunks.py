@@ -1,4 +1,4 @@
-"""Chunks put together of pieces of files: values, requests counted, one load for all who wait, bounds."""
+"""Chunks of files that datasets are linked to: values, requests, bounds, and files that were changed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.file_backed_chunks import HEAD_BYTES, BackingFiles
 from hsparse.dn.service import DataService
-from hsparse.errors import Conflict, Gone, NotFound
+from hsparse.errors import BadRequest, Conflict, Gone, Moved, NotFound
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.file_backed import MAX_GAP, MAX_RANGE, ChunkPieces
 from hsparse.format.filters.definition import Filter
@@ -99,8 +100,7 @@ async def test_close_pieces_are_read_by_one_request_and_kept(store: Gate, node: 
     for _ in range(2):
         found = await node.send(asked)
         np.testing.assert_array_equal(np.concatenate(found), values)
-    assert store.calls == {"get_range": 1}
-    assert store.bytes_out == 1600
+    assert (store.calls, store.bytes_out) == ({"get_range": 1}, 1600)
 
 
 async def test_what_lies_apart_is_read_apart(store: Gate, node: DataService) -> None:
@@ -111,8 +111,7 @@ async def test_what_lies_apart_is_read_apart(store: Gate, node: DataService) -> 
     await store.put(FILE, bytes(data))
     store.reset()
     found = await node.send(message((100,), 3, pieces([(i, (0,), i * apart, 400) for i in range(3)]), (100,)))
-    assert [value[0] for value in found] == [0, 1, 2]
-    assert store.calls == {"get_range": 3}
+    assert ([value[0] for value in found], store.calls) == ([0, 1, 2], {"get_range": 3})
     assert store.bytes_out == 1200
 
 
@@ -152,9 +151,7 @@ async def test_a_slab_may_be_cut_short(store: Gate, node: DataService) -> None:
     assert found.tolist() == [[0, 1, 2, 3], [4, 5, 9, 9]]
 
 
-async def test_those_who_wait_share_one_load_and_survive_who_asked_first(
-    store: Gate, node: DataService
-) -> None:
+async def test_waiters_share_one_load_and_survive_who_asked_first(store: Gate, node: DataService) -> None:
     await store.put(FILE, np.arange(100, dtype="<i4").tobytes())
     asked = message((100,), 1, pieces([(0, (0,), 0, 400)]), (100,))
     store.reset()
@@ -236,3 +233,100 @@ async def test_a_file_is_looked_at(store: Gate, node: DataService) -> None:
     await store.put(FILE, b"abc")
     file = await node.send(InspectFile(FILE))
     assert (file.uri, file.etag, file.head) == (FILE, (await store.get(FILE)).etag, zlib.crc32(b"abc"))
+
+
+DATA = bytes(range(256)) * 40
+KEY = "data/a.h5"
+
+
+@pytest.fixture
+async def file_store() -> CountingStore:
+    file_store = CountingStore(MemoryStore())
+    await file_store.put(KEY, DATA)
+    return file_store
+
+
+@pytest.fixture
+def files(file_store: CountingStore) -> BackingFiles:
+    return BackingFiles(file_store)
+
+
+async def test_a_range_is_one_request(file_store: CountingStore, files: BackingFiles) -> None:
+    file = await files.inspect(f"s3://{file_store.name}/{KEY}")
+    file_store.reset()
+    assert await files.read(file, 100, 300) == DATA[100:300]
+    assert file_store.calls == {"get_range": 1}
+
+
+async def test_looks_at_once_share_one_request(file_store: CountingStore, files: BackingFiles) -> None:
+    file_store.reset()
+    found = await asyncio.gather(*(files.inspect(KEY) for _ in range(50)))
+    assert (file_store.calls, len(set(found))) == ({"get_range": 1}, 1)
+    outcomes = await asyncio.gather(*(files.inspect("data/b.h5") for _ in range(5)), return_exceptions=True)
+    assert all(isinstance(outcome, NotFound) for outcome in outcomes)
+
+
+async def test_a_file_that_is_not_there_cannot_be_linked_to(files: BackingFiles) -> None:
+    with pytest.raises(NotFound, match=r"data/b\.h5"):
+        await files.inspect("data/b.h5")
+    with pytest.raises(BadRequest, match="absolute"):
+        await files.inspect("/etc/passwd")
+
+
+async def test_a_file_that_is_gone_is_named(file_store: CountingStore, files: BackingFiles) -> None:
+    file = await files.inspect(KEY)
+    await file_store.delete(KEY)
+    with pytest.raises(Conflict, match=r"data/a\.h5.* put it back"):
+        await files.read(file, 0, 10)
+
+
+@pytest.mark.parametrize("end", [10, 5000, 10239])
+async def test_a_short_file_is_named(file_store: CountingStore, files: BackingFiles, end: int) -> None:
+    await file_store.put(KEY, DATA[:end])
+    for known in (BackingFile(KEY), await files.inspect(KEY)):
+        with pytest.raises(Conflict, match=r"data/a\.h5"):
+            await files.read(known, end - 5, end + 5)
+        with pytest.raises(Conflict, match=r"data/a\.h5"):
+            await files.read(known, end + 100, end + 105)
+
+
+async def test_a_copy_is_the_same_file_looked_at(file_store: CountingStore, files: BackingFiles) -> None:
+    file = await files.inspect(KEY)
+    await file_store.put(KEY, DATA)
+    file_store.reset()
+    for _ in range(3):
+        assert await files.read(file, 5000, 6000) == DATA[5000:6000]
+    assert (file_store.calls, file_store.bytes_out) == ({"get_range": 4}, 3000 + HEAD_BYTES)
+
+
+async def test_a_file_that_was_changed_is_refused(file_store: CountingStore, files: BackingFiles) -> None:
+    file = await files.inspect(KEY)
+    await file_store.put(KEY, b"\1" + DATA[1:])
+    for _ in range(2):
+        with pytest.raises(Conflict, match=r"data/a\.h5.* was changed"):
+            await files.read(file, 5000, 6000)
+    assert await files.read(BackingFile(KEY), 5000, 6000) == DATA[5000:6000], "nobody knows what it was"
+    await file_store.put(KEY, DATA)
+    assert await files.read(file, 5000, 6000) == DATA[5000:6000]
+
+
+async def test_one_state_of_a_file_is_read_or_none(file_store: CountingStore, files: BackingFiles) -> None:
+    file = (await files.inspect(KEY)).unchanged()
+    assert await files.read(file, 5000, 6000) == DATA[5000:6000]
+    await file_store.put(KEY, DATA)
+    file_store.reset()
+    for _ in range(3):
+        with pytest.raises(Conflict, match=r"data/a\.h5.* was changed"):
+            await files.read(file, 5000, 6000)
+    assert file_store.bytes_out < 1100, "the etag alone was asked for again"
+    other = await files.inspect(KEY)
+    assert await files.read(other.unchanged(), 5000, 6000) == DATA[5000:6000]
+
+
+async def test_one_state_alone_where_it_is_asked_for(file_store: CountingStore, files: BackingFiles) -> None:
+    file = await files.inspect(KEY)
+    assert await files.read(file, 5000, 6000, exact=True) == DATA[5000:6000]
+    await file_store.put(KEY, DATA)
+    with pytest.raises(Moved, match=r"data/a\.h5.* was changed"):
+        await files.read(file, 5000, 6000, exact=True)
+    assert await files.read(file, 5000, 6000) == DATA[5000:6000]

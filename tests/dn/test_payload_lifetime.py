@@ -87,12 +87,10 @@ async def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             inner = SingleWriter(MemoryStore())
         case "s3":
             moto = request.getfixturevalue("moto_endpoint")
-            bucket = f"lifetime-{request.node.name.replace('[', '-').rstrip(']')}".lower().replace(" ", "-")[
-                :60
-            ]
-            inner = await S3Store(
-                bucket, endpoint=moto, region="us-east-1", access_key="a", secret_key="b"
-            ).open()
+            name = request.node.name.replace("[", "-").rstrip("]").lower().replace(" ", "-")
+            bucket = f"lifetime-{name}"[:60]
+            keys: dict[str, Any] = {"access_key": "a", "secret_key": "b"}
+            inner = await S3Store(bucket, endpoint=moto, region="us-east-1", **keys).open()
             await inner._client.create_bucket(Bucket=bucket)
         case kind:
             # Its next get is made by the thread of its last put, which has let go of that by then.
@@ -175,13 +173,10 @@ async def test_nothing_outlives_its_request(
                 await attempt(node, REQUESTS[name](spec), payloads, met)
                 faulty.clear()
                 await asyncio.gather(*(entry.drain() for entry in node._cache))
-                await node.send(
-                    ReadChunks(spec, (ChunkSelection((8,), WHOLE),))
-                )  # the cache looks what is left
+                # The cache looks what is left, and the thread for small work lets go of its last work.
+                await node.send(ReadChunks(spec, (ChunkSelection((8,), WHOLE),)))
                 await node.close()
-                await compute(
-                    MAX_INLINE_BYTES + 1, int
-                )  # the thread for small work has let go of its last work
+                await compute(MAX_INLINE_BYTES + 1, int)
                 if payloads.alive:
                     left.append((method, fault, payloads.alive))
                     payloads.forget()

@@ -1,4 +1,4 @@
-"""The conformance suite of data nodes: called directly, and over HTTP."""
+"""The conformance suite of data nodes, called directly and over HTTP, and what they remember of domains."""
 
 from __future__ import annotations
 
@@ -12,28 +12,40 @@ from aiohttp.test_utils import TestServer
 
 from hsparse.clock import SystemClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace
+from hsparse.dn import records as recent_changes
 from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.records import HSDS_SUMMARY, HsdsSummaries, RecentChanges
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
-from hsparse.errors import StoreFailed, Unanswered, Unauthenticated
+from hsparse.errors import StoreFailed, Unanswered
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
-from hsparse.model.ids import new_id, new_root_id, storage_key
+from hsparse.model.ids import domain_prefix, new_id, new_root_id, storage_key, summary_id
 from hsparse.storage.object_store import Buffer
 from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo, InBucket, Message
-from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteTree, ListKeys
+from hsparse.wire.record_message import (
+    ChangeObjects,
+    CreateObject,
+    DeleteObject,
+    DeleteTree,
+    ListKeys,
+    PutLinks,
+    PutRecord,
+    RecordChange,
+)
 from hsparse.wire.remote_node import RemoteNode
 from tests.testing.chunk_conformance import *  # noqa: F403
-from tests.testing.chunk_query_conformance import *  # noqa: F403
-from tests.testing.element_query_conformance import *  # noqa: F403
 from tests.testing.extent_conformance import *  # noqa: F403
 from tests.testing.faulty_store import FaultyStore
+from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore
+from tests.testing.query_conformance import *  # noqa: F403
 from tests.testing.record_conformance import *  # noqa: F403
 from tests.testing.reduction_conformance import *  # noqa: F403
+from tests.testing.store_wrapper import CountingStore
 from tests.testing.vlen_conformance import *  # noqa: F403
 
 R = TypeVar("R")
@@ -71,17 +83,6 @@ async def node(request: pytest.FixtureRequest) -> AsyncIterator[DataNode]:
     async with TestServer(create_node_app(service, "secret")) as server:
         remote = RemoteNode(str(server.make_url("/")), "secret")
         yield BucketNode(remote, "other") if "bucket" in request.param else remote
-        await remote.close()
-    await service.close()
-
-
-@pytest.mark.parametrize("token", ["guess", ""])
-async def test_a_node_answers_only_its_own_installation(token: str) -> None:
-    service = DataService(MemoryStore(), SystemClock())
-    async with TestServer(create_node_app(service, "secret")) as server:
-        remote = RemoteNode(str(server.make_url("/")), token)
-        with pytest.raises(Unauthenticated):
-            await remote.send(GetInfo())
         await remote.close()
     await service.close()
 
@@ -167,6 +168,95 @@ async def test_records_are_looked_for_in_memory_once(monkeypatch: pytest.MonkeyP
     begin_trace(trace := RequestTrace("read"))
     found = await node._records.read(ids)
     assert [outcome.failure is None for outcome in found] == [True, True, True, False]
-    assert sorted(looked) == sorted(map(storage_key, ids))
-    assert (trace.hits, trace.loads) == (3, 1)
+    assert (sorted(looked), trace.hits, trace.loads) == (sorted(map(storage_key, ids)), 3, 1)
     await node.close()
+
+
+RECENT_CLOCK = ManualClock()
+
+
+def test_a_change_is_recent_until_its_time_is_over_or_it_is_settled() -> None:
+    clock = ManualClock()
+    changes, root, other = RecentChanges(clock), new_root_id(RECENT_CLOCK), new_root_id(RECENT_CLOCK)
+    assert not changes.within(root, 10)
+    changes.note(new_id("datasets", root, RECENT_CLOCK))
+    clock.time += 9
+    assert changes.within(root, 10)
+    assert not changes.within(other, 10)
+    clock.time += 1
+    assert not changes.within(root, 10)
+    changes.note(root)
+    changes.settle(root)
+    assert not changes.within(root, 10)
+
+
+def test_the_domains_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recent_changes, "MAX_DOMAINS", 2)
+    changes, roots = RecentChanges(RECENT_CLOCK), [new_root_id(RECENT_CLOCK) for _ in range(3)]
+    for root in (*roots[:2], roots[0], roots[2]):
+        changes.note(root)
+    assert [changes.within(root, 10) for root in roots] == [True, False, True]
+
+
+CLOCK = SystemClock()
+ROOT = new_root_id(CLOCK)
+GROUP = new_id("groups", ROOT, CLOCK)
+KEY = domain_prefix(ROOT) + HSDS_SUMMARY
+
+
+@pytest.fixture
+def store() -> CountingStore:
+    return CountingStore(MemoryStore())
+
+
+async def gone(store: CountingStore, key: str) -> bool:
+    return key not in [entry.key async for page in store.list("") for entry in page.entries]
+
+
+async def test_the_summary_of_one_domain_is_removed(store: CountingStore) -> None:
+    other = domain_prefix(new_root_id(CLOCK)) + HSDS_SUMMARY
+    for key in (KEY, other):
+        await store.put_if_absent(key, b"{}")
+    await HsdsSummaries(store).remove(GROUP)
+    assert await gone(store, KEY)
+    assert not await gone(store, other)
+
+
+async def test_what_has_none_is_not_asked_again(store: CountingStore) -> None:
+    summaries = HsdsSummaries(store)
+    for id in (GROUP, ROOT, new_id("datasets", ROOT, CLOCK)):
+        await summaries.remove(id)
+    assert store.keys == {("delete", KEY): 1}
+
+
+async def test_only_so_many_are_remembered(store: CountingStore) -> None:
+    summaries = HsdsSummaries(store, limit=1)
+    for id in (GROUP, new_id("groups", new_root_id(CLOCK), CLOCK), GROUP):
+        await summaries.remove(id)
+    assert store.keys[("delete", KEY)] == 2
+
+
+async def test_a_change_of_values_alone_removes_it(store: CountingStore) -> None:
+    await store.put_if_absent(KEY, b"{}")
+    item = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
+    spec = ChunkSpec(new_id("datasets", ROOT, CLOCK), item, (10,), False, b"", ((),))
+    part = ChunkSelection((0,), Orthogonal.all((10,)), True)
+    await DataService(store, CLOCK).send(WriteChunks(spec, (part,), (np.zeros(10, "<i4"),)))
+    assert await gone(store, KEY)
+
+
+@pytest.mark.parametrize(
+    ("change", "removes"),
+    [
+        (PutLinks(GROUP, {}), True),
+        (DeleteObject(GROUP), True),
+        (CreateObject(GROUP, {}), True),
+        (CreateObject(ROOT, {}), False),  # a new domain has none
+        (PutRecord("/home/a.h5", {}), False),
+        (PutRecord(summary_id(ROOT), {}), False),
+    ],
+)
+async def test_changes_of_objects_drop_it(store: CountingStore, change: RecordChange, removes: bool) -> None:
+    await store.put_if_absent(KEY, b"{}")
+    await DataService(store, CLOCK).send(ChangeObjects((change,)))
+    assert await gone(store, KEY) is removes

@@ -11,8 +11,7 @@ from typing import Any
 from hsparse.cluster.lease_object import CLOCK_MARGIN
 from hsparse.cluster.membership_object import KEY
 from tests.simulation.simulated_cluster import CALM, Machine, SimulatedCluster
-from tests.simulation.simulated_network import FaultRates
-from tests.simulation.simulated_store import STORE
+from tests.simulation.simulated_network import STORE, FaultRates
 
 Fault = Callable[["Nemesis"], Coroutine[Any, Any, None]]
 TAKES_OVER, JOINS = 10.0, 3.0
@@ -139,9 +138,7 @@ async def isolate(nemesis: Nemesis) -> None:
     group = [machine.process.name for machine in chosen]
     machines = [*cluster.living(cluster.data_nodes), *cluster.living(cluster.service_nodes)]
     _split(
-        nemesis,
-        group,
-        [machine.process.name for machine in machines if machine.process.name not in group],
+        nemesis, group, [machine.process.name for machine in machines if machine.process.name not in group]
     )
 
 

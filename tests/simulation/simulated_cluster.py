@@ -18,12 +18,10 @@ from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.object_store import ObjectStore
 from hsparse.versions.wrapping import with_versions
-from tests.simulation.service_operations import ServiceOperations
-from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
-from tests.simulation.simulated_store import SimulatedStore
-from tests.simulation.version_operations import VersionedOperations
-from tests.simulation.virtual_clock import VirtualClock
-from tests.simulation.virtual_loop import Process, VirtualLoop
+from tests.simulation.clients import ServiceOperations
+from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode, SimulatedStore
+from tests.simulation.version_clients import VersionedOperations
+from tests.simulation.virtual_loop import Process, VirtualClock, VirtualLoop
 from tests.testing.memory_store import MemoryStore
 
 T = TypeVar("T")

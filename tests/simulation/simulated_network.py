@@ -1,19 +1,18 @@
-"""The network of a simulation: requests between processes, and to the store, with latency and every kind of loss.
-
-A request that has left its sender is carried by nobody: it may arrive after its sender has died or has given it up.
-"""
+"""The network and the store of simulated clusters, with their faults."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from hsparse.errors import HsparseError, StoreFailed
+from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.message import Message
 from tests.simulation.virtual_loop import Process, VirtualLoop
+from tests.testing.store_wrapper import StoreWrapper
 
 R = TypeVar("R")
 Work = Callable[[], Coroutine[Any, Any, R]]
@@ -215,3 +214,37 @@ def carried(value: Any) -> Any:
     """Return a message or a reply as its receiver reads it."""
     read = decode_frame(b"".join(encode_frame(value)))
     return tuple(read) if isinstance(read, list) else read
+
+
+STORE = "store"
+"""The store's name as the end of a link."""
+
+
+class SimulatedStore(StoreWrapper):
+    """One process's view of a store, which outlives it: a request that was sent may still be applied.
+
+    `rates` are by method and key.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        network: SimulatedNetwork,
+        process: Process,
+        rates: Callable[[str, str], FaultRates],
+    ) -> None:
+        super().__init__(store)
+        self._network = network
+        self._process = process
+        self._rates = rates
+
+    async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
+        sent, rates = bytes(data), self._rates(method, key)
+
+        async def apply() -> R:
+            return await call(sent)
+
+        return await self._network.call(self._process, STORE, apply, rates)
+
+    async def close(self) -> None:
+        """Leave the store open."""

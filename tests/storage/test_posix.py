@@ -72,6 +72,10 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Events:
     return seen
 
 
+async def keys(store: PosixStore) -> list[str]:
+    return [entry.key async for page in store.list("") for entry in page.entries]
+
+
 @given(moves())
 @settings(max_examples=60, deadline=None)
 async def test_agrees_with_a_dict(moves: list[Move]) -> None:
@@ -103,9 +107,7 @@ async def test_a_put_is_durable_before_it_answers(tmp_path: Path, events: Events
     await store.close()
 
 
-async def test_a_delete_is_durable_before_it_answers(
-    store: PosixStore, events: Events, tmp_path: Path
-) -> None:
+async def test_a_delete_is_durable_when_answered(store: PosixStore, events: Events, tmp_path: Path) -> None:
     await store.put("a/b", b"data")
     await store.put("a/c", b"data")
     events.clear()
@@ -127,9 +129,7 @@ async def test_without_fsync_there_is_none(tmp_path: Path, events: Events) -> No
     await store.close()
 
 
-async def test_a_directory_of_unknown_durability_is_synced(
-    store: PosixStore, events: Events, tmp_path: Path
-) -> None:
+async def test_a_directory_of_others_is_synced(store: PosixStore, events: Events, tmp_path: Path) -> None:
     """As another process leaves it that was killed between mkdir and fsync."""
     root = tmp_path / "root"
     (root / "a").mkdir()
@@ -225,7 +225,7 @@ async def test_what_is_no_object_is_not_seen(store: PosixStore, tmp_path: Path) 
     (root / "a" / "un\nprintable").write_bytes(b"")
     os.mkfifo(root / "a" / "fifo")
     (root / "a" / os.fsdecode(b"\xff")).write_bytes(b"")
-    assert [entry.key async for page in store.list("") for entry in page.entries] == ["a/b"]
+    assert await keys(store) == ["a/b"]
     assert [page.prefixes async for page in store.list("", delimiter=True)] == [("a/",)]
     for key in ("a", "a/fifo"):
         with pytest.raises(NotFound):
@@ -235,13 +235,10 @@ async def test_what_is_no_object_is_not_seen(store: PosixStore, tmp_path: Path) 
 async def test_an_object_and_a_directory_exclude_each_other(store: PosixStore) -> None:
     await store.put("a/b", b"data")
     for put in (store.put, store.put_if_absent):
-        with pytest.raises(Conflict, match="posix"):
-            await put("a", b"data")
-        with pytest.raises(Conflict, match="posix"):
-            await put("a/b/c", b"data")
-        with pytest.raises(Conflict, match="posix"):
-            await put("a/b/c/d", b"data")
-    assert [entry.key async for page in store.list("") for entry in page.entries] == ["a/b"]
+        for key in ("a", "a/b/c", "a/b/c/d"):
+            with pytest.raises(Conflict, match="posix"):
+                await put(key, b"data")
+    assert await keys(store) == ["a/b"]
 
 
 async def test_directories_left_empty_are_pruned(store: PosixStore, tmp_path: Path) -> None:
@@ -331,7 +328,7 @@ def interfere(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], obje
     monkeypatch.setattr(os, name, call)
 
 
-async def test_a_put_survives_pruning(
+async def test_pruning_ends_no_put(
     store: PosixStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "root" / "a" / "b").mkdir(parents=True)
@@ -364,9 +361,7 @@ async def test_a_state_changed_after_the_first_check(
     assert list((tmp_path / "root").glob(".tmp-*")) == []
 
 
-async def test_a_vanishing_directory_is_not_tried_for_ever(
-    store: PosixStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_vanishing_directory_ends_a_put(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store._root, "make_directories", lambda key: None)
     with pytest.raises(StoreFailed, match="keeps vanishing"):
         await store.put("a/b", b"data")
@@ -392,9 +387,7 @@ INCREMENT = """
 import asyncio, sys
 from pathlib import Path
 from hsparse.errors import PreconditionFailed
-from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.wal.file_deletion import prune
 
 async def main():
     store = PosixStore(Path(sys.argv[1]), fsync=False, wal=sys.argv[2] != "0")
@@ -429,15 +422,13 @@ async def test_processes_lose_no_update(store: PosixStore) -> None:
     ]
     assert [await process.wait() for process in processes] == [0, 0, 0]
     assert (await store.get("deep/counter")).data == b"300"
-    assert [entry.key async for page in store.list("") for entry in page.entries] == ["deep/counter"]
+    assert await keys(store) == ["deep/counter"]
 
 
 PUT_FOR_EVER = """
 import asyncio, itertools, sys
 from pathlib import Path
-from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.wal.file_deletion import prune
 
 async def main():
     store = PosixStore(Path(sys.argv[1]), wal=True)
@@ -465,10 +456,8 @@ def put_until_killed(root: str, start: int, times: int, acknowledged: int) -> di
 @pytest.mark.parametrize("times", [7000, 40_000], ids=["through the log", "by a rename"])
 async def test_a_kill_leaves_no_torn_object(store: PosixStore, times: int) -> None:
     for start in range(0, 8000, 1000):
-        # A different number of puts each time, so that the kill meets other steps of one.
-        acknowledged = await asyncio.to_thread(
-            put_until_killed, store._root.path, start, times, 20 + start // 300
-        )
+        count = 20 + start // 300  # another one each time, so that the kill meets other steps of a put
+        acknowledged = await asyncio.to_thread(put_until_killed, store._root.path, start, times, count)
         assert len(acknowledged) == 4
         for key, number in acknowledged.items():
             stored = await store.get(key)
@@ -476,7 +465,7 @@ async def test_a_kill_leaves_no_torn_object(store: PosixStore, times: int) -> No
             # The put after the last acknowledged one may have been made and not yet answered.
             assert int.from_bytes(stored.data[:8], "big") in (number, number + 1)
             await store.put_if_match(key, b"", stored.etag)  # no lock is left behind
-        assert [entry.key async for page in store.list("") for entry in page.entries] == sorted(acknowledged)
+        assert await keys(store) == sorted(acknowledged)
 
 
 def modes_below(root: str) -> dict[str, int]:
@@ -505,27 +494,19 @@ async def test_other_accounts_cannot_read_or_lock_anything(tmp_path: Path, wal: 
 
 @pytest.mark.parametrize("wal", [False, True])
 @pytest.mark.parametrize("mount_point", [False, True])
-async def test_nothing_is_absent_from_a_directory_that_is_gone(
-    tmp_path: Path, wal: bool, mount_point: bool
-) -> None:
+async def test_a_directory_that_is_gone_is_not_empty(tmp_path: Path, wal: bool, mount_point: bool) -> None:
     store = PosixStore(tmp_path / "root", wal=wal)
     etag = await store.put("db/a", b"data")
     (tmp_path / "root").rename(tmp_path / "away")
     if mount_point:
         (tmp_path / "root").mkdir()
-    calls = {
-        "get": lambda: store.get("db/a"),
-        "get_range": lambda: store.get_range("db/a", 0, 1),
-        "put": lambda: store.put("db/b", b""),
-        "put_if_absent": lambda: store.put_if_absent("db/c/d", b""),
-        "list": lambda: anext(store.list("db/")),
-        "delete": lambda: store.delete("db/a"),
-        "delete_if_match": lambda: store.delete_if_match("db/a", etag),
-        "delete_all": lambda: store.delete_all([Entry("db/a", 4, etag, 0.0)]),
-    }
-    for call in calls.values():
+    for call in (
+        *(store.get("db/a"), store.get_range("db/a", 0, 1), store.put("db/b", b"")),
+        *(store.put_if_absent("db/c/d", b""), anext(store.list("db/")), store.delete("db/a")),
+        *(store.delete_if_match("db/a", etag), store.delete_all([Entry("db/a", 4, etag, 0.0)])),
+    ):
         with pytest.raises(StoreFailed, match="store 'root'"):
-            await call()
+            await call
     assert not [one for one in (tmp_path / "root").rglob("*") if one.is_file()]
     shutil.rmtree(tmp_path / "root", ignore_errors=True)
     (tmp_path / "away").rename(tmp_path / "root")

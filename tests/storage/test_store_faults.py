@@ -1,31 +1,26 @@
-"""Every operation of a store in a bucket under every fault between: the right outcome, or an error that names it.
-
-A fault either passes, so that the operation is repeated and has the outcome that it has without one, or it stays: then
-the store raises `StoreFailed`, `StoreFull` or `Misconfigured`. It never says that something is absent or was changed,
-and what is stored is what was there before, or what the operation puts.
-"""
+"""Every operation of a store in a bucket under every fault between: the right outcome, or an error that names it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
+import hsparse
+from hsparse.cli.embedded_server import embedded_server
+from hsparse.config import load_settings
 from hsparse.errors import HsparseError, Misconfigured, NotFound, StoreFailed, StoreFull
 from hsparse.hdf5.exporter.multipart_upload import S3Upload, find_marked
 from hsparse.storage.clouds.obstore_store import ObstoreStore
 from hsparse.storage.object_store import Entry, ObjectStore
 from hsparse.storage.s3.s3_store import S3Store
-from tests.storage.s3.test_s3_store import (
-    NUMBERS,
-    Pauses,
-    pauses,  # noqa: F401 - a fixture
-    s3,
-)
+from tests.storage.lossy_line import Pauses, pauses  # noqa: F401 - a fixture
+from tests.storage.s3.test_s3_store import NUMBERS, s3
 from tests.support.azurite import PROGRAMS, azure_config, make_container
 from tests.support.faulty_proxy import FaultyProxy, Loss, error_reply
 from tests.support.google_storage import google_config
@@ -266,3 +261,51 @@ async def test_a_fault_between(
     if left == before:
         assert await outcome(operation, through, "stays", etag) == right
         assert await state(past, "stays") == after
+
+
+PATH = "/home/admin/x.h5"
+
+
+@contextmanager
+def served(bucket: str, endpoint: str, single_writer: bool) -> Iterator[str]:
+    """Run a server over the bucket, with nothing in its cache."""
+    settings = load_settings(
+        bucket=(bucket,), s3_endpoint=endpoint, s3_region="us-east-1", port=0, single_writer=single_writer
+    )
+    with embedded_server(settings) as url:
+        yield url
+
+
+@pytest.fixture
+async def proxy(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FaultyProxy]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    async with FaultyProxy(moto_endpoint).serving() as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("single_writer", [True, False], ids=["single writer", "conditional"])
+@pytest.mark.parametrize("fault", ["404 of another", "404 empty", "200 of another", "412 of another", "204"])
+async def test_all_is_right(moto_endpoint: str, proxy: FaultyProxy, fault: str, single_writer: bool) -> None:
+    bucket = f"cached-{next(NUMBERS)}"
+    right = np.arange(40.0)
+
+    def run() -> None:
+        make_bucket(moto_endpoint, bucket)
+        with served(bucket, moto_endpoint, single_writer) as url, hsparse.open(PATH, "w", endpoint=url) as f:
+            f.create_dataset("read", data=right, chunks=(10,))
+            f.create_dataset("changed", data=right, chunks=(10,))
+        with served(bucket, proxy.url, single_writer) as url, hsparse.open(PATH, "a", endpoint=url) as f:
+            read, changed = f["read"], f["changed"]
+            proxy.draw = first(FAULTS[fault], 6)
+            assert np.array_equal(read[:], right)
+            proxy.draw = first(FAULTS[fault], 6)
+            changed[3] = -1.0
+            proxy.draw = Loss
+            assert np.array_equal(read[:], right)
+            right[3] = -1.0
+            assert np.array_equal(changed[:], right)
+        with served(bucket, moto_endpoint, single_writer) as url, hsparse.open(PATH, endpoint=url) as f:
+            assert np.array_equal(f["changed"][:], right)
+
+    await asyncio.to_thread(run)

@@ -20,7 +20,7 @@ from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.codec import MESSAGE_VERSION, check_version
 from hsparse.wire.message import Message
-from tests.testing.crashing_store import CrashingStore
+from tests.testing.faulty_store import CrashingStore
 from tests.testing.memory_store import MemoryStore
 
 R = TypeVar("R")

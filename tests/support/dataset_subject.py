@@ -85,9 +85,6 @@ KINDS: dict[str, DatasetSpec] = {
 SIGNED = sorted(name for name, kind in KINDS.items() if kind.lower)
 
 
-# --- changes --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Write:
     """Write `values: (n,)` to a place."""
@@ -220,9 +217,6 @@ class DatasetSubject:
         return {
             coord: value for coord, value in both if coord in self.model.elements or value != self.model.fill
         }
-
-
-# --- draws ----------------------------------------------------------------------------------------
 
 
 @cache  # Hypothesis validates and labels each new strategy

@@ -34,8 +34,7 @@ from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_message import WriteChunks
 from hsparse.wire.record_message import CreateObject
 from tests.support.rest_client import named_service
-from tests.testing.crashing_store import CrashingStore, CrashPoint
-from tests.testing.faulty_store import CHANGES
+from tests.testing.faulty_store import CHANGES, CrashingStore, CrashPoint
 from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore
 from tests.testing.store_wrapper import METHODS
@@ -125,10 +124,17 @@ class World:
         """Stores in which datasets have chunks, too."""
         self.datasets: dict[str, set[str]] = {}
         self.root_c = ""
+        self.nodes: list[Node] = []
 
     def node(self, store: ObjectStore | None = None) -> Node:
         """Return a new node, over a wrapper of the store if one is given."""
-        return Node(store or self.store, self.clock)
+        self.nodes.append(Node(store or self.store, self.clock))
+        return self.nodes[-1]
+
+    async def close(self) -> None:
+        """Close all nodes."""
+        while self.nodes:
+            await self.nodes.pop().close()
 
     async def make(self, path: str) -> tuple[str, str]:
         """Create a domain with a dataset; return the ids of its root and its dataset."""
@@ -219,6 +225,7 @@ async def crash_everywhere(
     """Let a node die before each call of the store during `act`, and after each change; return the number of calls."""
     prepared = World()
     await prepare(prepared)
+    await prepared.close()
     calls = {False: 0, True: 0}
     for applied, methods in ((False, METHODS), (True, CHANGES)):
         reached = True

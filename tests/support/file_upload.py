@@ -22,12 +22,7 @@ def dataset_body(root: str, size: int, chunk: int = CHUNK) -> dict[str, Any]:
     """Return the body that creates the dataset of the bytes."""
     layout = {"class": "H5D_CHUNKED", "dims": [max(1, min(chunk, size))]}
     link = {"id": root, "name": "bytes"}
-    return {
-        "type": "H5T_STD_U8LE",
-        "shape": [size],
-        "link": link,
-        "creationProperties": {"layout": layout},
-    }
+    return {"type": "H5T_STD_U8LE", "shape": [size], "link": link, "creationProperties": {"layout": layout}}
 
 
 def attributes_body(name: str, size: int, received: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hsparse.dn.membership.ownership import SOLE, Ownership, SoleOwnership
 from hsparse.dn.service import DataService
 from hsparse.storage.object_store import ObjectStore
 from tests.support.driver import Driver, NotDone
-from tests.testing.crashing_store import CrashingStore, CrashPoint
+from tests.testing.faulty_store import CrashingStore, CrashPoint
 
 OpenDriver = Callable[..., Awaitable[Driver]]
 Wrap = Callable[[ObjectStore, Ownership], tuple[ObjectStore, Ownership]]

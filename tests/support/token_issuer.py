@@ -120,8 +120,7 @@ class TokenIssuer:
     async def _authorize(self, request: web.Request) -> web.Response:
         """Answer with a page that has a link back for each user, and one that refuses."""
         asked = dict(request.query)
-        assert asked["response_type"] == "code"
-        assert asked["code_challenge_method"] == "S256"
+        assert (asked["response_type"], asked["code_challenge_method"]) == ("code", "S256")
         answers = {
             f"Sign in as {name}": {"code": self.code(asked, name), "iss": self.url} for name in self.users
         }

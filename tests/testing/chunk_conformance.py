@@ -39,12 +39,7 @@ from hsparse.wire.chunk_message import (
     WriteChunks,
 )
 from hsparse.wire.message import DataNode, GetInfo
-from hsparse.wire.record_message import (
-    CreateObject,
-    DeleteTree,
-    Forget,
-    ListKeys,
-)
+from hsparse.wire.record_message import CreateObject, DeleteTree, Forget, ListKeys
 from tests.testing.record_conformance import change, created
 
 CLOCK = SystemClock()
@@ -247,9 +242,7 @@ async def test_writes_to_one_chunk_at_once_all_stay(node: DataNode) -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-async def test_a_chunk_that_is_there_against_all_likelihood_keeps_its_elements(
-    node: DataNode, sparse: bool
-) -> None:
+async def test_a_chunk_that_was_taken_for_new_keeps_its_elements(node: DataNode, sparse: bool) -> None:
     about = spec(sparse=sparse)
     for row in range(2):
         part = ChunkSelection((1, 1), Points(DIMS, np.array([[row, 0]], np.uint64)))

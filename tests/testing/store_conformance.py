@@ -97,8 +97,7 @@ async def test_sizes(store: ObjectStore, size: int) -> None:
     data = (bytes(range(251)) * (size // 251 + 1))[:size]
     etag = await store.put("a", data)
     stored = await store.get("a")
-    assert stored.data == data
-    assert stored.etag == etag
+    assert (stored.data, stored.etag) == (data, etag)
     entries, _ = await listed_keys(store)
     assert [(entry.key, entry.size, entry.etag) for entry in entries] == [("a", size, etag)]
 
@@ -378,8 +377,7 @@ KEYS = [key for key in ORDERED if key != "a/b"]  # "a/b" and "a/b/c" exclude eac
 async def test_list_order(store: ObjectStore) -> None:
     await put_all(store, KEYS[::-1])
     entries, prefixes = await listed_keys(store)
-    assert [entry.key for entry in entries] == sorted(KEYS, key=str.encode)
-    assert prefixes == []
+    assert ([entry.key for entry in entries], prefixes) == (sorted(KEYS, key=str.encode), [])
 
 
 async def test_list_prefix_and_start(store: ObjectStore) -> None:

@@ -133,5 +133,4 @@ async def _check_list(store: ObjectStore, model: dict[str, tuple[bytes, str]], m
     async for page in store.list(prefix, delimiter=delimiter, start_after=move.key):
         entries += [(entry.key, entry.size, entry.etag) for entry in page.entries]
         prefixes += page.prefixes
-    assert entries == expected
-    assert prefixes == sorted(name for name in below if name > move.key)
+    assert (entries, prefixes) == (expected, sorted(name for name in below if name > move.key))

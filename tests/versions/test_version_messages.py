@@ -29,7 +29,7 @@ from hsparse.versions.wrapping import with_versions
 from hsparse.wire.record_message import AskStore
 from tests.simulation.clients import dataset_record, group_record
 from tests.simulation.simulated_cluster import CALM, SimulatedCluster
-from tests.simulation.simulated_store import STORE, SimulatedStore
+from tests.simulation.simulated_network import STORE, SimulatedStore
 from tests.simulation.simulation import Shared
 from tests.simulation.version_operations import PATH
 from tests.simulation.virtual_clock import VirtualClock

@@ -1,4 +1,4 @@
-"""The explorer for everybody: axe finds no violation, in light and dark, on a desk and on a phone."""
+"""The pages can be used by all, and are as the pictures of the docs show them."""
 
 from __future__ import annotations
 
@@ -145,3 +145,24 @@ def test_a_phone_shows_the_tree_and_tables(browser: Browser, site: str) -> None:
         page.get_by_role("dialog").get_by_role("button", name="Rename…").click()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         check(page)
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+SHOTS = {
+    "explorer-picture.png": ({"path": "/raw.X", "select": "[0:200,200:500]"}, "rows 0 to 199"),
+    "explorer-embedding.png": ({"view": "embedding", "select": "gene:CST3"}, "undefined in"),
+}
+LARGEST = 200_000
+
+
+@pytest.mark.parametrize("name", SHOTS)
+def test_the_docs_have_this_picture(page: Page, request: pytest.FixtureRequest, name: str) -> None:
+    address, text = SHOTS[name]
+    page.set_viewport_size({"width": 1100, "height": 760})
+    go(page, domain=CELLS, **address)
+    settled(page, text)
+    shot = page.screenshot()
+    assert len(shot) < LARGEST
+    if request.config.getoption("screenshots"):
+        (DOCS / name).write_bytes(shot)
+    assert (DOCS / name).read_bytes().startswith(b"\x89PNG")

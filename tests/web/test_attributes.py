@@ -125,8 +125,7 @@ def test_each_type_is_changed_and_kept(page: Page, root: Object) -> None:
         change(page, name, typed)
         expect(dialog).to_have_count(0)
         after = root.all()[name]
-        assert repr(after["value"]) == repr(value)
-        assert after["type"] == before[name]["type"]
+        assert (repr(after["value"]), after["type"]) == (repr(value), before[name]["type"])
     assert list(root.all()) == names
     stored = root.all()
     for name in names:  # what the field has is what is there
@@ -326,9 +325,6 @@ def test_objects_of_every_kind(page: Page, site: str, kinds: str, path: str) -> 
     button(page, "Delete", "note").click()
     dialog.get_by_role("button", name="Delete").click()
     expect(page.locator(".attributes tr")).to_have_count(0)
-
-
-# --- rights ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

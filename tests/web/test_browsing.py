@@ -49,8 +49,7 @@ def test_from_the_top_level_to_a_dataset(page: Page) -> None:
 
 def test_by_keyboard(page: Page) -> None:
     go(page, domain=CELLS)
-    item = page.get_by_role("treeitem").first
-    item.focus()
+    page.get_by_role("treeitem").first.focus()
     for key in ("ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)
     expect(page.get_by_role("heading", name="obs", exact=True)).to_be_visible()

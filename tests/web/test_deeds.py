@@ -166,9 +166,7 @@ def test_a_rename_that_stops_halfway_loses_nothing_and_goes_on(ann: Page, guarde
     assert ask(guarded, "ann", "GET", f"/groups/{root}", f"{ANN}/whole.h5")[0] == 200
 
 
-def test_a_folder_that_is_not_empty_is_renamed_and_deleted_with_all_in_it(
-    ann: Page, guarded: Guarded
-) -> None:
+def test_a_full_folder_is_renamed_and_deleted_with_all_in_it(ann: Page, guarded: Guarded) -> None:
     for path in ("full", "full/sub"):
         make(guarded, f"{ANN}/{path}", folder=True)
     roots = {name: make(guarded, f"{ANN}/full/{name}") for name in ("a.h5", "sub/b.h5")}

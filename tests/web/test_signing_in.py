@@ -1,4 +1,4 @@
-"""Signing in by password and by key, refused, and out; and what a page of another origin can do."""
+"""Signing in: by passwords, keys and an issuer."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from hsparse.config import load_settings
 from hsparse.model.acl import Right
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash
+from tests.support.token_issuer import AUDIENCE, TokenIssuer, serving_in_thread
 from tests.web.conftest import go, open_page, to_the_end
 
 pytestmark = pytest.mark.needs("chromium")
@@ -341,3 +342,144 @@ def test_a_page_of_another_origin_has_no_credentials_to_send(page: Page, guarded
     page.reload()
     fill_in(page, "ann", PASSWORD)
     expect(page.get_by_role("treeitem", name="data")).to_be_visible()
+
+
+ISSUER_DOMAIN = "/home/ann/of-ann.h5"
+
+
+@dataclass(frozen=True, slots=True)
+class IssuerGuarded:
+    url: str
+    issuer: TokenIssuer
+
+
+@pytest.fixture(scope="module")
+def issuer_guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IssuerGuarded]:
+    """A server that trusts an issuer, with a domain that only one of its users may read."""
+    with serving_in_thread(TokenIssuer(users={"ann": "x", "bob": "y"})) as issuer:
+        settings = load_settings(
+            root=tmp_path_factory.mktemp("store"),
+            port=0,
+            fsync=False,
+            oidc_issuer=issuer.url,
+            oidc_audience=AUDIENCE,
+            oidc_user_claim="preferred_username",
+            oidc_client_id="explorer",
+            admins="ann",
+        )
+        with embedded_server(settings) as url:
+            with Connection(url, ISSUER_DOMAIN, token=issuer.token("ann")) as connection:
+                connection.json("PUT", "/", {})
+                connection.json("PUT", "/acls/default", {"read": False})
+                body = {"type": "H5T_STD_I32LE", "shape": [3], "value": [7, 8, 9], "h5path": "/data"}
+                connection.json("POST", "/datasets", body)
+            yield IssuerGuarded(url, issuer)
+
+
+@pytest.fixture
+def issuer_page(browser: Browser, issuer_guarded: IssuerGuarded) -> Iterator[Page]:
+    """A page that asks its own server alone: windows of the issuer are others."""
+    with open_page(browser, issuer_guarded.url) as issuer_page:
+        go(issuer_page, domain=ISSUER_DOMAIN)
+        expect(issuer_page.get_by_role("alert")).to_contain_text("Sign in as a user who may read it")
+        yield issuer_page
+
+
+def open_issuer(issuer_page: Page, issuer_guarded: IssuerGuarded) -> Page:
+    """Return the window of the issuer."""
+    issuer_page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    with issuer_page.expect_popup() as popup:
+        issuer_page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+    popup.value.wait_for_url(f"{issuer_guarded.issuer.url}/authorize?**")
+    return popup.value
+
+
+def test_signed_in_and_out(issuer_page: Page, issuer_guarded: IssuerGuarded) -> None:
+    popup = open_issuer(issuer_page, issuer_guarded)
+    assert (
+        issuer_page.evaluate("document.querySelector('dialog').textContent").count("Waiting for the window")
+        == 1
+    )
+    with popup.expect_event("close"):
+        popup.get_by_role("link", name="Sign in as ann").click()
+    expect(issuer_page.get_by_role("treeitem", name="data")).to_be_visible()
+    expect(issuer_page.get_by_role("banner")).to_contain_text("ann")
+    expect(issuer_page.get_by_role("dialog")).to_have_count(0)
+    assert issuer_guarded.issuer.codes.keys() != set(), (
+        "the code of the other user is left, that of this one is used up"
+    )
+    for secret in ("eyJ", "code=", "state="):
+        assert secret not in kept(issuer_page)
+    issuer_page.get_by_role("button", name="Sign out").click()
+    expect(issuer_page.get_by_role("alert")).to_contain_text("Sign in as a user who may read it")
+    expect(issuer_page.get_by_role("treeitem")).to_have_count(0)
+
+
+def test_another_user_of_the_issuer_is_refused(issuer_page: Page, issuer_guarded: IssuerGuarded) -> None:
+    open_issuer(issuer_page, issuer_guarded).get_by_role("link", name="Sign in as bob").click()
+    expect(issuer_page.get_by_role("banner")).to_contain_text("bob")
+    expect(issuer_page.get_by_role("alert")).to_contain_text("ask its owner for the right to read")
+
+
+def test_who_refuses_at_the_issuer_is_not_signed_in(issuer_page: Page, issuer_guarded: IssuerGuarded) -> None:
+    open_issuer(issuer_page, issuer_guarded).get_by_role("link", name="Refuse").click()
+    expect(issuer_page.get_by_role("dialog").get_by_role("alert")).to_contain_text("access_denied")
+    issuer_page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(issuer_page.get_by_role("banner").get_by_role("button", name="Sign in")).to_be_visible()
+
+
+def test_another_request_s_answer_signs_nobody_in(issuer_page: Page, issuer_guarded: IssuerGuarded) -> None:
+    popup = open_issuer(issuer_page, issuer_guarded)
+    code = issuer_guarded.issuer.code({"redirect_uri": f"{issuer_guarded.url}/sign-in"}, "bob")
+    forged = issuer_page.context.new_page()
+    forged.goto(f"{issuer_guarded.url}/sign-in?code={code}&state=forged")
+    expect(forged.get_by_role("status")).to_contain_text("No page of the explorer waits")
+    assert forged.url == f"{issuer_guarded.url}/sign-in", "the code is not in the history"
+    expect(issuer_page.get_by_role("dialog").get_by_role("status")).to_contain_text("Waiting")
+    popup.get_by_role("link", name="Sign in as ann").click()
+    expect(issuer_page.get_by_role("banner")).to_contain_text("ann")
+
+
+def test_who_closes_the_dialog_waits_no_more(issuer_page: Page, issuer_guarded: IssuerGuarded) -> None:
+    popup = open_issuer(issuer_page, issuer_guarded)
+    issuer_page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    popup.get_by_role("link", name="Sign in as ann").click()
+    expect(popup.get_by_role("status")).to_contain_text("No page of the explorer waits")
+    expect(issuer_page.get_by_role("banner").get_by_role("button", name="Sign in")).to_be_visible()
+
+
+def test_nobody_waits_for_an_issuer_without_address(issuer_page: Page, issuer_guarded: IssuerGuarded) -> None:
+    """A page in which somebody waits on has an error of the browser's when the dialog is closed."""
+    client = {
+        "issuer": issuer_guarded.issuer.url,
+        "authorization_endpoint": "none",
+        "client_id": "x",
+        "scope": "openid",
+    }
+    issuer_page.route("**/sign-in/client", lambda route: route.fulfill(json=client))
+    issuer_page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    with issuer_page.expect_popup() as popup:
+        issuer_page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+    expect(issuer_page.get_by_role("dialog").get_by_role("alert")).to_contain_text("URL")
+    assert popup.value.is_closed()
+    issuer_page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    # What is opened next is drawn after all that the closing has caused.
+    issuer_page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    expect(issuer_page.get_by_role("dialog")).to_be_visible()
+
+
+def test_a_busy_server_of_an_issuer_is_asked_again_by_hand(issuer_page: Page) -> None:
+    issuer_page.route("**/sign-in/client", lambda route: route.abort())
+    issuer_page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    issuer_page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+    alert = issuer_page.get_by_role("dialog").get_by_role("alert")
+    expect(alert).to_have_text("The server does not answer.Try again in a moment.")
+
+
+def test_a_token_of_another_sign_in_is_refused(issuer_page: Page, issuer_guarded: IssuerGuarded) -> None:
+    issuer_guarded.issuer.changed = {"nonce": "n" * 43}
+    try:
+        open_issuer(issuer_page, issuer_guarded).get_by_role("link", name="Sign in as ann").click()
+        expect(issuer_page.get_by_role("dialog").get_by_role("alert")).to_contain_text("another sign-in")
+    finally:
+        issuer_guarded.issuer.changed = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -92,42 +92,42 @@ def made(connection: Connection, name: str, count: int, properties: dict[str, An
     return str(connection.json("POST", "/datasets", body)["id"])
 
 
-Export = Callable[..., str]
+class Exports:
+    """Exports to keys, new ones where none is given; what is stored then, and what was printed."""
 
+    def __init__(self, service: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+        self._service = service
+        self._capsys = capsys
 
-@pytest.fixture
-def export(service: tuple[str, ...]) -> Export:
-    """Export to a key, a new one where none is given, and return the key."""
-
-    def run(url: str, *flags: str, key: str | None = None, status: int = 0) -> str:
+    def __call__(self, url: str, *flags: str, key: str | None = None, status: int = 0) -> str:
         key = key or f"some/{next(NUMBERS)}.h5"
-        arguments = ["export", DOMAIN, f"s3://exports/{key}", "--endpoint", url, *service, *flags]
+        arguments = ["export", DOMAIN, f"s3://exports/{key}", "--endpoint", url, *self._service, *flags]
         assert main(arguments) == status
         return key
 
-    return run
+    def printed(self) -> str:
+        return "".join(self._capsys.readouterr())
+
+    def stored(self, key: str) -> tuple[dict[str, bytes], list[str]]:
+        """Return the objects whose keys begin with one, and the keys of uploads that have not ended."""
+        found: dict[str, bytes] = {}
+        pending: list[str] = []
+
+        async def look() -> None:
+            async with S3Store("exports", endpoint=self._service[1], region="us-east-1") as store:
+                async for page in store.list(key):
+                    for entry in page.entries:
+                        found[entry.key] = (await store.get(entry.key)).data
+                reply = await store.call("a", lambda client: client.list_multipart_uploads(Bucket="exports"))
+                pending.extend(one["Key"] for one in reply.get("Uploads", ()))
+
+        asyncio.run(look())
+        return found, pending
 
 
 @pytest.fixture
-def stored(moto_endpoint: str) -> Callable[[str], tuple[dict[str, bytes], list[str]]]:
-    """Return the objects whose keys begin with one, and the keys of uploads that have not ended."""
-
-    async def look(key: str, result: list[tuple[dict[str, bytes], list[str]]]) -> None:
-        async with S3Store("exports", endpoint=moto_endpoint, region="us-east-1") as store:
-            keys = [entry.key async for page in store.list(key) for entry in page.entries]
-            reply = await store.call("a", lambda client: client.list_multipart_uploads(Bucket="exports"))
-            found = {key: (await store.get(key)).data for key in keys}
-            result.append((found, [one["Key"] for one in reply.get("Uploads", ())]))
-
-    def run(key: str) -> tuple[dict[str, bytes], list[str]]:
-        result: list[tuple[dict[str, bytes], list[str]]] = []
-        asyncio.run(look(key, result))  # which spells what the coroutine returns, if only to throw it away
-        return result[0]
-
-    return run
-
-
-Stored = Callable[[str], tuple[dict[str, bytes], list[str]]]
+def exports(service: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> Exports:
+    return Exports(service, capsys)
 
 
 def to_disk(url: str, path: Path, layout: str) -> bytes:
@@ -138,21 +138,15 @@ def to_disk(url: str, path: Path, layout: str) -> bytes:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("url", ["in_bucket", "in_directory"])
 def test_the_object_is_the_file(
-    request: pytest.FixtureRequest,
-    url: str,
-    layout: str,
-    export: Export,
-    stored: Stored,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest, url: str, layout: str, exports: Exports, tmp_path: Path
 ) -> None:
     server = request.getfixturevalue(url)
-    key = export(server, "--layout", layout)
-    objects, pending = stored(key)
+    key = exports(server, "--layout", layout)
+    objects, pending = exports.stored(key)
     assert objects[key] == to_disk(server, tmp_path / "file.h5", layout)
     assert len(objects[key]) > 16 * MIB
     assert pending == []
-    assert f"s3://exports/{key}: {len(objects[key])} bytes" in capsys.readouterr().out
+    assert f"s3://exports/{key}: {len(objects[key])} bytes" in exports.printed()
     with h5py.File(tmp_path / "file.h5") as file:
         assert file["a"].shape == (COUNT,)
 
@@ -171,20 +165,18 @@ def test_a_file_that_no_object_can_be() -> None:
         part_bounds(10_000 * 5 * 1024 * MIB + 1)
 
 
-def test_an_object_that_is_there(
-    in_bucket: str, export: Export, stored: Stored, capsys: pytest.CaptureFixture[str]
-) -> None:
-    key = export(in_bucket)
-    export(in_bucket, key=key, status=2)
-    assert f"s3://exports/{key} exists; add --force" in capsys.readouterr().err
-    export(in_bucket, "--force", "--layout", "structured", key=key)
-    objects, pending = stored(key)
+def test_an_object_that_is_there(in_bucket: str, exports: Exports) -> None:
+    key = exports(in_bucket)
+    exports(in_bucket, key=key, status=2)
+    assert f"s3://exports/{key} exists; add --force" in exports.printed()
+    exports(in_bucket, "--force", "--layout", "structured", key=key)
+    objects, pending = exports.stored(key)
     assert pending == []
     assert len(objects[key]) < 8 * COUNT * 3
 
 
 def test_one_that_comes_meanwhile_stays(
-    in_bucket: str, export: Export, stored: Stored, monkeypatch: pytest.MonkeyPatch
+    in_bucket: str, exports: Exports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = S3Upload.complete
 
@@ -193,17 +185,13 @@ def test_one_that_comes_meanwhile_stays(
         return await real(self, *args, **flags)
 
     monkeypatch.setattr(S3Upload, "complete", complete)
-    key = export(in_bucket, status=2)
-    objects, pending = stored(key)
+    key = exports(in_bucket, status=2)
+    objects, pending = exports.stored(key)
     assert (objects[key], pending) == (b"another's", [])
 
 
 def test_a_part_that_fails_leaves_nothing(
-    in_directory: str,
-    export: Export,
-    stored: Stored,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    in_directory: str, exports: Exports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, calls = S3Upload.put, itertools.count()
 
@@ -213,18 +201,13 @@ def test_a_part_that_fails_leaves_nothing(
         return await real(self, number, data)
 
     monkeypatch.setattr(S3Upload, "put", put)
-    key = export(in_directory, status=2)
-    assert "it fails" in capsys.readouterr().err
-    assert stored(key) == ({}, [])
+    key = exports(in_directory, status=2)
+    assert "it fails" in exports.printed()
+    assert exports.stored(key) == ({}, [])
 
 
 def test_a_domain_that_is_changed_meanwhile(
-    in_bucket: str,
-    export: Export,
-    stored: Stored,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    in_bucket: str, exports: Exports, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     real = s3_export.part_bounds
 
@@ -238,20 +221,14 @@ def test_a_domain_that_is_changed_meanwhile(
 
     with monkeypatch.context() as patch:
         patch.setattr(s3_export, "part_bounds", late)
-        key = export(in_bucket, status=2)
-    assert "The domain was changed while it was" in capsys.readouterr().err
-    assert stored(key) == ({}, [])
-    export(in_bucket, key=key)
-    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "auto")}, [])
+        key = exports(in_bucket, status=2)
+    assert "The domain was changed while it was" in exports.printed()
+    assert exports.stored(key) == ({}, [])
+    exports(in_bucket, key=key)
+    assert exports.stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "auto")}, [])
 
 
-def test_ctrl_c(
-    in_bucket: str,
-    export: Export,
-    stored: Stored,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_ctrl_c(in_bucket: str, exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
     async def interrupted(self: S3Upload, *args: Any) -> str:
         handler = signal.getsignal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
@@ -263,9 +240,9 @@ def test_ctrl_c(
     monkeypatch.setattr(S3Upload, "put", interrupted)
     # A server that was refused in this process, by another test, has left a handler of its own.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    key = export(in_bucket, status=130)
-    assert "nothing was left" in capsys.readouterr().err
-    assert stored(key) == ({}, [])
+    key = exports(in_bucket, status=130)
+    assert "nothing was left" in exports.printed()
+    assert exports.stored(key) == ({}, [])
 
 
 @pytest.mark.parametrize(

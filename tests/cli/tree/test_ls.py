@@ -34,8 +34,7 @@ def test_objects(run: Run, made: str) -> None:
     assert run("ls", made) == [f"{made}/dense", f"{made}/group"]
     names = ["far", "frames", "loop", "ref", "same", "soft", "type", "words"]
     inside = [f"{made}/group/{name}" for name in names]
-    assert run("ls", f"{made}/group") == inside
-    assert run("ls", f"{made}/dense") == [f"{made}/dense"]
+    assert (run("ls", f"{made}/group"), run("ls", f"{made}/dense")) == (inside, [f"{made}/dense"])
     # the group is listed in itself, and not entered again
     assert run("ls", "-r", made) == [f"{made}/dense", f"{made}/group", *inside]
     assert run("ls", "-r", f"{made[:-2]}*") == [made, f"{made}/dense", f"{made}/group", *inside]
@@ -47,8 +46,7 @@ def test_long_lines_of_objects(run: Run, made: str) -> None:
     assert lines["frames"] == ["dataset", "H5T_IEEE_F32LE", "{10/Inf,", "100}"]
     assert lines["words"] == ["dataset", "string", "{3}"]
     assert lines["ref"] == ["dataset", "reference(H5T_STD_REF_OBJ)", "{scalar}"]
-    assert lines["group"] == ["group", "8", "links"]
-    assert lines["type"] == ["datatype", "H5T_STD_I16LE"]
+    assert (lines["group"], lines["type"]) == (["group", "8", "links"], ["datatype", "H5T_STD_I16LE"])
     assert lines["soft"] == ["soft", "link", "->", "/dense"]
     assert lines["far"] == ["external", "link", "->", "other.h5:/x"]
 
@@ -59,8 +57,7 @@ def test_long_lines_of_folders(run: Run, made: str, folder: str) -> None:
     assert (first[:3], first[-1]) == (["folder", "admin", "-"], f"{folder}/a/")
     assert (second[:2], second[-1]) == (["domain", "admin"], made)
     assert int(second[2]) > 1000
-    human = run("ls", "-lH", f"{folder}/some*")[0].split()
-    assert human[3] in ("KiB", "MiB")
+    assert run("ls", "-lH", f"{folder}/some*")[0].split()[3] in ("KiB", "MiB")
 
 
 def test_json_lines(run: Run, made: str, folder: str) -> None:
@@ -69,8 +66,7 @@ def test_json_lines(run: Run, made: str, folder: str) -> None:
     (domain,) = map(json.loads, run("ls", "--json", "-l", folder))
     assert domain.keys() >= {"owner", "created", "lastModified", "total_size"}
     found = {one["path"].rpartition("/")[2]: one for one in map(json.loads, run("ls", "--json", "-rl", made))}
-    assert found["dense"]["shape"]["dims"] == [1000, 200]
-    assert found["same"]["id"] == found["dense"]["id"]
+    assert (found["dense"]["shape"]["dims"], found["same"]["id"]) == ([1000, 200], found["dense"]["id"])
     assert (found["soft"]["class"], found["soft"]["h5path"]) == ("soft link", "/dense")
 
 
@@ -130,24 +126,15 @@ def test_other_objects_and_patterns(run: Run, made: str) -> None:
     assert facts_of(run("info", f"{made}/group"))["links"] == "8"
     assert facts_of(run("info", f"{made}/group/type"))["type"] == "H5T_STD_I16LE"
     items = [json.loads(line) for line in run("info", "--json", f"{made}/group/*")]
-    assert [item["class"] for item in items] == [
-        "external link",
-        "dataset",
-        "group",
-        "dataset",
-        "dataset",
-        "soft link",
-        "datatype",
-        "dataset",
-    ]
+    kinds = "external link, dataset, group, dataset, dataset, soft link, datatype, dataset"
+    assert ", ".join(item["class"] for item in items) == kinds
     assert len([line for line in run("info", f"{made}/*") if not line]) == 1
 
 
 def test_folders_take_what_is_in_them(run: Run, made: str) -> None:
     folder = made.rpartition("/")[0]
     lines = [json.loads(line) for line in run("du", "--json", folder)]
-    assert lines[-1]["path"] == folder
-    assert lines[-1]["kind"] == "folder"
+    assert (lines[-1]["path"], lines[-1]["kind"]) == (folder, "folder")
     domains = [one for one in lines if one["kind"] == "domain"]
     assert made in [one["path"] for one in domains]
     assert lines[-1]["bytes"] == sum(one["bytes"] for one in domains) > 0
@@ -266,8 +253,7 @@ def test_no_size(run: Run, made: str, folder: str) -> None:
     ],
 )
 def test_sizes(nbytes: int, text: str) -> None:
-    assert size_text(nbytes, human=True) == text
-    assert size_text(nbytes, human=False) == str(nbytes)
+    assert (size_text(nbytes, human=True), size_text(nbytes, human=False)) == (text, str(nbytes))
 
 
 def test_times_are_utc() -> None:

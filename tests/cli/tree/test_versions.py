@@ -62,8 +62,7 @@ def test_a_domain_is_restored(run: Run, old: str, embedded_url: str) -> None:
     (said,) = run("restore", f"{old}@1")
     assert re.fullmatch(rf"restored {old} from {old}@1: \d+ objects; {old}@3 is what it was before", said)
     with hsparse.open(embedded_url + old) as file:
-        assert list(file) == ["x"]
-        assert file["x"][:].tolist() == [1, 2, 3]
+        assert (list(file), file["x"][:].tolist()) == (["x"], [1, 2, 3])
     assert json.loads(run("restore", "--json", f"{old}@2")[0])["from"] == f"{old}@2"
     with hsparse.open(embedded_url + old) as file:
         assert (file["x"][:].tolist(), file["y"][:].tolist()) == ([10, 2, 3], [1.5])
@@ -86,19 +85,15 @@ def test_a_clone_shares_until_it_is_materialized(run: Run, old: str, folder: str
     assert done.pop("copied") > 0
     assert done == {"action": "materialized", "path": clone}
     run("snapshot", "-d", f"{old}@1")
-    assert run("log", clone) == []
-    assert run("ls", clone) == [f"{clone}/x"]
+    assert (run("log", clone), run("ls", clone)) == ([], [f"{clone}/x"])
     run("mkdir", f"{folder}/clones")
     assert run("clone", old, f"{folder}/clones") == [f"cloned {old}@3 to {folder}/clones/run.h5"]
     run("rm", f"{folder}/clones/run.h5")
 
 
-def test_commands_that_read_take_a_snapshot(
-    run: Run, old: str, folder: str, embedded_url: str, tmp_path: Path
-) -> None:
+def test_reads_take_a_snapshot(run: Run, old: str, folder: str, embedded_url: str, tmp_path: Path) -> None:
     first = f"{old}@1"
-    assert run("ls", first) == [f"{first}/x"]
-    assert run("ls", folder) == [old]
+    assert (run("ls", first), run("ls", folder)) == ([f"{first}/x"], [old])
     assert any("{3}" in line for line in run("info", f"{first}/x"))
     assert run("du", first)[0].endswith(first)
     (said,) = run("map", first, str(tmp_path / "map"), status=2)
@@ -144,9 +139,7 @@ def test_what_names_no_snapshot_is_refused(run: Run, old: str, folder: str) -> N
         assert text in said, words
 
 
-def test_a_folder_goes_with_a_domain_and_its_clones(
-    run: Run, old: str, folder: str, embedded_url: str
-) -> None:
+def test_a_folder_goes_with_its_clones(run: Run, old: str, folder: str, embedded_url: str) -> None:
     run("mkdir", f"{folder}/sub")
     run("clone", f"{old}@1", f"{folder}/sub/zoo.h5")
     with hsparse.open(f"{embedded_url}{folder}/sub/zoo.h5", "a") as file:
@@ -156,7 +149,6 @@ def test_a_folder_goes_with_a_domain_and_its_clones(
     (said,) = run("rm", "-r", f"{folder}/sub", status=2)
     assert f"The clone {folder}/a.h5 needs snapshot 1" in said
     removed = run("rm", "-r", folder)
-    assert removed[0] == f"removed {folder}/a.h5"
-    assert removed[-1] == f"removed {folder}/"
+    assert (removed[0], removed[-1]) == (f"removed {folder}/a.h5", f"removed {folder}/")
     assert len(removed) == 5
     run("mkdir", folder)

@@ -1,4 +1,4 @@
-"""A lease on clocks that jump: it does not hold until it is renewed, and a clock that keeps jumping is refused."""
+"""The tasks of a member, of which one keeps its lease on clocks that jump."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.dn.membership.lease_keeper import MOST_JUMPS, LeaseKeeper
-from hsparse.errors import Misconfigured
-from tests.cluster.test_clock_reading import TwoClocks
+from hsparse.dn.membership.peers import NodeTasks
+from hsparse.errors import Misconfigured, StoreFailed, Unanswered
+from tests.cluster.test_lease_object import TwoClocks
 from tests.testing.memory_store import MemoryStore
 
 PERIOD = 0.01
@@ -47,9 +48,7 @@ async def taken(clock: TwoClocks) -> LeaseKeeper:
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
-async def test_a_jump_is_told_once_and_the_lease_renewed(
-    jump: float, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_jump_is_told_and_the_lease_renewed(jump: float, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "hsparse")  # tools in other tests raise the root's
     clock = TwoClocks()
     keeper, holder = await taken(clock), Holder(clock)
@@ -77,3 +76,41 @@ async def test_a_clock_that_keeps_jumping_is_refused() -> None:
             await keeper.keep(holder)
     assert len(holder.regained) == MOST_JUMPS + 1, "the first one was in time"
     assert not keeper.holds()
+
+
+async def test_work_is_done_once_for_all_who_wait() -> None:
+    tasks, go_on, begun = NodeTasks(lambda: "dn"), asyncio.Event(), []
+
+    async def work() -> int:
+        begun.append(1)
+        await go_on.wait()
+        return len(begun)
+
+    waiting = [asyncio.create_task(tasks.once("read", "a", work)) for _ in range(3)]
+    other = asyncio.create_task(tasks.once("read", "b", work))
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    go_on.set()
+    assert await asyncio.gather(*waiting[1:], other) == [1, 1, 2]
+    assert await tasks.once("read", "a", work) == 3
+
+
+async def test_who_waits_when_the_node_stops_gets_no_answer() -> None:
+    tasks = NodeTasks(lambda: "dn")
+    waiting = asyncio.create_task(tasks.once("read", "", asyncio.Event().wait))
+    await asyncio.sleep(0)
+    await tasks.close()
+    with pytest.raises(Unanswered, match="dn is stopping"):
+        await waiting
+
+
+async def test_a_defect_is_told_and_an_expected_error_is_not() -> None:
+    tasks = NodeTasks(lambda: "dn")
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    await asyncio.wait([tasks.start(fail(StoreFailed("503")))])
+    assert not tasks.defect.is_set()
+    await asyncio.wait([tasks.start(fail(ZeroDivisionError()))])
+    assert tasks.defect.is_set()

@@ -26,8 +26,7 @@ from hsparse.wire.record_message import CreateObject, Forget
 from tests.model.type_strategies import length_prefixed, text
 from tests.sn.dataset_kinds import F64, I8, I16, chunked, sparse
 from tests.sn.value_client import create, put, value_client
-from tests.support.direct_driver import dataset_record
-from tests.support.driver import DatasetSpec
+from tests.support.driver import DatasetSpec, dataset_record
 from tests.support.rest_client import RestClient
 from tests.testing.manual_clock import ManualClock
 from tests.testing.memory_store import MemoryStore

@@ -37,12 +37,7 @@ async def bucket(endpoint: str) -> AsyncIterator[S3Store]:
     """A fresh empty bucket, as it is before it is probed."""
     name = f"bucket-{next(NUMBERS)}"
     async with S3Store(
-        name,
-        endpoint=endpoint,
-        region="us-east-1",
-        access_key="test",
-        secret_key="test",
-        page_size=PAGE_SIZE,
+        name, endpoint=endpoint, region="us-east-1", access_key="test", secret_key="test", page_size=PAGE_SIZE
     ) as store:
         await store._client.create_bucket(Bucket=name)
         yield store

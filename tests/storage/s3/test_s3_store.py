@@ -2,41 +2,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hsparse.concurrency.attempts import STORE
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.condition_probe import probe
-from hsparse.storage.conditional_put import with_conditional_delete
 from hsparse.storage.s3.s3_store import S3Store
-from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply
+from tests.storage.lossy_line import *  # noqa: F403
+from tests.storage.lossy_line import PUTS, Open, Pauses, Put, check_settled
+from tests.support.faulty_proxy import FaultyProxy, Loss, error_reply
 from tests.support.s3_servers import make_bucket
-from tests.testing.manual_clock import ManualClock
 
 NUMBERS = itertools.count()
 SECRET = "a-secret-that-must-not-be-told"
-
-
-class Pauses:
-    """A sleep that passes at once, on a clock of its own."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.taken: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.taken.append(seconds)
-        self.clock.time += seconds
-
-
-@pytest.fixture
-def pauses() -> Pauses:
-    return Pauses()
 
 
 def s3(
@@ -69,6 +51,16 @@ async def proxy(moto_endpoint: str) -> AsyncIterator[FaultyProxy]:
 
 
 @pytest.fixture
+async def open_store(bucket: str, proxy: FaultyProxy, pauses: Pauses) -> AsyncIterator[Open]:
+    async with AsyncExitStack() as stack:
+
+        async def open_one(endpoint: str = proxy.url, **settings: Any) -> S3Store:
+            return await stack.enter_async_context(s3(bucket, endpoint, pauses, **settings))
+
+        yield open_one
+
+
+@pytest.fixture
 async def store(bucket: str, proxy: FaultyProxy, pauses: Pauses) -> AsyncIterator[S3Store]:
     """A store whose every request goes through `proxy`."""
     async with s3(bucket, proxy.url, pauses) as store:
@@ -82,83 +74,11 @@ async def other(bucket: str, moto_endpoint: str, pauses: Pauses) -> AsyncIterato
         yield store
 
 
-Put = Callable[[S3Store, str, bytes], Awaitable[str]]
-
-
-async def put(store: S3Store, key: str, data: bytes) -> str:
-    return await store.put(key, data)
-
-
-async def put_if_absent(store: S3Store, key: str, data: bytes) -> str:
-    await store.delete(key)
-    return await store.put_if_absent(key, data)
-
-
-async def put_if_match(store: S3Store, key: str, data: bytes) -> str:
-    return await store.put_if_match(key, data, (await store.get(key)).etag)
-
-
-LOSSES = {
-    "request": lambda: Loss("PUT", forward=False, keep=0),
-    "reply": lambda: Loss("PUT", keep=0),
-    "half the reply": lambda: Loss("PUT", keep=30),
-    "error after applying": lambda: Loss("PUT", answer=error_reply(500, "InternalError")),
-    "error before applying": lambda: Loss("PUT", forward=False, answer=error_reply(500, "InternalError")),
-    "slow down": lambda: Loss("PUT", forward=False, answer=error_reply(503, "SlowDown")),
-    "conflict": lambda: Loss("PUT", forward=False, answer=error_reply(409, "ConditionalRequestConflict")),
-}
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("call", [put, put_if_absent, put_if_match])
-async def test_a_lossy_put_is_settled(
-    store: S3Store, other: S3Store, proxy: FaultyProxy, call: Put, loss: str
-) -> None:
-    await other.put("a/b", b"before")
+@PUTS
+async def test_a_conflict_is_repeated(store: S3Store, other: S3Store, proxy: FaultyProxy, call: Put) -> None:
     for _ in range(3):
-        proxy.lose(LOSSES[loss]())
-    etag = await call(store, "a/b", b"after")
-    stored = await other.get("a/b")
-    assert (stored.data, stored.etag) == (b"after", etag)
-    assert proxy.methods().count("PUT") >= 3
-    assert proxy.script == []
-
-
-async def test_a_lost_reply_is_settled_by_reading_back(
-    store: S3Store, other: S3Store, proxy: FaultyProxy
-) -> None:
-    etag = await other.put("a", b"before")
-    proxy.lose(Loss("PUT", keep=0))
-    await store.put_if_match("a", b"after", etag)
-    assert proxy.methods() == ["PUT", "PUT", "HEAD"]
-
-
-async def test_the_reading_back_is_repeated_too(store: S3Store, proxy: FaultyProxy) -> None:
-    proxy.lose(Loss("PUT", answer=error_reply(500, "InternalError")))
-    for _ in range(3):
-        proxy.lose(Loss("HEAD", keep=0))
-    await store.put_if_absent("a", b"data")
-    assert proxy.methods() == ["PUT", "PUT", *["HEAD"] * 4]
-
-
-async def test_a_refusal_costs_one_look(store: S3Store, proxy: FaultyProxy) -> None:
-    await store.put_if_absent("a", b"data")
-    proxy.requests.clear()
-    with pytest.raises(PreconditionFailed):
-        await store.put_if_absent("a", b"data")
-    with pytest.raises(PreconditionFailed):
-        await store.put_if_match("a", b"data", "0123")
-    assert proxy.methods() == ["PUT", "HEAD"] * 2
-
-
-async def test_the_same_bytes_by_another_are_not_ours(
-    store: S3Store, other: S3Store, proxy: FaultyProxy
-) -> None:
-    """Two nodes count from 0 to 1 and the request of the first is lost: it must count again, to 2."""
-    etag = await other.put("counter", b"0")
-    proxy.lose(Loss("PUT", forward=False, keep=0, after=lambda: other.put_if_match("counter", b"1", etag)))
-    with pytest.raises(PreconditionFailed):
-        await store.put_if_match("counter", b"1", etag)
+        proxy.lose(Loss("PUT", forward=False, answer=error_reply(409, "ConditionalRequestConflict")))
+    await check_settled(store, other, proxy, call)
 
 
 async def test_a_server_that_drops_metadata(store: S3Store, proxy: FaultyProxy) -> None:
@@ -179,101 +99,11 @@ async def test_a_server_that_drops_metadata(store: S3Store, proxy: FaultyProxy) 
         await store.put_if_absent("a", b"else")
 
 
-async def test_another_state_after_a_lost_reply(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
-    etag = await other.put("a", b"before")
-    proxy.lose(Loss("PUT", keep=0, after=lambda: other.put("a", b"another's")))
-    with pytest.raises(PreconditionFailed, match="'a'"):
-        await store.put_if_match("a", b"ours", etag)
-    assert (await other.get("a")).data == b"another's"
-
-
-async def test_no_object_after_a_lost_reply(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
-    etag = await other.put("a", b"before")
-    proxy.lose(Loss("PUT", keep=0, after=lambda: other.delete("a")))
-    with pytest.raises(PreconditionFailed, match="'a'"):
-        await store.put_if_match("a", b"ours", etag)
-    with pytest.raises(NotFound):
-        await other.get("a")
-
-
 async def test_no_object_while_reading_back(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
     proxy.lose(Loss("PUT", keep=0))
     proxy.lose(Loss("PUT", after=lambda: other.delete("a")))
     with pytest.raises(PreconditionFailed, match="'a'"):
         await store.put_if_absent("a", b"ours")
-
-
-async def test_a_put_that_arrives_late_overwrites_nothing(
-    store: S3Store, other: S3Store, proxy: FaultyProxy
-) -> None:
-    etag = await other.put("a", b"before")
-    late = proxy.lose(Loss("PUT", late=True))
-    etag = await store.put_if_match("a", b"ours", etag)
-    await other.put_if_match("a", b"another's", etag)
-    await late.release()
-    assert (await other.get("a")).data == b"another's"
-
-
-IN_PLACE = {
-    "requests": lambda method: Loss(method, forward=False, keep=0),
-    "replies": lambda method: Loss(method, keep=0),
-    "first replies": lambda method: Loss(method, twice=True),
-}
-
-
-@pytest.mark.parametrize("lost", IN_PLACE)
-async def test_what_a_store_honours_is_found_out_whichever_is_lost(
-    store: S3Store, proxy: FaultyProxy, lost: str
-) -> None:
-    place, sent = 0, 0
-
-    def draw(method: str) -> Loss:
-        nonlocal sent
-        sent += 1
-        return IN_PLACE[lost](method) if sent == place else Loss(method)
-
-    proxy.draw = draw
-    while sent >= place:
-        place, sent = place + 1, 0
-        await probe(store)
-        assert await with_conditional_delete(store) is store
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        Loss("GET", keep=0),
-        Loss("GET", keep=40),
-        Loss("GET", keep=-5),
-        Loss("GET", answer=error_reply(503, "SlowDown")),
-        Loss("GET", answer=error_reply(500, "InternalError")),
-    ],
-    ids=["reply", "head", "body", "slow down", "error"],
-)
-async def test_a_lossy_read_is_repeated(
-    store: S3Store, other: S3Store, proxy: FaultyProxy, loss: Loss
-) -> None:
-    data = bytes(range(256)) * 1000
-    etag = await other.put("a", data)
-    for line in (loss, Loss("GET", keep=loss.keep, answer=loss.answer)):
-        proxy.lose(line)
-    stored = await store.get("a")
-    assert (stored.data, stored.etag) == (data, etag)
-    proxy.lose(Loss("GET", keep=loss.keep, answer=loss.answer))
-    assert (await store.get_range("a", -1000)).data == data[-1000:]
-    proxy.lose(Loss("GET", keep=loss.keep, answer=loss.answer))
-    assert [entry.key async for page in store.list("") for entry in page.entries] == ["a"]
-    assert proxy.script == []
-    assert proxy.methods() == ["GET"] * 7
-
-
-async def test_a_lossy_delete_is_repeated(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
-    await other.put("a", b"data")
-    proxy.lose(Loss("DELETE", keep=0))
-    await store.delete("a")
-    proxy.lose(Loss("DELETE", forward=False, answer=error_reply(404, "NoSuchKey")))
-    await store.delete("a")
-    assert proxy.methods() == ["DELETE"] * 3
 
 
 async def test_pauses_grow_until_the_deadline(store: S3Store, proxy: FaultyProxy, pauses: Pauses) -> None:
@@ -288,9 +118,7 @@ async def test_pauses_grow_until_the_deadline(store: S3Store, proxy: FaultyProxy
     assert len(proxy.requests) == len(pauses.taken) + 1
 
 
-async def test_waiting_for_a_connection_does_not_count(
-    bucket: str, proxy: FaultyProxy, pauses: Pauses
-) -> None:
+async def test_a_wait_for_a_connection_counts_not(bucket: str, proxy: FaultyProxy, pauses: Pauses) -> None:
     async with s3(bucket, proxy.url, pauses, connections=1) as store:
         held = proxy.lose(Loss("PUT", hang=True))
         proxy.lose(Loss("DELETE", answer=error_reply(503, "SlowDown")))
@@ -302,24 +130,6 @@ async def test_waiting_for_a_connection_does_not_count(
         held.released.set()
         await asyncio.gather(put, delete)
     assert proxy.methods() == ["PUT", "DELETE", "DELETE"]
-
-
-async def test_a_silent_server_is_given_up(bucket: str, proxy: FaultyProxy, pauses: Pauses) -> None:
-    for _ in range(100):
-        proxy.lose(Loss("GET", hang=True))
-    async with s3(bucket, proxy.url, pauses, deadline=0.6) as store:
-        with pytest.raises(StoreFailed, match="no answer"):
-            await store.get("a")
-    assert len(proxy.requests) > 1
-
-
-async def test_nobody_at_the_endpoint(pauses: Pauses) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    async with s3("bucket", f"http://127.0.0.1:{port}", pauses) as store:
-        with pytest.raises(StoreFailed, match="check the endpoint"):
-            await store.get("a")
-    assert len(pauses.taken) > 3
 
 
 async def test_tls_to_an_endpoint_without(moto_endpoint: str, pauses: Pauses) -> None:
@@ -434,29 +244,6 @@ async def test_cancellation_ends_the_request(store: S3Store, proxy: FaultyProxy)
     assert (await store.get("a")).data == b"data"
 
 
-@pytest.mark.parametrize("call", [put, put_if_absent, put_if_match])
-async def test_a_put_that_a_proxy_sends_twice_is_settled(
-    store: S3Store, other: S3Store, proxy: FaultyProxy, call: Put
-) -> None:
-    await other.put("a/b", b"before")
-    proxy.lose(Loss("PUT", twice=True))
-    etag = await call(store, "a/b", b"after")
-    stored = await other.get("a/b")
-    assert (stored.data, stored.etag) == (b"after", etag)
-    assert proxy.script == []
-
-
-async def test_no_update_is_lost_in_bad_weather(store: S3Store, proxy: FaultyProxy) -> None:
-    proxy.draw = Weather(random.Random(0), delayed=0.0, lost=0.1, unanswered=0.1, twice=0.1)
-    etag = await store.put_if_absent("counter", b"0")
-    for number in range(1, 41):
-        stored = await store.get("counter")
-        assert (stored.data, stored.etag) == (str(number - 1).encode(), etag)
-        etag = await store.put_if_match("counter", str(number).encode(), etag)
-    await store.delete_if_match("counter", etag)
-    assert [page async for page in store.list("")] == []
-
-
 DELETE_LOSSES = {
     "sent twice": lambda: Loss("DELETE", twice=True),
     "request": lambda: Loss("DELETE", forward=False, keep=0),
@@ -467,7 +254,7 @@ DELETE_LOSSES = {
 
 
 @pytest.mark.parametrize("loss", DELETE_LOSSES)
-async def test_a_lossy_delete_is_settled(
+async def test_lost_deletes_are_settled(
     store: S3Store, other: S3Store, proxy: FaultyProxy, loss: str
 ) -> None:
     etag = await other.put("a/b", b"before")

@@ -156,9 +156,7 @@ async def test_what_one_that_was_killed_has_left_is_recovered_by_the_next(
     assert len(list((tmp_path / "root" / ".hsparse" / "puts").iterdir())) == 1
 
 
-async def test_one_that_takes_long_to_die_is_not_waited_for(
-    store: PosixStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_death_is_not_waited_for(store: PosixStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.put("a", b"1")
     assert store._process is not None
     worker = store._process._worker

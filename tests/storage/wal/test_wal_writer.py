@@ -78,6 +78,30 @@ def die(puts: WalWriter) -> None:
         os.close(lock)
 
 
+def checkpointed(puts: WalWriter) -> bool:
+    """Checkpoint; return whether that has synced all."""
+    puts.checkpoint()
+    assert puts._checkpointing is not None
+    return puts._checkpointing.result() is not None
+
+
+def note_syncs(patch: pytest.MonkeyPatch, below: str) -> list[str]:
+    """Return the paths below the root that are synced from now on."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(file: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{file}").readlink().relative_to(below)))
+        fsync(file)
+
+    patch.setattr(os, "fsync", note)
+    return synced
+
+
+def read(root: RootDirectory, key: str = "a") -> bytes:
+    return Path(root.path, key).read_bytes()
+
+
 def leave_half_written(path: Path) -> None:
     path.write_bytes(b"who")
     path.chmod(mode_of(path) | stat.S_ISVTX)
@@ -195,8 +219,7 @@ class Machine:
         }
         was_there = self.file(other).exists()
         entries = [Entry(key, 0, "0-0-0" if key == other else etag, 0.0) for key, etag in etags.items()]
-        deleted = delete_files(self.root, entries)
-        assert deleted == [key != other or not was_there for key in KEYS]
+        assert delete_files(self.root, entries) == [key != other or not was_there for key in KEYS]
         for key in {*KEYS} - ({other} if was_there else set()):
             self.know(key, None)
             self.unsynced.pop(key, None)
@@ -279,22 +302,18 @@ def test_a_crash_loses_nothing_acknowledged(steps: list[tuple[str, str, int]], d
                 machine.check()
         machine.crash(choose)
         machine.end()
-        assert log_paths(machine.root) == []
-        assert recover(machine.root) == 0
+        assert (log_paths(machine.root), recover(machine.root)) == ([], 0)
         machine.check()
 
 
-def test_one_sync_for_many_puts(
-    root: RootDirectory, puts: WalWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_sync_of_many_puts(root: RootDirectory, puts: WalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     put(puts, "d/first", b"x")
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: synced.append("file"))
     monkeypatch.setattr(os, "fdatasync", lambda file: synced.append("log"))
     results = puts.put([Put(f"d/{i}", b"data") for i in range(20)] + [Put("d/first", b"y")])
     assert all(isinstance(result, str) for result in results)
-    assert synced == ["log"]
-    assert Path(root.path, "d/first").read_bytes() == b"y"
+    assert (synced, read(root, "d/first")) == (["log"], b"y")
 
 
 def test_keys_that_repeat_are_put_in_order(root: RootDirectory, puts: WalWriter) -> None:
@@ -302,7 +321,7 @@ def test_keys_that_repeat_are_put_in_order(root: RootDirectory, puts: WalWriter)
         [Put("a", b"1", Condition.ABSENT), Put("b", b"1"), Put("a", b"2", Condition.ABSENT), Put("a", b"3")]
     )
     assert [type(result) for result in results] == [str, str, PreconditionFailed, str]
-    assert Path(root.path, "a").read_bytes() == b"3"
+    assert read(root) == b"3"
 
 
 def test_a_file_with_room_keeps_its_inode_and_its_mode(root: RootDirectory, puts: WalWriter) -> None:
@@ -312,9 +331,7 @@ def test_a_file_with_room_keeps_its_inode_and_its_mode(root: RootDirectory, puts
     before = path.stat().st_ino
     for size in (10, 4096, 1, 100):
         etag = put(puts, "a", b"x" * size)
-        assert path.read_bytes() == b"x" * size
-        assert path.stat().st_ino == before
-        assert mode_of(path) == 0o640
+        assert (path.read_bytes(), path.stat().st_ino, mode_of(path)) == (b"x" * size, before, 0o640)
         put(puts, "a", b"x" * size, Condition.MATCH, etag)
     put(puts, "a", bytes(5000))
     assert path.stat().st_ino != before
@@ -324,15 +341,15 @@ def test_a_hard_link_keeps_the_old_object(root: RootDirectory, puts: WalWriter) 
     put(puts, "a", b"old")
     Path(root.path, "copy").hardlink_to(Path(root.path, "a"))
     put(puts, "a", b"new")
-    assert Path(root.path, "copy").read_bytes() == b"old"
+    assert read(root, "copy") == b"old"
 
 
 def test_a_symbolic_link_is_replaced_not_followed(root: RootDirectory, puts: WalWriter) -> None:
     Path(root.path, "other").write_bytes(b"old")
     Path(root.path, "a").symlink_to("other")
     put(puts, "a", b"new")
-    assert Path(root.path, "other").read_bytes() == b"old"
-    assert Path(root.path, "a").read_bytes() == b"new"
+    assert read(root, "other") == b"old"
+    assert read(root) == b"new"
 
 
 def test_objects_and_directories_exclude_each_other(puts: WalWriter) -> None:
@@ -342,9 +359,7 @@ def test_objects_and_directories_exclude_each_other(puts: WalWriter) -> None:
             put(puts, key, b"y")
 
 
-def test_a_file_system_with_coarse_times_has_no_log(
-    root: RootDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_coarse_times_there_is_no_log(root: RootDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     utime = os.utime
 
     def coarse(path: int | str, *, ns: tuple[int, int]) -> None:
@@ -352,15 +367,12 @@ def test_a_file_system_with_coarse_times_has_no_log(
 
     monkeypatch.setattr(os, "utime", coarse)
     puts = WalWriter(root, "store")
-    etags = {put(puts, "a", b"same") for _ in range(3)}
-    assert len(etags) == 3
+    assert len({put(puts, "a", b"same") for _ in range(3)}) == 3
     assert puts.idle
     puts.close()
 
 
-def test_a_log_that_cannot_be_written(
-    root: RootDirectory, puts: WalWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_without_space(root: RootDirectory, puts: WalWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     etag = put(puts, "a", b"old")
 
     def fail(file: int) -> None:
@@ -386,46 +398,31 @@ def test_a_damaged_lock_file_fails_no_puts(root: RootDirectory, puts: WalWriter,
     assert Path(root.path, "a").stat().st_mtime_ns < root.now_ns() + YEAR_NS
 
 
-@pytest.mark.parametrize("calls", [["open_for_writing"], ["open_for_writing", "put_by_rename"]])
+OPEN, RENAME, APPLY = (wal_writer, "open_for_writing"), (wal_writer, "put_by_rename"), (PreparedPut, "apply")
+
+
+@pytest.mark.parametrize(
+    ("calls", "kind"), [([OPEN], str), ([OPEN, RENAME], StoreFailed), ([APPLY], StoreFailed)]
+)
 def test_a_put_that_fails_unexpectedly_fails_alone(
-    root: RootDirectory, puts: WalWriter, calls: list[str], monkeypatch: pytest.MonkeyPatch
+    puts: WalWriter, calls: list[tuple[Any, str]], kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in calls:
-        called = getattr(wal_writer, name)
+    for owner, name in calls:
+        called = getattr(owner, name)
 
         def fail(*args: Any, called: Any = called) -> Any:
             if "bad" in str(args):
                 raise OverflowError("too large")
             return called(*args)
 
-        monkeypatch.setattr(wal_writer, name, fail)
+        monkeypatch.setattr(owner, name, fail)
     first, bad, last = puts.put([Put(key, b"x") for key in ("a", "bad", "b")])
-    assert isinstance(first, str)
-    assert isinstance(last, str)
-    assert isinstance(bad, StoreFailed if len(calls) == 2 else str)
+    assert [type(one) for one in (first, last)] == [str, str]
+    assert isinstance(bad, kind)
     put(puts, "c", b"x")
 
 
-def test_a_file_that_cannot_be_written_as_expected_fails_alone(
-    puts: WalWriter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    apply = PreparedPut.apply
-
-    def fail(one: PreparedPut) -> str:
-        if one.put.key == "bad":
-            raise OverflowError("too large")
-        return apply(one)
-
-    monkeypatch.setattr(PreparedPut, "apply", fail)
-    first, bad, last = puts.put([Put(key, b"x") for key in ("a", "bad", "b")])
-    assert isinstance(first, str)
-    assert isinstance(bad, StoreFailed)
-    assert isinstance(last, str)
-
-
-def test_nothing_follows_records_of_unknown_fate(
-    root: RootDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_record_follows_an_unknown_one(root: RootDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     puts = WalWriter(root, "store")
     put(puts, "a", b"old")
     assert puts._log is not None
@@ -443,7 +440,7 @@ def test_nothing_follows_records_of_unknown_fate(
     put(puts, "a", b"new")
     die(puts)
     recover(root)
-    assert Path(root.path, "a").read_bytes() == b"new"
+    assert read(root) == b"new"
 
 
 async def test_what_a_live_process_cannot_finish_is_not_served(
@@ -475,12 +472,10 @@ def test_what_could_not_be_written_outlives_the_checkpoint(
             put(puts, "a", b"x")
         if not repairable:
             patch.setattr(os, "rename", fail)
-        puts.checkpoint()
-        assert puts._checkpointing is not None
-        assert (puts._checkpointing.result() is not None) == repairable
+        assert checkpointed(puts) == repairable
     die(puts)
     recover(root)
-    assert Path(root.path, "a").read_bytes() == b"x"
+    assert read(root) == b"x"
     assert not mode_of(Path(root.path, "a")) & stat.S_ISVTX
 
 
@@ -501,9 +496,7 @@ def test_no_lock_to_be_had_is_an_error_of_the_put(
     put(puts, "b", b"x")
 
 
-def test_a_log_that_cannot_be_made_leaves_nothing(
-    root: RootDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_impossible_log_leaves_nothing(root: RootDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     puts = WalWriter(root, "store")
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", fail)
@@ -523,9 +516,7 @@ def test_directories_of_what_was_deleted_are_not_made_again(root: RootDirectory)
     for key in ("d/e/a", "f/a"):
         delete_file(root, key)
     put(puts, "d", b"an object now")
-    puts.checkpoint()
-    assert puts._checkpointing is not None
-    assert puts._checkpointing.result() is not None
+    assert checkpointed(puts)
     put(puts, "f", b"an object now")
     delete_file(root, "f")
     die(puts)
@@ -533,9 +524,7 @@ def test_directories_of_what_was_deleted_are_not_made_again(root: RootDirectory)
     assert sorted(path.name for path in Path(root.path).iterdir()) == [".hsparse", "d"]
 
 
-def test_what_was_refused_is_not_put_by_a_recovery(
-    root: RootDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recovery_puts_nothing_refused(root: RootDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     puts = WalWriter(root, "store")
     rename = os.rename
     directory = Path(root.path, "a")
@@ -591,44 +580,23 @@ def test_files_are_synced_before_their_records_go(
     root: RootDirectory, puts: WalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(puts, "d/e/a", b"x")
-    synced: list[str] = []
-    fsync = os.fsync
-
-    def note(file: int) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
-        fsync(file)
-
-    monkeypatch.setattr(os, "fsync", note)
-    puts.checkpoint()
-    assert puts._checkpointing is not None
-    puts._checkpointing.result()
-    path = root.path
+    synced = note_syncs(monkeypatch, root.path)
+    checkpointed(puts)
     synced = [name for name in synced if ".hsparse" not in name]
-    assert synced[:2] == [path, f"{path}/d/e/a"]  # the first for the next log, whose directory may be new
-    assert set(synced) == {f"{path}/d/e/a", path, f"{path}/d", f"{path}/d/e"}
-    assert not mode_of(Path(path, "d")) & stat.S_ISVTX
+    assert synced[:2] == [".", "d/e/a"]  # the first for the next log, whose directory may be new
+    assert set(synced) == {"d/e/a", ".", "d", "d/e"}
+    assert not mode_of(Path(root.path, "d")) & stat.S_ISVTX
 
 
 def test_a_checkpoint_syncs_each_new_file_and_its_directory_and_what_is_above_once(
     root: RootDirectory, puts: WalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(puts, "other", b"x")
-    puts.checkpoint()  # so that the next one needs no new log
-    assert puts._checkpointing is not None
-    puts._checkpointing.result()
+    checkpointed(puts)  # so that the next one needs no new log
     keys = [f"db/domain/g/{number}/.group.json" for number in range(100)]
     assert all(isinstance(result, str) for result in puts.put([Put(key, b"x") for key in keys]))
-    synced: list[str] = []
-    fsync = os.fsync
-
-    def note(file: int) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{file}").readlink().relative_to(root.path)))
-        fsync(file)
-
-    monkeypatch.setattr(os, "fsync", note)
-    puts.checkpoint()
-    assert puts._checkpointing is not None
-    assert puts._checkpointing.result() is not None
+    synced = note_syncs(monkeypatch, root.path)
+    assert checkpointed(puts)
     above = {".", "db", "db/domain", "db/domain/g"}
     assert len(synced) == 2 * len(keys) + len(above)
     assert set(synced) == {*keys, *(key.rpartition("/")[0] for key in keys), *above}
@@ -641,25 +609,18 @@ def test_a_sync_that_fails_keeps_the_log(
     put(puts, "a", b"x")
     (path,) = log_paths(root)
 
-    def fail(file: int) -> None:
-        raise OSError(5, "Input/output error")
-
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
-        puts.checkpoint()
-        assert puts._checkpointing is not None
-        assert puts._checkpointing.result() is None
+        assert not checkpointed(puts)
         assert path in caplog.text
-        put_errors = puts.put([Put("a", b"y")])
-        assert "check the disk" in str(
-            put_errors[0]
-        )  # no log can be made: it goes by a rename, and that fails
+        # No log can be made: it goes by a rename, and that fails.
+        assert "check the disk" in str(puts.put([Put("a", b"y")])[0])
     assert path in log_paths(root)
     put(puts, "a", b"z")
     die(puts)
     assert path in log_paths(root)
     recover(root)
-    assert Path(root.path, "a").read_bytes() == b"z"
+    assert read(root) == b"z"
 
 
 def test_an_unexpected_error_of_a_checkpoint_fails_no_put(
@@ -680,23 +641,13 @@ def test_an_unexpected_error_of_a_checkpoint_fails_no_put(
     assert f"The write-ahead log {path} cannot be checkpointed." in caplog.text
     die(puts)
     recover(root)
-    assert (Path(root.path, "a").read_bytes(), Path(root.path, "b").read_bytes()) == (b"x", b"y")
+    assert (read(root), read(root, "b")) == (b"x", b"y")
 
 
-CALLS = (
-    "write",
-    "pwrite",
-    "fsync",
-    "fdatasync",
-    "rename",
-    "ftruncate",
-    "utime",
-    "fchmod",
-    "open",
-    "fstat",
-    "pread",
-)
-MORE_CALLS = ("unlink", "stat", "mkdir")
+CALLS = [
+    *("write", "pwrite", "fsync", "fdatasync", "rename", "ftruncate", "utime", "fchmod", "open", "fstat"),
+    *("pread", "unlink", "stat", "mkdir"),
+]
 
 
 def put_on_a_failing_disk(path: str, first: int, lasting: bool) -> bool:
@@ -720,7 +671,7 @@ def put_on_a_failing_disk(path: str, first: int, lasting: bool) -> bool:
         return fail_or_call
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in CALLS + MORE_CALLS:
+        for name in CALLS:
             patch.setattr(os, name, failing(getattr(os, name)))
         for key, data in (("a", b"new" * 300), ("d/b", b"new" * 3000), ("new", b"new")):
             (result,) = puts.put([Put(key, data)])
@@ -749,9 +700,7 @@ def test_a_disk_that_fails_at_any_call(lasting: bool) -> None:
 
 
 @pytest.mark.timeout(30)
-def test_a_store_that_was_removed_ends_its_puts(
-    root: RootDirectory, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_removed_store_ends_its_puts(root: RootDirectory, caplog: pytest.LogCaptureFixture) -> None:
     puts = WalWriter(root, "store")
     put(puts, "d/a", b"one")
     shutil.rmtree(root.path)

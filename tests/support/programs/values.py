@@ -134,11 +134,7 @@ _MAKERS: dict[str, Callable[[Any], Dtype]] = {
     "array": lambda lib: np.dtype("(3,)<i4"),
     "row": lambda lib: np.dtype([("n", "<i4"), ("x", ">f8"), ("t", "S4")]),
     "record": lambda lib: np.dtype(
-        [
-            ("n", "<i4"),
-            ("s", lib.special_dtype(vlen=str)),
-            ("v", lib.special_dtype(vlen=np.dtype("<f4"))),
-        ]
+        [("n", "<i4"), ("s", lib.special_dtype(vlen=str)), ("v", lib.special_dtype(vlen=np.dtype("<f4")))]
     ),
     "nested": lambda lib: np.dtype([("in", [("a", "<i2"), ("b", "?")]), ("xyz", "<f4", (3,)), ("k", "<u1")]),
 }
