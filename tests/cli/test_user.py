@@ -316,7 +316,7 @@ def test_keys_are_revoked_by_name_id_user_or_age(shell: Shell) -> None:
     assert shell("revoke", "--expired") == 0
     assert "Revoked key b" in shell.out
     assert (shell("revoke", "d"), shell("revoke", "--of", "ann")) == (0, 0)
-    assert (dict(KeyFile(shell.keys).keys()), shell("revoke", "a")) == ({}, 2)
+    assert (dict(KeyFile(shell.keys).entries()), shell("revoke", "a")) == ({}, 2)
     assert "There is no such key" in shell.err
 
 

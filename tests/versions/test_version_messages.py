@@ -31,7 +31,7 @@ from tests.simulation.clients import dataset_record, group_record
 from tests.simulation.simulated_cluster import CALM, SimulatedCluster
 from tests.simulation.simulated_network import STORE, SimulatedStore
 from tests.simulation.simulation import Shared
-from tests.simulation.version_operations import PATH
+from tests.simulation.version_clients import PATH
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Process, VirtualLoop
 from tests.support.cluster import Cluster
