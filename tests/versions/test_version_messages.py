@@ -32,8 +32,7 @@ from tests.simulation.simulated_cluster import CALM, SimulatedCluster
 from tests.simulation.simulated_network import STORE, SimulatedStore
 from tests.simulation.simulation import Shared
 from tests.simulation.version_clients import PATH
-from tests.simulation.virtual_clock import VirtualClock
-from tests.simulation.virtual_loop import Process, VirtualLoop
+from tests.simulation.virtual_loop import Process, VirtualClock, VirtualLoop
 from tests.support.cluster import Cluster
 from tests.support.endurance import repeats
 from tests.support.restartable_node import Doubtful
