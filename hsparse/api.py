@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
+    "hsparse.attempts": "MAX_CHANGE_ATTEMPTS",
     "hsparse.bounded_cache": "BoundedCache remember",
     "hsparse.cli.environment": "server_default",
     "hsparse.cli.tree.server_tree": "ServerTree normal_path",

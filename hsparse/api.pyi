@@ -1,3 +1,4 @@
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS as MAX_CHANGE_ATTEMPTS
 from hsparse.bounded_cache import BoundedCache as BoundedCache
 from hsparse.bounded_cache import remember as remember
 from hsparse.cli.environment import server_default as server_default

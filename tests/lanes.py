@@ -172,7 +172,6 @@ ENDURE = {
     "stripes/test_striped_server.py": (),
     "format/hdf5/test_domain_plan.py::test_an_index_of_several_leaves": (),
     # Campaigns and measurements, and ever more of the same.
-    "cli/tree/test_virtual_copies.py": (),
     "sn/in_place/test_changes.py": (
         "[virtual-rewritten_with_its_time]",
         "[raw-replaced]",

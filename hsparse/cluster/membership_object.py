@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS, MAX_READ_ATTEMPTS
 from hsparse.clock import Clock, jitter
 from hsparse.cluster.lease_object import Lease, LeaseObjects, LeaseWatch
 from hsparse.cluster.membership import NO_MEMBERS, Membership
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS, MAX_READ_ATTEMPTS
 from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.schema import FIRST_SCHEMA, Schema, parse_schema
 from hsparse.storage.object_store import ObjectStore

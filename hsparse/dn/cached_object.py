@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.compute import compute
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.concurrency.request_trace import (
     RequestTrace,
     begin_trace,

@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.clock import Clock, jitter
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.dn.cache import Cache
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed

@@ -30,8 +30,8 @@ from typing import Any
 
 import orjson
 
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.clock import Clock
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.record_form import RecordCodec, add_checksum, check_checksum, memory_of_json, parse_json
 from hsparse.dn.stored_form import ObjectState, load_state

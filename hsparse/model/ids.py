@@ -233,9 +233,6 @@ def id_of_key(key: str) -> str | None:
     return id if storage_key(id) == key else None
 
 
-# --- jobs -------------------------------------------------------------------------------------------
-
-
 def new_job_id(owner: str, clock: Clock) -> str:
     """Return a new job id; ids of one user share a prefix and sort by creation time."""
     return f"{JOB_PREFIX}{_owner_digits(owner)}-{int(clock.now() * 1000):012x}-{clock.token(8).hex()}"

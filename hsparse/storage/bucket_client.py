@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, ClassVar, Self, TypeVar
 
+from hsparse.attempts import STORE
 from hsparse.clock import Clock, SystemClock
-from hsparse.concurrency.attempts import STORE
 from hsparse.errors import HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 
 PAGE_SIZE = 1000

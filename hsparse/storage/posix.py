@@ -41,7 +41,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import TypeVar
 
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.concurrency.short_calls import ShortCalls
 from hsparse.errors import NotFound, StoreFailed, StoreFull
 from hsparse.storage.filesystem.object_file import (

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.concurrency.gathering import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cached_object import Base, CachedObject

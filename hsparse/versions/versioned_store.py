@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
 from hsparse.cluster.membership_object import KEY as MEMBERS
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.concurrency.gathering import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.membership.ownership import Ownership

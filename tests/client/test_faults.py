@@ -23,12 +23,12 @@ from anndata import AnnData
 from scipy.sparse import csr_array
 
 import hsparse
+from hsparse.attempts import Backoff
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
 from hsparse.client.errors import Unreachable
 from hsparse.client.http import retry
 from hsparse.client.sources.elements import Direct
-from hsparse.concurrency.attempts import Backoff
 from hsparse.errors import Conflict, HsparseError
 from hsparse.storage.store_settings import StoreSettings
 from tests.client.access_ways import open_file, plain_settings

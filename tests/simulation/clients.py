@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.clock import Clock
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import Conflict, Gone, HsparseError, Moved, NotFound, OutOfRange
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.format.selections.select_syntax import parse_select

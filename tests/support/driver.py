@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.clock import SystemClock
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import ErrorKind, HsparseError, Moved
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import parse_select

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from hsparse.attempts import CLIENT
 from hsparse.client.errors import GatewayFailed, Unreachable
 from hsparse.clock import Clock, SystemClock, jitter
-from hsparse.concurrency.attempts import CLIENT
 from hsparse.errors import Busy, Conflict, Gone, HsparseError, NotFound, RateLimited, Unanswered, reword
 
 PAUSES = CLIENT

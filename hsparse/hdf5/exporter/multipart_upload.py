@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import HsparseError, Misconfigured, NotFound, StoreFailed, Unsupported
 from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3.s3_client import S3Client

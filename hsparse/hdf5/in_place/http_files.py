@@ -20,8 +20,8 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
+from hsparse.attempts import STORE
 from hsparse.clock import SystemClock
-from hsparse.concurrency.attempts import STORE
 from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import (
     Busy,

@@ -17,9 +17,9 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import SystemClock
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import (
     BadRequest,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,6 +35,8 @@ from hsparse.hdf5.virtual_file.sized_chunks import read_direct_chunk, read_plann
 
 PART_BYTES = 256 * 1024
 """The size in bytes of the parts of a response; smaller pieces are joined."""
+
+Result = TypeVar("Result")
 
 
 class FilePieces:
@@ -117,7 +120,7 @@ class FilePieces:
         return None if region is None else self._chunks(region, address, start, stop)
 
     async def _encoded(self, piece: FilePiece) -> bytes:
-        return await compute(piece.size, partial(self._plan.file.bytes_of, piece))
+        return await self._run(piece.size, partial(self._plan.file.bytes_of, piece))
 
     async def _chunks(
         self, region: ChunkRegion, address: int, start: int, stop: int
@@ -167,10 +170,10 @@ class FilePieces:
         if not chunks.stored[row]:
             scaled = tuple(chunks.scaled[row].tolist())
             make = partial(transcode_unwritten, spec, scaled, place, plan.file.address_of, plan.key_of)
-            return await compute(size, make)
+            return await self._run(size, make)
         if region.form is ChunkForm.FILE_BACKED:
             piece = await read_piece(self._owners, chunks, row)
-            await compute(weight, partial(check_piece, chunks, row, piece))
+            await self._run(weight, partial(check_piece, chunks, row, piece))
             return piece
         if region.form is ChunkForm.TRANSCODED_SECTIONS:
             return await self._converted(region, row, weight)
@@ -188,17 +191,17 @@ class FilePieces:
                 if region.form is ChunkForm.PACKED
                 else partial(pack_defined_set, spec, data, chunks.sections[row])
             )
-            encoded = await compute(weight, packed)
+            encoded = await self._run(weight, packed)
             if len(encoded) != size:
                 # Another service node may have planned the file, with a codec that encodes equal values differently.
                 raise Moved(f"A chunk of {spec.dataset} has another size than was planned.")
         elif region.form is ChunkForm.DEFINED:
-            encoded = await compute(weight, partial(encode_defined_set, spec, data, chunks.sections[row]))
+            encoded = await self._run(weight, partial(encode_defined_set, spec, data, chunks.sections[row]))
         else:
             make = partial(
                 transcode_chunk, spec, data, chunks.sections[row], place, plan.file.address_of, plan.key_of
             )
-            encoded = await compute(size, make)
+            encoded = await self._run(size, make)
         if len(encoded) != size:
             raise AssertionError(f"A chunk of {spec.dataset} has {len(encoded)} bytes, {size} were planned.")
         return encoded
@@ -215,9 +218,9 @@ class FilePieces:
             (tuple(step), data, source.sections[one]) for (step, one), data in zip(rows, stored, strict=True)
         ]
         if region.form is ChunkForm.DEFINED:
-            return await compute(weight, partial(shifted_defined_set, spec, shifted.first, parts))
+            return await self._run(weight, partial(shifted_defined_set, spec, shifted.first, parts))
         make = partial(shifted_chunk, spec, shifted.first, parts, plan.file.address_of, plan.key_of)
-        return await compute(weight, make)
+        return await self._run(weight, make)
 
     async def _converted(self, region: ChunkRegion, row: int, weight: int) -> bytes:
         spec, plan = region.spec, self._plan
@@ -231,4 +234,8 @@ class FilePieces:
                 raise Moved(f"A chunk of {spec.dataset} has another size than was planned.")
             return encoded.filled(plan.file.address_of)
 
-        return await compute(weight, make)
+        return await self._run(weight, make)
+
+    async def _run(self, nbytes: int, make: Callable[[], Result]) -> Result:
+        """Return `make()`, which processes `nbytes` bytes; many bytes are offloaded to a thread."""
+        return await compute(nbytes, make)

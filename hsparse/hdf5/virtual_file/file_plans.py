@@ -10,10 +10,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.bounded_cache import BoundedCache
 from hsparse.clock import Clock
 from hsparse.compute import LONG_WORK_BYTES, compute
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.concurrency.keyed_lock import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import (

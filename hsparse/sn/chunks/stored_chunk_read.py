@@ -16,7 +16,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import BadRequest, ErrorKind, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.sn.chunks.handlers import MAX_LIMIT

@@ -21,10 +21,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from hsparse.attempts import NODE
 from hsparse.clock import Clock, Reminder
 from hsparse.cluster.membership import NO_MEMBERS, Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.concurrency.attempts import NODE
 from hsparse.concurrency.gathering import gather_all
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.concurrency.single_flight import SingleFlight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.errors import BadRequest, ErrorKind, Forbidden, NotFound
 from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
 from hsparse.model.file_backed import PLACE

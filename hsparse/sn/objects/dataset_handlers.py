@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import BadRequest, Busy, Conflict, Moved
 from hsparse.model.dataset_state import (
     extents_of_change,

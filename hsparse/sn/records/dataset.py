@@ -15,8 +15,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.bounded_cache import BoundedCache
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
 from hsparse.concurrency.gathering import with_pauses
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec

@@ -23,8 +23,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.clock import Clock
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.errors import BadRequest, Busy, Conflict, HsparseError, Moved, TooLarge
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.format.selections.signed_extent import SignedExtent, corner_of, first_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
-from hsparse.concurrency.attempts import MAX_READ_ATTEMPTS
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.concurrency.gathering import gather_each
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection

@@ -10,7 +10,7 @@ from functools import partial
 from secrets import token_hex
 from typing import TypeAlias
 
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.errors import StoreFailed
 from hsparse.storage.filesystem.object_file import (
     FILE_MODE,

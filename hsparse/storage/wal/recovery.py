@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from hsparse.concurrency.attempts import MAX_CHANGE_ATTEMPTS
+from hsparse.attempts import MAX_CHANGE_ATTEMPTS
 from hsparse.errors import Conflict, StoreFailed
 from hsparse.storage.filesystem.object_file import (
     DIRECTORY_MODE,

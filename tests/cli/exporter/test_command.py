@@ -12,12 +12,12 @@ import h5py
 import numpy as np
 import pytest
 
+from hsparse.attempts import Backoff
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
 from hsparse.client.http import retrying_client
 from hsparse.client.http.retrying_client import MAX_TRIES
-from hsparse.concurrency.attempts import Backoff
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
 from hsparse.hdf5 import domain_file
 from hsparse.hdf5.domain_file import DomainFile

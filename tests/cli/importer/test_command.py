@@ -16,10 +16,10 @@ import h5py
 import numpy as np
 import pytest
 
+from hsparse.attempts import Backoff
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
-from hsparse.concurrency.attempts import Backoff
 from hsparse.errors import BadRequest, Busy, HsparseError, NotFound
 from hsparse.sn.auth.password_file import PasswordFile, User
 from hsparse.sn.auth.password_hash import PasswordHash

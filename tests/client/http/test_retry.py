@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.attempts import CLIENT, Backoff
 from hsparse.client.connection import Connection
 from hsparse.client.errors import GatewayFailed, Unreachable
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.retrying_client import BUSY_SECONDS, MAX_TRIES, RetryingClient
 from hsparse.client.sources.selection_request import read_values
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.concurrency.attempts import CLIENT, Backoff
 from hsparse.errors import Busy, Conflict, HsparseError, RateLimited, Unanswered
 from hsparse.format.selections.orthogonal import StridedSpan
 from hsparse.format.selections.points import Orthogonal

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.utils import parse_timestamp
 
+from hsparse.attempts import MAX_READ_ATTEMPTS
 from hsparse.errors import (
     BadRequest,
     Misconfigured,
@@ -241,7 +242,7 @@ async def test_a_part_that_arrives_after_the_end(faulty: S3Store, proxy: FaultyP
     assert proxy.methods().count("DELETE") == 2
     assert await pending(faulty) == []
     upload = await S3Upload.begin(faulty, "a", "state")
-    for _ in range(5):
+    for _ in range(MAX_READ_ATTEMPTS):
         proxy.lose(Loss("DELETE", forward=False, answer=NO_CONTENT))
     with pytest.raises(StoreFailed, match="could not be aborted"):
         await upload.abort()

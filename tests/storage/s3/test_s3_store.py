@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.concurrency.attempts import STORE
+from hsparse.attempts import STORE
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.s3.s3_store import S3Store
 from tests.storage.lossy_line import *  # noqa: F403

@@ -33,8 +33,6 @@ from hsparse.sn.values.media.medium import STREAM_PAGES, CoordinatesBody, FoundR
 from hsparse.sn.values.reduction.dataset_reduction import Reduced
 from hsparse.sn.values.request_selection import ReadRequest, WriteSelection, binary_points, body_shape
 
-# --- answers ----------------------------------------------------------------------------------------
-
 
 async def answer_values(read: ValueRead) -> web.StreamResponse:
     """Answer with all selected values, the fill value for undefined elements; a large answer is streamed."""
@@ -113,9 +111,6 @@ async def _found_pages(
         yield arrays.to_bytes(second[1])
     async for _, values in rest:
         yield arrays.to_bytes(values)
-
-
-# --- bodies -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,6 @@ PARAMETER_KEYS = frozenset(
 READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
 
 
-# --- answers ----------------------------------------------------------------------------------------
-
-
 def json_limit(request: Request) -> int:
     """Return the most bytes of values that a JSON answer may have."""
     return min(request.service.settings.max_request_size, MAX_JSON)
@@ -254,9 +251,6 @@ def value_hrefs(request: Request, dataset: StoredDataset) -> list[Href]:
     own = f"/datasets/{dataset.id}"
     root = f"/groups/{dataset.record['root']}"
     return hrefs(request, self=f"{own}/value", root=root, home="/", owner=own)
-
-
-# --- bodies -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
