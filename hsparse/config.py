@@ -143,8 +143,10 @@ _Reader = create_model("_Reader", __base__=_Environment, **_FIELDS)
 def load_settings(**flags: Any) -> Settings:
     """Read settings from the environment and from flags that are not None; a flag wins.
 
-    Raises `Misconfigured` for an invalid setting.
+    Raises `Misconfigured` for an invalid setting, and for a flag that is no setting.
     """
+    if unknown := flags.keys() - SETTINGS:
+        raise Misconfigured(f"There is no setting {min(unknown)}.")
     strip_variables(os.environ)
     if (sentence := unprintable(os.environ)) is not None:
         raise Misconfigured(sentence)

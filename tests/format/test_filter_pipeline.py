@@ -250,7 +250,8 @@ FSTRING_PART = getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)
 def named_filters(path: Path) -> set[str]:
     """Return the names of filters in the names and strings of a module's code, but for its docstrings."""
     words = {name.lower() for definition in DEFINITIONS for name in definition.names} - NOT_FILTERS
-    pattern = re.compile("|".join(sorted(map(re.escape, words), key=len, reverse=True)))
+    one = "|".join(sorted(map(re.escape, words), key=len, reverse=True))
+    pattern = re.compile(rf"(?<![a-z])(?:{one})(?![a-z])")
     text = path.read_text()
     found: set[str] = set()
     if not pattern.search(text.lower()):
