@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class BucketRouter:
-    """A `DataNode` that sends each message to the service of its bucket, or to the first service if it names none.
+    """A `DataNode` that sends each message to its bucket's service, or to the first service if no bucket is named.
 
     The services share their resources (`NodeResources.of_bucket`), so all buckets share the node's memory limits.
     """

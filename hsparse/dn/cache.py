@@ -26,7 +26,7 @@ class CacheEntry(Protocol):
         ...
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Compare the entry with the store before its next use, unless this node owned it throughout (`kept`)."""
+        """Check the entry with the store before its next use, unless this node has always owned it (see `Kept`)."""
         ...
 
     async def settle(self) -> None:
@@ -39,7 +39,7 @@ class CacheEntry(Protocol):
 
 
 class Cache:
-    """Cache entries by key, within `budget` bytes. An entry in use is never evicted, so no key ever has two entries."""
+    """A cache of at most `budget` bytes. An entry in use is never evicted, so a key never has two entries at a time."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -58,7 +58,7 @@ class Cache:
 
     @contextmanager
     def use(self, key: str, make: Callable[[], E]) -> Iterator[E]:
-        """Yield the entry of `key`, which `make` creates if it is missing. It is not evicted during the context."""
+        """Yield the entry of `key`, created by `make` if it is missing; the entry is not evicted within the context."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = make()
@@ -83,14 +83,14 @@ class Cache:
         return iter([entry for key, entry in self._entries.items() if key.startswith(prefix)])
 
     def get(self, key: str) -> Any:
-        """Return the entry of `key`, or None, and mark it as most recently used."""
+        """Return the entry of `key` and mark it as most recently used, or return None if there is no such entry."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
         return entry
 
     def peek(self, key: str) -> Any:
-        """Return the entry of `key`, or None, without marking it as used."""
+        """Return the entry of `key` without marking it as used, or None if there is no such entry."""
         return self._entries.get(key)
 
     def drop(self, prefix: str) -> None:
@@ -99,7 +99,7 @@ class Cache:
             self._evict(key)
 
     def _measure_left(self) -> None:
-        """Measure the entries in `_left_busy` that are no longer busy."""
+        """Update the recorded sizes of the entries in `_left_busy` that are no longer busy."""
         ended = {key for key in self._left_busy if key not in self._entries or not self._entries[key].busy}
         self._left_busy -= ended
         for key in ended:
@@ -126,7 +126,7 @@ class Cache:
 
 
 class BucketCache(Cache):
-    """A view of one bucket's entries in a cache that buckets share, with one budget and one order of eviction."""
+    """One bucket's view of a cache that all buckets share; the budget and the order of eviction span all buckets."""
 
     def __init__(self, shared: Cache, bucket: str) -> None:
         super().__init__(shared.budget)

@@ -1,7 +1,7 @@
 """A cached object: readers share one load (single flight), and several changes share one put (group commit).
 
-Changes that arrive while a put is in flight wait and share the next one. A change is a function from the old value to
-the new one, which it computes without side effects. If another writer has put first, the change is applied again to the
+Changes that arrive while a put is in flight wait and share the next put. A change is a function from the old value to
+the new value, without side effects. If another writer's put came first, the change is applied again to the
 newer value (optimistic concurrency). While the node does not own the object (`Ownership`), each read asks the store
 whether the cached value is current.
 """
@@ -38,7 +38,7 @@ class Base(Enum):
     """What a change needs to know of the object's current value if that value is not in memory."""
 
     NEEDED = "needed"
-    """The change needs the value, so it is loaded first."""
+    """The change needs the value, so the value is loaded first."""
     ABSENT = "absent"
     """The object probably does not exist: it is put as a new object, and loaded only if the store refuses the put."""
     IGNORED = "ignored"
@@ -47,7 +47,7 @@ class Base(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Encoded(Generic[V]):
-    """A new value that a change returns together with its encoded bytes, so that the codec need not encode it."""
+    """A new value that a change returns with its encoded bytes, so that the codec need not encode the value."""
 
     value: V
     data: Buffer
@@ -73,33 +73,33 @@ class GroupPause:
     """A pause before a group's put, in which the clients answered by the last group can send their next changes.
 
     Clients answered by one group send their next changes at about the same time. If the put began with the first of
-    them, the others would wait for two puts. A group therefore waits until it has as many requests as the last group
-    had, but no longer after the last put than that put took.
+    these changes, the other changes would wait for two puts. A group therefore waits until it has as many requests as
+    the last group had, but not longer than the last put took.
     """
 
     __slots__ = ("_began", "_enough", "_requests", "_until")
 
     def __init__(self) -> None:
         self._requests = 0
-        """The number of requests whose changes were in the last group, or waited when it was stored."""
+        """The number of requests whose changes were in the last group, or waited when that group was stored."""
         self._until = 0.0
         """The end of the pause, in the event loop's time."""
         self._began = 0.0
         self._enough: asyncio.Future[None] | None = None
 
     def begin(self, changes: Iterable[WaitingChange[Any]]) -> None:
-        """Record that a group was stored; `changes` are its changes and those that wait for the next group."""
+        """Record that a group was stored; `changes` are this group's changes and the changes of the next group."""
         self._requests = len({id(one.trace) for one in changes if one.trace is not None})
         now = asyncio.get_running_loop().time()
         self._until = now + min(now - self._began, MOST_PAUSE)
 
     def arrived(self, count: int) -> None:
-        """End the pause if as many changes wait (`count`) as the last group had requests."""
+        """End the pause if the number of waiting changes, `count`, has reached the last group's number of requests."""
         if self._enough is not None and count >= self._requests and not self._enough.done():
             self._enough.set_result(None)
 
     async def wait(self, count: int) -> None:
-        """Pause until enough changes wait (`count` changes wait already) or the pause ends."""
+        """Wait until enough changes have arrived or the pause is over; `count` changes have arrived already."""
         loop = asyncio.get_running_loop()
         left = self._until - loop.time()
         if count < self._requests and left > 0:
@@ -150,7 +150,7 @@ def apply_group(
 def answer_group(
     group: list[WaitingChange[V]], results: list[Any], waiting: Iterable[WaitingChange[V]], pause: GroupPause
 ) -> None:
-    """Give each change of a stored group its result; clear both lists, which an error's traceback would keep alive."""
+    """Give each change of a group its result or error; clear `group` and `results`, which a traceback may reference."""
     pause.begin([*group, *waiting])
     for change, result in zip(group, results, strict=True):
         if change.done.done():
@@ -164,7 +164,7 @@ def answer_group(
 
 
 def count_commit(group: list[WaitingChange[Any]]) -> None:
-    """Count a group that one put has stored, and its changes, in the trace of its first change."""
+    """Count a stored group and the number of its changes in the trace of the group's first change."""
     trace = group[0].trace
     if trace is not None:
         trace.commits += 1
@@ -254,12 +254,12 @@ class CachedObject(Generic[V]):
         return True, state.value
 
     def tail(self, version: Any) -> Stored | None:
-        """Return the last bytes of the object in the state with this version, or None if they are not remembered."""
+        """Return the last bytes of the object if its state has this version, or None if the bytes are not in memory."""
         state = self._state
         return state.tail if state is not None and state.version == version else None
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Compare the state with the store before its next use, unless this node owned it throughout (`kept`)."""
+        """Check the state with the store before its next use, unless this node has always owned it (see `Kept`)."""
         if kept(self.name):
             return
         self._outdated += 1
@@ -311,14 +311,14 @@ class CachedObject(Generic[V]):
             await asyncio.wait([self._committing])
 
     async def settle(self) -> None:
-        """Wait until changes accepted before this call are stored or have failed; later ones may still be running."""
+        """Wait until changes accepted before this call are stored or have failed; later changes may still run."""
         if self._committing is None:
             return
         with suppress(HsparseError):  # errors of the other changes reach their own callers
             await self.apply(lambda value: (value, None))
 
     async def _loaded(self) -> ObjectState[V]:
-        """Return the state in the store, by one load for all waiting callers (single flight)."""
+        """Load and return the state; while no other node can change the object, concurrent callers share one load."""
         if self._unanswered or not self._is_trusted():
             return await self._load()  # a load that began earlier may return a state that is too old
         if self._loading is None:
@@ -329,7 +329,7 @@ class CachedObject(Generic[V]):
             return await self._wait_for(self._loading)
 
     async def _wait_for(self, loading: asyncio.Task[ObjectState[V]]) -> ObjectState[V]:
-        """Await a load that other callers may share; the last caller to give up cancels it."""
+        """Await a load that other callers may share; the last caller to give up cancels the load."""
         self._load_waiters += 1
         try:
             return await asyncio.shield(loading)
@@ -350,7 +350,7 @@ class CachedObject(Generic[V]):
             self.release()
 
     async def _load(self) -> ObjectState[V]:
-        """Return the state in the store, and remember it unless the object was changed or invalidated meanwhile."""
+        """Read and return the state; cache it unless the object was changed or invalidated during the read."""
         certain, outdated = self._is_trusted() and not self._unanswered, self._outdated
         state = await self._stored_state()
         if self._outdated == outdated:
@@ -408,7 +408,7 @@ class CachedObject(Generic[V]):
         raise Busy(f"Other writers kept changing {self.key}; try again.")
 
     async def _known(self, base: Base) -> ObjectState[V]:
-        """Return the state to apply a group to, where `base` is that of its first change; load it only if needed."""
+        """Return the state to which a group is applied; it is loaded if `base`, of the first change, requires that."""
         state = self._state
         if state is not None and (state.decoded or base is Base.IGNORED):
             count_hits()
@@ -424,7 +424,7 @@ class CachedObject(Generic[V]):
     def _check(self, term: int) -> None:
         """Raise `Unanswered` if another node may own the object by now: a put could undo the new owner's changes."""
         if not (self._ownership.always or self._ownership.may_change(term)):
-            raise Unanswered(f"Another node may own {self.key} by now.")
+            raise Unanswered(f"Another node may own {self.key} by now; try again.")
 
     async def _put(self, state: ObjectState[V], group: AppliedGroup[V], term: int) -> None:
         """Store the new value of a group in place of `state`, or delete the object if the value is None."""

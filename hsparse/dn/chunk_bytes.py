@@ -31,9 +31,9 @@ from hsparse.storage.object_store import ObjectStore, Stored
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, ReadObjectBytes, WriteDirect
 
 AT_ONCE = 16
-"""How many objects of one message are read concurrently."""
+"""The most objects of one message that are read concurrently."""
 SUFFIX = ".bytes"
-"""The bytes of a chunk are cached under the key of its object with this suffix."""
+"""The bytes of a chunk are cached under the key of its object followed by this suffix."""
 
 
 class CachedBytes:
@@ -99,7 +99,7 @@ class ChunkBytes:
         return tuple(await gather_each(read, rows, AT_ONCE))
 
     async def _load(self, key: str, etag: str, size: int, structured: bool) -> bytes | None:
-        """Return an object of at most `size` bytes plus a footer, or None if it is larger or has another etag."""
+        """Return an object's bytes, or None if it is missing, has another etag, or exceeds `size` and a footer."""
         try:
             stored = await self._store.get_range(key, 0, size + (MAX_FOOTER if structured else 0))
         except (NotFound, BadRequest):  # the object is gone or empty
@@ -112,7 +112,7 @@ class ChunkBytes:
 
 
 def check_sealed(key: str, data: bytes) -> tuple[memoryview, Footer]:
-    """Verify a structured chunk and return its content and footer; raise `Corrupt` with the object's key if invalid.
+    """Verify a structured chunk and return a pair: its content and footer. `Corrupt` names the object's key.
 
     Verifying 64 MB takes 3 ms.
     """
@@ -133,7 +133,7 @@ class ChunkFooters:
         self._cache = cache
 
     async def read(self, spec: ChunkSpec, rows: ChunkRows) -> tuple[NDArray[np.intp], ChunkRows]:
-        """Return the indices of the `rows` whose chunks still exist, and new rows that describe their footers.
+        """Return a pair: the indices of the `rows` whose chunks still exist, and new rows that describe their footers.
 
         The footer of a chunk that is in memory with the listed etag is not read from the store.
         """
@@ -188,7 +188,7 @@ def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
 def footer_columns(
     footers: Sequence[Footer], spec: ChunkSpec
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the contents of footers as the columns `sections`, `defined` and `statistics` of `ChunkRows`."""
+    """Return a triple with the contents of footers: the columns `sections`, `defined`, `statistics` of `ChunkRows`."""
     sections, columns = len(spec.filters), len(spec.statistic_columns)
     statistics = unknown_statistics(len(footers), columns)
     for words, footer in zip(statistics, footers, strict=True):
@@ -203,7 +203,7 @@ def footer_columns(
 
 
 class DirectChunks:
-    """Reads and writes of encoded chunks, over the node's store and its cached objects."""
+    """Reads encoded chunks from the node's store, and writes encoded chunks through its cached objects."""
 
     def __init__(self, store: ObjectStore, objects: ChunkObjects, pending: MemoryBudget) -> None:
         self._store = store

@@ -77,7 +77,7 @@ class RememberedListing:
             await asyncio.wait([self._listing])
 
     def known(self, state: State) -> ChunkRows | None:
-        """Return the remembered rows if they are of `state`, else None."""
+        """Return the remembered rows if they were listed in `state`, or None if they were not."""
         return self._rows if state == self._state else None
 
     async def rows(self, state: State, read: Callable[[], Awaitable[ChunkRows | None]]) -> ChunkRows | None:
@@ -107,7 +107,7 @@ class RememberedListing:
 
 
 def rows_after(rows: ChunkRows, after: tuple[int, ...]) -> int | None:
-    """Return the index of the first row after chunk `after`, 0 if `after` is empty, None if `after` has no row."""
+    """Return the index of the first row after chunk `after`: 0 if `after` is empty, or None if `after` has no row."""
     if not after:
         return 0
     (places,) = (rows.scaled == np.array(after, np.int64).astype(np.uint64)).all(axis=1).nonzero()
@@ -242,7 +242,7 @@ class CachedChunkMap:
 def _merged(
     known: ChunkMap, new: ChunkMap, grid: tuple[tuple[int, ...], tuple[int, ...]] | None
 ) -> tuple[ChunkMap, bytes]:
-    """Return `known` merged with `new`, and its encoded rows inside `grid` (counts, base), empty without a grid."""
+    """Return a pair: `known` merged with `new`, and the encoded rows inside `grid` (counts, base), if it is given."""
     merged = known.merge(new)
     return merged, b"" if grid is None else encode_map(merged.inside(*grid))
 
@@ -252,13 +252,13 @@ MAX_LISTED = 100_000
 FOUND_AT_ONCE = 1000
 """How many rows are looked up in a map between two pauses: 2 ms of work for a map of any size."""
 SORT_BATCH = 10_000
-"""How many rows are gathered before they are sorted by coordinates. It bounds the rows in memory beside the reply."""
+"""The number of rows that are gathered before a sort by coordinates; it bounds the rows in memory beside the reply."""
 MAX_REMEMBERED = 1 << 20
 """The most chunks of a remembered listing: about 250 MB, and never more than a quarter of the cache."""
 REMEMBERED = "~listing"
-"""The listing of a dataset is cached under the prefix of the dataset's objects with this suffix."""
+"""The listing of a dataset is cached under the prefix of the dataset's objects followed by this suffix."""
 FIRST_KEY = f"{MAP_FOLDER}~"
-"""The end of a key that sorts after the keys of a dataset's record and chunk map, which are not chunks."""
+"""The end of a key that sorts after a dataset's record and chunk map; a listing that begins there has only chunks."""
 
 
 class ChunkIndex:
@@ -305,7 +305,7 @@ class ChunkIndex:
         return tuple(urls)
 
     async def _in_order(self, message: ListChunks) -> ChunkPage:
-        """Return a page in key order; only the chunks up to that page's end are listed."""
+        """Return a page in key order; only the chunks up to the page's end are listed."""
         found: list[ChunkRows] = []
         count, skip = 0, message.skip
         async with aclosing(self._listed(message, message.after)) as pages:
@@ -320,7 +320,7 @@ class ChunkIndex:
         return _cut(ChunkRows.joined(found, len(message.spec.dims)), message.limit)
 
     async def _by_coords(self, message: ListChunks) -> ChunkPage:
-        """Return a page in row-major order of coordinates; all chunks are listed, `SORT_BATCH` bounds the memory."""
+        """Return a page in row-major order of coordinates. All chunks are listed; `SORT_BATCH` bounds the memory."""
         most, rank = message.skip + message.limit + 1, len(message.spec.dims)
         if most > 2 * MAX_LISTED:
             raise BadRequest(
@@ -344,7 +344,7 @@ class ChunkIndex:
     async def _listed(
         self, message: ListChunks | CountChunks, after: tuple[int, ...] = ()
     ) -> AsyncGenerator[ChunkRows, None]:
-        """Yield the message's chunks after chunk `after`, in key order, from the remembered listing or a new one."""
+        """Yield rows of the message's chunks after chunk `after`, in key order, from a remembered or a new listing."""
         spec, selection = message.spec, message.selection
         grid = Grid(message.extent, spec.dims)
         rows = await self._remembered(message, after)
@@ -361,7 +361,7 @@ class ChunkIndex:
     async def _remembered(
         self, message: ListChunks | CountChunks, after: tuple[int, ...]
     ) -> ChunkRows | None:
-        """Return the rows of all chunks of the message's version; None if it names none or there are too many.
+        """Return the rows of all chunks, or None if the message names no version or there are too many chunks.
 
         Only the first page starts a listing. If later pages did too, each of them might list all chunks anew.
         """
@@ -387,9 +387,9 @@ class ChunkIndex:
             return listing.known(state) if after else await listing.rows(state, read)
 
     async def _described(self, spec: ChunkSpec, extent: tuple[int, ...], rows: ChunkRows) -> ChunkRows:
-        """Return `rows` with the contents of the footers, from the chunk map or, if it lacks the etag, the chunk.
+        """Return `rows` with the contents of footers, from the chunk map or, if the map lacks an etag, from the chunk.
 
-        Chunks deleted since the listing are left out; the rows of chunks put since then describe the new objects.
+        Chunks deleted since the listing are omitted; the rows of chunks put since then describe the new objects.
         """
         rank, sections, columns = len(spec.dims), len(spec.filters), len(spec.statistic_columns)
         key = map_key(spec.dataset)
@@ -454,7 +454,7 @@ async def listed_chunks(
 
 
 def _inside(rows: ChunkRows, selection: Selection | None, grid: Grid) -> ChunkRows:
-    """Return the rows of the chunks that a selection intersects, all rows without a selection."""
+    """Return the rows of the chunks that a selection intersects, or all rows if the selection is None."""
     if selection is None:
         return rows
     return rows.take(selection_intersects(selection, grid, rows.scaled).nonzero()[0])

@@ -24,7 +24,7 @@ REDUCTIONS_AT_ONCE = 128 * 1024 * 1024
 WAVE_BYTES = 64 * 1024 * 1024
 """The most bytes of partial results of chunks that wait to be merged."""
 PLACE_BYTES = 64
-"""The most bytes that partial results take for one place (an element of the result), including its index."""
+"""The most bytes that partial results take for one element of the result (a place), including its index."""
 
 
 class ChunkReductions:
@@ -55,13 +55,13 @@ class ChunkReductions:
             return result.compact()
 
     async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
-        """Return the partial results of one chunk at their places in the whole result, None for a missing chunk."""
+        """Return the partial results of one chunk, indexed in the whole result, or None if the chunk is missing."""
         reduce = partial(_reduce_chunk, message, kind, number)
         return await self._chunks.reduce(kind, message.selections[number], self._working, reduce)
 
 
 def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
-    """Return how many chunks to reduce before their results are merged."""
+    """Return the number of chunks to reduce before their results are merged."""
     reduction = message.reduction
     nbytes = 16 + 8 * len(reduction.columns) + (8 if "total" in reduction.columns else 0)
     places = prod(reduction.box_shape(tuple(message.spec.dims)))
@@ -69,7 +69,7 @@ def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
 
 
 def _at_once(message: ReduceChunks, kind: ChunkKind[Any], wave: int) -> int:
-    """Return how many chunks to reduce concurrently; more large chunks would only wait for each other's memory."""
+    """Return the number of chunks to reduce concurrently; more large chunks would only wait for memory."""
     largest = max((at.selection for at in message.selections), key=lambda selection: selection.size)
     loaded = kind.load_bound(largest)
     if not loaded:  # few elements of a sparse chunk are defined

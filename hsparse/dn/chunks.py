@@ -1,4 +1,4 @@
-"""The elements of the chunks that a data node owns: read, found, counted and changed.
+"""Read, find, count and change elements of the chunks that a data node owns.
 
 A chunk's kind (`hsparse.format.kinds`) reads and changes its elements. This module loads and commits chunks, and limits
 their memory. `ChunkObjects` caches and changes chunk objects behind the fences of their datasets. `NewChunkStreaks`
@@ -58,11 +58,11 @@ MIB = 1024 * 1024
 WORK_AT_ONCE = 128 * MIB
 """Memory, in bytes, that all messages share for work on chunks: one value may fill many chunks."""
 SMALL_WORK = MIB
-"""Work on at most this many bytes takes no room in `WORK_AT_ONCE`: a message works on few chunks at a time."""
+"""Work on at most this many bytes is not counted in `WORK_AT_ONCE`, as a message works on few chunks at a time."""
 MAX_WORK = 2048 * MIB
 """The most bytes that work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
 SMALL_WRITE = 64 * 1024
-"""Values of at most this many bytes take no room in the budget for writes: few messages arrive at a time."""
+"""Values of at most this many bytes are not counted in the budget for writes, as few messages arrive at a time."""
 FIRST_WAVE = 4
 """How many chunks a query with a limit reads first; each further wave has twice as many."""
 LEAST_WRITTEN = 512
@@ -226,7 +226,7 @@ class NewChunkStreaks:
 def _ask_missing(
     kind: ChunkKind[Any], at: ChunkSelection, ask: Callable[..., T], rest: tuple[Any, ...]
 ) -> T | None:
-    """Return the answer of `ask` about a chunk that is not stored; None unless its values are computed (`arange`)."""
+    """Return the answer of `ask` about a missing chunk, or None if the chunk has no computed values (`arange`)."""
     chunk = kind.missing(at.scaled)
     return None if chunk is None else ask(chunk, at.selection, *rest)
 
@@ -419,7 +419,7 @@ class Chunks:
     async def reduce(
         self, kind: ChunkKind[Any], at: ChunkSelection, budget: MemoryBudget, reduce: Callable[..., T]
     ) -> T | None:
-        """Return `reduce(chunk, selection)`, None if the chunk is missing; `budget` holds the memory for the call."""
+        """Return `reduce(chunk, selection)`, or None if the chunk is missing; the call's memory is held in `budget`."""
 
         def reserved(chunk: Any) -> AbstractAsyncContextManager[None]:
             if chunk is None:  # a missing chunk's values may be computed

@@ -18,7 +18,7 @@ SMALLEST_CACHE = 128 * MIB
 LARGEST_CACHE = 4096 * MIB
 """The least and the most bytes of a data node's cache; more memory is better used as the system's page cache."""
 SMALLEST_CHUNK_MEMORY = 512 * MIB
-"""The least memory for large chunks: a dense chunk of the largest size fits."""
+"""The least memory for large chunks, in bytes: the largest dense chunk fits into it."""
 
 
 @dataclass(frozen=True, slots=True)

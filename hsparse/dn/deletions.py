@@ -1,9 +1,9 @@
 """Deletion of a domain's objects, or of a dataset's chunks, in an order that can be resumed after a crash.
 
-A deletion stores a note first, and deletes the root group last before the note. An interrupted deletion thus leaves the
-root's id taken, and a note that says to finish it. Each object is deleted only if it still has its listed etag, and
-after a check that the deletion is still to be carried out. If another node has finished the deletion, objects that were
-created afterwards under the same id therefore stay.
+A deletion stores a note, deletes the objects (the root group last), and then deletes the note. If it is interrupted,
+the root's id stays taken, and the note says to finish the deletion. Each object is deleted only if it has its listed
+etag, and after a check that the deletion must still be carried out. If another node has finished the deletion, objects
+that were created afterwards under the same id therefore stay.
 
 The note `db/.deleting/<id>` of a root has a state. *Intended*: the domain's record is about to be deleted. *Decided*:
 the record was deleted, and nothing keeps the objects. *Claimed*: a sweep found no domain with this root, and reads all
@@ -12,7 +12,7 @@ is gone.
 
 A domain cannot get a root that has a note: a node that stores such a domain looks for the note afterwards, and removes
 the domain if there is one (`hsparse.sn.domains.domain_creation`). A sweep stores its note before it looks for domains.
-At least one of the two thus sees the other.
+Thus the node finds the sweep's note, or the sweep finds the node's domain.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class DeletionState(StrEnum):
 class DeletionNote:
     """A deletion note. `domain` is the path of the domain that is deleted; `born` identifies the root group.
 
-    `token` names the only deletion that relies on the note; it is empty if others may rely on it. `etag` is that of the
-    stored note, empty for a note that is not stored. `modified` is in seconds since the epoch.
+    `token` names the only deletion that relies on the note, or is empty if several may rely on it. `etag` is the stored
+    note's etag, or empty if the note is not stored. `modified` is in seconds since the Unix epoch.
     """
 
     id: str
@@ -80,7 +80,7 @@ class DeletionNotes:
         self._clock = clock
 
     async def begin(self, id: str, domain: str, born: str, token: str = "") -> None:
-        """Store an intended note, in place of any claimed one; the note of another deletion stays and serves both."""
+        """Store an intended note, replacing a claimed note; another deletion's note stays and serves both deletions."""
         note = DeletionNote(id, DeletionState.INTENDED, domain, born, token)
         for _ in range(MAX_CHANGE_ATTEMPTS):
             try:
@@ -126,7 +126,7 @@ class DeletionNotes:
         await self._store.delete(deletion_key(id))
 
     async def withdraw(self, note: DeletionNote) -> bool:
-        """Remove exactly this note; return False if the stored note is another one."""
+        """Remove this note and return True, or return False if the store no longer has exactly this note."""
         try:
             await self._store.delete_if_match(deletion_key(note.id), note.etag)
         except PreconditionFailed:
@@ -159,7 +159,7 @@ class DeletionNotes:
                     yield replace(note, modified=entry.modified)
 
     def _encode(self, note: DeletionNote) -> bytes:
-        """Return a note's JSON; its random `put` gives each put other bytes, and thereby another etag on S3."""
+        """Return a note's JSON; its random `put` makes all encodings differ, so that S3 gives each put a new etag."""
         fields = {
             "id": note.id,
             "state": note.state,
@@ -172,7 +172,7 @@ class DeletionNotes:
 
 
 def _decode(id: str, data: bytes, etag: str) -> DeletionNote:
-    """Decode a note; an unreadable one becomes a claim, which decides nothing."""
+    """Decode a note; an unreadable note is returned as claimed, because a claim decides nothing."""
     try:
         fields: Any = json.loads(data)
         state, domain, born = (str(fields[name]) for name in ("state", "domain", "born"))
@@ -184,7 +184,7 @@ def _decode(id: str, data: bytes, etag: str) -> DeletionNote:
 
 
 async def born_of(store: ObjectStore, root: str) -> str:
-    """Return a text that tells the stored root group from others that had its id; empty if there is no group."""
+    """Return a text that identifies the stored root group among all groups that had its id, or "" if it is missing."""
     try:
         stored = await store.get(storage_key(root))
     except NotFound:
@@ -197,7 +197,7 @@ async def born_of(store: ObjectStore, root: str) -> str:
 
 
 MAX_PASSES = 16
-"""How often a tree is listed before a deletion fails as `Busy`; only a changed object makes another pass needed."""
+"""The most times that a deletion lists a tree before it raises `Busy`; it lists again only if an object changed."""
 NOTE_AGE = 600.0
 """The age of a note, in seconds, from which its deletion counts as interrupted; running a deletion twice is safe."""
 
@@ -210,9 +210,9 @@ class Resumed(StrEnum):
     FINISHED = "finished"
     """The objects that the note is about are deleted."""
     WITHDRAWN = "withdrawn"
-    """No object had been deleted yet, and the deletion was taken back."""
+    """No object had been deleted yet, and the note was removed."""
     UNSETTLED = "left to `hsparse sweep`"
-    """Nothing was done, because only a `Sweep`, which reads all domains, can tell whether a domain has the objects."""
+    """Nothing was done: only a `Sweep`, which reads all domains, can tell whether the objects belong to a domain."""
 
 
 class Deletions:
@@ -248,7 +248,7 @@ class Deletions:
         return count
 
     async def finish(self, note: DeletionNote) -> int:
-        """Delete the domain's objects that a decided note is about, then the note; return the number of objects."""
+        """Delete the objects of a decided note's domain, then the note; return the number of deleted objects."""
 
         async def stands() -> bool:
             """Return whether the deletion is still decided: another domain gets the id only after the note is gone."""
@@ -262,9 +262,9 @@ class Deletions:
         return count
 
     async def resume_all(self, age: float = NOTE_AGE) -> int:
-        """Resume all deletions whose notes are at least `age` seconds old; return how many are finished.
+        """Resume all deletions whose notes are at least `age` seconds old; return the number of finished deletions.
 
-        A deletion that cannot be resumed is logged, and the others are resumed all the same.
+        A deletion that cannot be resumed is logged, and the other deletions are still resumed.
         """
         count = 0
         async for note in self.notes.older_than(age):
@@ -329,7 +329,7 @@ class Deletions:
         return await self._delete_below(dataset, stands)
 
     async def _delete_below(self, id: str, stands: Callable[[], Awaitable[bool]]) -> int:
-        """Delete the tree of `id`, its record last, until `stands` returns False; return the number of deleted objects.
+        """Delete the tree of `id`, its record last, while `stands` returns True; return the number of deleted objects.
 
         Deltas are deleted after their records, so that no record is read without its changes.
         """
@@ -367,7 +367,7 @@ class Deletions:
 
 
 async def read_ahead(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Yield the items, reading one ahead. Close the generator (`contextlib.aclosing`) to leave it early."""
+    """Yield each item while the next is being read. Close the generator (`contextlib.aclosing`) to leave it early."""
     following = _next(items)
     try:
         while (item := await following) is not None:

@@ -26,12 +26,12 @@ chunks stay until a sweep. A missing record refuses nothing, because a chunk may
 
 
 class Fences:
-    """The fencing token of each dataset: the newest generation seen, None if the dataset was deleted.
+    """The fencing token of each dataset: the newest generation seen, or None if the dataset was deleted.
 
     A deleted domain has one entry for all of its datasets, under the part that the ids of its objects share.
 
-    `generation_of` reads a dataset's generation from its stored record, so a restarted node refuses what it refused
-    before. Unless `hears_all()`, the node may not be told of a shrink, so it reads the record before each change.
+    `generation_of` reads a dataset's generation from its stored record, so a restarted node refuses the same operations
+    as before. If `hears_all()` is False, the node may miss a shrink, so it reads the record before each change.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Fences:
         """Raise `Moved` if the generation of `spec` is older than the newest, and `Gone` for a deleted dataset."""
         newest = self._newest.get(spec.dataset, 0)
         if newest is None or spec.dataset[ID_DOMAIN] in self._newest:
-            raise Gone(f"{spec.dataset} was deleted.")
+            raise Gone(f"The dataset {spec.dataset} was deleted.")
         if spec.generation < newest:
             raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
         if spec.generation > newest:
@@ -73,7 +73,7 @@ class Fences:
         self._unread.clear()
 
     async def guard(self, answer: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
-        """Return `await answer(message)`; raise as `check` if the dataset is deleted or shrunk before or meanwhile."""
+        """Return `await answer(message)`; call `check` before and after, which raises if the dataset was changed."""
         self.check(message.spec)
         reply = await answer(message)
         self.check(message.spec)

@@ -59,22 +59,22 @@ class BackingFiles:
         self._inspections: SingleFlight[tuple[str, str], tuple[str, int]] = SingleFlight()
 
     def _place(self, uri: str) -> tuple[ObjectStore, str]:
-        """Return the store and key of a file; raise `Forbidden` for a bucket that the node does not have."""
+        """Return a pair: the store and key of a file. Raise `Forbidden` for a bucket that the node does not have."""
         bucket, key = file_reference(uri, self._store.name)
         other = self._others.get(bucket)
         return (self._store, file_key(uri, self._store.name)) if other is None else (other, key)
 
     async def inspect(self, uri: str) -> BackingFile:
-        """Return the current state of a file; `NotFound` if it is missing, `BadRequest` if it cannot back a dataset.
+        """Return a file's current state; raise `NotFound` if it is missing, `BadRequest` if it cannot back a dataset.
 
-        Concurrent calls for one file, for example for its datasets, share one request (single flight).
+        Concurrent calls for one file, for example for several of its datasets, share one request (single flight).
         """
         store, key = self._place(uri)
         etag, head = await self._inspections.run((store.name, key), lambda: self._inspect(store, key))
         return BackingFile(uri, etag, head)
 
     async def _inspect(self, store: ObjectStore, key: str) -> tuple[str, int]:
-        """Return a file's etag and the checksum of its head."""
+        """Return a pair: a file's etag and the checksum of its head."""
         try:
             stored = await store.get_range(key, 0, HEAD_BYTES)
         except NotFound as error:
@@ -86,8 +86,8 @@ class BackingFiles:
     async def read(self, file: BackingFile, start: int, stop: int, *, exact: bool = False) -> bytes:
         """Return the bytes from `start` up to `stop`; raise `Conflict` if the file is missing, changed or too short.
 
-        Raise `NotFound` instead if it is missing and `file` has no etag. With `exact`, raise `Moved` if it has another
-        etag. If a file with `NO_HEAD` had another etag before, its etag is checked first.
+        If `file` has no etag, a missing file raises `NotFound`. With `exact`, an etag other than `file.etag` raises
+        `Moved`. If a file with `NO_HEAD` had another etag at an earlier read, its etag is checked first.
         """
         store, key = self._place(file.uri)
         if file.head == NO_HEAD and self._etags.get((store.name, key), file.etag) != file.etag:
@@ -153,7 +153,7 @@ RANGES_AT_ONCE = 16
 DECODE_BATCH = MIB
 """Bytes of pieces that one call in a thread decodes; a small batch leaves threads for other ranges."""
 PIECE_BYTES = 64
-"""The number of bytes that `compute` is told for the work on one row of `ChunkPieces`."""
+"""The work on one row of `ChunkPieces`, expressed in bytes for `compute`."""
 
 Array = NDArray[Any]
 
@@ -217,7 +217,7 @@ class FileBackedChunks:
         return tuple(result)
 
     async def _batch(self, message: ReadFileBacked, batch: NDArray[np.intp], size: int) -> list[Array]:
-        """Return the whole chunks, of `size` bytes each, from which the selections with the indices `batch` read."""
+        """Return the whole chunks, of `size` bytes each, that the selections with the indices `batch` select from."""
         keys = _keys(message, batch)
         with ExitStack() as uses:
             chunks = [uses.enter_context(self._cache.use(key, partial(FileBackedChunk, key))) for key in keys]
@@ -284,7 +284,7 @@ class FileBackedChunks:
 
 
 def _check(message: ReadFileBacked) -> None:
-    """Raise `Conflict` for pieces longer than any filter produces, which could fill the memory."""
+    """Raise `Conflict` if a piece is longer than any filter makes it, `BadRequest` if it belongs to no selection."""
     pieces, spec = message.pieces, message.spec
     itemsize = spec.dtype.itemsize
     longest = max_piece_size(message.piece or spec.dims, itemsize, spec.filters[0])
@@ -298,7 +298,7 @@ def _check(message: ReadFileBacked) -> None:
 
 
 def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
-    """Return the cache keys of the selections' chunks: the key of the chunk, and a digest of its files and pieces."""
+    """Return the cache key of each selection's chunk: the chunk's key and a digest of its files and pieces."""
     pieces = message.pieces.of(batch)
     order = np.argsort(pieces.chunk, kind="stable")
     bounds = np.searchsorted(pieces.chunk[order], np.arange(len(batch) + 1)).tolist()
@@ -320,7 +320,7 @@ def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
 def _prepared(
     message: ReadFileBacked, pieces: ChunkPieces, count: int
 ) -> tuple[list[CoalescedRange], list[Array]]:
-    """Return the ranges to read, and an array per chunk, filled with the fill value where pieces are missing."""
+    """Return a pair: the ranges to read, and an array per chunk, filled with the fill value if pieces are missing."""
     spec = message.spec
     dtype, fill = spec.dtype, spec.fill_value
     whole = math.prod(d // p for d, p in zip(spec.dims, message.piece, strict=True)) if message.piece else 0

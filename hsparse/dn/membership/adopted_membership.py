@@ -1,4 +1,4 @@
-"""The membership, which are the data nodes of one epoch, that a data node has adopted until it adopts a newer one.
+"""The membership (the data nodes of one epoch) that a data node has adopted, until it adopts a newer membership.
 
 A membership is *settled* at a node once every other member has adopted it and finished the changes that it accepted
 earlier, or was evicted. Until then, and while its lease does not hold, a node owns nothing.
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SETTLE_SECONDS = 10.0
 """The most seconds that a change waits until the membership is settled and the lease holds."""
 FINISH_SECONDS = 0.3
-"""The most seconds that a reply to `AdoptMembership` waits for earlier changes, since no reply means a lost node."""
+"""The most seconds that a reply to `AdoptMembership` waits for earlier changes; a silent node would be evicted."""
 RENEWALS_PER_CHECK = 8
 """A member checks the next member once in this many renewals of its lease."""
 
@@ -40,7 +40,7 @@ def _patience() -> float:
 
 
 class AdoptedMembership:
-    """The newest membership that a node knows of, as the `LeaseHolder` of its lease.
+    """The newest membership that a node knows of; it is also the `LeaseHolder` of the node's lease.
 
     `invalidate` is called with a predicate for the names that the node owns before and after a change of membership.
     `forget` is called when the node may have missed changes; `refuse`, when it may not be a member any more.
@@ -85,7 +85,7 @@ class AdoptedMembership:
         return self.view.epoch
 
     async def adopt(self, view: Membership, *, renewed: bool = False) -> None:
-        """Adopt a newer membership, or the same one `renewed` after the lease was lost."""
+        """Adopt a newer membership or, if `renewed`, the same membership again after the lease was lost."""
         before, own = self.view, self._ownership.node
         if view.epoch < before.epoch or (view.epoch == before.epoch and not renewed):
             return
@@ -157,16 +157,16 @@ class AdoptedMembership:
     def require(self, epoch: int) -> None:
         """Raise `Misdirected` unless the adopted membership is that of `epoch`."""
         if epoch != self.view.epoch:
-            raise Misdirected(f"This data node is in epoch {self.view.epoch}, the message in {epoch}.")
+            raise Misdirected(f"This data node is in epoch {self.view.epoch}, but the message is of {epoch}.")
 
     def renounce(self) -> None:
-        """Give up all ownership until a membership is adopted again; no change that was accepted so far is stored."""
+        """Give up all ownership until a membership is adopted again; changes accepted so far will not be stored."""
         self._ownership.term += 1
         self._ownership.settled = False
         self._invalidate(lambda name: False)
 
     async def wait_in_force(self, epoch: int | None = None) -> None:
-        """Wait until this node owns its part of the membership; raise `Misdirected` if its epoch is not `epoch`."""
+        """Wait until this node owns its names; raise `Misdirected` in an epoch other than `epoch`, or `Unanswered`."""
         ownership = self._ownership
         if not ownership.in_force:
             try:
@@ -252,7 +252,7 @@ class AdoptedMembership:
                 return
 
     async def is_alive(self, other: str, *, witnessed: bool = False) -> bool:
-        """Return whether a member answers; evict it if not. `Unanswered` is raised if it may not be evicted.
+        """Return whether a member answers; evict a silent member, or raise `Unanswered` if it may not be evicted.
 
         `witnessed` means that a node outside the membership asks, because the member has not answered that node.
         """

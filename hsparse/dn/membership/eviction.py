@@ -58,7 +58,7 @@ class Eviction:
     ) -> Membership | None:
         """Evict the member `other`, and return the new membership, or None if it is alive and may not be evicted.
 
-        This takes up to the grace of the other's lease. If two members revoke each other's leases, the member with the
+        An eviction takes up to the grace of the lease. If two members revoke each other's leases, the member with the
         greater id gives up, so that only one is evicted. This node also gives up if it was evicted meanwhile.
         """
 
@@ -88,7 +88,7 @@ class Eviction:
         return await self._removed(other, own)
 
     async def expire_unlisted(self) -> None:
-        """Wait until no lease holds in a store without a membership; raise `Unanswered` if a lease is renewed."""
+        """Wait until all leases in a store without a membership have ended; raise `Unanswered` if one is renewed."""
         for other in await self._leases.nodes():
             lease = await self._leases.read(other)
             if lease is not None and not await self._watch.run_out(other, lease, may_revoke=False):
@@ -105,7 +105,7 @@ class Eviction:
         return after
 
     async def _holds(self, own: str, view: Membership, *others: str) -> bool:
-        """Return whether this node's lease is held, recalled or in one of the states `others`; True before it joins."""
+        """Return whether this node's lease is HELD, RECALLED or in a state of `others`; True if it has not joined."""
         if own not in view.members:
             return True
         lease = await self._leases.read(own)
@@ -181,7 +181,7 @@ class AbsentMembers:
     async def _await_ends(
         self, absent: Iterable[str], id: str, view: Membership, refused: Misconfigured | None
     ) -> None:
-        """Evict the members `absent` as their leases run out; raise an error when one of them renews its lease."""
+        """Evict the members `absent` when their leases run out; raise an error if a member renews its lease."""
         nobody_owns = not view.nodes and refused is None
 
         async def await_end(other: str) -> None:

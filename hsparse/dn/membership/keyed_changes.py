@@ -1,4 +1,4 @@
-"""The changes that a data node has applied, by idempotency key, with the replies to them.
+"""The changes that a data node has applied, by idempotency key, with their replies.
 
 A sender that gets no answer sends a change again. The node then returns the earlier reply, because applying a change
 twice, or late, would undo the changes in between.
@@ -18,7 +18,7 @@ from hsparse.wire.codec import decode_frame, encode_frame
 R = TypeVar("R")
 
 Key: TypeAlias = tuple[int, str]
-"""An idempotency key: the epoch of the membership in which a change was sent, and its sender's name for it."""
+"""An idempotency key: the epoch of the membership in which a change was sent, and a name chosen by the sender."""
 MAX_KEYS = 100_000
 """The most keys that are remembered; the oldest are forgotten."""
 REPLY_BYTES = 32 * 1024 * 1024
@@ -42,7 +42,7 @@ class KeyedChanges:
         self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def once(self, key: Key, attempt: int, work: Callable[[], Awaitable[R]]) -> R:
-        """Return `work`'s reply, or the earlier one for `key`; raise `Misdirected` if a later attempt has arrived."""
+        """Return the reply of `work`, or the cached reply for `key`; raise `Misdirected` if a later attempt arrived."""
         if attempt > self._attempts.get(key, 0):
             self._attempts.keep(key, attempt)
         async with self._locks.setdefault(key, asyncio.Lock()):

@@ -63,7 +63,7 @@ class LeaseKeeper:
         self._etag = ""
         self._renewals = 0
         self._sent: ClockReading | None = None
-        """When the last successful renewal was sent, or None without a lease."""
+        """When the last successful renewal was sent, or None if there is no lease."""
         self._jumps = 0
         self._reminder = Reminder(clock)
         self.failed = ""
@@ -75,7 +75,7 @@ class LeaseKeeper:
 
     @property
     def age(self) -> float:
-        """Seconds since the last successful renewal was sent, infinite without a lease."""
+        """Seconds since the last successful renewal was sent, or infinity if there is no lease."""
         return inf if self._sent is None else self._sent.most(self._clock)
 
     async def take(self, node: str, epoch: int) -> None:
@@ -173,4 +173,4 @@ class LeaseKeeper:
 
 
 QUESTIONS_PER_MEMBER = 3
-"""How often a joining node asks a member to check another member, while the member is still finding out."""
+"""How often a joining node asks a member to check another member, if the asked member has not replied yet."""

@@ -206,9 +206,9 @@ class MemberNode:
             self._refuse(error)
 
     async def _recover(self) -> None:
-        """Become a member again once another node has evicted this one; raise `Misconfigured` if it may not.
+        """Become a member again once another node has evicted this node; raise `Misconfigured` if it may not rejoin.
 
-        If no node evicts this one, it takes its lease back when any eviction that had begun must have ended.
+        If no node evicts this node, it takes its lease back as soon as every eviction that had begun must have ended.
         """
         since, pause, told = self._clock.monotonic(), self._lease.seconds / CHECKS_PER_LEASE, ""
         while True:

@@ -58,7 +58,7 @@ class OwningService(DataNode, Protocol):
 
 
 class MemberOwnership:
-    """The ownership of a member: it owns its part of the membership once that is settled and while its lease holds.
+    """The ownership of a member: it owns its names once the membership is settled, and while its lease holds.
 
     A membership is settled once no other member acts on an older one. A `server` that is the only member owns
     everything. If a server has other members beside it, no member owns anything.
@@ -100,7 +100,7 @@ class MemberOwnership:
         return True
 
     def accept(self, resent: Resent | None = None) -> Accepted:
-        """Accept a change: return the present term and epoch, and how it was sent before."""
+        """Accept a change: return the current term and epoch, with `resent` if the change was sent before."""
         return Accepted(self.term, 0 if self._server else self.membership.epoch, resent)
 
     def may_change(self, term: int) -> bool:

@@ -29,7 +29,7 @@ class Peers(MemberConnections):
     """Connections to the other members of the newest membership."""
 
     async def adopted(self, id: str, epoch: int) -> bool:
-        """Ask a member to adopt an epoch; return whether it has, and has finished the changes it accepted before.
+        """Ask a member to adopt an epoch; return whether it has done so and has finished its earlier changes.
 
         `Unanswered` is raised if no reply arrives in time. The message is sent twice if needed, because the first
         packet of a connection may be lost and is retransmitted only after a second.
