@@ -55,7 +55,7 @@ class Encoded(Generic[V]):
 
 @dataclass(slots=True)
 class WaitingChange(Generic[V]):
-    """A change that waits for the next put; `done` receives its result. It was accepted in ownership term `term`."""
+    """A change, accepted in the ownership term `term`, that waits for the next put; `done` receives its result."""
 
     change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
     weight: int
@@ -245,7 +245,7 @@ class CachedObject(Generic[V]):
             self._memory.reservation.give_back()
 
     def peek(self) -> tuple[bool, V | None]:
-        """Return whether the value is in memory and current (unknown during a put to a shared store), and the value."""
+        """Return a pair: whether the value in memory is current (False during a put if `shared`), and the value."""
         state = self._state
         if state is None or not state.decoded or not state.certain or not self._is_trusted():
             return False, None
@@ -288,9 +288,9 @@ class CachedObject(Generic[V]):
     ) -> T:
         """Change the value and return the change's result once the new value is durable.
 
-        `change` takes the value (None: no object) and returns the new value and a result. None deletes the object; the
-        same object stores nothing. If `change` raises, the error is raised here and nothing changes. `weight` is about
-        how many bytes it works on. `term` is the ownership term in which it was accepted, by default the current one.
+        `change` takes the value, or None if there is no object, and returns a pair: the new value and a result. A new
+        value of None deletes the object; an identical value stores nothing. Errors of `change` are raised here.
+        `weight` is the approximate bytes of its work. `term` is the ownership term that accepted it (default: current).
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         term = self._ownership.term if term is None else term

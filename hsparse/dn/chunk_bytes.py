@@ -163,13 +163,13 @@ class ChunkFooters:
 
 
 async def read_tail(store: ObjectStore, key: str, length: int) -> Stored | None:
-    """Return at most the last `length` bytes of a chunk's object, None without one; raise `Corrupt` if it is empty."""
+    """Return the last `length` bytes of a chunk's object, or None if it is missing; raise `Corrupt` if it is empty."""
     try:
         return await store.get_range(key, -length)
     except NotFound:
         return None
     except BadRequest as error:
-        raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
+        raise Corrupt(f"The chunk object {key} is corrupt: it is empty; restore it from a copy.") from error
 
 
 def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
@@ -177,7 +177,7 @@ def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
     try:
         footer = read_footer(tail.data, tail.size)
         if len(footer.sections) != len(spec.filters):
-            raise Corrupt(f"It has {len(footer.sections)} sections, not {len(spec.filters)}.")
+            raise Corrupt(f"it has {len(footer.sections)} sections, but its dataset has {len(spec.filters)}.")
     except Corrupt as error:
         raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
     except Unsupported as error:
@@ -230,7 +230,7 @@ class DirectChunks:
         kind, scaled = kind_of(message.spec), message.scaled
         grid = Grid(message.extent, kind.spec.dims)
         if not grid.holds(scaled):
-            raise BadRequest(f"There is no chunk {list(scaled)}: the dataset has {list(grid.counts)} chunks.")
+            raise BadRequest(f"The chunk {list(scaled)} is outside the grid of {list(grid.counts)} chunks.")
         await self._objects.begin(kind.spec)
         self._objects.fences.check(kind.spec)
         nbytes = 2 * len(message.data) + kind.direct_bound(message.sections)

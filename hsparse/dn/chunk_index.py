@@ -81,7 +81,7 @@ class RememberedListing:
         return self._rows if state == self._state else None
 
     async def rows(self, state: State, read: Callable[[], Awaitable[ChunkRows | None]]) -> ChunkRows | None:
-        """Return the rows of `state`, listed by `read`; None if there are too many. Concurrent callers share a listing.
+        """Return the rows of `state`, which `read` lists once for concurrent callers, or None if there are too many.
 
         The state is determined before the listing begins, so the rows may be newer than the state, but never older.
         """
@@ -324,7 +324,7 @@ class ChunkIndex:
         most, rank = message.skip + message.limit + 1, len(message.spec.dims)
         if most > 2 * MAX_LISTED:
             raise BadRequest(
-                f"An index in the order of coordinates must be at most {MAX_LISTED}; begin at a marker."
+                f"In the order of coordinates, skip + limit must be below {2 * MAX_LISTED}; begin at a page's marker."
             )
         after = row_names(np.array([message.after], np.uint64)) if message.after else None
         unsorted: list[ChunkRows] = []

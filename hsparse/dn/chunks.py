@@ -166,7 +166,7 @@ class ChunkObjects:
         accepted: Accepted | None,
         written: int = 0,
     ) -> T:
-        """Change a chunk; raises as `CachedObject.apply` and `check`. `written` is the size of the values in bytes."""
+        """Change a chunk by `CachedObject.apply` if its fence allows; `written` is the size of the values in bytes."""
         self.fences.check(kind.spec)
         with self.use(kind, scaled) as cached:
             if accepted is None:
@@ -296,7 +296,7 @@ class Chunks:
         kind, fields, drop_fill = self._kind(message.spec), message.fields, message.drop_fill
         if len(message.selections) != len(message.values):
             raise BadRequest(
-                f"{len(message.selections)} chunk selections came with {len(message.values)} arrays of values."
+                f"{len(message.selections)} chunk selections need as many arrays of values, not {len(message.values)}."
             )
         bounds = [kind.change_bound(at.selection) for at in message.selections]
         _check_work(bounds)
@@ -443,7 +443,7 @@ class Chunks:
         *rest: Any,
         reserved: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
     ) -> T | None:
-        """Return the answer of `ask` about a chunk, or None if it has no values; `work` returns the work in bytes."""
+        """Return the answer of `ask` about a chunk, or None if it has no values; `work` returns the bytes of work."""
         chunk = await cached.read()
         answer: Callable[[], T | None] = partial(_ask_missing, kind, at, ask, rest)
         if chunk is not None:
@@ -474,4 +474,4 @@ def _check_work(bounds: Iterable[int]) -> None:
     """Raise `TooLarge` if the largest of `bounds`, the bytes of work on each chunk, exceeds `MAX_WORK`."""
     most = max(bounds, default=0)
     if most > MAX_WORK:
-        raise TooLarge(f"Work on one chunk needs {most} bytes of memory; select fewer elements at a time.")
+        raise TooLarge(f"Work on one chunk takes {most} bytes, over {MAX_WORK}; select fewer elements.")

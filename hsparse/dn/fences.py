@@ -61,7 +61,7 @@ class Fences:
         if newest is None or spec.dataset[ID_DOMAIN] in self._newest:
             raise Gone(f"The dataset {spec.dataset} was deleted.")
         if spec.generation < newest:
-            raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
+            raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime; try again.")
         if spec.generation > newest:
             if spec.dataset not in self._newest:
                 self._unread.add(spec.dataset)

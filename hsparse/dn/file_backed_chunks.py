@@ -104,17 +104,17 @@ class BackingFiles:
             ) from error
         except BadRequest as error:
             raise Conflict(
-                f"The file {key!r} does not have the data it was linked for: {error.message}"
+                f"The file {key!r} lacks data of datasets that are linked to it: {error.message}"
             ) from error
         if exact and file.etag != stored.etag:
-            raise Moved(f"The file {key!r} was changed.")
+            raise Moved(f"The file {key!r} was changed; inspect it again.")
         if file.etag not in ("", stored.etag):
             self._etags.keep((store.name, key), stored.etag)
             await self._compare(file, store, key, stored.etag)
         if len(stored.data) != stop - start:
             raise Conflict(
-                f"The file {key!r} ends at byte {start + len(stored.data)}; the data it was linked for ends at "
-                f"{stop}."
+                f"The file {key!r} ends at byte {start + len(stored.data)}, but data of datasets that are linked to "
+                f"it ends at {stop}; put the whole file back."
             )
         return stored.data
 
@@ -140,7 +140,7 @@ class BackingFiles:
 
 def _changed(key: str) -> Conflict:
     return Conflict(
-        f"The file {key!r} was changed after datasets were linked to it; link to it again, or put back what it was."
+        f"The file {key!r} was changed after datasets were linked to it; link to it again, or put the old file back."
     )
 
 
@@ -290,11 +290,11 @@ def _check(message: ReadFileBacked) -> None:
     longest = max_piece_size(message.piece or spec.dims, itemsize, spec.filters[0])
     if len(pieces.size) and int(pieces.size.max()) > longest:
         raise Conflict(
-            f"A chunk of {spec.dataset} is said to take {int(pieces.size.max())} bytes in its file; it can take "
-            f"at most {longest}."
+            f"The index of chunks of {spec.dataset} has a chunk of {int(pieces.size.max())} bytes, but a chunk takes "
+            f"at most {longest}; check the backing file for damage."
         )
     if len(pieces.chunk) and int(pieces.chunk.max()) >= len(message.selections):
-        raise BadRequest("A piece belongs to none of the chunk selections.")
+        raise BadRequest("Each piece must belong to one of the chunk selections.")
 
 
 def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:

@@ -82,7 +82,7 @@ class DeletedNames:
 def change_record(
     change: RecordChange, record: Record | None, now: float, deleted: DeletedNames, *, repeated: bool = False
 ) -> Changed:
-    """Return the record after `change` (None: deleted) and the outcome; raise the error of a refused change.
+    """Return a pair: the record after `change`, or None if it was deleted, and the outcome. Raise refusals as errors.
 
     `record` is not modified. `now` is in seconds since the Unix epoch; `repeated` is as in `ChangeObjects`.
     """
@@ -96,14 +96,14 @@ def change_record(
     if record is None:
         raise deleted.missing(f"{change.id}", change.id)
     if isinstance(change, DeleteObject) and not is_expected(change.expect, record):
-        raise NotFound(f"{change.id} was deleted already, and another one was created in its place.")
+        raise NotFound(f"{change.id} was deleted already, and another object was created in its place.")
     if "schema" in record:
         check_changeable(change.id, record)
     return _apply(change, record, now, deleted)
 
 
 def _again(change: RecordChange, record: Record | None) -> RecordChange | Outcome:
-    """Return the outcome of a change that was applied before, or else the change in a form that may be repeated."""
+    """Return the outcome of a change that was applied before, or else a change that is safe to apply again."""
     match change:
         case CreateObject(_, new) if record == new:
             return Outcome(record, changed=True, created=True)
@@ -117,7 +117,7 @@ def _again(change: RecordChange, record: Record | None) -> RecordChange | Outcom
 
 
 def changed_entries(change: RecordChange) -> tuple[str, tuple[str, ...]]:
-    """Return which dict of the record, `links` or `attributes`, a change may touch, and which names in it."""
+    """Return a pair: the dict that a change may touch, `links`, `attributes` or "", and the names in this dict."""
     match change:
         case PutAttributes(_, attributes):
             return "attributes", tuple(attributes)
@@ -206,7 +206,7 @@ def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Chan
 
 
 def _acl_after(change: PutAcl, record: Record) -> tuple[Record | None, bool]:
-    """Return the user's ACL entry after a change (None: no entry), and whether it is already there."""
+    """Return a pair: the user's ACL entry after a change, or None if there is none, and whether it is there already."""
     there = (record.get("acls") or {}).get(change.user)
     if change.rights is None:
         return None, there is None
@@ -237,7 +237,7 @@ def _(change: AddSecondName, record: Record, now: float, deleted: DeletedNames) 
     names = {path: by for path, by in (record.get("secondNames") or {}).items() if path != change.path}
     if len(names) >= MAX_SECOND_NAMES:
         raise TooLarge(
-            f"{change.id} has {len(names)} second names, as many as it can have: delete one of them."
+            f"{change.id} has {len(names)} second names, the most allowed: delete a second name first."
         )
     named = {**record, "secondNames": names | {change.path: change.by}}
     return named, Outcome(named, changed=True)
@@ -342,7 +342,7 @@ UNMEASURED_BYTES = 64 * 1024
 
 
 def grown_bytes(change: RecordChange) -> int:
-    """Return how many bytes a change may add to its record; 0 if the growth is negligible."""
+    """Return the number of bytes that a change may add to its record, or 0 if the growth is negligible."""
     match change:
         case PutAttributes(_, attributes):
             return len(orjson.dumps(attributes))

@@ -1,4 +1,4 @@
-"""The form of a stored record: the JSON type of each part, the checksum, and the `schema`.
+"""The form of a stored record: the JSON type of each field, the checksum, and the `schema`.
 
 The JSON types are checked when a record is decoded, so no reader meets other types. Type items, attribute values and
 the contents of creation properties are checked where they are used.
@@ -42,7 +42,7 @@ NEEDED = {
     ".dataset.json": ("type", "shape", "attributes"),
     ".datatype.json": ("type", "attributes"),
 }
-"""The required parts of an object's record, besides `id` and `root`."""
+"""The required fields of an object's record, besides `id` and `root`."""
 TARGETS = {HARD: "id", SOFT: "h5path", EXTERNAL: "h5path"}
 """The key of the target in each class of link."""
 NO_SHAPE = {"class": ""}
@@ -55,9 +55,9 @@ def is_record(key: str) -> bool:
 
 
 def misplaced_part(key: str, record: Record) -> str:
-    """Return the name of a part that the record in `key` lacks, or of an id that does not fit the key; empty if none.
+    """Return a field that the record in `key` lacks, or an id field that does not fit the key; "" if there is none.
 
-    hsparse and HSDS have always stored these parts, so a record that lacks one is damaged, even without a checksum.
+    hsparse and HSDS have always stored these fields, so a record that lacks one is damaged, even without a checksum.
     """
     name = key.rpartition("/")[2]
     tree = tree_of_key(key)
@@ -78,7 +78,7 @@ def _has_key(id: str, key: str) -> bool:
 
 
 def wrong_part(key: str, record: Record) -> str:
-    """Return the path of a part of the record in `key` that has a wrong type; empty if there is none."""
+    """Return the path of a field with a wrong type in the record in `key`, or an empty string if there is none."""
     if not is_record(key):
         return ""
     for names, types in ((NUMBERS, (float, int)), (TEXTS, (str,)), (OBJECTS, (dict,))):
@@ -157,7 +157,7 @@ def _wrong_type(record: Record, path: str) -> str:
 
 
 def _wrong_shape(shape: Json, path: str) -> str:
-    """Return the path of a wrong part of an HDF5/JSON shape item: its class, or its lists of sizes; empty if none."""
+    """Return the path of a wrong field of an HDF5/JSON shape: its class or a list of sizes; "" if there is none."""
     if type(shape) is not dict or type(shape.get("class")) is not str:
         return path
     if shape["class"] == "H5S_SIMPLE" and "dims" not in shape:
@@ -199,7 +199,7 @@ def check_checksum(data: bytes, key: str) -> None:
 
 
 def drop_checksum(record: Record) -> None:
-    """Remove the checksum's key, also an outdated one, from a decoded record."""
+    """Remove the checksum, even an outdated one, from a decoded record."""
     record.pop(KEY, None)
 
 
@@ -223,7 +223,7 @@ SAMPLE_BYTES = 16 * 1024
 
 
 class RecordCodec:
-    """Encodes and decodes the record in the object `key`; raises `Unsupported` if it needs a newer hsparse.
+    """Encodes and decodes the record in the object `key`; raises `Unsupported` if the record needs a newer hsparse.
 
     Stored records have a checksum and, if needed, a `schema` (`hsparse.model.schema`). Decoding removes both, except a
     schema that forbids changes. `here` names optional features of this server that a record may need.
@@ -250,7 +250,7 @@ class RecordCodec:
         misplaced = "" if has_checksum(data) else misplaced_part(self._key, record)
         if misplaced:
             raise Corrupt(
-                f"The object {self._key} lacks {misplaced!r}, or has that of another object; restore it from a copy."
+                f"The object {self._key} lacks a valid {misplaced!r} of its own; restore the object from a copy."
             )
         if "schema" in record:
             self._check(record)
@@ -266,7 +266,7 @@ class RecordCodec:
         return add_checksum(data) if value and is_record(self._key) else data
 
     def take_delta(self, record: Record) -> str:
-        """Remove the token of the delta from a base record and return it; empty for a record that is one object."""
+        """Remove the delta's token from a base record and return it, or return "" if the record has no delta."""
         if DELTA not in record:
             return ""
         token: Any = record.pop(DELTA)
@@ -275,7 +275,7 @@ class RecordCodec:
         return token
 
     def delta_of(self, data: Buffer) -> str:
-        """Return the token of the delta in the bytes of a base record; empty for a record that is one object."""
+        """Return the delta's token in the bytes of a base record, or "" if the record has no delta."""
         match = _NAMED.search(data, max(0, len(data) - 4096))
         return "" if match is None else match[1].decode()
 

@@ -2,7 +2,7 @@
 
 A *base* is the record at an earlier time, stored at the record's key. It names its delta by a random token, which is
 part of the delta's key. The *delta* has the changes since then; each change puts it again, conditional on its etag.
-When these puts have cost as much as the base would, the base is stored again with all changes, and with a new delta:
+When these puts have written as many bytes as the base has, a new base with all changes and a new delta are stored:
 
 1. The old delta is *sealed*, conditional on its etag: nothing can be added to it any more. 2. The new delta is stored,
 empty, under a token that no base has named before. 3. The new base replaces the old one, conditional on the old one's
@@ -88,7 +88,7 @@ class RecordDelta:
     attributes: EntryChanges = field(default_factory=EntryChanges)
 
     def then(self, before: Record, after: Record, table: str, names: Iterable[str]) -> RecordDelta | None:
-        """Return the delta with the change from `before` to `after`, which share the objects of equal parts.
+        """Return the delta extended by the change from `before` to `after`; equal values must be identical objects.
 
         `names` are the entries of the dict `table` that may differ. Return None if the base must be stored again: all
         puts of the delta together would exceed the base's size, or a long dict other than `table` differs.
@@ -118,7 +118,7 @@ class RecordDelta:
         )
 
     def apply(self, record: Record) -> None:
-        """Apply the delta in place to the record that its base has."""
+        """Apply the delta in place to the base's record."""
         self.fields.apply(record)
         for table, changes in (("links", self.links), ("attributes", self.attributes)):
             if changes.removed or changes.put:
@@ -146,7 +146,7 @@ class RecordDelta:
 
 
 def decode_delta(data: bytes, token: str, base_size: int, key: str) -> tuple[RecordDelta, bool]:
-    """Return the delta in an object's bytes, and whether it is sealed; `Corrupt` if it is not a delta of `token`."""
+    """Return a pair: the delta in an object's bytes, and whether it is sealed. Raise `Corrupt` if `token` differs."""
     check_checksum(data, key)
     try:
         found = parse_json(data)
@@ -227,7 +227,7 @@ ENCODING_SPEEDUP = 16
 A change reads a small part of a record, and then the whole record is encoded.
 """
 LARGE_READ = 1 << 20
-"""A request that reads a record of more JSON bytes than this holds memory until it is answered."""
+"""A request that reads a record with more than this many bytes of JSON holds memory until it is answered."""
 
 
 class RecordObjects:
@@ -273,7 +273,7 @@ class RecordObjects:
         return EncodedRecord(data, token, seal)
 
     async def fetch(self) -> Sequence[Stored]:
-        """Read the base and its delta, in a state that the record had at some time during this call.
+        """Return the stored base and its delta, as the record was at some time during this call; empty if missing.
 
         A delta is deleted only after its base was replaced, so it must exist while its base does.
         """
@@ -304,7 +304,7 @@ class RecordObjects:
         if not token:
             return ObjectState(RecordValue(record), RecordVersion(base.etag), nbytes=memory)
         if len(found) < 2:
-            raise Corrupt(f"The object {self.key} names a delta in the wrong place; restore it from a copy.")
+            raise Corrupt(f"The object {self.key} names a delta, but not at its end; restore it from a copy.")
         delta, sealed = decode_delta(found[1].data, token, len(base.data), delta_key(self.key, token))
         delta.apply(record)
         state = self._state(

@@ -1,4 +1,4 @@
-"""The records that a data node owns: read, changed and listed. They are stored as JSON.
+"""Read, change and list the records that a data node owns. Records are stored as JSON.
 
 `RecentChanges` knows which domains changed recently: clients may cache replies about all other domains.
 
@@ -107,11 +107,11 @@ JSON_FACTOR = 4
 READ_MEMORY = 512 * 1024 * 1024
 """Memory, in bytes, for the large records that requests read at a time, and for the replies made from them."""
 REPLY_MEMORY = 64 * 1024 * 1024
-"""The approximate memory, in bytes, of the records of one reply; a larger first record is sent all the same."""
+"""The most memory, in bytes and approximately, of the records of one reply; the first record is always sent."""
 LEFT_OUT = Outcome(
-    failure=Failure.of(TooLarge("The records that were asked for have no room in one reply; ask for fewer."))
+    failure=Failure.of(TooLarge("The requested records do not fit into one reply; request fewer records."))
 )
-"""The outcome for a record that has no room in a reply; a record that is requested alone is always sent."""
+"""The outcome for a record that does not fit into a reply; a record that is requested alone is always sent."""
 OF_ENTRIES = (PutAttributes, DeleteAttributes, PutLinks, DeleteLinks)
 """Changes whose outcome omits the record, which may have many more entries than the change."""
 _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
@@ -142,7 +142,7 @@ class Records:
         self._summaries = summaries
 
     def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
-        """Answer the message `ReadObjects` at once if all records are in memory and not large, or return None."""
+        """Answer the message `ReadObjects` if all records are in memory and small, or return None if they are not."""
         outcomes: list[Outcome] = []
         used = 0
         for id in ids:
@@ -184,7 +184,7 @@ class Records:
         return tuple(await gather_all([self._change(change, repeated, term) for change in message.changes]))
 
     async def generation(self, dataset: str) -> int:
-        """Return the generation (see `Fences`) in a dataset's stored record, or 0 without a record.
+        """Return the generation (see `Fences`) in a dataset's stored record, or 0 if there is no record.
 
         `Unsupported` is raised if this server must not change the dataset's chunks. A record that another node owns is
         not cached, because the copy here would become stale.
@@ -227,7 +227,7 @@ class Records:
         )
 
     def _cached(self, id: str) -> tuple[Outcome | None, int]:
-        """Return a cached record, or None, and its approximate memory in bytes."""
+        """Return a pair: the outcome with a cached record, or None if it is not cached, and its approximate bytes."""
         cached: CachedObject[RecordValue] | None = self._cache.get(storage_key(id))
         if cached is None:
             return None, 0
@@ -235,7 +235,7 @@ class Records:
         return (None, 0) if value is None else (Outcome(value.record), cached.nbytes)
 
     async def _read(self, id: str) -> tuple[Outcome, int]:
-        """Return a record and its approximate memory in bytes."""
+        """Return a pair: the outcome of reading a record, and the record's approximate memory in bytes."""
         key = storage_key(id)
         nbytes = 0
         try:
@@ -283,7 +283,7 @@ class Records:
         return outcome
 
     async def _remove_summary(self, change: RecordChange) -> None:
-        """Delete HSDS's summary of the object's domain; domain records, jobs and hsparse's summaries are not in it."""
+        """Delete HSDS's summary of the object's domain, unless the object is a domain, a job or hsparse's summary."""
         id = change.id
         if not _is_of_domain(id):
             return
@@ -330,5 +330,5 @@ def _stored_bytes(value: RecordValue, cached: CachedObject[RecordValue]) -> int:
 
 
 def _is_of_domain(id: str) -> bool:
-    """Return whether an id is that of a domain's object, not of a domain, a summary or a job."""
+    """Return whether an id names an object inside a domain, and not a domain, a summary or a job."""
     return not id.startswith(("/", "s-", JOB_PREFIX))

@@ -44,7 +44,7 @@ class LoggedChange:
     lapses: int
     """The number of calls of `RedoLog.forget` before this change was accepted."""
     later: list[LoggedChange] | None = None
-    """The changes to reapply after this one, None until this one is applied."""
+    """The changes to reapply after this change, or None if this change has not been applied yet."""
 
     def __call__(self, value: Any) -> tuple[Any, Any]:
         new, result = self.change(value)

@@ -48,7 +48,7 @@ def create_node_app(
     tracer: Tracer | None = None,
     version: int = MESSAGE_VERSION,
 ) -> web.Application:
-    """Return the application that answers messages for `node` if they have `node_token`; an empty token admits none.
+    """Return the application that answers `node`'s messages if they have `node_token`; "" admits no messages.
 
     `/readyz` answers 503 while the node is not `ready`, because it owns nothing then. `/metrics` returns `metrics`. A
     message that takes at least `slow` seconds is logged with its trace; 0 turns this off. `tracer` begins a span for
@@ -149,7 +149,7 @@ def _check_version(request: web.Request, own: int) -> None:
     """Raise `Outdated` if the sender speaks another version than this node's `own`."""
     version = request.headers.get(VERSION_HEADER, "")
     if not (version.isascii() and version.isdecimal()):
-        raise BadRequest(f"{VERSION_HEADER} must be the version of the messages that the sender speaks.")
+        raise BadRequest(f"{VERSION_HEADER} must be the sender's version of the messages, in decimal digits.")
     check_version(int(version), own)
 
 
@@ -167,15 +167,15 @@ def _take_over(request: web.Request, trace: RequestTrace) -> None:
 async def _body(request: web.Request) -> memoryview:
     length = request.content_length
     if length is None:
-        raise BadRequest("A message must say its Content-Length.")
+        raise BadRequest("A message must have the header Content-Length.")
     if length > MAX_FRAME:
-        raise TooLarge(f"A message of {length} bytes is over the limit of {MAX_FRAME}.")
+        raise TooLarge(f"A message of {length} bytes is over the limit of {MAX_FRAME}; send smaller ones.")
     data = bytearray()
     with suppress(ConnectionError, ClientPayloadError):
         async for block in request.content.iter_any():
             data += block
     if len(data) != length:
-        raise BadRequest("The message was cut short.")
+        raise BadRequest(f"The message was cut short: only {len(data)} of {length} bytes arrived.")
     return memoryview(data).toreadonly()
 
 

@@ -78,7 +78,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """The memory and limits of a data node, which the services of its buckets share; `requests` counts for all of them.
+    """The memory and limits of a data node, shared by the services of its buckets; `requests` counts for all buckets.
 
     `stores` are the stores of all buckets by name, so that a dataset can be backed by a file in another bucket.
     """
@@ -186,7 +186,7 @@ class DataService:
         return (self.bucket,)
 
     async def send(self, message: Message[R], /, accepted: Accepted | None = None) -> R:
-        """Answer a message, a change only in the term of `accepted`; raise `Busy` if its deadline would pass."""
+        """Answer a message; store a change only in the term of `accepted`. Raise `Busy` if the deadline would pass."""
         if self._admission is None or isinstance(message, GetInfo):
             return cast(R, await self._answer(message, accepted))
         # A change may belong to a request that has made other changes, so it waits instead of being refused.
@@ -212,7 +212,7 @@ class DataService:
         return await _within(left, answer(message))
 
     def _answers_by_type(self) -> dict[type[Message[Any]], Callable[[Any], Awaitable[Any]]]:
-        """Return the method that answers each type of message, except changes of records and chunks."""
+        """Return a dict that maps each type of message, except changes of records and chunks, to its handler."""
         deletions, recent = self.deletions, self._records.recent
         of_chunks: dict[type[Message[Any]], Callable[[Any], Awaitable[Any]]] = {
             ReadChunks: self._chunks.read,
@@ -250,7 +250,7 @@ class DataService:
         }
 
     def _changes_by_type(self) -> dict[type[Message[Any]], Callable[[Any, Accepted | None], Awaitable[Any]]]:
-        """Return the method that makes each type of change of records and chunks."""
+        """Return a dict that maps each type of change of records and chunks to its handler."""
         return {
             ChangeObjects: self._records.change,
             WriteChunks: self._chunks.write,
@@ -298,7 +298,7 @@ class DataService:
         return {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Compare cached objects with the store before their next use, unless this node owned them throughout."""
+        """Check each cached object with the store before its next use, unless this node has always owned the object."""
         for entry in self._cache:
             entry.invalidate(kept)
         self._redo_log.forget(kept)
@@ -328,7 +328,7 @@ class DataService:
 
 
 def _at_once(answer: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
-    """Return an asynchronous function that answers a message by a plain function."""
+    """Return an asynchronous function that calls the plain function `answer`."""
 
     async def answered(message: Any) -> Any:
         return answer(message)
@@ -337,7 +337,7 @@ def _at_once(answer: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
 
 
 async def _within(seconds: float, answer: Awaitable[R]) -> R:
-    """Await an answer for at most `seconds`; raise `Busy` afterwards."""
+    """Await an answer for at most `seconds`; raise `Busy` if it takes longer."""
     try:
         async with asyncio.timeout(seconds) as timeout:
             return await answer

@@ -1,6 +1,6 @@
-"""The stored form of a cached value: how its objects are read, decoded, encoded and put, and the memory for that.
+"""The stored form of a cached value: how its objects are read, decoded, encoded and put, within a memory budget.
 
-The protocol `StoredForm` says how the store keeps a value; `SingleObject` keeps a value in one object.
+The protocol `StoredForm` stores a value in one or more objects; `SingleObject` stores a value in one object.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ class Reservation:
         """Raise `TooLarge` if `nbytes` exceeds the whole budget."""
         if nbytes > self._budget.limit:
             raise TooLarge(
-                f"{self._name} needs {nbytes} bytes of memory, and this server has {self._budget.limit} for it: "
+                f"{self._name} needs {nbytes} bytes of memory, but this server allows {self._budget.limit}: "
                 f"{self._remedy}."
             )
 
     async def take(self, nbytes: int) -> None:
-        """Reserve at least `nbytes` in total; raises as `check` and `MemoryBudget.hold`."""
+        """Reserve at least `nbytes` in total; raise the errors of `check` and `MemoryBudget.hold`."""
         if nbytes <= max(UNRESERVED_BYTES, self.held):
             return
         self.check(nbytes)
@@ -116,9 +116,9 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class ObjectMemory(Generic[V]):
-    """The memory that a large object needs while in use, in addition to the cache; `reservation` holds it.
+    """The memory that a large object needs while it is in use, besides its memory in the cache; see `reservation`.
 
-    `decode_bound` bounds the bytes for decoding an object; `encode_bound` those for changing and encoding a value.
+    `decode_bound` bounds the bytes for decoding an object; `encode_bound` bounds those for changing and encoding it.
     """
 
     reservation: Reservation
@@ -135,7 +135,7 @@ class StoredForm(Protocol[V]):
     key: str
 
     async def fetch(self) -> Sequence[Stored]:
-        """Return the value's objects, none if it is not stored; reserve the memory for decoding them."""
+        """Return the value's objects, or no objects if it is not stored; reserve the memory for decoding them."""
         ...
 
     def decode(self, found: Sequence[Stored]) -> ObjectState[V]:
@@ -143,7 +143,7 @@ class StoredForm(Protocol[V]):
         ...
 
     def encode(self, state: ObjectState[V], value: V | None) -> Any:
-        """Return what `put` or `delete` needs to replace `state` by `value` (None: delete). Safe in any thread."""
+        """Return the `data` with which `put` or `delete` replaces `state` by `value` or None. Safe in any thread."""
         ...
 
     @property
@@ -152,11 +152,11 @@ class StoredForm(Protocol[V]):
         ...
 
     async def glimpse(self) -> ObjectState[V]:
-        """Return the state in the store; the value may be left out, since the version is enough to replace it."""
+        """Return the stored state, possibly without its value: the version is enough to replace the value."""
         ...
 
     async def is_current(self, state: ObjectState[V]) -> bool:
-        """Return whether the store still holds `state`; False if only reading it again can tell."""
+        """Return whether the store still holds `state`, or False if only reading the value again can tell."""
         ...
 
     async def put(self, state: ObjectState[V], value: V, data: Any) -> ObjectState[V]:
@@ -169,7 +169,7 @@ class StoredForm(Protocol[V]):
 
 
 async def load_state(form: StoredForm[V]) -> ObjectState[V]:
-    """Fetch and decode the state in the store."""
+    """Fetch and decode the value of `form`, and return its state in the store."""
     found = await form.fetch()
     if not found:
         return ObjectState(None, None)

@@ -62,10 +62,10 @@ def _is_root(root: Any) -> bool:
 
 @dataclass(slots=True)
 class DomainScan:
-    """The domains of a store, without folders; `unreadable` are the paths of domains whose root is unknown.
+    """The domains of a store, without folders; `unreadable` has the paths of domains whose root is unknown.
 
-    A record without `root` is a folder's if it has a checksum or only keys of folders; otherwise it may be a damaged
-    domain's.
+    A record without `root` belongs to a folder if it has a checksum or only keys of folders; otherwise it may belong to
+    a damaged domain.
     """
 
     store: ObjectStore
@@ -74,7 +74,7 @@ class DomainScan:
     roots: set[str] = field(default_factory=set)
 
     async def read(self) -> DomainScan:
-        """Read every domain; a domain that exists during the whole scan is not missed."""
+        """Read every domain and return this scan; a domain that exists during the whole scan is not missed."""
         async for page in self.store.list(""):
             await self._read_page([entry for entry in page.entries if entry.key < OBJECTS])
             if page.entries and page.entries[-1].key >= OBJECTS:
@@ -123,7 +123,7 @@ class Waste(StrEnum):
     PROBE = "probe of a store"
     DANGLING = "domain without objects"
     UNREADABLE = "domain that cannot be read"
-    KEPT = "what was kept for an extension"
+    KEPT = "objects kept for an extension"
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ class Sweep:
                     self._find(Waste.KEPT, name, objects, nbytes)
 
     async def _resume_deletions(self) -> dict[str, DeletionNote]:
-        """Finish interrupted deletions; return, by root, the notes that only a scan of all domains can settle."""
+        """Finish interrupted deletions; return a dict of roots to the notes that only a scan of all domains settles."""
         unsettled: dict[str, DeletionNote] = {}
         async for note in self._deletions.notes.older_than(min(NOTE_AGE, self._min_age)):
             if self._dry_run:
@@ -218,7 +218,7 @@ class Sweep:
         return unsettled
 
     async def _sweep_objects(self) -> None:
-        """List all objects once in key order, in which a record comes before the objects below it."""
+        """Count all objects and sweep leftovers, in key order: a record comes before the objects below it."""
         async for page in self._store.list(OBJECTS):
             for entry in page.entries:
                 self._sort(entry)
@@ -253,7 +253,7 @@ class Sweep:
             self._leftovers.setdefault((waste, name), []).append(entry)
 
     async def _sweep_leftovers(self, waste: Waste, name: str, entries: list[Entry]) -> None:
-        """Delete listed objects unless their record exists after all, created since or listed in another order."""
+        """Delete listed objects, unless their record exists: it may have been created since, or listed later."""
         if waste is not Waste.PROBE and await self._deletions.exists(name):
             return
         if not self._dry_run:
@@ -310,7 +310,7 @@ class Sweep:
         return RecordCodec(key).decode((await self._store.get(key)).data)
 
     async def _claim(self, root: str, unsettled: dict[str, DeletionNote]) -> DeletionNote | None:
-        """Store and return a claim on a root, or return None if another deletion has a note."""
+        """Store and return a claim on a root, or return None if another deletion already has a note for the root."""
         notes, born = self._deletions.notes, await born_of(self._store, root)
         if root in unsettled:
             claim = DeletionNote(root, DeletionState.CLAIMED, born=born)

@@ -1,6 +1,6 @@
 """A store that counts its requests: in the trace of the client's request, and for the node by their results.
 
-Admission control limits the concurrent requests, so that they do not pile up at a slow store; users take turns.
+Admission control limits the concurrent requests, so that they do not pile up at a slow store, fairly between users.
 
 `ChunkVersions` numbers the versions of a dataset's chunks, so that clients can tell whether their copies are current.
 """
@@ -97,7 +97,7 @@ class TracedStore:
     async def _delete(
         self, keys: tuple[str, ...], delete: Callable[[Unpack[A]], Awaitable[R]], *args: *A
     ) -> R:
-        """Delete objects, and forget which keys were put: `ChunkVersions.changed` cannot report deleted ones."""
+        """Delete objects, and forget which keys were put: `ChunkVersions.changed` cannot report deleted keys."""
         try:
             return await self._change("delete", keys, delete, *args)
         finally:
@@ -107,7 +107,7 @@ class TracedStore:
     async def _change(
         self, kind: str, keys: tuple[str, ...], change: Callable[[Unpack[A]], Awaitable[R]], *args: *A
     ) -> R:
-        """Send a change to the store and note the datasets' new versions; without an answer, they become invalid."""
+        """Send a change to the store and note the datasets' new versions; versions are void if no answer arrives."""
         if self._versions is None:
             return await self._ask(Work.WRITES, kind, keys[0], change, *args)
         try:
@@ -128,7 +128,7 @@ class TracedStore:
         request: Callable[[Unpack[A]], Awaitable[R]],
         *args: *A,
     ) -> R:
-        """Wait for a place (without a deadline), then send a request to the store; count and time it."""
+        """Wait for admission, without a deadline, then send a request to the store; count and time the request."""
         trace, clock = current_trace(), asyncio.get_running_loop().time
         place = None if self._places is None else await self._places.enter(queue_user(), patient=True)
         result, began = "failed", clock()
@@ -160,7 +160,7 @@ MAX_DATASETS = 100_000
 """The most datasets whose last change is remembered; the least recently changed are forgotten."""
 
 MAX_WATCHED, MAX_CHANGED = 64, 4096
-"""The most datasets whose put keys are noted, and the most keys of one dataset."""
+"""The most datasets whose put keys are noted, and the most noted keys of one dataset."""
 
 DOUBT_SECONDS = 600.0
 """Seconds after which the store no longer applies a change that it did not answer."""
@@ -179,12 +179,12 @@ class ChunkVersions:
         self.reset()
         self._count = 0
         self._forgotten = 0
-        """The newest change of all forgotten datasets; it stands for each of them, so that no change is missed."""
+        """The newest change of all forgotten datasets; each of them is assumed to have it, so no change is missed."""
         self._last: BoundedCache[str, int] = BoundedCache.of_entries(limit, self._forget)
         self._watched: BoundedCache[str, tuple[int, dict[str, int]]] = BoundedCache.of_entries(MAX_WATCHED)
-        """By dataset: the number of the change since which put keys are noted, and the last change of each key."""
+        """Maps datasets to pairs: the change number since which put keys are noted, and each key's last change."""
         self._doubted: dict[str, float] = {}
-        """By dataset: the time until which the store may apply a change that it did not answer."""
+        """Maps each dataset to the time until which the store may apply a change that it did not answer."""
 
     def note(self, keys: Iterable[str]) -> None:
         """Note that the chunk objects of these keys changed; must be called before the changes are acknowledged."""
@@ -212,9 +212,9 @@ class ChunkVersions:
             self._watched.forget(chunk_prefix_of_key(key))
 
     def changed(self, dataset: str, since: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the keys put since the newest version in `since` that is of this run, or None if they are unknown.
+        """Return the keys put since the newest version in `since` of this run, or None if those keys are unknown.
 
-        Keys that are put from now on are noted.
+        From now on, the dataset's put keys are noted.
         """
         folder = chunk_prefix(dataset)
         if (watched := self._watched.use(folder)) is None:

@@ -35,11 +35,11 @@ class RetryReason(Enum):
     REFUSED = auto()
     """The server reports that it did nothing."""
     UNCERTAIN = auto()
-    """The request may have been applied: its reply was lost, or does not tell."""
+    """The request may have been applied: its reply was lost, or does not say whether it was applied."""
 
 
 class AccessRefused(Misconfigured):
-    """The service refuses the credentials or denies them a right; newer credentials may be available."""
+    """The service refuses the credentials, or they lack a right; newer credentials may be available."""
 
 
 class BucketClient(ABC):
@@ -70,10 +70,10 @@ class BucketClient(ABC):
         self._slots = asyncio.Semaphore(connections)
         self._client: Any = None
         self._renewals = 0
-        """Number of times that reading the credentials again returned new ones."""
+        """Number of times that reading the credentials again returned new credentials."""
         self._next_renewal = 0.0
         self.trouble: str | None = None
-        """The message of the last operation's failure, None if the service answered that operation."""
+        """The error message of the last operation, or None if the service answered that operation."""
 
     @abstractmethod
     async def open(self) -> Self:
@@ -170,7 +170,7 @@ class BucketClient(ABC):
             del cause
 
     async def _renewed(self, renewals: int) -> bool:
-        """Tell whether there was a renewal after number `renewals`; if not, reload once per `RENEWAL_SECONDS`."""
+        """Return whether credentials were renewed after renewal `renewals`; reload at most once a `RENEWAL_SECONDS`."""
         if self._renewals == renewals and self._clock.monotonic() >= self._next_renewal:
             self._next_renewal = self._clock.monotonic() + RENEWAL_SECONDS
             if await self._read_credentials():
@@ -178,13 +178,13 @@ class BucketClient(ABC):
         return self._renewals != renewals
 
     async def _read_credentials(self) -> bool:
-        """Read the credentials again; tell whether they have or may have changed."""
+        """Read the credentials again; return whether they have changed or may have changed."""
         return False
 
     def _told(self, cause: Exception) -> str:
-        """Describe the failure of the last attempt in a few words without secrets."""
+        """Return a short description, without secrets, of the last attempt's failure `cause`."""
         return type(cause).__name__
 
     @abstractmethod
     def _verdict(self, error: Exception, key: str) -> HsparseError | RetryReason:
-        """Return the error to raise, without the exception's text, which may hold secrets, or the reason to retry."""
+        """Return the error to raise or the reason to retry; omit the exception's text, which may hold secrets."""

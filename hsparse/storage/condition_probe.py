@@ -22,7 +22,7 @@ class CurrentEtagRefused(Misconfigured):
 
 
 async def probe(store: ObjectStore, *, clock: Clock | None = None) -> None:
-    """Try each condition and the order of a listing; raise `Misconfigured` if the store gets one of them wrong.
+    """Try each condition and the order of a listing; raise `Misconfigured` if one of these checks fails.
 
     The probe uses two fresh keys that begin with `db/.probe-<hex>` and removes them afterwards, also on failure.
     """
@@ -52,11 +52,11 @@ async def _probe(store: ObjectStore, key: str) -> None:
 
 
 async def _check_order(store: ObjectStore, prefix: str, keys: list[str]) -> None:
-    """Raise `Misconfigured` if two keys are listed out of order, as by stores that list folder by folder."""
+    """Raise `Misconfigured` if two keys are listed out of order, as in stores that list one folder after another."""
     found = [entry.key async for page in store.list(prefix) for entry in page.entries]
     if found != keys:
         raise Misconfigured(
-            f"The store {store.name!r} lists its keys out of order, and pages of listings would miss some: use "
+            f"The store {store.name!r} lists its keys out of order, so pages of listings would miss keys: use "
             "another store."
         )
 

@@ -39,10 +39,10 @@ async def with_conditional_delete(
     clock: Clock | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> ObjectStore:
-    """Return `store` if a probe shows that it honours the condition of a delete, else a `LookBeforeDelete` over it.
+    """Return `store` if a probe shows that it obeys the condition of a delete, or else wrap it in `LookBeforeDelete`.
 
     A probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure. A probe is
-    repeated if a reply is lost. After `MAX_PROBES` such probes, `OutcomeUnknown` is raised.
+    repeated if a reply is lost. `OutcomeUnknown` is raised after `MAX_PROBES` probes with a lost reply.
     """
     probes = 0
     while True:
@@ -124,7 +124,7 @@ R = TypeVar("R")
 
 
 class SingleWriter(DelegatingStore):
-    """An `ObjectStore` over a store that ignores conditions: it checks them itself, under a lock per key.
+    """An `ObjectStore` over a store that ignores conditions: the wrapper checks conditions, under a lock per key.
 
     The operator has declared that nothing else writes to the store; with a second writer, updates would be lost.
     """

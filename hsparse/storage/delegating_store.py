@@ -21,7 +21,7 @@ from hsparse.storage.object_store import (
 
 
 class DelegatingStore:
-    """An `ObjectStore` that passes every call to the wrapped store; subclasses override some of them."""
+    """An `ObjectStore` that passes every call to the wrapped store; subclasses override some methods."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.name = store.name
@@ -63,7 +63,7 @@ class DelegatingStore:
         await self._store.close()
 
     async def answer(self, question: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Forward a question to the wrapped store; raise `Unsupported` if that is no `AnsweringStore`."""
+        """Forward a question to the wrapped store; raise `Unsupported` if that store is no `AnsweringStore`."""
         if not isinstance(self._store, AnsweringStore):
             raise Unsupported(f"The store {self.name!r} does not support the question {question}.")
         return await self._store.answer(question, arguments)
@@ -105,7 +105,7 @@ async def delete_each(store: ObjectStore, entries: Sequence[Entry]) -> list[bool
 
 
 class ReadOnlyStore(DelegatingStore):
-    """An `ObjectStore` over another one whose puts and deletes raise a copy of `error`."""
+    """An `ObjectStore` that reads from another store, and whose puts and deletes raise a copy of `error`."""
 
     def __init__(self, store: ObjectStore, error: HsparseError) -> None:
         super().__init__(store)

@@ -68,7 +68,7 @@ class ObjectStore(Protocol):
     """The bucket's name, as reported to clients."""
 
     async def get(self, key: str) -> Stored:
-        """Read an object; raise `NotFound` when it does not exist."""
+        """Read an object; raise `NotFound` if it does not exist."""
         ...
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
@@ -88,7 +88,7 @@ class ObjectStore(Protocol):
         ...
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        """Replace the object whose etag is `etag`; raise `PreconditionFailed` when it has another one or is gone."""
+        """Replace the object if its etag is `etag`, or raise `PreconditionFailed`; return the new etag."""
         ...
 
     async def delete(self, key: str) -> None:
@@ -134,7 +134,7 @@ class ObjectStore(Protocol):
 
 @runtime_checkable
 class AnsweringStore(Protocol):
-    """A store, provided by an extension, that also answers questions of the extension's part of a service node."""
+    """A store, provided by an extension, that also answers questions from the extension's code in service nodes."""
 
     async def answer(self, question: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to the named question as JSON; raise `Unsupported` for an unknown question."""
@@ -142,7 +142,7 @@ class AnsweringStore(Protocol):
 
 
 async def current_etag(store: ObjectStore, key: str) -> str | None:
-    """Return the etag of a stored object, None when the object does not exist."""
+    """Return the etag of a stored object, or None if the object does not exist."""
     try:
         return (await store.get_range(key, 0, 1)).etag
     except NotFound:
@@ -154,7 +154,7 @@ async def current_etag(store: ObjectStore, key: str) -> str | None:
 def no_urls(name: str) -> Unsupported:
     """Return the error that `presigned` raises in a store without URLs."""
     return Unsupported(
-        f"The store {name!r} has no URLs of objects, unlike S3; send the request without urls."
+        f"The store {name!r} cannot sign URLs of objects, unlike S3; send the request without urls."
     )
 
 
@@ -178,12 +178,12 @@ def check_key(key: str) -> str:
     255 bytes; none is `.` or `..`, and none begins with `.tmp-` or `.hsparse`.
     """
     if not is_printable(key):
-        raise BadRequest(f"The key {key!r} holds an unprintable character; use printable ones only.")
+        raise BadRequest(f"The key {key!r} has an unprintable character; use only printable characters.")
     if len(key.encode()) > MAX_KEY_BYTES:
         raise BadRequest(f"The key {key[:64]!r}... is longer than {MAX_KEY_BYTES} bytes; use a shorter path.")
     for component in key.split("/"):
         if component in ("", ".", ".."):
-            raise BadRequest(f"The key {key!r} has a component {component!r}; name every component.")
+            raise BadRequest(f"The key {key!r} has the invalid component {component!r}; use another name.")
         if component.startswith(RESERVED):
             raise BadRequest(f"The key {key!r} has a reserved component {component!r}; use another name.")
         if len(component.encode()) > MAX_COMPONENT_BYTES:
@@ -221,7 +221,7 @@ def check_range(key: str, start: int, length: int | None) -> None:
 
 
 def resolve_range(key: str, start: int, length: int | None, size: int) -> tuple[int, int]:
-    """Return the first byte and the number of bytes of a range in an object of `size` bytes.
+    """Return a pair: the first byte and the number of bytes of a range in an object of `size` bytes.
 
     Raises `BadRequest` when the range holds no byte of the object; S3 answers 416 to such a range.
     """

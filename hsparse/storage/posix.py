@@ -1,10 +1,10 @@
 """A store in a directory: one object is one file.
 
 Puts by rename (`hsparse.storage.filesystem.rename_put`) fulfil the contract of `ObjectStore` by these rules. Puts
-through a write-ahead log (`hsparse.storage.wal`) follow them with additions of their own.
+through a write-ahead log (`hsparse.storage.wal`) follow the same rules and some more.
 
 *Atomic.* A put writes a temporary file (`.tmp-...`) beside its target and renames it. A reader opens the
-old file or the new one, never a torn one. A file that a logged put is writing in place is marked, and readers
+old file or the new file, never a mixture. A file that a logged put is writing in place is marked, and readers
 wait for it. Temporary files of killed processes are swept when a listing finds them, or by `sweep`.
 
 *Conditional.* Stat, compare and rename happen under an exclusive `flock` on one of 256 lock files, chosen
@@ -89,7 +89,7 @@ SMALL_OBJECT_BYTES = 64 * 1024
 RESERVE_FRACTION = 20
 """The reserve is at most 1/20 of the file system."""
 MEASURED_SECONDS = 1.0
-"""Seconds for which a measurement of the free space is used; later puts are subtracted from it."""
+"""Seconds for which a measurement of the free space is used; the bytes of later puts are subtracted."""
 MIB = 1024 * 1024
 RESERVE_FILE = "reserve"
 """Name of the file that occupies reserved blocks, in the store's internal directory."""
@@ -97,7 +97,7 @@ MOST_KEPT = 8 * MIB
 NEARLY_FULL = 8
 """The reserve file is created when less than this many times the reserve is free."""
 DELETION_BYTES = 256 * 1024
-"""Bytes that must be free for a deletion; otherwise the reserve file is truncated by as many."""
+"""Bytes that must be free for a deletion; if fewer are free, the reserve file is truncated by this number of bytes."""
 NOTES = "db/.deleting/"
 """Prefix of the keys of deletion notes, the objects that record unfinished deletions of domains."""
 RECORD_GROWTH_BYTES = 256
@@ -132,7 +132,7 @@ class FreeSpace:
         self._seen_at = now
 
     def take(self, nbytes: int) -> bool:
-        """Count a put of `nbytes` bytes; return False if it would leave less than the reserve."""
+        """Subtract a put of `nbytes` bytes and return True, or return False if it would use up the reserve."""
         taken = -(-nbytes // self._block) * self._block
         if self._wanted and self._free - taken < self._reserve // (1 if nbytes >= SMALL_OBJECT_BYTES else 4):
             return False
@@ -142,8 +142,8 @@ class FreeSpace:
     def full(self, store: str) -> StoreFull:
         """Return the error of a put that has no room."""
         return StoreFull(
-            f"The store {store!r} has {self._free // MIB} MiB free and keeps {self._reserve // MIB} MiB "
-            "(reserve_size), so that data can be deleted; free space on its file system. Nothing was stored."
+            f"Nothing was stored: the store {store!r} has {self._free // MIB} MiB free, and {self._reserve // MIB} MiB "
+            "are reserved for deletions (reserve_size); free space on its file system."
         )
 
     def may_use_reserve(self, key: str, nbytes: int, before: int | None) -> bool:
@@ -320,7 +320,7 @@ class PosixStore:
         return await self._offload(key, lambda: repairing(self._root, key, put))
 
     async def _free(self, key: str, delete: Callable[[], R]) -> R:
-        """Call `delete` in a thread; on a full file system, first free blocks of the reserve file for its writes."""
+        """Call `delete` in a thread; on a full file system, first free blocks of the reserve file for the deletion."""
 
         def free() -> R:
             self._space.make_room()
@@ -356,7 +356,7 @@ class PosixStore:
             finally:
                 os.close(file)
         raise StoreFailed(
-            f"{key!r} changes faster than it can be read; stop the other program that writes it in place."
+            f"{key!r} changes faster than it can be read; stop the other program that writes its file in place."
         )
 
     def _free_room(self, key: str, nbytes: int, condition: Condition) -> None:
@@ -367,14 +367,14 @@ class PosixStore:
         self._space.make_room()
 
     def _check_there(self) -> None:
-        """Raise `StoreFailed` if the root is gone, for example not mounted; its objects must not seem to be missing."""
+        """Raise `StoreFailed` if the root is gone, for example not mounted, so that its objects do not seem missing."""
         if not os.path.isdir(self._root.path if self._read_only else self._root.internal):  # noqa: PTH112 (costs less)
             raise StoreFailed(
                 f"The directory {self._root.path!r} of the store {self.name!r} is gone or not mounted; bring it back."
             )
 
     def _read_once(self, file: int, key: str, resolve: Callable[[int], tuple[int, int]]) -> Stored | None:
-        """Read from an open file; return None when the file was written in place meanwhile."""
+        """Read from an open file, or return None if the file was written in place during the read."""
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise self._absent(key)

@@ -1,4 +1,4 @@
-"""Settings of a store: where it is, and how it writes."""
+"""Settings of a store: its directory or buckets, and how puts are made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hsparse.setting import MIB, setting
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The directory or the buckets that store everything, and how puts are made in them.
+    """The directory or the buckets that store all data, and how puts are made.
 
     If `root` is set, `bucket` names directories beside it that are served as further buckets.
     """

@@ -19,9 +19,9 @@ from hsparse.wire.message import Message, ReadMessage
 
 @dataclass(frozen=True, slots=True)
 class ChunkPage:
-    """A page of a listing; `marker` is the chunk after which the next page begins, empty on the last page.
+    """A page of a listing; `marker` is the chunk after which the next page begins, or empty on the last page.
 
-    A page may have fewer rows than the limit, even none, if chunks were deleted while it was made.
+    A page may have fewer rows than the limit, or no rows, if chunks are deleted during the listing.
     """
 
     rows: ChunkRows
@@ -30,10 +30,10 @@ class ChunkPage:
 
 @dataclass(frozen=True, slots=True)
 class ListChunks(ReadMessage[ChunkPage]):
-    """List the stored chunks inside `extent` that `selection` intersects, or all of them without a selection.
+    """List the stored chunks inside `extent` that `selection` intersects, or all stored chunks inside `extent`.
 
-    The order is that of the keys or, with `by_coords`, the row-major order of coordinates. A page begins after the
-    chunk `after` (empty: at the first chunk), leaves out `skip` rows, and has at most `limit` rows. Any data node
+    Chunks are in the order of their keys or, with `by_coords`, in row-major order of coordinates. A page begins after
+    the chunk `after` (empty: at the first chunk), omits `skip` rows, and has at most `limit` rows. Any data node
     answers; the owner of the dataset's chunk map has the map in its cache. With `version`, read before by
     `GetChunkVersion`, a node may remember the listing and answer later messages of this version from it.
     """
@@ -50,7 +50,7 @@ class ListChunks(ReadMessage[ChunkPage]):
 
 @dataclass(frozen=True, slots=True)
 class CountChunks(ReadMessage[int]):
-    """Count the stored chunks inside `extent` that `selection` intersects, or all of them without a selection.
+    """Count the stored chunks inside `extent` that `selection` intersects, or all stored chunks inside `extent`.
 
     `version` is as in `ListChunks`.
     """
@@ -63,7 +63,7 @@ class CountChunks(ReadMessage[int]):
 
 @dataclass(frozen=True, slots=True)
 class FindChunk(ReadMessage[ChunkRows]):
-    """Return the `ChunkRows` of one chunk: one row, or none if the chunk is not stored."""
+    """Return the `ChunkRows` of one chunk: one row, or no rows if the chunk is not stored."""
 
     spec: ChunkSpec
     scaled: tuple[int, ...]
@@ -82,7 +82,7 @@ class GetChunkVersion(Message[str]):
 
 @dataclass(frozen=True, slots=True)
 class ChunkChanges:
-    """A version of a dataset's chunks, and the keys that were put since an earlier one (None: unknown)."""
+    """A version of a dataset's chunks, and the keys put since an earlier version, or None if they are unknown."""
 
     version: str
     changed: tuple[str, ...] | None
@@ -90,9 +90,9 @@ class ChunkChanges:
 
 @dataclass(frozen=True, slots=True)
 class GetChunkChanges(Message[ChunkChanges]):
-    """Return the version of a dataset's chunks at this node, and the keys that the node has put since earlier versions.
+    """Return the version of a dataset's chunks at this node, and the keys that this node put since earlier versions.
 
-    `since` are earlier versions, of any nodes. The node starts to note keys, as senders are expected to ask again.
+    `since` are earlier versions, of any nodes. The node begins to note put keys, because senders will ask again.
     """
 
     dataset: str
@@ -128,7 +128,7 @@ class ReadDirect(ReadMessage[DirectChunk | None]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadObjectBytes(ReadMessage[tuple[NDArray[np.uint8] | None, ...]]):
-    """Read the whole objects of chunks: the bytes of each, `(n,) uint8`, or None if an object lacks its expected etag.
+    """Read the whole objects of chunks: the bytes of each, `(n,) uint8`, or None if an object has another etag.
 
     `scaled: (n, rank) uint64` are the chunks and `etags` the expected etags. `sizes: (n,) uint64` limits the bytes of
     each object without its footer; a larger object is not read. The caller limits the sum of the sizes.
@@ -158,10 +158,10 @@ class WriteDirect(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class ReadFileBacked(ReadMessage[tuple[NDArray[Any] | None, ...]]):
-    """Read values of chunks that are assembled from pieces of files; the reply is as to `ReadChunks`.
+    """Read values of chunks that are assembled from byte ranges (pieces) of files; reply as to `ReadChunks`.
 
-    `pieces.chunk` are indices of `selections`, `pieces.file` of `files`. `piece` has the dimensions of a piece; if it
-    is empty, a piece is unfiltered and has the first elements of its chunk. `Conflict` names a file that is missing,
+    `pieces.chunk` are indices of `selections`, `pieces.file` are indices of `files`. `piece` has a piece's dimensions;
+    if empty, a piece is unfiltered and has the first elements of its chunk. `Conflict` names a file that is missing,
     too short, or changed since the dataset was created.
     """
 
@@ -174,7 +174,7 @@ class ReadFileBacked(ReadMessage[tuple[NDArray[Any] | None, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadPiece(ReadMessage[NDArray[np.uint8]]):
-    """Read `size` bytes of a file from `offset`, unchanged, as `(size,) uint8`; raises as `ReadFileBacked`.
+    """Read `size` bytes of a file from `offset` without decoding: `(size,) uint8`. Errors are as in `ReadFileBacked`.
 
     With `exact`, `Moved` is raised if the file has another etag, even if its head (its first bytes) is the same.
     """
@@ -187,6 +187,6 @@ class ReadPiece(ReadMessage[NDArray[np.uint8]]):
 
 @dataclass(frozen=True, slots=True)
 class InspectFile(ReadMessage[BackingFile]):
-    """Return the etag and head checksum of a file for a dataset; `NotFound` if it is missing. Any data node answers."""
+    """Return a file's etag and the checksum of its head, or raise `NotFound` if it is missing. Any node answers."""
 
     uri: str

@@ -22,7 +22,7 @@ NO_LIMIT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ReadChunks(ReadMessage[tuple[Any, ...]]):
-    """Read values: for each chunk selection `Values` of its shape, or None if all are the fill value.
+    """Read values: for each chunk selection `Values` of its shape, or None if all its values are the fill value.
 
     With `fields` the elements have only these fields, packed, in that order. If variable-length values would exceed
     `limit` bytes in total, the reply has a number of bytes in place of some values, 0 for a chunk that was not read.
@@ -39,7 +39,7 @@ class ReadChunks(ReadMessage[tuple[Any, ...]]):
 class ReadDefined(ReadMessage[tuple[Any, ...]]):
     """Read the `DefinedElements` of sparse chunks inside each chunk selection, or None if a selection has none.
 
-    With `places_only` the values are left out. `limit` is as in `ReadChunks` and includes the offsets; a single element
+    With `places_only` the values are omitted. `limit` is as in `ReadChunks` and includes the offsets; a single element
     of a single chunk selection has no limit.
     """
 
@@ -59,11 +59,11 @@ class CountDefined(ReadMessage[tuple[int, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ReduceChunks(ReadMessage[Partials]):
-    """Reduce the selected elements of chunks, in sparse chunks only the defined ones; each chunk is read atomically.
+    """Reduce the selected elements of chunks, or in sparse chunks the defined elements; each chunk is read atomically.
 
     Chunk selections are orthogonal and have each index once. `origins: (k, rank) int64` are the positions of their
-    first elements in the whole selection. `codes` are the groups along the grouped axis from the position `first_code`
-    on. The reply has places in the whole result. A dense chunk that was never written has no elements.
+    first elements in the whole selection. `codes` are the groups along the grouped axis from position `first_code` on.
+    Places in the reply are indices of the whole result. A dense chunk that was never written has no elements.
     """
 
     spec: ChunkSpec
@@ -78,7 +78,7 @@ class ReduceChunks(ReadMessage[Partials]):
 class WriteChunks(Message[None]):
     """Write values, one array per chunk selection; durable when answered.
 
-    An array has the chunk selection's shape, or one element for all. If a point is given twice, the last value wins.
+    An array has the chunk selection's shape, or one element to write at all points. A point's last value wins.
     With `drop_fill` (sparse only), values equal to the fill value are not written. With `fields`, the values have only
     these fields, packed, in that order; other fields are unchanged, or get the fill value in new elements. Chunks that
     begin outside `grown_from`, the extent before an append, most likely have no object yet.
@@ -96,7 +96,7 @@ class WriteChunks(Message[None]):
 class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
     """Find the elements that match a query (`format.query`); the reply for a chunk that was never written is None.
 
-    The selections have each element once, in row-major order; so has the reply.
+    The selections have each element once, in row-major order; the reply is in the same order.
     """
 
     spec: ChunkSpec
@@ -131,7 +131,7 @@ class EraseChunks(Message[None]):
 class TrimChunks(Message[None]):
     """Make elements outside `extent` undefined, or the fill value if dense, in the chunks at `scaled`.
 
-    Elements before `first` in any dimension, the lower bound of a signed dataset, are outside as well. The coordinates
+    Elements below `first` (the lower bounds of a signed dataset) in any dimension are outside as well. The coordinates
     of chunks below the dataset's base are negative.
 
     From then on the data node refuses stale plans with `Moved`: chunk operations planned for an older generation of the
@@ -147,7 +147,7 @@ class TrimChunks(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class FenceDeleted(Message[None]):
-    """Refuse, as `Gone`, all further chunk operations of a deleted dataset, or of all datasets of a deleted root group.
+    """Refuse with `Gone` all further operations on chunks of a deleted dataset, or of a deleted root group's datasets.
 
     The data node answers when the operations that it had accepted are durable: then the chunks can be deleted, and no
     chunk is written afterwards.

@@ -34,10 +34,10 @@ from hsparse.wire import chunk_info_message, chunk_message, message, record_mess
 from hsparse.wire.message import Record
 
 MESSAGE_VERSION = 1
-"""The version of the messages, raised when a released message or field changes, or when one is added."""
+"""The version of the messages; it is raised when a released message or field changes, or a new one is added."""
 
 MODULES = (message, record_message, chunk_message, chunk_info_message)
-"""The modules whose dataclasses are messages or parts of them."""
+"""The modules whose dataclasses are messages or parts of messages."""
 PARTS = (
     Filter,
     ChunkSpec,
@@ -58,10 +58,10 @@ PARTS = (
 
 
 def check_version(version: int, own: int = MESSAGE_VERSION) -> None:
-    """Raise `Outdated` if a sender speaks another version than this node's `own`."""
+    """Raise `Outdated` if a sender's version of the messages differs from this node's version, `own`."""
     if version != own:
         raise Outdated(
-            f"The sender speaks version {version} of the messages, this node {own}: install one version on all nodes."
+            f"The message has version {version}, but this node uses version {own}: install one hsparse on all nodes."
         )
 
 
@@ -85,7 +85,7 @@ ALIGN = 8
 
 
 def encode_frame(value: Any) -> list[bytes | memoryview]:
-    """Return a frame as buffers to send in this order; the arrays' buffers are views of the arrays' memory."""
+    """Return a frame as a list of buffers to send in order; buffers of arrays are views of the arrays' memory."""
     writer = _Writer()
     header = msgpack.packb(value, default=writer.pack, strict_types=True)
     head = len(header).to_bytes(4, "little") + header
@@ -93,7 +93,7 @@ def encode_frame(value: Any) -> list[bytes | memoryview]:
 
 
 def decode_frame(data: bytes | memoryview) -> Any:
-    """Return the value of a frame, with arrays as read-only views of `data`; `BadRequest` if it is no frame."""
+    """Return the value of a frame, with arrays as views of `data`; raise `BadRequest` if `data` is no frame."""
     view = memoryview(data)
     try:
         length = int.from_bytes(view[:4], "little")
@@ -189,7 +189,7 @@ _RECORDS: dict[type, frozenset[str]] = {}
 
 
 def _converters(cls: type) -> dict[str, Callable[[Any], Any]]:
-    """Return, by field name, the function that restores a field's value, since tuples are lists on the wire."""
+    """Return a dict that maps each field to the function that restores its value, as tuples travel as lists."""
     if cls not in _CONVERTERS:
         hints = typing.get_type_hints(cls)
         _CONVERTERS[cls] = {field.name: _converter(hints[field.name]) for field in dataclasses.fields(cls)}

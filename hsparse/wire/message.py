@@ -29,7 +29,7 @@ class Message(Generic[R]):
         return False
 
     def as_repeated(self) -> Self:
-        """Return the message to send again when it is unknown whether this one was carried out."""
+        """Return the message to send when it is unknown whether this message was carried out."""
         return self
 
 
@@ -49,7 +49,7 @@ class Failure:
     kind: str
     message: str
     retry_after: float = 0.0
-    """Seconds after which to retry; only `Busy` has them."""
+    """Seconds after which to retry, or 0; only `Busy` sets this field."""
 
     @classmethod
     def of(cls, error: HsparseError) -> Failure:
@@ -85,7 +85,7 @@ class GetInfo(Message[NodeInfo]):
 
 @dataclass(frozen=True, slots=True)
 class InBucket(Message[R]):
-    """A message about another bucket than the data node's first; raises `NotFound` if the node does not serve it."""
+    """A message about a bucket other than the node's first; raises `NotFound` if the node does not serve the bucket."""
 
     bucket: str
     message: Message[R]
@@ -114,16 +114,16 @@ class DataNode(Protocol):
 class Routed(Message[R]):
     """A message to the member `to`, which owns the message's objects in the membership of `epoch`.
 
-    `Misdirected` is raised in a later epoch, or by another member, since addresses are used again. With `instead_of`,
-    the owner is that member, which does not answer the sender. The receiver answers a read from the store. It passes a
-    change on if the owner answers it; otherwise it evicts the owner and raises `Misdirected`.
+    `Misdirected` is raised in a later epoch, or by another member, since addresses are reused. With `instead_of`, the
+    owner is the member `instead_of`, which does not answer the sender. The receiver answers a read from the store. It
+    forwards a change if the owner answers the receiver; otherwise it evicts the owner and raises `Misdirected`.
 
     `key` is the idempotency key of a change in its epoch, and `attempt` is how often the change was sent before. A node
-    that has carried out the change replies as before, also in a later epoch. An attempt that arrives after a later one
-    is `Misdirected`, because its sender may have an answer already.
+    that has carried out the change replies as before, also in a later epoch. An attempt that arrives after a later
+    attempt raises `Misdirected`, because the sender may have an answer already.
 
     `first_epoch` is the epoch in which the change was first sent, if it may have been carried out since. `seconds` is a
-    lower bound of the time since the sender's client requested it.
+    lower bound of the time since the sender's client requested the change.
     """
 
     to: str
@@ -138,7 +138,7 @@ class Routed(Message[R]):
 
 @dataclass(frozen=True, slots=True)
 class AdoptMembership(Message[int]):
-    """Have the member `to` adopt the membership of `epoch`, or a later one, from the store; the reply is its epoch.
+    """Have the member `to` adopt the stored membership of `epoch` or later; the reply is the adopted epoch.
 
     The reply is 0 while changes that the member accepted in earlier epochs are running. `Unanswered` is raised if
     another member receives the message, or if the member has no lease.
@@ -150,9 +150,9 @@ class AdoptMembership(Message[int]):
 
 @dataclass(frozen=True, slots=True)
 class CheckMember(Message[bool]):
-    """Find out whether a member answers the receiver, which evicts the member if not.
+    """Have the receiver check whether the member `node` answers, and evict the member if it does not.
 
-    The reply is whether the member answers. `Misdirected` is raised if it is not a member of `epoch` any more.
+    The reply is whether the member answers. `Misdirected` is raised if `node` is no longer a member in `epoch`.
     """
 
     epoch: int

@@ -37,7 +37,7 @@ class Outcome:
 class ReadObjects(ReadMessage[tuple[Outcome, ...]]):
     """Read records; one outcome per id, in order. Callers must not modify the records.
 
-    A record that has no room in the reply fails as `TooLarge`; the first record always has room.
+    A record that does not fit into the reply fails with `TooLarge`; the first record always fits.
     """
 
     ids: tuple[str, ...]
@@ -63,7 +63,7 @@ class PutRecord:
 class DeleteObject:
     """Remove a record; raise `NotFound` or `Gone` if there is none.
 
-    `expect` has the expected values of fields, None for a missing field. A record with other values counts as missing.
+    `expect` maps fields to their expected values, or to None if missing. A record with other values counts as missing.
     """
 
     id: str
@@ -86,7 +86,7 @@ class PutAttributes:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAttributes:
-    """Remove attributes, all or none; `NotFound` or `Gone` names the first missing one.
+    """Remove attributes, all or none; `NotFound` or `Gone` names the first missing attribute.
 
     With `skip_missing`, missing names are ignored.
     """
@@ -102,7 +102,7 @@ class PutLinks:
 
     Each value is `{"class": "H5L_TYPE_HARD", "id":...}`, `{"class": "H5L_TYPE_SOFT", "h5path":...}` or `{"class":
     "H5L_TYPE_EXTERNAL", "h5path":..., "h5domain":...}`; the data node adds `created` if it is missing. The same change
-    removes the links in `removed`. A removed link may be set again with another target; missing ones are ignored.
+    removes the links in `removed`. A removed link may be set again with another target; missing links are ignored.
     """
 
     id: str
@@ -112,7 +112,7 @@ class PutLinks:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLinks:
-    """Remove links, all or none; `NotFound` or `Gone` names the first missing one.
+    """Remove links, all or none; `NotFound` or `Gone` names the first missing link.
 
     With `skip_missing`, missing names are ignored.
     """
@@ -124,11 +124,11 @@ class DeleteLinks:
 
 @dataclass(frozen=True, slots=True)
 class PutAcl:
-    """Set rights in a domain's ACL: `rights` is merged into the user's entry, or removes it if None.
+    """Set rights in a domain's ACL: `rights` is merged into the user's entry; None removes the entry.
 
     `origin`, the bucket and path of the domain, is kept in the entry as `domain`, also if another domain inherits it.
     `expect` (fields of the record) and `expect_acls` (entries of its ACL) are the values from which the user's right to
-    make this change was determined (None: missing). `Conflict` is raised if the record differs from them.
+    make this change was determined (None: missing). `Conflict` is raised if the record has other values.
     """
 
     id: str
@@ -143,7 +143,7 @@ class PutAcl:
 class SetFields:
     """Set fields of a record, or of the map `within` in it; the value None removes a field.
 
-    Raises `Conflict` if the record has the field `unless`. With `renew`, `lastModified` becomes the present time.
+    Raises `Conflict` if the record has the field `unless`. With `renew`, `lastModified` is set to the current time.
     """
 
     id: str
@@ -181,7 +181,7 @@ class ForgetSecondName:
 class ForgetFirstName:
     """Remove a domain's `firstName` if it names the domain at `path` that was created at `created`.
 
-    With `release`, mark it as `released` instead, which takes effect once that domain is gone.
+    With `release`, mark `firstName` as `released` instead, which takes effect once the domain at `path` is gone.
     """
 
     id: str
@@ -276,7 +276,7 @@ class AbandonAppends:
 
 
 def is_expected(expect: Record | None, record: Record) -> bool:
-    """Return whether a record has all fields of `expect` (None: the field is missing); True without `expect`."""
+    """Return whether a record has the values in `expect` (None: the field is missing), or True if `expect` is None."""
     return expect is None or all(record.get(name) == value for name, value in expect.items())
 
 
@@ -306,7 +306,7 @@ class ChangeObjects(Message[tuple[Outcome, ...]]):
     """Apply changes, each atomically; one outcome per change, in order.
 
     With `repeated`, the changes may have been applied before: creating an object that exists with the same content, and
-    deleting a missing object, succeed. This deletion is not `changed`, since others may have deleted the object.
+    deleting a missing object, succeed. Such a deletion has `changed=False`: another request may have deleted it.
     """
 
     changes: tuple[RecordChange, ...]
@@ -318,7 +318,7 @@ class ChangeObjects(Message[tuple[Outcome, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Keys in order, with sizes in bytes and times in seconds; `more` is True if there are more than the limit."""
+    """Keys in order, with sizes in bytes and times in Unix seconds; `more` is True if the limit cut the listing."""
 
     keys: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -339,10 +339,10 @@ class ListKeys(ReadMessage[Listing]):
 
 @dataclass(frozen=True, slots=True)
 class BeginDeletion(Message[str]):
-    """Store a note that a deletion begins: of the domain at `domain`, by its root id, or of a dataset, by its id.
+    """Store a note that a deletion begins: of the domain at `domain` (`id` is its root) or of the dataset `id`.
 
     The note must be stored before the first object is deleted, so that any node can finish the deletion. The reply
-    identifies the root group for `DeleteTree`; it is empty if there is none, and for a dataset. Any data node answers.
+    identifies the root group for `DeleteTree`; it is empty for a dataset or a missing group. Any data node answers.
 
     After the domain's record is deleted, the message is sent again with that reply in `decided`. The note then says
     that the deletion is final: the objects will be deleted, even if no `DeleteTree` is sent.
@@ -369,7 +369,7 @@ class WithdrawDeletion(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTree(Message[int]):
-    """Delete every object of a domain, by its root id, or every chunk of a dataset, by its id, and then the note.
+    """Delete every object of a domain (`id` is its root) or every chunk of the dataset `id`, and then the note.
 
     `born` is the reply to `BeginDeletion`: a root group that was created later is kept with its objects. Without
     `born`, all objects are deleted. The reply is the number of objects. Any data node answers.
@@ -392,7 +392,7 @@ class Forget(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class ChangedLately(Message[bool]):
-    """Return whether this node changed objects of the domain of `root` in the last `seconds`; values do not count."""
+    """Return whether this node changed records in the domain of `root` in the last `seconds`; values do not count."""
 
     root: str
     seconds: float
@@ -407,7 +407,7 @@ class SettleChanges(Message[None]):
 
 @dataclass(frozen=True, slots=True)
 class AskStore(Message[Record]):
-    """Ask the store of an extension a question of this extension; any data node answers.
+    """Ask an extension's store a question that the extension defines; any data node answers.
 
     With `settles`, a root group's id, the reply waits until earlier changes of the domain's objects have ended. With
     `renews`, the node checks its cached objects of the domain, because the store itself changes them.

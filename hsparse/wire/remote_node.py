@@ -21,7 +21,7 @@ from hsparse.wire.message import DataNode, Failure, Message, message_name
 
 PATH = "/messages"
 VERSION_HEADER = "X-Hsparse-Version"
-"""The version of the messages that the sender speaks."""
+"""The header with the sender's version of the messages."""
 TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
 REQUEST_HEADER = "X-Hsparse-Request"
@@ -70,7 +70,7 @@ CONNECT_SECONDS = 1.0
 
 
 class RemoteNode:
-    """The data node at `url`, over pooled connections. `token` is the nodes' secret, `version` that of the messages."""
+    """The data node at `url`, over pooled connections. `token` is the nodes' secret; messages have the `version`."""
 
     def __init__(self, url: str, token: str, version: int = MESSAGE_VERSION) -> None:
         self.url = url.rstrip("/")
@@ -83,7 +83,7 @@ class RemoteNode:
     async def send(self, message: Message[R], /) -> R:
         """Send the message, see `DataNode`; raise `Unanswered` if the node cannot be reached or fails to answer.
 
-        A message is never sent twice here, because after a lost reply it is unknown whether it was carried out.
+        This method never sends a message twice: after a lost reply it is unknown whether the message was carried out.
         `Outdated` is raised by a node of another version.
         """
         pieces = encode_frame(message)
@@ -102,7 +102,7 @@ class RemoteNode:
     async def _traced_post(
         self, message: Message[Any], pieces: list[bytes | memoryview], headers: dict[str, str]
     ) -> tuple[int, Any]:
-        """Post a message, counted in the current trace; return the status and the reply."""
+        """Post a message, counted in the current trace; return a pair: the HTTP status and the reply."""
         trace = current_trace()
         if trace is None:
             return await self._post(pieces, headers, MESSAGE_SECONDS)
@@ -147,7 +147,7 @@ Connect: TypeAlias = Callable[[str], DataNode]
 
 
 class MemberConnections:
-    """Connections to the members of the newest membership, which `connect` makes from their URLs."""
+    """Connections to the members of the newest membership; `connect` opens the connection to a member's URL."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -162,7 +162,7 @@ class MemberConnections:
             await node.close()
 
     async def send(self, id: str, message: Message[R]) -> R:
-        """Send a message to a member; `Misdirected` if it is no member any more, `Unanswered` without a reply."""
+        """Send a message to a member; raise `Misdirected` for a former member, `Unanswered` if no reply arrives."""
         node = self._nodes.get(id)
         if node is None:
             if id not in self._urls:

@@ -237,7 +237,7 @@ async def test_a_late_deletion_leaves_a_new_domain_at_the_same_path(
     world.clock.time += 1
     new, _ = await world.make(A)
     fault.release()
-    with pytest.raises(NotFound, match="another one was created"):
+    with pytest.raises(NotFound, match="another object was created"):
         await deleting
     assert await world.domains() == {A: new}
     assert await world.is_whole(new)

@@ -59,7 +59,7 @@ async def test_only_those_with_the_token_and_the_version(token: str, version: st
     ("token", "version", "kind", "said"),
     [
         ("", MESSAGE_VERSION, Unauthenticated, "HSPARSE_NODE_TOKEN"),
-        ("secret", MESSAGE_VERSION + 1, Outdated, f"version {OURS} of the messages, this node {NEWER}"),
+        ("secret", MESSAGE_VERSION + 1, Outdated, f"version {OURS}, but this node uses version {NEWER}"),
     ],
 )
 async def test_a_node_without_a_token_or_of_another_version_answers_nobody(

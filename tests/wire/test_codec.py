@@ -206,7 +206,7 @@ def test_another_version_is_refused_with_both_numbers() -> None:
     check_version(MESSAGE_VERSION)
     for other in (MESSAGE_VERSION - 1, MESSAGE_VERSION + 1):
         with pytest.raises(
-            Outdated, match=f"version {other} of the messages, this node {MESSAGE_VERSION}: install one"
+            Outdated, match=f"version {other}, but this node uses version {MESSAGE_VERSION}: install one"
         ):
             check_version(other)
 

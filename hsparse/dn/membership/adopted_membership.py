@@ -257,7 +257,7 @@ class AdoptedMembership:
         `witnessed` means that a node outside the membership asks, because the member has not answered that node.
         """
         if other not in self.view.members:
-            raise Misdirected(f"{other} is no member any more.")
+            raise Misdirected(f"The data node {other} is no longer a member of the cluster.")
         if witnessed:
             await self._witnesses.note(other)
         what = "answers a witness" if witnessed else "answers"

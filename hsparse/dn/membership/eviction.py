@@ -75,7 +75,7 @@ class Eviction:
         return await self._removed(other, own)
 
     async def follow(self, other: str, own: str, epoch: int) -> Membership | None:
-        """Wait until the lease of `other` shows the epoch; if it runs out before, return the membership without it."""
+        """Return None once the lease of `other` shows `epoch`, or the membership without `other` if the lease ends."""
         if await self._watch.follows(other, epoch):
             return None
         return await self._removed(other, own)

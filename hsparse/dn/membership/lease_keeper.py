@@ -161,8 +161,8 @@ class LeaseKeeper:
         what = f"the time of day has gone {before.apart(now):+.3g} s further than the monotonic clock"
         if self._jumps > MOST_JUMPS:
             raise Misconfigured(
-                f"The clock of this machine keeps jumping: {what}, time number {self._jumps} in a row. Leases depend "
-                "on it: let NTP or the hypervisor keep the clock, then start the node again."
+                f"The clock of this machine keeps jumping ({self._jumps} times in a row): {what}. Leases depend on "
+                "the clock: let NTP or the hypervisor keep it, then start the node again."
             )
         if self._jumps == 1:
             log.warning(

@@ -309,7 +309,7 @@ class MemberNode:
     async def _check_route(self, routed: Routed[Any]) -> None:
         """Raise `Misdirected` unless a message is for this member and in its adopted membership."""
         if routed.to != self.id:
-            raise Misdirected(f"This is the data node {self.id}, not {routed.to}.")
+            raise Misdirected(f"The message is for the data node {routed.to}, but this is {self.id}.")
         await self._adopted.catch_up(routed.epoch)
         self._adopted.require(routed.epoch)
 
@@ -321,12 +321,12 @@ class MemberNode:
             return await self._service.send(routed.message)
         if await self._adopted.is_alive(other, witnessed=True):
             return await self._peers.send(other, replace(routed, to=other, instead_of=""))
-        raise Misdirected(f"{other} is no member any more.")
+        raise Misdirected(f"The data node {other} is no longer a member of the cluster.")
 
     async def _adopt(self, message: AdoptMembership) -> int:
         if message.to != self.id or not self._lease.holds():
             # A node without a lease cannot reach the store in time, and is of no use as a member.
-            raise Unanswered(f"The data node {self.id} is not {message.to}, or has no lease.")
+            raise Unanswered(f"The data node {self.id} has no lease, or the message is for {message.to}.")
         if message.epoch > self.membership.epoch:
             await self._adopted.adopt_newest()
         now = self.membership.epoch

@@ -48,7 +48,7 @@ class Ownership(Protocol):
 
     @property
     def era(self) -> object:
-        """A value that changes when this node may have missed messages to all nodes, and must forget what they said."""
+        """A value that changes when this node may have missed messages to all nodes, so its copies may be outdated."""
         ...
 
     def may_change(self, term: int) -> bool:

@@ -59,7 +59,7 @@ from hsparse.storage.object_store import (
 )
 
 PUT_MARK = "hsparseput"
-"""Metadata name of the mark that tells which conditional put wrote an object; Azure allows letters, digits, `_`."""
+"""Metadata name of the mark of the conditional put that wrote an object; Azure allows letters, digits and `_`."""
 GENERATIONS = 16_384
 """Number of keys whose last generation is remembered."""
 CONNECT_SECONDS = 5
@@ -103,7 +103,7 @@ CLOUDS = {
 
 
 class RequestFailed(Exception):
-    """A failed request: the HTTP status of the reply, 0 if there was none, and the service's error code.
+    """A failed request: the HTTP status of the reply, or 0 if there was no reply, and the service's error code.
 
     The code is empty if the reply has none; the reply then does not come from the service.
 
@@ -258,7 +258,7 @@ class ObstoreStore(BucketClient):
         return await self._run(key, send, settle)
 
     async def _condition(self, key: str, etag: str) -> dict[str, str]:
-        """Return obstore's condition for replacing the object of this etag, by etag or by generation."""
+        """Return obstore's condition for replacing the object with this etag: an etag or a generation."""
         if not self._cloud.generations:
             return {"e_tag": f'"{etag}"'}
         if (known := self._generations.get(key)) is None or known[0] != etag:
@@ -278,7 +278,7 @@ class ObstoreStore(BucketClient):
         return Stored(data, self._etag(key, reply.meta), reply.meta["size"])
 
     async def _look(self, key: str) -> Any:
-        """Return an object's metadata. A failed HEAD has no error code, so a GET is sent to get the code."""
+        """Return an object's metadata. A failed HEAD has no error code, so a GET is sent to learn the code."""
         try:
             return await _ask(obstore.get_async(self._client, key, options={"head": True}))
         except RequestFailed as error:
@@ -301,7 +301,7 @@ class ObstoreStore(BucketClient):
     def _etag(self, key: str, meta: Any) -> str:
         """Return the etag in a reply about an object; on Google, remember its generation.
 
-        Raises `RequestFailed` for a reply that is not the service's: Google's replies have a generation, and Azure's
+        Raises `RequestFailed` for a reply that is not from the service: Google's replies have a generation, and Azure's
         etags begin with `0x`.
         """
         etag = str(meta["e_tag"]).strip('"')
@@ -317,7 +317,7 @@ class ObstoreStore(BucketClient):
         return self._list_folder(prefix, start_after) if delimiter else self._list(prefix, start_after)
 
     async def _list(self, prefix: str, start_after: str) -> AsyncIterator[Page]:
-        """List keys that begin with `prefix`: filter obstore's listing of the folder above them."""
+        """List keys that begin with `prefix`: filter obstore's listing of the folder that contains these keys."""
         folder, _, rest = prefix.rpartition("/")
         if folder and not is_key(folder):
             return
@@ -409,7 +409,7 @@ class ObstoreStore(BucketClient):
 
 
 def _is_past(key: str, prefix: str) -> bool:
-    """Tell whether a listing that has reached `key` is past `prefix`, both in UTF-8 and in UTF-16 order (Azurite's)."""
+    """Tell whether `key` comes after all keys with `prefix`, both in UTF-8 order and in UTF-16 order (Azurite)."""
     later = key > prefix and key.encode("utf-16-be") > prefix.encode("utf-16-be")
     return later and not key.startswith(prefix)
 

@@ -53,7 +53,7 @@ def open_directory(path: str) -> int:
 
 
 def object_status(directory: int, name: str) -> os.stat_result | None:
-    """Return the status of the regular file `name` in an open directory, None when there is no such file.
+    """Return the status of the regular file `name` in an open directory, or None if there is no such file.
 
     Raises `HalfWritten` when the file is being written in place.
     """
@@ -69,7 +69,7 @@ def object_status(directory: int, name: str) -> os.stat_result | None:
 
 
 def file_status(path: str) -> os.stat_result | None:
-    """Return the status of a regular file, even if it is half written, or None when there is no such file."""
+    """Return the status of a regular file, even if it is half written, or None if there is no such file."""
     try:
         status = os.stat(path)  # noqa: PTH116 (a Path for each of a million names costs more than the stat)
     except (FileNotFoundError, NotADirectoryError):
@@ -88,7 +88,7 @@ def unlink_if_exists(name: str, directory: int | None = None) -> None:
 
 
 def new_temporary(directory: str) -> tuple[int, str]:
-    """Create a temporary file in `directory`; return its descriptor, open for writing, and its path."""
+    """Create a temporary file in `directory`; return a pair: its descriptor, open for writing, and its path."""
     path = f"{directory}/{TEMPORARY}{token_hex(8)}"
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), path
 
@@ -100,7 +100,7 @@ def write_all(file: int, data: Buffer) -> None:
 
 
 def read_at(file: int, first: int, count: int) -> bytes:
-    """Read `count` bytes from byte `first`, fewer if the file ends; loop, as one system call reads at most 2 GiB."""
+    """Read `count` bytes from byte `first`, or fewer if the file ends. One system call reads at most 2 GiB."""
     data = os.pread(file, count, first)
     if len(data) == count:
         return data
@@ -113,7 +113,7 @@ def read_at(file: int, first: int, count: int) -> bytes:
 
 
 def check_condition(condition: Condition, etag: str, key: str, current: os.stat_result | None) -> None:
-    """Raise `PreconditionFailed` when `current`, the status of the key's file or None, violates the condition."""
+    """Raise `PreconditionFailed` if `current`, the status of the key's file or None, violates the condition."""
     if condition is Condition.ABSENT and current is not None:
         raise PreconditionFailed(f"{key!r} exists already; read it and replace that state.")
     if condition is Condition.MATCH and (current is None or file_etag(current) != etag):
@@ -142,17 +142,17 @@ def translate_os_error(error: OSError, key: str, store: str) -> HsparseError:
 
 
 STALE_NS = 3600 * 1_000_000_000
-"""Age at which a temporary file is swept. A put takes seconds, and is retried if its file was swept."""
+"""Age, in nanoseconds, of temporary files to remove. A put takes seconds, and is retried if its file is removed."""
 
 Item: TypeAlias = tuple[str, os.stat_result | None]
 """A key and its file's status, or a common prefix and None."""
 
 
 def walk(root: str, prefix: str, delimiter: bool, start_after: str, *, sweeps: bool = True) -> Iterator[Item]:
-    """Yield the objects below the directory `root`, as `ObjectStore.list` orders and selects them.
+    """Yield the objects below the directory `root` in the order and selection of `ObjectStore.list`.
 
     Only the names in the directories above the current key are in memory. Objects that appear or disappear
-    during the walk may be missed; all others are yielded once. With `sweeps`, stale temporary files are removed.
+    during the walk may be missed; other objects are yielded once. `sweeps` removes stale temporary files.
     """
     base = prefix.rpartition("/")[0]
     if base and not is_key(base):
@@ -178,7 +178,7 @@ def _walk(root: str, at: str, prefix: str, delimiter: bool, start_after: str, sw
 def _names(directory: str, sweeps: bool) -> Iterator[str]:
     """Yield the names in a directory that can be part of a key; names of directories end in `/`.
 
-    With that `/`, names sort in the order of the keys below them: `a.b` before `a/b`.
+    With the `/`, a directory sorts like the keys below it: the file `a.b` comes before `a/b`.
     """
     try:
         scan = os.scandir(directory)

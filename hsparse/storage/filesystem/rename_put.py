@@ -1,4 +1,4 @@
-"""Puts that write a temporary file and rename it: for objects of any size, durable without a write-ahead log."""
+"""Puts that write a temporary file and rename it, for objects of any size; no write-ahead log is needed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def put_by_rename(
             return _attempt(root, key, data, check)
         except FileNotFoundError:
             continue  # pruned or swept by another process meanwhile
-    raise StoreFailed(f"{key!r} cannot be put because its directory keeps vanishing; see what removes it.")
+    raise StoreFailed(f"{key!r} cannot be put because its directory keeps vanishing; stop what removes it.")
 
 
 def _attempt(root: RootDirectory, key: str, data: Buffer, check: Check) -> str:
@@ -72,7 +72,7 @@ def _attempt(root: RootDirectory, key: str, data: Buffer, check: Check) -> str:
 
 
 def _replace(root: RootDirectory, directory: int, key: str, data: Buffer, check: Check) -> str:
-    """Write a temporary file in `directory` and rename it when `check` passes; return the etag."""
+    """Write a temporary file in `directory`, rename it to the key's name if `check` passes, and return the etag."""
     name = key.rpartition("/")[2]
     temporary = TEMPORARY + token_hex(8)
     file = os.open(

@@ -1,8 +1,8 @@
-"""The root directory of a posix store: its locks, and the directories of keys and their durability.
+"""The root directory of a posix store: its locks, and durable directories for keys.
 
 A directory is created with the sticky bit. The bit is cleared once the directory's entry has been fsynced in its
 parent, parents first. A directory without the bit is therefore durable, with all directories above it, whichever
-process created it and however that process ended. A put that finds the bit does the fsync itself.
+process created it and however that process ended. A put that finds the bit does the fsync.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RootDirectory:
         self.internal = f"{path}/{INTERNAL}"
 
     def make(self) -> None:
-        """Create the root and the directory of its locks; make the root durable in the directories above it."""
+        """Create the root and its directory of locks; make the root's entries in the directories above durable."""
         root = Path(self.path)
         missing = [path for path in (root, *root.parents) if not path.exists()]
         root.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ class RootDirectory:
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
-        """Wait for the lock `name`, and hold it during the context; only one process does such work at a time."""
+        """Wait for the lock `name`, and hold it during the context; only one process holds it at a time."""
         lock = os.open(f"{self.internal}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -111,7 +111,7 @@ class RootDirectory:
             parent = path
 
     def sync_directories(self, key: str) -> None:
-        """Make the existing directories above `key` durable, and the entries of the last of them.
+        """Make the existing directories above `key` durable, and the entries of the deepest such directory.
 
         Raises `FileNotFoundError` when the root itself does not exist.
         """
@@ -132,7 +132,7 @@ class RootDirectory:
     def sync_all_directories(self, directories: Iterable[str]) -> None:
         """Apply `sync_directories` to each directory, given by its path relative to the root.
 
-        A parent with several new directories is synced once for all of them.
+        A parent with several new directories is synced only once.
         """
         wanted = set(directories)
         levels: dict[int, set[str]] = {}
@@ -208,10 +208,10 @@ class RootDirectory:
 
 
 def directory_conflict(key: str) -> Conflict:
-    """Return the error of a put that needs a directory in the place of an object, or the reverse."""
+    """Return the error of a put that needs a directory at the path of an object, or a file at that of a directory."""
     return Conflict(
         f"{key!r} cannot be put in a posix store, where a key cannot be an object and a directory of others "
-        "at once; use another key, or another store."
+        "at once; use another key, or a store in a bucket."
     )
 
 
@@ -224,10 +224,10 @@ def unusable_directory(path: str, error: OSError, deed: str = "write to") -> Mis
 
 
 def high_water_mark(lock: int, now_ns: int) -> int:
-    """Return the high-water mark of modification times under this lock in nanoseconds, 0 if there is none.
+    """Return the high-water mark of modification times under this lock, in nanoseconds, or 0 if there is no mark.
 
     No deleted file and no record of a write-ahead log, applied or not, has a later time than the mark. A mark more than
-    a year after both `now_ns` and the lock file's last write is damaged; it is replaced by the later of these two.
+    a year after both `now_ns` and the lock file's last write is damaged; the later of these two times replaces it.
     """
     mark = int.from_bytes(os.pread(lock, 8, 0), "big")
     if mark <= now_ns:
@@ -247,6 +247,6 @@ def high_water_mark(lock: int, now_ns: int) -> int:
 def raise_high_water_mark(lock: int, mtime_ns: int) -> None:
     """Store the modification time of a file about to be deleted, or of a put about to be logged, as the mark.
 
-    `mtime_ns` must not be less than the present mark, unless that mark is damaged.
+    `mtime_ns` must not be less than the current mark, unless the mark is damaged.
     """
     os.pwrite(lock, mtime_ns.to_bytes(8, "big"), 0)

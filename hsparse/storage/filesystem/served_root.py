@@ -26,7 +26,7 @@ from hsparse.storage.filesystem.root_directory import RootDirectory, unusable_di
 
 
 def create_process_file(folder: str) -> tuple[int, str]:
-    """Create an empty file that this process keeps locked in `folder`; return its open descriptor and its path.
+    """Create an empty file that this process keeps locked in `folder`; return a pair: its descriptor and its path.
 
     Closing the descriptor ends the lock.
     """
@@ -66,7 +66,7 @@ class ServedAlready(Misconfigured):
         self.command = about.get("command", "of another version")
         super().__init__(
             f"The directory {path!r} is served already, by process {self.pid} on {self.host} ({self.command}); stop "
-            "that one or name another --root: only data nodes, `hsparse dn`, share a directory."
+            "that process or name another --root: only data nodes, `hsparse dn`, share a directory."
         )
 
 
@@ -89,7 +89,7 @@ def serving_root(root: RootDirectory, command: str, *, shared: bool = False) -> 
 
 
 def _enter(root: RootDirectory, command: str, shared: bool) -> tuple[int, str]:
-    """Create an entry of this process; return its open and locked descriptor, and its path."""
+    """Create an entry of this process; return a pair: its open and locked descriptor, and its path."""
     folder = Path(root.internal, "servers")
     folder.mkdir(DIRECTORY_MODE, exist_ok=True)
     with root.exclusive("starting"):  # so that of two servers that start at once, the second sees the first
@@ -107,7 +107,7 @@ def _enter(root: RootDirectory, command: str, shared: bool) -> tuple[int, str]:
 
 
 def _check_entry(root: RootDirectory, path: Path, shared: bool) -> None:
-    """Remove the entry of a dead process; raise `ServedAlready` for a live process, unless both are shared."""
+    """Remove a dead process's entry; raise `ServedAlready` for a live one unless it and this process are shared."""
     if (dead := open_file_of_dead_process(str(path))) is not None:
         unlink_if_exists(str(path))
         os.close(dead)
@@ -122,7 +122,7 @@ def _check_entry(root: RootDirectory, path: Path, shared: bool) -> None:
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    """Return the content of an entry, an empty dict if it is not a JSON object."""
+    """Return the content of an entry, or an empty dict if the entry is not a JSON object."""
     try:
         about = json.loads(data)
     except ValueError:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 REQUEST_IDS = ("x-amz-request-id", "x-amz-id-2", "x-amzn-requestid", "x-guploader-uploadid")
-"""Request id headers of S3 and of servers that speak its API; the last one is Google's. CDNs use other headers."""
+"""Request id headers of S3 and of compatible servers; the last header is Google's. CDNs use other headers."""
 OF_OBJECTS = ("GetObject", "HeadObject", "PutObject", "UploadPart")
 """Operations whose replies have the etag of the object or of the part."""
 ELEMENTS = {
@@ -26,7 +26,7 @@ _CODE = re.compile(r"[A-Za-z][A-Za-z0-9.]*")
 
 
 class ForeignReply(Exception):
-    """The reply, with HTTP `status`, is not the store's: the request may or may not have reached the store."""
+    """The reply, with HTTP `status`, is not from the store: the request may or may not have reached the store."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"a reply with status {status} that is not the store's")
@@ -34,7 +34,7 @@ class ForeignReply(Exception):
 
 
 def is_own_code(code: str) -> bool:
-    """Tell whether the code of an error has the form of S3's codes; botocore's substitute is the numeric status."""
+    """Tell whether an error code looks like S3's codes; botocore sets the numeric status if the reply has no code."""
     return _CODE.fullmatch(code) is not None
 
 
@@ -44,7 +44,7 @@ def has_request_id(headers: Mapping[str, str]) -> bool:
 
 
 def check_reply(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
-    """Raise `ForeignReply` for a successful reply that is not the store's; botocore calls this before parsing."""
+    """Raise `ForeignReply` for a success reply that is not from the store; botocore calls this before parsing."""
     status, headers, body = response_dict["status_code"], response_dict["headers"], response_dict["body"]
     if status < 300 and not _is_own(operation_model.name, headers, body):
         if not isinstance(body, bytes):

@@ -1,4 +1,4 @@
-"""Credentials of botocore's chain that can be read again, as keys in files and roles change while a server runs."""
+"""Credentials of botocore's chain that can be read again: keys in files and roles change while a server runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RotatingCredentials(AioCredentials):  # type: ignore[misc] # it has no typ
         return keys
 
     async def renew(self) -> bool:
-        """Read the credentials again; tell whether they have changed."""
+        """Read the credentials again; return whether they have changed."""
         self._found = await get_session().get_credentials()
         before = self._keys
         self._keys = None if self._found is None else await self._found.get_frozen_credentials()

@@ -81,7 +81,7 @@ class S3Client(BucketClient):
     chain (environment, files, instance role) unless given. With `unsigned`, requests are sent without credentials.
     `requester_pays` agrees that the account of the credentials is billed. `deadline` is the time in seconds for one
     operation with all its retries, counted from when one of the `connections` is free; a connection that is silent for
-    a third of it counts as lost. Listings have `page_size` keys a page.
+    a third of the deadline counts as lost. Listings have `page_size` keys a page.
     """
 
     _failures = (BotoCoreError, ClientError, ForeignReply, TransportError, OSError)
@@ -172,7 +172,7 @@ class S3Client(BucketClient):
     ) -> R:
         """Run a request on `key` outside the `ObjectStore` protocol; `send` is called with botocore's client.
 
-        The request is retried like any other, so it must be idempotent. `settle` is called as in `_run`.
+        The request may be sent several times, so it must be idempotent. `settle` is called as in `_run`.
         """
         check_key(key)
         return await self._run(key, lambda: send(self._client), settle)
@@ -184,11 +184,11 @@ class S3Client(BucketClient):
             return False  # the service's refusal, which caused this reading, is the better error
 
     async def head(self, key: str) -> dict[str, Any]:
-        """Return the store's reply about an object without its bytes; raise `NotFound` when it does not exist."""
+        """Return the store's HEAD reply about an object; raise `NotFound` if the object does not exist."""
         return await self.call(key, lambda _: self._head(key))
 
     async def _head(self, key: str) -> dict[str, Any]:
-        """Send one HEAD. A failed HEAD has no body that proves the error is the store's, so a GET follows it."""
+        """Send a HEAD and return the reply. A failed HEAD has no body that proves its origin, so a GET follows."""
         try:
             found: dict[str, Any] = await self._client.head_object(Bucket=self.name, Key=key)
         except ClientError as error:
@@ -210,7 +210,7 @@ class S3Client(BucketClient):
         return str(cause) if isinstance(cause, ForeignReply) else super()._told(cause)
 
     def _verdict(self, error: Exception, key: str) -> HsparseError | RetryReason:
-        """Return the error to raise or the reason to retry, without the exception's text, which may hold secrets."""
+        """Return the error to raise or the reason to retry; omit the exception's text, which may hold secrets."""
         if isinstance(error, ClientError):
             code = error_code(error)
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -263,15 +263,15 @@ _CREDENTIALS = {
 _FULL = {
     "XMinioStorageFull": "free space on its disks",
     "XMinioAdminBucketQuotaExceeded": "raise the quota of the bucket",
-    "QuotaExceeded": "raise the quota of the bucket, or of who owns it",
+    "QuotaExceeded": "raise the quota of the bucket, or of its owner",
 }
-"""The remedy for a full bucket, by the service's error code: two of MinIO's, and Ceph's."""
+"""Maps error codes of MinIO (two) and Ceph (one) for a full bucket to their remedies."""
 
 
 def translate_error_reply(
     code: str, status: int, key: str, bucket: str, operation: str = "GetObject", *, unsigned: bool = False
 ) -> HsparseError | RetryReason:
-    """Return the error to raise, or the reason to retry, for a reply with `code` to the API's `operation` on `key`.
+    """Return the error to raise, or the reason to retry, for the error reply `code` to the API's `operation` on `key`.
 
     A reply without one of S3's codes does not come from the store, so the request is retried.
     """
@@ -296,16 +296,14 @@ def translate_error_reply(
 
 
 def _denied(code: str, key: str, bucket: str, operation: str, unsigned: bool) -> AccessRefused:
-    """Return the error of a request that the bucket denies; its message names the missing right."""
+    """Return the error of a request that the bucket denies; the message names the missing right."""
     right = next((right for verb, right in _RIGHTS.items() if operation.startswith(verb)), _READ)
     if unsigned:
-        remedy = "it is not public: leave out --unsigned, and configure keys that have it"
+        remedy = "the bucket is not public: leave out --unsigned, and configure keys with this right"
     elif right in (_READ, _LIST):
-        remedy = (
-            "grant it, or use --unsigned if the bucket is public, --requester-pays if its readers are billed"
-        )
+        remedy = "grant this right, or use --unsigned for a public bucket, --requester-pays if its readers are billed"
     else:
-        remedy = "grant it, or use --read-only to serve what is there"
+        remedy = "grant this right, or use --read-only to serve the existing objects"
     if right == _READ:
         right += " (or s3:ListBucket, without which S3 does not tell that there is no such object)"
     return AccessRefused(f"The bucket {bucket!r} denies {right} on {key!r} ({code}); {remedy}.")
@@ -326,7 +324,7 @@ def _by_status(code: str, status: int, key: str, bucket: str) -> HsparseError | 
 
 
 def _not_redirected(model: Any, context: dict[str, Any], **_: Any) -> None:
-    """Stop botocore from following redirects of HeadBucket, an endless loop behind a proxy that redirects all."""
+    """Stop botocore from following redirects of HeadBucket, which never ends behind a proxy that always redirects."""
     if model.name == "HeadBucket":
         context["s3_redirect"]["redirected"] = True
 
@@ -345,7 +343,7 @@ def error_code(error: BaseException | None) -> str:
 
 
 def parse_time(value: Any) -> datetime:
-    """Parse a time in a reply, ten times as fast as botocore's parser, which takes a tenth of a request."""
+    """Parse a time in a reply. botocore's parser is ten times slower, and takes a tenth of a request's time."""
     if isinstance(value, str) and value[3:4] == ",":  # in headers (RFC 9110, 5.6.7)
         return parsedate_to_datetime(value)
     if isinstance(value, str) and value[10:11] == "T":  # in listings, for each key (ISO 8601)
@@ -356,5 +354,5 @@ def parse_time(value: Any) -> datetime:
 
 @lru_cache(maxsize=1)
 def _loader() -> Any:
-    """Return botocore's loader of API descriptions; it is shared, as parsing them takes 50 ms."""
+    """Return botocore's loader of API descriptions, which is shared because parsing the descriptions takes 50 ms."""
     return get_session().get_component("data_loader")

@@ -3,7 +3,7 @@
 A put whose reply is lost may have been applied, may still be under way, and may have been resent by the HTTP client
 or a load balancer. Each conditional put therefore carries a random mark in the object's metadata, and is sent again
 on the same condition. If it is then refused because the state has changed, the mark tells whether this put made the
-change. The bytes would not tell, as two nodes that count the same event write the same bytes. The bytes are compared
+change. The bytes do not tell this: two nodes that count the same event write the same bytes. The bytes are compared
 only when a reply was lost on a server that drops metadata.
 
 A conditional delete leaves no mark. After a lost reply it is sent again on the same condition. If no object is left,
@@ -41,7 +41,7 @@ PUT_MARK = "hsparse-put"
 """Metadata name of the random mark that tells which conditional put wrote an object."""
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 LARGEST_BODY = 1 << 20
-"""Largest body in bytes that is sent as one `bytes` object; aiohttp warns of larger ones."""
+"""Largest body in bytes that is sent as one `bytes` object; aiohttp warns of larger objects."""
 
 
 class S3Store(S3Client):
@@ -90,7 +90,7 @@ class S3Store(S3Client):
             await self._delete(key, {"IfMatch": self._condition(etag)})
 
         async def settle(failed_condition: HsparseError, uncertain: bool) -> None:
-            """Return if no object is left, even if another client removed it; otherwise raise an error."""
+            """Return if the object is gone, even if another client removed it; otherwise raise an error."""
             try:
                 await self._head(key)
             except ClientError as error:
@@ -99,8 +99,8 @@ class S3Store(S3Client):
                 raise
             if uncertain:  # this delete may have been applied, and an object created since
                 raise OutcomeUnknown(
-                    f"{key!r} has changed, and the reply to its deletion was lost: whether that was applied is not "
-                    "known; read it again."
+                    f"{key!r} has changed, and the reply to its deletion was lost: it is not known whether the "
+                    "deletion was applied; read the object again."
                 )
             try:
                 raise failed_condition

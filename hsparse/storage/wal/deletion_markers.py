@@ -1,7 +1,7 @@
 """Deletion markers keep a recovery from restoring deleted objects from a write-ahead log.
 
-A marker consists of the SHA-256 of a key and a modification time in nanoseconds: log records of the key with that time
-or an earlier one must not be restored. The marker is needed while any log may hold such a record. Markers written
+A marker consists of the SHA-256 of a key and a modification time in nanoseconds: log records of the key up to that time
+must not be restored. The marker is needed while any log may hold such a record. Markers written
 together form one file in `.hsparse/deletions`, 40 bytes each: the 32 bytes of the hash, then the time as u64
 little-endian. Version 0.1 wrote one file per marker: 8 bytes with the time, named by the hash in hexadecimal.
 """
@@ -64,7 +64,7 @@ class DeletionMarkers:
 def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
     """Mark durably that records of `key` up to this modification time must not be restored.
 
-    Call under the key's lock, before the file is removed. No marker is written when no log can hold such a record.
+    Call under the key's lock, before the file is removed. No marker is written if no log can hold such a record.
     """
     started = _log_starts(root)
     if started and mtime_ns >= min(started):

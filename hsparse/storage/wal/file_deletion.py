@@ -108,7 +108,7 @@ class _Removal:
         self.half_written: list[int] = []
 
     def batches(self) -> Iterator[list[int]]:
-        """Yield groups of numbers of locks to hold together, in ascending order."""
+        """Yield groups of lock numbers, in ascending order; the locks of a group are held at the same time."""
         batch: list[int] = []
         size = 0
         for number in sorted(self._by_lock):
@@ -143,7 +143,7 @@ class _Removal:
                 self.deleted[i] = True
 
     def _look(self, number: int, lock: int) -> dict[int, int]:
-        """Return {entry number: latest time (ns) of its records} of the entries to delete under a lock.
+        """Return a dict that maps the index of each entry to delete under a lock to its records' latest time (ns).
 
         Entries whose file is gone are included. Raises the high-water mark to the times of the files.
         """
@@ -165,9 +165,9 @@ class _Removal:
         return dates
 
     def _log_floor(self) -> int | None:
-        """Return the time before which no log has a record, None without a log.
+        """Return the time before which no log has a record, or None if there is no log.
 
-        Each log is read once: a later reset only raises its start.
+        Each log is read once: a later reset of the log only raises its start time.
         """
         for path in log_paths(self._root):
             if path not in self._began and (began := started_durably(path)) is not None:
@@ -176,7 +176,7 @@ class _Removal:
 
 
 def prune(root: RootDirectory, directories: set[str]) -> set[str]:
-    """Remove empty directories and their empty parents; return the nearest remaining directory of each.
+    """Remove empty directories and their empty parents; return the nearest remaining directory for each of them.
 
     A directory that a put has entered holds the put's temporary file and stays.
     """

@@ -88,14 +88,14 @@ def repair(root: RootDirectory, key: str) -> None:
         record = latest_record(root, key)
         if record is None:
             raise StoreFailed(
-                f"{key!r} is marked as half written and no log holds the rest; restore its file from a copy, "
-                "or remove the sticky bit if another program has set it."
+                f"{key!r} is marked as half written and no log holds its bytes; restore its file from a copy, "
+                "or remove the file's sticky bit if another program has set the bit."
             )
         _write(root, path, record)
 
 
 def repairing(root: RootDirectory, key: str, action: Callable[[], R]) -> R:
-    """Call `action` and return its result; whenever it raises `HalfWritten`, repair the file of `key` and retry."""
+    """Return the result of `action`; whenever `action` raises `HalfWritten`, repair the file of `key` and retry."""
     for _ in range(MAX_CHANGE_ATTEMPTS):
         try:
             return action()
@@ -105,7 +105,7 @@ def repairing(root: RootDirectory, key: str, action: Callable[[], R]) -> R:
 
 
 def _open_dead(path: str, stack: ExitStack) -> int | None:
-    """Open the log of a dead process and lock it until the stack is closed; return None if the process lives."""
+    """Open a dead process's log and lock it until the stack is closed, or return None if the process lives."""
     file = open_file_of_dead_process(path)
     if file is not None:
         stack.callback(os.close, file)
@@ -129,7 +129,7 @@ def _keep_damaged(root: RootDirectory, path: str) -> None:
 
 
 def _recover_log(root: RootDirectory, file: int, dates: dict[str, int], markers: DeletionMarkers) -> int:
-    """Restore the files whose latest record is in this log, so that readers see no older state; return the count."""
+    """Restore the files whose latest record is in this log; return their number. Readers thus see no older state."""
     latest = {record.key: record for record in read_log(file) if record.date == dates[record.key]}
     return sum(_restore(root, record, markers) for record in latest.values() if is_key(record.key))
 
@@ -167,7 +167,7 @@ def _needs_restore(
 
 
 def _make_durable_if_same(root: RootDirectory, path: str, record: LogRecord) -> bool:
-    """Tell whether the file holds the record's data; if so, write it again and make it durable.
+    """Tell whether the file holds the record's data; if so, write the data again and make the file durable.
 
     An fsync alone is not enough: if an earlier fsync failed, its pages count as clean although they may not be on
     stable storage, and the failure is not reported again.

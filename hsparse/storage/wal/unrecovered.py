@@ -31,12 +31,12 @@ def check_recovered(root: RootDirectory) -> None:
         waiting &= _unapplied(root)
     raise Misconfigured(
         f"The last server of {root.path!r} crashed: {len(waiting)} objects, such as {min(waiting)[0]!r}, are only in "
-        "its write-ahead log. Start a server without --read-only once, which applies the log."
+        "its write-ahead log. Start a server once without --read-only: it applies the log."
     )
 
 
 def logged_state(root: RootDirectory, key: str) -> tuple[Entry, bytes] | None:
-    """Return the entry and bytes of a half-written file by its log record; None if it is complete or has no record."""
+    """Return a pair from a half-written file's log record: its entry and bytes; None if complete or not logged."""
     record = latest_record(root, key)
     status = file_status(f"{root.path}/{key}")
     if record is None or status is None or not is_half_written(status):
@@ -47,7 +47,7 @@ def logged_state(root: RootDirectory, key: str) -> tuple[Entry, bytes] | None:
 
 
 def _unapplied(root: RootDirectory) -> set[tuple[str, int]]:
-    """Return the keys and dates of logged puts that have not been applied to their files."""
+    """Return the pairs of key and date of logged puts that have not been applied to their files."""
     latest: dict[str, LogRecord] = {}
     for record in logged_records(root):
         if is_key(record.key) and record.date >= latest.get(record.key, record).date:

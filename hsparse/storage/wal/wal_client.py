@@ -1,4 +1,4 @@
-"""The client of the WAL process: it starts the process, sends puts to it and receives the replies.
+"""The client of the WAL process: it starts the process, sends puts and receives replies.
 
 `hsparse.storage.wal.wal_process` describes the packets.
 """
@@ -37,7 +37,7 @@ def decode_replies(packet: bytes) -> Iterator[tuple[int, str | HsparseError]]:
 
 
 class WalProcess:
-    """The WAL process of the store at `root`; started by the first put, and restarted by the next put if it died."""
+    """The WAL process of the store at `root`. The first put starts it; if it dies, the next put starts it again."""
 
     def __init__(self, root: RootDirectory, name: str) -> None:
         self._command = [
@@ -48,7 +48,7 @@ class WalProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id, None while there is no process."""
+        """The process id, or None if there is no process."""
         return self._worker.process.pid if self._worker is not None else None
 
     async def put(self, key: str, condition: Condition, etag: str, data: Buffer) -> str:
@@ -154,7 +154,7 @@ class _Worker:
                 done.set_exception(result)
 
     def _leave(self) -> None:
-        """Close the socket and drop the unsent packets; their callers are gone or get an error."""
+        """Close the socket and drop the unsent packets, whose callers are gone or get an error."""
         self._loop.remove_reader(self.socket)
         self._loop.remove_writer(self.socket)
         self.socket.close()
@@ -173,6 +173,6 @@ class _Worker:
             if not done.done():
                 done.set_exception(
                     StoreFailed(
-                        "The process that puts objects has ended; whether it put this one is not known."
+                        "The process that puts objects has ended, perhaps before this put; read the object again."
                     )
                 )

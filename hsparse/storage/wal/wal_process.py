@@ -30,13 +30,13 @@ from hsparse.storage.wal.wal_writer import WalWriter
 from hsparse.storage.wal.write_ahead_log import Put
 
 END_SECONDS = 60
-"""Seconds allowed for the last checkpoint when the process is closed; after that it is killed."""
+"""Seconds allowed for the last checkpoint when the process is closed; after that the process is killed."""
 
 
 HEAD = struct.Struct("<QBHH")
 REPLY = struct.Struct("<QBI")
 MAX_LOGGED_SIZE = 192 * 1024
-"""Size in bytes of the largest object that is put through the log. Larger objects gain nothing from it."""
+"""Size in bytes of the largest object that is put through the log. Larger objects gain nothing from the log."""
 MAX_ETAG_LENGTH = 255
 MAX_PACKET_SIZE = MAX_LOGGED_SIZE + HEAD.size + MAX_KEY_BYTES + MAX_ETAG_LENGTH
 """Largest size in bytes of the packet of a put."""
@@ -50,7 +50,7 @@ def fits_a_packet(etag: str, data: Buffer) -> bool:
 
 
 def decode_put(packet: bytes) -> tuple[int, Put]:
-    """Return the number and the put that `encode_put` encoded."""
+    """Return a pair: the number and the put that `encode_put` encoded."""
     number, condition, name, tag = HEAD.unpack_from(packet)
     at = HEAD.size
     key, etag = packet[at : at + name].decode(), packet[at + name : at + name + tag].decode()
@@ -90,7 +90,7 @@ IDLE_MS = 1000
 
 
 def receive_puts(connection: socket.socket) -> list[tuple[int, Put]] | None:
-    """Return the puts that have arrived, with their numbers, or None if there is none and the other end is closed."""
+    """Return (number, put) of each put that has arrived, or None if no put has and the other end is closed."""
     puts: list[tuple[int, Put]] = []
     size = 0
     while len(puts) < MAX_BATCH_PUTS and size < MAX_BATCH_SIZE:
@@ -108,7 +108,7 @@ def receive_puts(connection: socket.socket) -> list[tuple[int, Put]] | None:
 
 
 def serve_puts(connection: socket.socket, puts: WalWriter) -> None:
-    """Serve puts until the other end is closed."""
+    """Receive puts, carry them out and reply, until the other end of the socket is closed."""
     incoming = select.poll()
     incoming.register(connection, select.POLLIN)
     while True:
@@ -127,7 +127,7 @@ def serve_puts(connection: socket.socket, puts: WalWriter) -> None:
 
 
 def send_replies(connection: socket.socket, packets: Iterator[bytes]) -> bool:
-    """Send packets; return False when the other end is closed."""
+    """Send packets; return True, or False if the other end of the socket is closed."""
     try:
         for packet in packets:
             connection.send(packet)

@@ -77,7 +77,7 @@ class WalWriter:
         return not self._keys
 
     def put(self, puts: Sequence[Put]) -> list[str | HsparseError]:
-        """Perform puts, those of one key in the given order; return the new etag or the error of each put, in order."""
+        """Carry out puts, keeping the order of puts of one key; return each put's new etag or error, in order."""
         self._log = self._log or self._new_log()
         results: dict[int, str | HsparseError] = {}
         waiting = dict(enumerate(puts))
@@ -106,7 +106,7 @@ class WalWriter:
             os.close(lock)
 
     def _new_log(self) -> WriteAheadLog | None:
-        """Return a new log, or None when no log can be created, so that puts use renames."""
+        """Return a new log, or None if no log can be created; puts then use renames."""
         try:
             if self._supports_logging is None:
                 self._supports_logging = _keeps_times(self._root)
@@ -188,7 +188,7 @@ class WalWriter:
         return prepared
 
     def _commit(self, prepared: dict[int, PreparedPut]) -> dict[int, str | HsparseError]:
-        """Append the prepared puts to the log, then apply them to the files."""
+        """Append the prepared puts to the log, then to the files; return a dict of put numbers to etags or errors."""
         if not prepared or self._log is None:
             return {}
         try:
@@ -240,7 +240,7 @@ class WalWriter:
             return self._failure(error, put.key)
 
     def _date(self, put: Put, floor: int) -> int:
-        """Return a modification time of at least `floor` for a put's record, and raise the high-water mark to it.
+        """Return a time of at least `floor` for a put's record, and raise the high-water mark to this time.
 
         Later puts and deletions of the key then have a later time, even if the record is never applied.
         """

@@ -51,7 +51,7 @@ MARK = 8
 HEADER_SIZE = 4096
 PREALLOCATED_BYTES = 1024 * 1024
 CAPACITY = 32 * 1024 * 1024
-"""Bytes of records after which a checkpoint is due; a recovery reads about as many of each log at most."""
+"""Bytes of records after which a checkpoint is due; the bytes that a recovery reads of a log are about this limit."""
 
 
 class LogRecord(NamedTuple):
@@ -116,7 +116,7 @@ class PreparedPut:
 
 
 def open_for_writing(path: str) -> int | None:
-    """Open the path of an object for writing; return None when there is no file.
+    """Open the path of an object for writing, or return None if there is no file.
 
     Raises `NotLoggable` when the path is not a regular file.
     """
@@ -207,10 +207,10 @@ def log_paths(root: RootDirectory) -> list[str]:
 
 
 def started_durably(path: str) -> int | None:
-    """Return the `started` time of a log after syncing the log, which has no record from before that time.
+    """Sync a log, which has no record from before its `started` time, and return this time.
 
-    Returns None when the log is gone or shorter than its header; 0 when its header is not valid, since its process
-    may be writing it.
+    The result is None if the log is gone or shorter than its header, and 0 if the header is invalid, because the log's
+    process may be writing the header.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -262,7 +262,7 @@ def logged_records(root: RootDirectory) -> Iterator[LogRecord]:
 
 
 def latest_record(root: RootDirectory, key: str) -> LogRecord | None:
-    """Return the latest record of `key` in any log, None when there is no record."""
+    """Return the latest record of `key` in any log, or None if there is no record."""
     found = (record for record in logged_records(root) if record.key == key)
     return max(found, key=lambda record: record.date, default=None)
 
@@ -292,7 +292,7 @@ def _records(content: bytes) -> Iterator[tuple[int, int, LogRecord]]:
 
 
 def _record(content: memoryview, at: int, generation: int) -> tuple[int, LogRecord] | None:
-    """Return (size in bytes, record) of the record at offset `at`, or None when no undamaged record begins there."""
+    """Return a pair: size in bytes and record at offset `at`; or None if no undamaged record begins there."""
     body = at + CHECKSUM.size
     if body + RECORD.size > len(content):
         return None
@@ -306,7 +306,7 @@ def _record(content: memoryview, at: int, generation: int) -> tuple[int, LogReco
 
 
 def _next_mark(content: bytes, mark: bytes, at: int) -> int:
-    """Return the first offset from `at` where a record of this generation may begin, -1 if there is none."""
+    """Return the first offset from `at` where a record of this generation may begin, or -1 if there is none."""
     found = content.find(mark, at + MARK)
     while found >= 0 and found % 8:
         found = content.find(mark, found + 1)
@@ -314,7 +314,7 @@ def _next_mark(content: bytes, mark: bytes, at: int) -> int:
 
 
 def _generation(content: bytes) -> int | None:
-    """Return the generation of a log; if the header is damaged, that of the first record, if the header confirms it."""
+    """Return a log's generation, from the header or, if it is damaged, the first record; None if neither is valid."""
     header = _header(content)
     if header is not None:
         return header[0]
@@ -328,7 +328,7 @@ def _generation(content: bytes) -> int | None:
 
 
 def _header(content: Buffer) -> tuple[int, int] | None:
-    """Return the generation and `started` of a log, None when its header is incomplete or damaged."""
+    """Return a pair: a log's generation and `started`; or None if its header is incomplete or damaged."""
     if len(content) < HEADER.size + CHECKSUM.size:
         return None
     magic, generation, started = HEADER.unpack_from(content)

@@ -172,7 +172,7 @@ async def test_puts_leave_the_reserve_and_deletes_are_carried_out(tmp_path: Path
     store = PosixStore(tmp_path, reserve=2 * MIB, now_ns=lambda: seconds * 10**9)
     disk(1000 * MIB, 4 * MIB)
     await store.put("a/large", bytes(2 * MIB))
-    with pytest.raises(StoreFull, match="keeps 2 MiB"):
+    with pytest.raises(StoreFull, match="2 MiB are reserved"):
         await store.put("a/larger", bytes(2 * MIB))
     seconds += 2
     disk(1000 * MIB, MIB)
@@ -207,9 +207,9 @@ async def test_deletions_use_blocks_that_are_held_for_them(tmp_path: Path, disk:
     disk(1000 * MIB, 0)
     sizes = [held.stat().st_size]
     for put in (store.put, store.put_if_absent):
-        with pytest.raises(StoreFull, match="so that data can be deleted"):
+        with pytest.raises(StoreFull, match="are reserved for deletions"):
             await put("db/new", b"value")
-    with pytest.raises(StoreFull, match="so that data can be deleted"):
+    with pytest.raises(StoreFull, match="are reserved for deletions"):
         await store.put_if_match("db/record", bytes(1000), etag)
     assert held.stat().st_size == sizes[0]
     await store.put(f"{NOTES}g-1", b"note")

@@ -481,7 +481,7 @@ def test_what_could_not_be_written_outlives_the_checkpoint(
 
 def test_a_mark_that_no_log_explains(root: RootDirectory) -> None:
     leave_half_written(Path(root.path, "a"))
-    with pytest.raises(StoreFailed, match="no log holds the rest"):
+    with pytest.raises(StoreFailed, match="no log holds its bytes"):
         repair(root, "a")
 
 
