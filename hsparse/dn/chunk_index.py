@@ -67,7 +67,7 @@ class RememberedListing:
         return len(self.key) + (0 if rows is None else rows.nbytes + ROW_BYTES * len(rows))
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Do nothing: a listing serves only the version that a caller names, and callers name the newest one."""
+        """Do nothing: a listing serves only the version that a caller names, and callers name the newest."""
 
     async def settle(self) -> None:
         """Return at once: the entry has no changes."""

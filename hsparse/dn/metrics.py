@@ -117,7 +117,7 @@ class NodeMetrics:
         MEMBERS.make(registry).set_function(lambda: state().members)
 
     def show(self, admission: Admission) -> None:
-        """Show how many messages wait for admission, and count the refused ones."""
+        """Show the number of messages that wait for admission, and count the refused messages."""
         self._waiting.set_function(lambda: admission.waiting)
         admission.watcher = Watcher(refused=lambda reason: self._refused.labels(reason.value).inc())
 

@@ -9,7 +9,7 @@ The checksum is the last key of a stored record, in a form that no other JSON wr
     "crc32":"0a1b2c3d"}
 
 It is the CRC-32, in hex, of all bytes before the comma. HSDS and older versions of hsparse ignore the key. When they
-store a changed record, they keep the key but not the newline, so an outdated checksum can be told from a wrong one.
+store a changed record, they keep the key but not the newline, so an outdated checksum differs from a wrong checksum.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ part of the delta's key. The *delta* has the changes since then; each change put
 When these puts have written as many bytes as the base has, a new base with all changes and a new delta are stored:
 
 1. The old delta is *sealed*, conditional on its etag: nothing can be added to it any more. 2. The new delta is stored,
-empty, under a token that no base has named before. 3. The new base replaces the old one, conditional on the old one's
+empty, under a token that no base has named before. 3. The new base replaces the old base, conditional on the old base's
 etag. This put decides. 4. The old delta is deleted.
 
 A deletion has the same steps without a new base and delta. A base thus changes only after its delta is sealed, a change
@@ -374,7 +374,7 @@ class RecordObjects:
         return ObjectState(RecordValue(record), new, nbytes=new.memory)
 
     async def _sealed(self, state: ObjectState[RecordValue], encoded: EncodedRecord) -> RecordVersion | None:
-        """Seal the delta of a state if it has an unsealed one; return the resulting version."""
+        """Seal the delta of a state unless the delta is sealed or missing; return the resulting version."""
         version: RecordVersion | None = state.version
         if version is None or not encoded.seal:
             return version

@@ -107,7 +107,7 @@ JSON_FACTOR = 4
 READ_MEMORY = 512 * 1024 * 1024
 """Memory, in bytes, for the large records that requests read at a time, and for the replies made from them."""
 REPLY_MEMORY = 64 * 1024 * 1024
-"""The most memory, in bytes and approximately, of the records of one reply; the first record is always sent."""
+"""The approximate limit of the memory, in bytes, of one reply's records; the first record is always sent."""
 LEFT_OUT = Outcome(
     failure=Failure.of(TooLarge("The requested records do not fit into one reply; request fewer records."))
 )

@@ -150,7 +150,7 @@ class FreeSpace:
         """Tell whether a put may use the blocks of the reserve file, because it is part of a deletion.
 
         Deletion notes may use all blocks. A put that replaces an object of `before` bytes may use half of the blocks,
-        if it is at most `RECORD_GROWTH_BYTES` bytes larger. `before` is None for a new object, which may use none.
+        if it is at most `RECORD_GROWTH_BYTES` bytes larger. `before` is None for a new object, which may use no blocks.
         """
         if key.startswith(NOTES):
             return True

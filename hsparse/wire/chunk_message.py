@@ -25,7 +25,7 @@ class ReadChunks(ReadMessage[tuple[Any, ...]]):
     """Read values: for each chunk selection `Values` of its shape, or None if all its values are the fill value.
 
     With `fields` the elements have only these fields, packed, in that order. If variable-length values would exceed
-    `limit` bytes in total, the reply has a number of bytes in place of some values, 0 for a chunk that was not read.
+    `limit` bytes in total, the reply has their number of bytes instead of some values, or 0 for a chunk not read.
     The sender must read these selections again, in smaller parts.
     """
 

@@ -35,7 +35,7 @@ class Message(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class ReadMessage(Message[R]):
-    """Base of the messages that only read what is in the store."""
+    """Base of the messages that only read from the store and change nothing."""
 
     @property
     def only_reads(self) -> bool:

@@ -239,7 +239,7 @@ class BeginAppend:
     remembered once the part is visible. `Moved` is raised if a key belongs to another part or to earlier appends.
 
     With `below`, the lower end of a signed dataset is reserved. `lower` are the lower bounds that the slab assumes,
-    except along `dim`; `Moved` is raised if the dataset has others.
+    except along `dim`; `Moved` is raised if the dataset has other lower bounds.
     """
 
     id: str

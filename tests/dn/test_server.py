@@ -51,7 +51,7 @@ async def test_only_those_with_the_token_and_the_version(token: str, version: st
             assert response.status == status
             if status == 501:
                 failure = decode_frame(await response.read())
-                assert f"version {version} of the messages, this node {MESSAGE_VERSION}:" in failure.message
+                assert f"version {version}, but this node uses version {MESSAGE_VERSION}:" in failure.message
     await node.close()
 
 

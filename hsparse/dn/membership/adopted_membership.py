@@ -155,7 +155,7 @@ class AdoptedMembership:
             await self.is_alive(other)
 
     def require(self, epoch: int) -> None:
-        """Raise `Misdirected` unless the adopted membership is that of `epoch`."""
+        """Raise `Misdirected` if the adopted membership has an epoch other than `epoch`."""
         if epoch != self.view.epoch:
             raise Misdirected(f"This data node is in epoch {self.view.epoch}, but the message is of {epoch}.")
 

@@ -1,9 +1,9 @@
 """The eviction of members that do not answer: a member's lease must run out before others take over its objects.
 
-A node that is cut off from all others, but not from the store, keeps renewing its lease. A member that reaches most of
-the others may revoke that lease; one that reaches few may not, since it may be cut off itself. If a cluster splits
-evenly, the half that an outside *witness* contacts (a service node, or a node that joins) may revoke the other half's
-leases.
+A node that is cut off from all other members, but not from the store, keeps renewing its lease. A member that reaches
+more than half of the members may revoke this lease; a member that reaches fewer may be cut off itself. If a cluster
+splits evenly, the half that an outside *witness* contacts (a service node, or a node that joins) may revoke the leases
+of the other half.
 
 A node may join only after members that do not answer it have been evicted.
 """
@@ -56,7 +56,7 @@ class Eviction:
     async def evict(
         self, other: str, own: str, view: Membership, *, witnessed: bool = False
     ) -> Membership | None:
-        """Evict the member `other`, and return the new membership, or None if it is alive and may not be evicted.
+        """Evict the member `other` and return the new membership, or None if `other` is alive and may not be evicted.
 
         An eviction takes up to the grace of the lease. If two members revoke each other's leases, the member with the
         greater id gives up, so that only one is evicted. This node also gives up if it was evicted meanwhile.

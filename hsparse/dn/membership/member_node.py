@@ -135,7 +135,7 @@ class MemberNode:
                 await self._adopted.wait_in_force()
 
     async def join(self, url: str = "") -> None:
-        """Become a member that is reached at `url`, until `close`; raises as `MembershipObject.read`.
+        """Join the cluster, reachable at `url`, until `close`; raise the errors of `MembershipObject.read`.
 
         `Misconfigured` is raised if members have another token, other buckets or another version of the messages, or
         need a newer hsparse; `Unanswered` if a member is alive but does not answer.

@@ -1,7 +1,7 @@
 """Ownership: a data node may answer from its cache only while no other node can have changed the object.
 
 A *term* of a node ends when another node takes its lease away. A change is stored only in the term in which its node
-accepted it. In a later term another node may own the object, and may have applied the change and later ones.
+accepted it. In a later term another node may own the object, and may have applied this change and later changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ownership(Protocol):
 
     @property
     def term(self) -> int:
-        """How often another node has taken this node's lease away."""
+        """The number of times that another node has taken this node's lease away."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Ownership(Protocol):
     def may_change(self, term: int) -> bool:
         """Return whether a change that was accepted in `term` may be stored or acknowledged now.
 
-        Otherwise another node may own the object, and may have applied the change and later ones.
+        Otherwise another node may own the object, and may have applied this change and later changes.
         """
         ...
 

@@ -1,6 +1,6 @@
 """Entries that record the servers of a root directory: a second server is refused unless both are data nodes.
 
-A second server would not see the first one's writes. Only data nodes of one cluster may share a directory. Each server
+A second server would not see the writes of the first. Only data nodes of one cluster may share a directory. Each server
 has an entry, a file in `.hsparse/servers` that stays locked while the server's process lives. The entry is JSON:
 `command`, `pid`, `host` and `shared` (whether the server is a member of a cluster).
 
@@ -107,7 +107,7 @@ def _enter(root: RootDirectory, command: str, shared: bool) -> tuple[int, str]:
 
 
 def _check_entry(root: RootDirectory, path: Path, shared: bool) -> None:
-    """Remove a dead process's entry; raise `ServedAlready` for a live one unless it and this process are shared."""
+    """Remove a dead process's entry; raise `ServedAlready` for a live process, unless both processes are shared."""
     if (dead := open_file_of_dead_process(str(path))) is not None:
         unlink_if_exists(str(path))
         os.close(dead)

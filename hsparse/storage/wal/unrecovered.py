@@ -1,6 +1,6 @@
 """Reading write-ahead logs in a read-only store, which cannot recover logs or repair files.
 
-The store takes no lock, so it cannot tell the log of a live process from the log of a dead one. A live process applies
+The store takes no lock, so it cannot tell the logs of live and of dead processes apart. A live process applies
 its records at once; a record that stays unapplied waits for a recovery.
 """
 
@@ -36,7 +36,7 @@ def check_recovered(root: RootDirectory) -> None:
 
 
 def logged_state(root: RootDirectory, key: str) -> tuple[Entry, bytes] | None:
-    """Return a pair from a half-written file's log record: its entry and bytes; None if complete or not logged."""
+    """Return a half-written file's entry and bytes from its log record, or None if it is complete or not logged."""
     record = latest_record(root, key)
     status = file_status(f"{root.path}/{key}")
     if record is None or status is None or not is_half_written(status):
