@@ -44,7 +44,7 @@ class BucketRouter:
         return found
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
-        """Call `DataService.invalidate` of all services."""
+        """Check cached objects of all buckets with the store before their next use; see `DataService.invalidate`."""
         for service in self._services.values():
             service.invalidate(kept)
 
@@ -55,7 +55,7 @@ class BucketRouter:
         return {"cached_objects": objects, "cached_bytes": found[0]["cached_bytes"]}
 
     def forget_fences(self) -> None:
-        """Call `DataService.forget_fences` of all services."""
+        """Forget the fences of all buckets; see `DataService.forget_fences`."""
         for service in self._services.values():
             service.forget_fences()
 

@@ -459,4 +459,4 @@ class CachedObject(Generic[V]):
         put, a change by another node would go unnoticed.
         """
         if not await self._form.is_current(state):
-            raise PreconditionFailed(f"{self.key} was changed by another node.")
+            raise PreconditionFailed(f"{self.key} was changed by another node; read it again.")

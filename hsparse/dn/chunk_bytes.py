@@ -77,7 +77,7 @@ class ChunkBytes:
         self._cache = cache
 
     async def read(self, message: ReadObjectBytes) -> tuple[NDArray[np.uint8] | None, ...]:
-        """Answer the message `ReadObjectBytes` with at most one get per chunk."""
+        """Answer `ReadObjectBytes`: return each object's bytes, or None if its etag or size differs; one get each."""
         spec = message.spec
         version = self._versions.of(spec.dataset)
 
@@ -211,7 +211,7 @@ class DirectChunks:
         self._pending = pending
 
     async def read(self, message: ReadDirect) -> DirectChunk | None:
-        """Answer the message `ReadDirect` with one get; every byte of a structured chunk is verified."""
+        """Answer `ReadDirect`: return a chunk's encoded bytes and row, or None; structured chunks are verified."""
         spec = message.spec
         key = spec.key(message.scaled)
         try:
@@ -226,7 +226,7 @@ class DirectChunks:
         return DirectChunk(np.frombuffer(content, np.uint8), row)
 
     async def write(self, message: WriteDirect, accepted: Accepted | None = None) -> None:
-        """Answer the message `WriteDirect`: check the bytes, then put them like any write of a whole chunk."""
+        """Answer `WriteDirect`: check the encoded bytes, then put them like any write of a whole chunk."""
         kind, scaled = kind_of(message.spec), message.scaled
         grid = Grid(message.extent, kind.spec.dims)
         if not grid.holds(scaled):

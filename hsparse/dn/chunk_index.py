@@ -271,7 +271,7 @@ class ChunkIndex:
         self._footers = ChunkFooters(store, cache)
 
     async def list(self, message: ListChunks) -> ChunkPage:
-        """Answer the message `ListChunks`."""
+        """Answer `ListChunks`: return a page of the stored chunks that the message selects."""
         if not 0 < message.limit <= MAX_LISTED:
             raise BadRequest(f"The limit of a page must be 1 to {MAX_LISTED} chunks, not {message.limit}.")
         page = await (self._by_coords(message) if message.by_coords else self._in_order(message))
@@ -280,11 +280,11 @@ class ChunkIndex:
         return ChunkPage(await self._described(message.spec, message.extent, page.rows), page.marker)
 
     async def count(self, message: CountChunks) -> int:
-        """Answer the message `CountChunks`."""
+        """Answer `CountChunks`: return the number of stored chunks that the message selects."""
         return sum([len(rows) async for rows in self._listed(message)])
 
     async def find(self, message: FindChunk) -> ChunkRows:
-        """Answer the message `FindChunk` with one range read of the object's last bytes."""
+        """Answer `FindChunk`: return one row, or no rows if the chunk is missing, from one range read of its end."""
         spec = message.spec
         key = spec.key(message.scaled)
         rank = len(spec.dims)
@@ -297,7 +297,7 @@ class ChunkIndex:
         return rows.described(*footer_columns([read_chunk_footer(key, tail, spec)], spec))
 
     async def sign(self, message: SignKeys) -> tuple[str, ...]:
-        """Answer the message `SignKeys`. Signing a URL takes 0.5 ms, so other tasks run between two URLs."""
+        """Answer `SignKeys`: return presigned URLs. Signing takes 0.5 ms, so other tasks run between two URLs."""
         urls = []
         for key in message.keys:
             urls.append(await self._store.presigned(key, message.seconds))

@@ -28,7 +28,7 @@ PLACE_BYTES = 64
 
 
 class ChunkReductions:
-    """Answers the message `ReduceChunks`."""
+    """Reduces the selected elements of chunks, for the message `ReduceChunks`."""
 
     def __init__(self, chunks: Chunks, pending: MemoryBudget) -> None:
         self._chunks = chunks

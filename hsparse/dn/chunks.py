@@ -242,7 +242,7 @@ class Chunks:
         self._kinds: BoundedCache[str, ChunkKind[Any]] = BoundedCache(KINDS_BYTES)
 
     async def read(self, message: ReadChunks) -> tuple[Values | int | None, ...]:
-        """Answer the message `ReadChunks`."""
+        """Answer `ReadChunks`: return for each chunk selection its values, or their size if over the limit, or None."""
         kind, fields, left = self._kind(message.spec), message.fields, message.limit
 
         async def read(at: ChunkSelection) -> Values | int | None:
@@ -260,7 +260,7 @@ class Chunks:
         return tuple(await gather_each(read, message.selections, kind.chunks_at_once))
 
     async def read_defined(self, message: ReadDefined) -> tuple[DefinedElements | int | None, ...]:
-        """Answer the message `ReadDefined`."""
+        """Answer `ReadDefined`: return for each chunk selection its defined elements, or their size, or None."""
         kind, left, alone = self._kind(message.spec), message.limit, len(message.selections) == 1
 
         async def read(at: ChunkSelection) -> DefinedElements | int | None:
@@ -280,7 +280,7 @@ class Chunks:
         return tuple(await gather_each(read, message.selections, kind.chunks_at_once))
 
     async def count(self, message: CountDefined) -> tuple[int, ...]:
-        """Answer the message `CountDefined`."""
+        """Answer `CountDefined`: return the number of defined elements in each chunk selection."""
         kind = self._kind(message.spec)
 
         async def count(at: ChunkSelection) -> int:
@@ -292,7 +292,7 @@ class Chunks:
         return tuple(await gather_each(count, message.selections, kind.chunks_at_once))
 
     async def write(self, message: WriteChunks, accepted: Accepted | None = None) -> None:
-        """Answer the message `WriteChunks`."""
+        """Answer `WriteChunks`: write the values of each chunk selection, and return once they are durable."""
         kind, fields, drop_fill = self._kind(message.spec), message.fields, message.drop_fill
         if len(message.selections) != len(message.values):
             raise BadRequest(
@@ -362,7 +362,7 @@ class Chunks:
     async def update(
         self, message: UpdateElements, accepted: Accepted | None = None
     ) -> tuple[FoundElements, ...]:
-        """Answer the message `UpdateElements`."""
+        """Answer `UpdateElements`: set the elements that match the query, and return the elements set in each chunk."""
         spec = message.spec
         kind, search = self._kind(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
         value = as_type(message.value, packed_type(spec.dtype, message.fields))
@@ -381,7 +381,7 @@ class Chunks:
         return tuple(await gather_each(update, message.selections, kind.chunks_at_once))
 
     async def erase(self, message: EraseChunks, accepted: Accepted | None = None) -> None:
-        """Answer the message `EraseChunks`."""
+        """Answer `EraseChunks`: make the selected elements undefined, and return once this is durable."""
         kind = self._kind(message.spec)
 
         async def erase(at: ChunkSelection) -> None:
@@ -392,7 +392,7 @@ class Chunks:
         await gather_each(erase, message.selections, kind.chunks_at_once)
 
     async def trim(self, message: TrimChunks, accepted: Accepted | None = None) -> None:
-        """Answer the message `TrimChunks`."""
+        """Answer `TrimChunks`: erase the elements outside the extent, and refuse operations of older generations."""
         spec, kind = message.spec, self._kind(message.spec)
         await self._objects.begin(spec)
         self._objects.fences.check(spec)
@@ -413,7 +413,7 @@ class Chunks:
         await gather_each(trim, message.scaled, kind.chunks_at_once)
 
     async def fence_deleted(self, message: FenceDeleted) -> None:
-        """Answer the message `FenceDeleted`."""
+        """Answer `FenceDeleted`: refuse all further operations on the chunks of deleted datasets."""
         await self._objects.fence_deleted(message.id)
 
     async def reduce(
@@ -474,4 +474,4 @@ def _check_work(bounds: Iterable[int]) -> None:
     """Raise `TooLarge` if the largest of `bounds`, the bytes of work on each chunk, exceeds `MAX_WORK`."""
     most = max(bounds, default=0)
     if most > MAX_WORK:
-        raise TooLarge(f"Work on one chunk takes {most} bytes, over {MAX_WORK}; select fewer elements.")
+        raise TooLarge(f"Work on one chunk takes {most} bytes (limit: {MAX_WORK}); select fewer elements.")

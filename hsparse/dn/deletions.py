@@ -225,7 +225,7 @@ class Deletions:
         self.notes = DeletionNotes(store, clock)
 
     async def begin(self, message: BeginDeletion) -> str:
-        """Answer the message `BeginDeletion`."""
+        """Answer `BeginDeletion`: store the note, and return the text that identifies the root group, or ""."""
         id = message.id
         if message.decided:
             await self.notes.decide(id, message.decided)
@@ -236,7 +236,7 @@ class Deletions:
         return born
 
     async def delete_tree(self, id: str, born: str) -> int:
-        """Answer the message `DeleteTree`."""
+        """Answer `DeleteTree`: delete a domain's objects or a dataset's chunks, and return their number."""
         if is_root(id):
             born = born or await born_of(self._store, id)
             note = await self.notes.read(id)

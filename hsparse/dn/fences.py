@@ -73,7 +73,7 @@ class Fences:
         self._unread.clear()
 
     async def guard(self, answer: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
-        """Return `await answer(message)`; call `check` before and after, which raises if the dataset was changed."""
+        """Return `await answer(message)`; raise the error of `check` if the dataset was deleted or shrunk by then."""
         self.check(message.spec)
         reply = await answer(message)
         self.check(message.spec)

@@ -194,14 +194,14 @@ class FileBackedChunks:
         self._working = MemoryBudget(WORK_AT_ONCE)
 
     async def read_piece(self, message: ReadPiece) -> NDArray[np.uint8]:
-        """Answer the message `ReadPiece`."""
+        """Answer `ReadPiece`: return bytes of a backing file."""
         stop = message.offset + message.size
         return np.frombuffer(
             await self.files.read(message.file, message.offset, stop, exact=message.exact), np.uint8
         )
 
     async def read(self, message: ReadFileBacked) -> tuple[Array | None, ...]:
-        """Answer the message `ReadFileBacked`; chunks are assembled in the order of their first pieces in the files."""
+        """Answer `ReadFileBacked`: return each selection's values, or None for a chunk without pieces (file ranges)."""
         _check(message)
         count = len(message.selections)
         result: list[Array | None] = [None] * count

@@ -240,9 +240,9 @@ class RecordCodec:
         try:
             record = parse_json(data)
         except ValueError as error:
-            raise Corrupt(f"The object {self._key} is not valid JSON: {error}.") from error
+            raise Corrupt(f"The object {self._key} is not valid JSON: {error}; restore a copy.") from error
         if not isinstance(record, dict):
-            raise Corrupt(f"The object {self._key} is not a JSON object.")
+            raise Corrupt(f"The object {self._key} is not a JSON object; restore it from a copy.")
         drop_checksum(record)
         wrong = wrong_part(self._key, record)
         if wrong:

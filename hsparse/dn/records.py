@@ -90,11 +90,11 @@ class RecentChanges:
         self._times.keep(domain_hex(id), self._clock.now())
 
     def settle(self, root: str) -> None:
-        """Answer the message `SettleChanges`."""
+        """Answer `SettleChanges`: stop counting earlier changes in the domain of `root` as recent."""
         self._times.forget(domain_hex(root))
 
     def within(self, root: str, seconds: float) -> bool:
-        """Answer the message `ChangedLately`."""
+        """Answer `ChangedLately`: return whether this node changed an object of the domain in the last `seconds`."""
         last = self._times.get(domain_hex(root))
         return last is not None and self._clock.now() - last < seconds
 
@@ -142,7 +142,7 @@ class Records:
         self._summaries = summaries
 
     def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
-        """Answer the message `ReadObjects` if all records are in memory and small, or return None if they are not."""
+        """Answer `ReadObjects` if all records are in memory and together small, or return None if they are not."""
         outcomes: list[Outcome] = []
         used = 0
         for id in ids:
@@ -155,7 +155,7 @@ class Records:
         return tuple(outcomes)
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
-        """Answer the message `ReadObjects`."""
+        """Answer `ReadObjects`: return for each id an outcome with the record or the failure."""
         used = 0  # bytes of memory of the reply's records
 
         async def read(place: int) -> Outcome:
@@ -177,7 +177,7 @@ class Records:
         return tuple(await gather_each(read, range(len(ids)), READS_AT_ONCE))
 
     async def change(self, message: ChangeObjects, accepted: Accepted | None = None) -> tuple[Outcome, ...]:
-        """Answer the message `ChangeObjects`: changes of one object are applied in the order given."""
+        """Answer `ChangeObjects`: return an outcome per change; changes of one object keep the given order."""
         repeated, term = message.repeated, None if accepted is None else accepted.term
         if len(message.changes) == 1:
             return (await self._change(message.changes[0], repeated, term),)
@@ -202,7 +202,7 @@ class Records:
         return dataset_state.generation(record)
 
     async def list(self, message: ListKeys) -> Listing:
-        """Answer the message `ListKeys`."""
+        """Answer `ListKeys`: return keys and common prefixes in the store, up to the message's limit."""
         entries: list[tuple[str, int, float]] = []
         prefixes: list[str] = []
         more = False

@@ -78,7 +78,7 @@ def create_node_app(
         except Exception:
             # The last handler of the process: a defect costs one message its reply and does not stop the node.
             log.exception("a message failed")
-            failure = Failure.of(HsparseError("Internal error of a data node."))
+            failure = Failure.of(HsparseError("Internal error of a data node; see its log."))
             status, reply = 500, encode_frame(failure)
         return await _respond(request, reply, status)
 
@@ -127,7 +127,7 @@ def _measuring(message: Any, trace: RequestTrace, slow: float, metrics: NodeMetr
         outcome = ErrorKind.INTERNAL.value
         # Log the defect here, where the log line gets the request id.
         log.exception("%s failed", message_name(message))
-        raise HsparseError("Internal error of a data node.") from None
+        raise HsparseError("Internal error of a data node; see its log.") from None
     finally:
         seconds = clock() - started
         if metrics is not None:

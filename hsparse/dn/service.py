@@ -197,7 +197,7 @@ class DataService:
             place.leave()
 
     async def _answer(self, message: Message[Any], accepted: Accepted | None) -> Any:
-        """Answer a message. A read is given up at its deadline, but a load that other requests wait for continues."""
+        """Answer a message. A read is cancelled at its deadline, but a load that other requests wait for continues."""
         if isinstance(message, ReadObjects) and (found := self._records.cached(message.ids)) is not None:
             return found
         change = self._changes.get(type(message))
@@ -294,7 +294,7 @@ class DataService:
         return NodeInfo(self.id, "READY", self._start_time, self.bucket, self.counters(), (self.bucket,))
 
     def counters(self) -> dict[str, int]:
-        """Return the counters of `NodeInfo`."""
+        """Return a dict that maps the counters of `NodeInfo` to their values: cached objects and cached bytes."""
         return {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
 
     def invalidate(self, kept: Callable[[str], bool]) -> None:
@@ -343,7 +343,7 @@ async def _within(seconds: float, answer: Awaitable[R]) -> R:
             return await answer
     except TimeoutError:
         if timeout.expired():
-            raise Busy("The data node had no answer within the time limit of the request.") from None
+            raise Busy("The data node had no answer within the request's time limit; try again.") from None
         raise
     finally:
         del timeout  # breaks the cycle task -> error -> traceback -> this frame

@@ -148,7 +148,7 @@ class StoredForm(Protocol[V]):
 
     @property
     def speed(self) -> int:
-        """See `Codec`."""
+        """The speed of the value's codec; see `Codec.speed`."""
         ...
 
     async def glimpse(self) -> ObjectState[V]:

@@ -243,7 +243,7 @@ class ChunkVersions:
         self._run = self._clock.token(8).hex()
 
     def of(self, dataset: str) -> str:
-        """Answer the message `GetChunkVersion`."""
+        """Answer `GetChunkVersion`: return the current version of a dataset's chunks at this node."""
         folder = chunk_prefix(dataset)
         if self._doubted:
             now = self._clock.now()

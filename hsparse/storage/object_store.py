@@ -80,7 +80,7 @@ class ObjectStore(Protocol):
         ...
 
     async def put(self, key: str, data: Buffer) -> str:
-        """Store an object, replacing any existing one; return its etag."""
+        """Store an object, replacing any existing object of this key; return the new etag."""
         ...
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:

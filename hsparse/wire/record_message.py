@@ -231,9 +231,9 @@ class BeginAppend:
     """Reserve the end of dimension `dim` for elements of the shape `slab`; the extent does not change yet.
 
     The reserved part becomes the last in the record's `appends`, behind the earlier parts, until `EndAppend` ends it by
-    its `token`. Repeating the change extends the part's lease to `lease` seconds from
-    then. `Moved` is raised if the dataset is being shrunk, has other lengths than `slab` beside `dim`, is being
-    appended to along another dimension, or has dropped the part.
+    its `token`. Repeating the change renews the part's lease for `lease` seconds. `Moved` is raised if the dataset is
+    being shrunk, has another length than `slab` in a dimension other than `dim`, is being appended to along another
+    dimension, or has dropped the part.
 
     `keys` identify the requests that the elements come from: key, first position in the slab, and count. They are
     remembered once the part is visible. `Moved` is raised if a key belongs to another part or to earlier appends.

@@ -96,7 +96,7 @@ class RemoteNode:
         if isinstance(reply, Failure):
             raise reply.error()
         if status != 200:
-            raise HsparseError(f"The data node at {self.url} answered {status}.")
+            raise HsparseError(f"The data node at {self.url} answered with status {status}; see its log.")
         return cast(R, reply if not isinstance(reply, list) else tuple(reply))
 
     async def _traced_post(
@@ -166,7 +166,7 @@ class MemberConnections:
         node = self._nodes.get(id)
         if node is None:
             if id not in self._urls:
-                raise Misdirected(f"{id} is no member of the cluster.")
+                raise Misdirected(f"The data node {id} is not a member of the cluster; try again.")
             node = self._nodes[id] = self._connect(self._urls[id])
         return await node.send(message)
 

@@ -124,11 +124,11 @@ class AdoptedMembership:
                 log.error("%s stays in epoch %d: %s", self._ownership.node, self.epoch, error.message)
 
     async def follow(self) -> None:
-        """See `LeaseHolder`."""
+        """Adopt the stored membership, because another node has recalled the lease; see `LeaseHolder`."""
         await self.adopt_newest()
 
     def renewed(self, *, regained: bool) -> None:
-        """See `LeaseHolder`. At intervals a member checks the next member, so that no loss goes unnoticed."""
+        """Note a renewal (see `LeaseHolder`). At intervals a member checks the next member, to notice its loss."""
         self._renewals += 1
         if regained:
             self._tasks.start(self.notify())
@@ -294,7 +294,7 @@ class AdoptedMembership:
         evicting: Callable[[], Coroutine[Any, Any, Membership | None]],
         what: str = "evict",
     ) -> bool:
-        """Evict a member by `evicting`, and adopt the new membership; return False if it was not evicted."""
+        """Evict a member with the function `evicting` and adopt the new membership; return whether it was evicted."""
 
         async def evict() -> bool:
             try:

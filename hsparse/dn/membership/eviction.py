@@ -201,4 +201,4 @@ class AbsentMembers:
 
 
 def _is_alive(other: str, view: Membership) -> Unanswered:
-    return Unanswered(f"The data node {other} at {view.urls[other]} is alive, but does not answer this one.")
+    return Unanswered(f"The data node {other} at {view.urls[other]} is alive but does not answer this node.")

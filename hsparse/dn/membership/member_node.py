@@ -125,7 +125,7 @@ class MemberNode:
         return self._lease.age
 
     def counters(self) -> dict[str, int]:
-        """Return the counters of `NodeInfo`."""
+        """Return a dict that maps the counters of `NodeInfo` to their values: cached objects and cached bytes."""
         return self._service.counters()
 
     async def wait_in_force(self) -> None:

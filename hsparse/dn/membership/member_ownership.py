@@ -41,19 +41,19 @@ class OwningService(DataNode, Protocol):
     """The service of a data node, which is told when the node loses ownership."""
 
     async def send(self, message: Message[R], /, accepted: Accepted | None = None) -> R:
-        """See `DataNode`; an accepted change is stored only in the term of `accepted`."""
+        """Carry out the message and return its reply; a change is stored only in the ownership term of `accepted`."""
         ...
 
     def invalidate(self, kept: Kept) -> None:
-        """See `DataService`."""
+        """Check each cached object with the store before its next use, unless this node has always owned the object."""
         ...
 
     def forget_fences(self) -> None:
-        """See `DataService`."""
+        """Forget all fences and chunk versions, because this node may have missed changes."""
         ...
 
     def counters(self) -> dict[str, int]:
-        """See `DataService`."""
+        """Return a dict that maps the counters of `NodeInfo` to their values: cached objects and cached bytes."""
         ...
 
 

@@ -1,8 +1,8 @@
 """A store in a container of Azure Blob Storage or a bucket of Google Cloud Storage, using obstore.
 
 Azure compares etags. Google compares generations, but its listings contain only etags. The store's etag is therefore
-Google's etag, and a conditional put translates it to the generation: the one last read or put by this process, or else
-the one that a HEAD request returns. A put on another state is refused either way.
+Google's etag, and a conditional put translates the etag to the generation that this process last read or put or, if
+unknown, that a HEAD request returns. A put on another state is refused either way.
 
 A put whose reply is lost is settled as in an S3 bucket (`hsparse.storage.s3.s3_store`): by a mark in the metadata.
 obstore's own retries are off, because they hide whether a reply was lost. obstore has no conditional delete.
@@ -233,7 +233,7 @@ class ObstoreStore(BucketClient):
         return await delete_each(self, entries)
 
     async def _put_if(self, key: str, data: Buffer, etag: str | None) -> str:
-        """Put an object if it has the etag or, for None, if it does not exist; return the new etag."""
+        """Put an object if its etag is `etag` or, if `etag` is None, if it does not exist; return the new etag."""
         check_key(key)
         content = bytes(data)
         mark = self._clock.token(16).hex()
@@ -350,7 +350,7 @@ class ObstoreStore(BucketClient):
                 return
 
     async def _list_folder(self, prefix: str, start_after: str) -> AsyncIterator[Page]:
-        """List one level in pages; obstore returns the whole level at once."""
+        """List one folder level in pages, although obstore returns the whole level in one reply."""
         folder = prefix.rpartition("/")[0]
         if folder and not is_key(folder):
             return

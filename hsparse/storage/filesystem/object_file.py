@@ -1,6 +1,6 @@
 """Files of objects in a posix store: open, read, write, etags, conditions, listing and sweeping.
 
-All functions block. Most take open file descriptors, so that they see one file even if it is replaced meanwhile.
+All functions block. Most functions take open file descriptors, so that they use one file even if a put replaces it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TEMPORARY = ".tmp-"
 
 
 class HalfWritten(Exception):
-    """A file is marked as being written in place; see `hsparse.storage.wal.recovery.repair`."""
+    """Raised for a file that is marked as being written in place; see `hsparse.storage.wal.recovery.repair`."""
 
 
 class Condition(IntEnum):

@@ -208,7 +208,7 @@ class RootDirectory:
 
 
 def directory_conflict(key: str) -> Conflict:
-    """Return the error of a put that needs a directory at the path of an object, or a file at that of a directory."""
+    """Return the error of a put that needs a directory at an object's path, or a file at a directory's path."""
     return Conflict(
         f"{key!r} cannot be put in a posix store, where a key cannot be an object and a directory of others "
         "at once; use another key, or a store in a bucket."
