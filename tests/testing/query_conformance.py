@@ -131,7 +131,7 @@ async def test_a_chunk_is_moved_as_it_is(node: DataNode, sparse: bool) -> None:
     assert await node.send(ReadDirect(about, (5, 5))) is None
     with pytest.raises(BadRequest):
         await node.send(WriteDirect(other, EXTENT, (3, 3), found.data[:-1], sections))
-    with pytest.raises(BadRequest, match="no chunk"):
+    with pytest.raises(BadRequest, match="outside the grid"):
         await node.send(WriteDirect(other, EXTENT, (10, 0), found.data, sections))
 
 
