@@ -33,7 +33,7 @@ BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 1
 """The number of buffers of a column of each supported or skipped `Type`; those of a list's child are not counted."""
 MAX_FIELDS = 1024
 KEPT_SCHEMA = 4096
-"""The most bytes of a schema message that is cached: a client that appends sends the same schema with each request."""
+"""Schema messages of at most this many bytes are cached: a client that appends sends one schema with each request."""
 FLOATS = ("<f2", "<f4", "<f8")
 
 
@@ -59,18 +59,18 @@ class _Field:
     width: int
     """Bytes of a fixed-size binary element, 0 for other types."""
     offset: np.dtype[Any] | None = None
-    """The dtype of the offsets of variable-width elements, None for fixed-width ones."""
+    """The dtype of the offsets of variable-width elements, or None for fixed-width elements."""
     child: _Field | None = None
-    """The field of a list's items, None for other types."""
+    """The field of a list's items, or None for any other type."""
 
 
 Batch: TypeAlias = tuple[int, dict[str, Column]]
 Take: TypeAlias = Callable[[int], Buffer]
-"""`take(n)` returns the next n bytes of the stream, fewer only at its end."""
+"""`take(n)` returns the next n bytes of the stream, or fewer bytes at the end of the stream."""
 
 
 def read_batches(data: bytes | bytearray) -> Iterator[Batch]:
-    """Yield the length and the columns, by name, of each record batch; raise `BadRequest` for an invalid stream."""
+    """Yield a pair for each record batch: its length, and a dict of its columns; raise `BadRequest` if invalid."""
     view = memoryview(data).cast("B")
     at = 0
 
@@ -89,7 +89,7 @@ class ColumnRoom(Protocol):
     """Preallocated arrays into which the columns of a stream are received without a copy."""
 
     def columns(self, length: int) -> Mapping[str, NDArray[Any]] | None:
-        """Return arrays for the next batch's columns, (length,) or (length, width), or None if there are none."""
+        """Return arrays for the next batch's columns, (length,) or (length, width), or None if no arrays are left."""
         ...
 
     def receive(self, data: memoryview) -> None:
@@ -109,12 +109,12 @@ def stream_batches(take: Take, room: ColumnRoom | None = None) -> Iterator[Batch
 
 
 def _batches(take: Take, *, ends_itself: bool, room: ColumnRoom | None = None) -> Iterator[Batch]:
-    """Yield the batches of a stream; `ends_itself` requires an end-of-stream marker."""
+    """Yield the batches of a stream; if `ends_itself`, raise `ValueError` if the end-of-stream marker is missing."""
     fields: Sequence[_Field] | None = None
     while (size := _message_size(take)) != 0:
         if size is None:
             if ends_itself:
-                raise ValueError("its end is missing")
+                raise ValueError("its end-of-stream marker is missing")
             break
         data = _exactly(take, size)
         if fields is None:
@@ -130,7 +130,7 @@ def _batches(take: Take, *, ends_itself: bool, room: ColumnRoom | None = None) -
 
 
 def _schema(data: Buffer) -> tuple[Sequence[_Field], int]:
-    """Return the fields of a schema message, and the length of its body in bytes."""
+    """Return a pair: the fields of a schema message, and the length of the message's body in bytes."""
     message = root_table(memoryview(data))
     return _fields(_header(message, SCHEMA)), message.number(3, "<q", 0)
 
@@ -146,7 +146,7 @@ def _header(message: Table, expected: int) -> Table:
 
 
 def _message_size(take: Take) -> int | None:
-    """Return the length of the next message in bytes, 0 for the end-of-stream marker, None if no bytes are left."""
+    """Return the next message's length in bytes, 0 for the end-of-stream marker, or None if no bytes are left."""
     head = take(4)
     if not len(head):
         return None
@@ -159,7 +159,7 @@ def _exactly(take: Take, size: int) -> memoryview:
         raise ValueError(f"a length is {size}")
     data = memoryview(take(size))
     if len(data) != size:
-        raise ValueError(f"{size} bytes are not all there")
+        raise ValueError(f"{len(data)} of {size} bytes are there")
     return data
 
 
@@ -231,7 +231,7 @@ def _batch(header: Table, fields: Sequence[_Field], body: memoryview) -> tuple[i
 def _receive_in_place(
     header: Table, fields: Sequence[_Field], nbytes: int, take: Take, room: ColumnRoom
 ) -> Batch | None:
-    """Receive a batch into the arrays of `room`; if the columns do not fit them, receive nothing and return None."""
+    """Receive a batch into the arrays of `room`, or receive nothing and return None if a column does not fit."""
     length = header.number(0, "<q", 0)
     arrays = room.columns(length) if length > 0 else None
     nodes, buffers = header.pairs(1), header.pairs(2)
@@ -267,7 +267,7 @@ class _BatchReader:
     buffers: Iterator[tuple[int, int]]
 
     def column(self, field: _Field) -> tuple[int, Column]:
-        """Consume the nodes and buffers of a column; return its length and the column."""
+        """Consume the nodes and buffers of a column; return a pair: the column's length, and the column."""
         count, nulls = next(self.nodes)
         some = [next(self.buffers) for _ in range(field.buffers)]
         if count < 0:
@@ -286,7 +286,7 @@ class _BatchReader:
         return count, Column(values.reshape(count, field.width) if field.width else values, nulls)
 
     def _offsets(self, field: _Field, buffer: tuple[int, int], count: int, end: int) -> NDArray[np.int64]:
-        """Return the offsets of `count` elements; raise `ValueError` unless they ascend within 0 to `end`."""
+        """Return the offsets of `count` elements; raise `ValueError` unless the offsets ascend from 0 to `end`."""
         assert field.offset is not None
         if not count and not buffer[1]:  # a column without elements may omit its only offset
             return np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""Byte planes, the output of HDF5's shuffle filter: columns of numbers are read from them without unshuffling.
+"""Byte planes, the output of HDF5's shuffle filter, and columns of numbers that are read without unshuffling.
 
 The unshuffled data is a table of records, for example of points with one coordinate per dimension. Unshuffling it and
 then copying columns out of the records would move each byte twice, with slow strided accesses. Plane j has byte j of
@@ -33,7 +33,7 @@ class BytePlanes:
 
     @property
     def _length(self) -> int:
-        """The bytes of one plane; trailing bytes that do not fill an element follow the last plane unshuffled."""
+        """The bytes of one plane; trailing bytes that do not fill an element follow the last plane in their order."""
         return len(self.data) // self.element
 
     def joined(self) -> bytes:
@@ -43,7 +43,7 @@ class BytePlanes:
         return (whole.T.tobytes() + behind.tobytes())[: self.size]
 
     def head(self, size: int) -> bytes:
-        """Return the first `size` unshuffled bytes, or all if there are fewer."""
+        """Return the first `size` unshuffled bytes, or all unshuffled bytes if there are fewer."""
         count = -(-size // self.element)
         if count > self._length:
             return self.joined()[:size]
@@ -56,8 +56,8 @@ class BytePlanes:
     def column(self, start: int, step: int, count: int, width: int, narrow: int) -> NDArray[Any] | None:
         """Return `count` little-endian unsigned numbers of `width` bytes, found every `step` bytes from `start`.
 
-        The result has numbers of `narrow` bytes, or is None if a number does not fit. It is also None if neither the
-        filter element nor `step` is a multiple of the other.
+        The result has numbers of `narrow` bytes. It is None if a number does not fit, or if neither of the filter
+        element and `step` is a multiple of the other.
         """
         if self.element % step and step % self.element:
             return None
@@ -84,7 +84,7 @@ class BytePlanes:
         return number
 
     def _bounds(self, start: int, stride: int, width: int) -> int:
-        """Return how many numbers lie completely in planes; they begin at `start` and are `stride` elements apart."""
+        """Return how many of the numbers that begin at `start`, `stride` elements apart, lie completely in planes."""
         firsts = (place // self.element for place in range(start, start + width))
         return min(-((first - self._length) // stride) for first in firsts)
 
@@ -107,18 +107,18 @@ class BytePlanes:
         return bytes_of.reshape(-1).view(f"<u{narrow}")
 
     def _plane(self, place: int, count: int, stride: int) -> NDArray[np.uint8]:
-        """Return `count` of the unshuffled bytes, from the byte at index `place`, `stride` elements apart."""
+        """Return `count` unshuffled bytes, `stride` elements apart, beginning at the byte with index `place`."""
         begin = place % self.element * self._length + place // self.element
         return self._bytes[begin : begin + count * stride : stride]
 
 
 def has_bits(plane: NDArray[np.uint8]) -> bool:
-    """Return whether any byte is not zero; counting bytes is five times as fast as comparing wider numbers."""
+    """Return whether any byte is not zero. Counting bytes is five times as fast as comparing wider numbers."""
     return bool(np.count_nonzero(plane))
 
 
 def join_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
-    """Return the numbers whose bytes, from the lowest, are in 1, 2, 4 or 8 planes; for 1 plane, the plane itself.
+    """Return the numbers whose bytes, lowest first, are in 1, 2, 4 or 8 `planes`; a single plane is returned itself.
 
     The halves of the planes are joined recursively, so that most steps process narrow numbers.
     """
@@ -132,7 +132,7 @@ def join_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
 
 
 def join_high_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
-    """Return the same numbers as `join_planes`, for 2, 4 or 8 planes, but with zeros in the low half of the bytes."""
+    """Return the numbers of `join_planes` for 2, 4 or 8 planes, but with zeros in the lower half of their bytes."""
     half = len(planes) // 2
     numbers = join_planes(planes[half:]).astype(KINDS[len(planes)])
     numbers <<= 8 * half

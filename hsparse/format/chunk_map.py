@@ -1,6 +1,6 @@
 """The chunk map of a dataset: one object that caches the footers of the dataset's structured chunks.
 
-A row has the footer of one chunk. It is valid while the chunk's object has the etag that it had when the footer was
+A row has the footer of one chunk. The row is valid while the chunk's object has the same etag as when the footer was
 read. The encoding is little-endian:
 
 | bytes | content |
@@ -45,13 +45,13 @@ SIZE, UNFILTERED, MASK = range(3)
 def based(scaled: NDArray[np.uint64], base: Sequence[int]) -> NDArray[np.uint64]:
     """Return scaled coordinates, (n, rank), with the base of a signed dataset added, modulo 2^64.
 
-    Chunk maps contain these sums, because they do not change when the lower bound moves.
+    Chunk maps contain these sums, because a sum does not change when the lower bound moves.
     """
     return scaled + np.array(base, np.int64).astype(np.uint64) if base else scaled
 
 
 def row_names(scaled: NDArray[np.uint64]) -> NDArray[np.bytes_]:
-    """Return one byte string per row of `scaled: (n, rank) uint64`, (n,); they sort as the rows in row-major order."""
+    """Return one byte string per row of `scaled: (n, rank) uint64`, (n,); the strings sort in row-major order."""
     rank = max(scaled.shape[1], 1)
     wide = np.zeros((len(scaled), rank), ">u8")
     wide[:, : scaled.shape[1]] = scaled
@@ -73,7 +73,7 @@ HEAD = struct.Struct("<8sIIII")
 COLUMNS = struct.Struct("<I")
 PIPELINE = (Filter(2, (8,), optional=False), Filter(32015, (3,), optional=False))
 MAX_ROWS = 1 << 20
-"""The most rows of a map. It has the first chunks in row-major order; readers read the footers of the others."""
+"""The most rows of a map. A map has the first chunks in row-major order; readers read the footers of other chunks."""
 MAX_RANK = 32
 MAX_SECTIONS = 3
 
@@ -116,7 +116,7 @@ class ChunkMap:
     def find(self, scaled: Column, digest: Column, names: NDArray[np.bytes_]) -> NDArray[np.intp]:
         """Return the number of each chunk's row, (m,), or -1 if there is no row or the row has another digest.
 
-        `scaled: (m, rank)` and `digest: (m,)` are those of the chunks; `names` are the `row_names` of this map.
+        `scaled: (m, rank)` and `digest: (m,)` describe the chunks; `names` are the `row_names` of this map.
         """
         if not len(self):
             return np.full(len(scaled), -1, np.intp)
@@ -126,7 +126,7 @@ class ChunkMap:
         return np.where(good, place, -1).astype(np.intp)
 
     def merge(self, new: ChunkMap) -> ChunkMap:
-        """Return this map with the rows of `new` added, in any order; they replace existing rows of the same chunks."""
+        """Return this map with the rows of `new` added, in any order; a new row replaces the chunk's existing row."""
         names = np.concatenate((row_names(new.scaled), row_names(self.scaled)))
         _, first = np.unique(names, return_index=True)
         both = [
@@ -179,10 +179,10 @@ def encode_map(rows: ChunkMap) -> bytes:
 
 
 def decode_map(data: Buffer, rank: int, sections: int, columns: int = 0) -> ChunkMap:
-    """Return the map in the bytes of its object; raise `Corrupt` if they are damaged.
+    """Return the chunk map that the bytes `data` encode; raise `Corrupt` if the bytes are damaged.
 
-    Raises `Corrupt` also if the map does not have this `rank` and these numbers of sections and columns with
-    statistics. The digests, 8 bytes per row, are not compressed, so the size of `data` bounds the memory.
+    Raises `Corrupt` also if the map has another `rank` or other numbers of `sections` and of `columns` with statistics.
+    The digests, 8 bytes per row, are not compressed, so the size of `data` bounds the memory.
     """
     view = memoryview(data)
     if len(view) < HEAD.size + 4 or struct.unpack("<I", view[-4:])[0] != crc32(view[:-4]):

@@ -42,7 +42,7 @@ class ChunkRows:
     def of(
         cls, scaled: Sequence[Sequence[int]], rank: int, size: Sequence[int], etags: Sequence[str]
     ) -> ChunkRows:
-        """Return rows with only the columns that a listing of keys gives; `defined` is 0 and the others are empty."""
+        """Return rows with the columns that a listing of keys gives; `defined` is 0, other columns are empty."""
         count = len(scaled)
         return cls(
             np.array(scaled, np.uint64).reshape(count, rank),
@@ -68,7 +68,7 @@ class ChunkRows:
         )
 
     def take(self, places: NDArray[np.intp]) -> ChunkRows:
-        """Return the rows with the numbers `places: (m,)`, in that order."""
+        """Return the rows at the indices `places: (m,)`, in the order of `places`."""
         return ChunkRows(
             self.scaled[places],
             self.size[places],
@@ -84,6 +84,6 @@ class ChunkRows:
         defined: NDArray[np.uint64],
         statistics: NDArray[np.uint64] | None = None,
     ) -> ChunkRows:
-        """Return the rows with these columns of structured chunks instead of their own."""
+        """Return the rows with the columns of structured chunks replaced by the arguments."""
         words = np.zeros((len(self), 0, 5), np.uint64) if statistics is None else statistics
         return ChunkRows(self.scaled, self.size, self.etags, sections, defined, words)

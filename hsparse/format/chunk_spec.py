@@ -2,13 +2,13 @@
 
 The statistics of a sparse chunk are, per column, the number of NaN and the minimum, maximum and sum of the other
 numbers. A column is the element itself if it is a number, or a number field of a compound; the first `MAX_COLUMNS`
-fields have statistics. They are stored in the chunk's footer (`hsparse.format.structured.container`) and always match
-its elements.
+fields have statistics. The statistics are stored in the chunk's footer (`hsparse.format.structured.container`) and are
+updated with the elements.
 
 The statistics of a column are five words of 8 bytes: the number of NaN, the minimum, the maximum, and the sum in two
 words, encoded as `total` in `hsparse.format.reductions.partials`. Floats are stored as doubles, integers in 64 bits.
-The minimum of no numbers is the type's greatest number, the maximum its least. A chunk without statistics has `UNKNOWN`
-as its number of NaN.
+Of no numbers, the minimum is the type's greatest number and the maximum is its least. In a chunk without statistics,
+the number of NaN is `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SUMMED = ("greatest", "least", "total")
 
 @remember(1024 * 1024, lambda names, dtype: dtype_bytes(dtype))
 def statistic_columns(dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """Return the names of the columns with statistics for elements of `dtype`; "" is the element itself."""
+    """Return the names of the columns with statistics for elements of `dtype`; the name "" is the element itself."""
     names: Sequence[str] = dtype.names if dtype.names is not None else ("",)
     return tuple(name for name in names if _is_number(_column_type(dtype, name)))[:MAX_COLUMNS]
 
@@ -70,7 +70,7 @@ def statistics_bytes(values: NDArray[Any], columns: Sequence[str]) -> bytes:
 
 
 def _column_words(column: NDArray[Any]) -> bytes:
-    """Return the encoded words of one column; most chunks are small, so numpy is called as little as possible."""
+    """Return the encoded words of one column, with few calls of numpy, because most chunks are small."""
     if column.dtype.kind == "f":
         doubles = column.astype(np.float64)
         nans = int(np.count_nonzero(np.isnan(doubles)))
@@ -116,7 +116,7 @@ def extremes_of(words: Statistics, dtype: np.dtype[Any]) -> tuple[NDArray[Any], 
 def partials_of(
     words: Statistics, defined: NDArray[np.uint64], dtype: np.dtype[Any], columns: Sequence[str]
 ) -> Partials:
-    """Return the partial results of n chunks, one place per chunk, given the words (n, 5) of one column.
+    """Return the partial results of n chunks, one entry per chunk, given the words (n, 5) of one column.
 
     As in numpy, sum, minimum and maximum of a chunk with a NaN are NaN.
     """
@@ -217,7 +217,7 @@ class ChunkSpec:
 
     @cached_property
     def statistic_columns(self) -> tuple[str, ...]:
-        """The names of the columns with statistics, see the function `statistic_columns`; empty without statistics."""
+        """The names of the columns with statistics, or `()` without statistics; see `statistic_columns`."""
         return statistic_columns(self.dtype) if self.statistics else ()
 
     @property
@@ -235,12 +235,12 @@ class ChunkSpec:
         """The fill value of a fixed-size type, an array of shape (); raises `Unsupported` for other types."""
         dtype = self.dtype
         if dtype.hasobject:
-            raise Unsupported("This is not supported for elements of variable length; read them as they are.")
+            raise Unsupported("Elements of variable length do not support this: read the values instead.")
         data = self.fill or bytes(dtype.itemsize)
         return np.frombuffer(data, np.uint8).view(dtype).reshape(())
 
     def fill_of(self, scaled: tuple[int, ...]) -> NDArray[Any]:
-        """Return the values of unwritten elements of a chunk: of shape (), or `dims` with an arange initializer."""
+        """Return the value of unwritten elements, shape (), or all values of a chunk with an arange initializer."""
         if not self.arange:
             return self.fill_value
         (count,) = self.dims
@@ -253,7 +253,7 @@ class ChunkSpec:
 
     @property
     def computed_bytes(self) -> int:
-        """The bytes that `fill_of` computes for a chunk; 0 without an arange initializer."""
+        """The number of bytes that `fill_of` computes for a chunk, 0 if the dataset has no arange initializer."""
         return prod(self.dims) * self.dtype.itemsize if self.arange else 0
 
     @property

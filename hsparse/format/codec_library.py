@@ -4,11 +4,11 @@ The base install omits imagecodecs, which is larger than numpy. Deflate and CRC-
 Fletcher-32 are computed in Python, and every other codec raises `Misconfigured`. On one core, lookup3 takes 0.2 seconds
 per megabyte in Python and 0.0003 in imagecodecs.
 
-The functions of imagecodecs take any buffer and release the GIL. `size` is the most bytes that a decoder may return and
-allocate; the result may be shorter. All raise `RuntimeError` or `ValueError` for data that they cannot decode.
+The functions of imagecodecs take any buffer and release the GIL. A decoder returns and allocates at
+most `size` bytes, possibly fewer. Every decoder raises `RuntimeError` or `ValueError` for data that it cannot decode.
 
 Checksums are unsigned 32-bit numbers: lookup3 of HDF5's metadata (3.5 GB/s on one core), Fletcher-32 of HDF5's filter
-(5.6 GB/s), and CRC-32 (64 GB/s), which guards whole chunks because it also detects every burst of up to 32 bits.
+(5.6 GB/s), and CRC-32 (64 GB/s). CRC-32 guards whole chunks, because it detects every burst error of up to 32 bits.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ ROTATIONS = ((0, 1, 14), (2, 0, 11), (1, 2, 25), (0, 1, 16), (2, 0, 4), (1, 2, 1
 
 
 class StandardCodecs:
-    """The functions of imagecodecs that the standard library can replace; others raise `Misconfigured`."""
+    """The functions of imagecodecs that the standard library can replace; other functions raise `Misconfigured`."""
 
     def deflate_encode(self, data: Buffer, level: int) -> bytes:
         return zlib.compress(data, min(level, 9))
 
     def deflate_decode(self, data: Buffer, out: int) -> bytes:
-        """Return the decoded bytes; raise `RuntimeError` beyond `out` bytes or for an incomplete zlib stream."""
+        """Return the decoded bytes; raise `RuntimeError` for an incomplete stream or more than `out` bytes."""
         stream = zlib.decompressobj()
         try:
             found = stream.decompress(data, out + 1)
         except zlib.error as error:
             raise RuntimeError(str(error)) from error
         if len(found) > out or not stream.eof:
-            raise RuntimeError(f"it is no complete stream of at most {out} bytes")
+            raise RuntimeError(f"the data is no complete zlib stream of at most {out} bytes")
         return found
 
     def deflate_crc32(self, data: Buffer) -> int:
@@ -101,7 +101,7 @@ def lookup3_in_python(data: Buffer) -> int:
 
 
 def fletcher32_in_python(data: Buffer) -> int:
-    """Return the Fletcher-32 of HDF5's filter: over big-endian 16-bit words, the last one padded with a zero byte."""
+    """Return the Fletcher-32 of HDF5's filter over big-endian 16-bit words, the last word padded with a zero byte."""
     view = memoryview(data).cast("B")
     words = np.frombuffer(bytes(view) + bytes(len(view) % 2), ">u2").astype(np.uint64)
     modulus = 0xFFFF
@@ -122,7 +122,7 @@ else:
 
 
 def deflate_encode(data: Buffer, level: int) -> bytes:
-    """Return a zlib stream; imagecodecs uses libdeflate, which compresses as well as zlib in half the time or less."""
+    """Return `data` as a zlib stream; imagecodecs uses libdeflate, which takes half of zlib's time or less."""
     return cast(bytes, codecs.deflate_encode(data, level=level))
 
 
@@ -131,7 +131,7 @@ def deflate_decode(data: Buffer, size: int) -> bytes:
 
 
 def lzf_encode(data: Buffer) -> bytes:
-    """Return an LZF stream, which has only literals if the data does not compress."""
+    """Return `data` as an LZF stream, which has only literals if the data does not compress."""
     return cast(bytes, codecs.lzf_encode(data))
 
 
@@ -186,7 +186,7 @@ def blosc_decode(data: Buffer, size: int) -> bytes:
 
 
 def bitshuffle_encode(data: Buffer, itemsize: int, block: int) -> bytes:
-    """Transpose the bits of blocks of `block` elements; the last 0 to 7 elements are copied unchanged."""
+    """Return `data` with transposed bits in blocks of `block` elements; the last 0 to 7 elements stay unchanged."""
     return cast(bytes, codecs.bitshuffle_encode(data, itemsize=itemsize, blocksize=block))
 
 
@@ -195,7 +195,7 @@ def bitshuffle_decode(data: Buffer, itemsize: int, block: int) -> bytes:
 
 
 ZLIB_CRC_BYTES = 4096
-"""Bytes below which zlib's CRC-32 is faster, as measured: a call of imagecodecs costs about 2 us."""
+"""The number of bytes below which zlib's CRC-32 is faster: a call of imagecodecs costs about 2 us."""
 
 
 def lookup3(data: Buffer) -> int:
@@ -212,7 +212,7 @@ def fletcher32(data: Buffer) -> int:
 
 
 def fletcher32_swapped(value: int) -> int:
-    """Return `value` with the bytes of each half swapped, as HDF5 before 1.6.3 stored it on little-endian machines."""
+    """Return `value` with the two bytes of each half swapped, as HDF5 before 1.6.3 did on little-endian machines."""
     return (value & 0x00FF00FF) << 8 | (value & 0xFF00FF00) >> 8
 
 

@@ -26,7 +26,7 @@ CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 @dataclass(slots=True)
 class ByteReader:
-    """A reader of bytes from the front; its methods raise `Corrupt` if the bytes end too early."""
+    """Reads bytes from front to back; the methods raise `Corrupt` if the bytes end too early."""
 
     data: memoryview
     place: int = 0
@@ -60,9 +60,7 @@ class ByteReader:
 
     def done(self, what: str) -> None:
         if self.place != len(self.data):
-            raise Corrupt(
-                f"The {what} is followed by {len(self.data) - self.place} bytes that do not belong."
-            )
+            raise Corrupt(f"The {what} is followed by {len(self.data) - self.place} unexpected bytes.")
 
 
 def encode_dataspace(
@@ -93,9 +91,9 @@ def encode_shape(shape: Shape, version: int = 1) -> bytes:
 
 
 def decode_shape(message: ByteReader, width: int = 8) -> Shape:
-    """Read a message with lengths of `width` bytes, which other bytes may follow; raise `Corrupt` if it is invalid.
+    """Return the dataspace read from a message with lengths of `width` bytes; raise `Corrupt` if it is invalid.
 
-    The result has `maxdims` only if they differ from the extent, because libhdf5 always writes them.
+    Other bytes may follow. The result has `maxdims` only if they differ from the extent, as libhdf5 always writes them.
     """
     dims, limits = _decode(message, width)
     if dims is None:
@@ -114,13 +112,13 @@ def decode_shape(message: ByteReader, width: int = 8) -> Shape:
 
 
 def _decode(message: ByteReader, width: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Read a message; return the extent (None for a null dataspace) and any maximum dimensions (else None)."""
+    """Return a pair read from a message: the extent (None if null), and the maximum dimensions (None if absent)."""
     version, rank, flags = message.numbers(3, 1, "dataspace message")
     if version not in (1, 2):
         raise Corrupt(f"The {message.subject} has a dataspace message of version {version}; 1 and 2 exist.")
     if rank > MAX_RANK or flags & ~MAX_DIMS_FLAG:
         raise Corrupt(
-            f"The {message.subject} has a dataspace of rank {rank} and flags {flags}; that is not possible."
+            f"The {message.subject} has a dataspace of rank {rank} and flags {flags}, which is invalid."
         )
     kind = message.number(5 if version == 1 else 1, "dataspace message")
     if version == 2 and kind == NULL and not rank:
@@ -134,7 +132,7 @@ def _decode(message: ByteReader, width: int) -> tuple[tuple[int, ...] | None, tu
 def encode_image(
     dims: Sequence[int], max_dims: Sequence[int] | None, selection: bytes, message_version: int = 1
 ) -> bytes:
-    """Return an H5Sencode image with an encoded `selection`; `max_dims` defaults to `dims`, 2^64-1 is unlimited."""
+    """Return an H5Sencode image with an encoded `selection`; `max_dims` defaults to `dims`; 2^64-1 means unlimited."""
     return image_head(tuple(dims), max_dims and tuple(max_dims), message_version) + selection
 
 
@@ -142,15 +140,15 @@ def encode_image(
 def image_head(
     dims: tuple[int, ...], max_dims: tuple[int, ...] | None = None, message_version: int = 1
 ) -> bytes:
-    """Return the bytes of an H5Sencode image before its selection; cached, as all chunks of a dataset share them."""
+    """Return the bytes of an H5Sencode image before its selection, which are the same for all chunks of a dataset."""
     message = encode_dataspace(dims, max_dims, message_version)
     return struct.pack("<BBBI", 1, 0, 8, len(message)) + message
 
 
 def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:
-    """Return the dimensions of an H5Sencode image and a reader at its selection; raise `Corrupt` if it is invalid.
+    """Return a pair: the dimensions of an H5Sencode image, and a reader at its selection; raise `Corrupt` if invalid.
 
-    Maximum dimensions are ignored, because writers use them differently.
+    Maximum dimensions are ignored, because writers use different ones.
     """
     reader = ByteReader(memoryview(data).cast("B"))
     head = bytes(reader.take(3, "header"))
@@ -160,7 +158,7 @@ def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:
     message = ByteReader(reader.take(length, "dataspace message"))
     dims, _ = _decode(message, 8)
     if dims is None:
-        raise Corrupt("The encoded selection has a dataspace of type 2, null.")
+        raise Corrupt("The encoded selection has a null dataspace, which has no elements.")
     message.done("dataspace message")
     return dims, reader
 

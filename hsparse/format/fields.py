@@ -16,9 +16,9 @@ from hsparse.errors import BadRequest
 
 
 def parse_fields(text: str | None, dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """Return the field names in `text`, such as `a:b`; () if they are all fields in the dtype's order.
+    """Return the field names in `text`, such as `a:b`, or () if `text` names all fields in the dtype's order.
 
-    Raises `BadRequest` for a field that the dtype does not have, or that is named twice.
+    Raises `BadRequest` for a name that is no field of the dtype, or that occurs twice.
     """
     if not text:
         return ()
@@ -27,15 +27,15 @@ def parse_fields(text: str | None, dtype: np.dtype[Any]) -> tuple[str, ...]:
     for name in names:
         if name not in known:
             raise BadRequest(
-                f"There is no field {name[:40]!r}; there are: {', '.join(known)[:200] or 'none'}."
+                f"There is no field {name[:40]!r}; the fields are: {', '.join(known)[:200] or 'none'}."
             )
     if len(set(names)) < len(names):
-        raise BadRequest(f"The fields {text[:80]!r} name a field twice.")
+        raise BadRequest(f"The fields {text[:80]!r} name a field twice: name each field once.")
     return () if names == known and packed_type(dtype, names) == dtype else names
 
 
 def packed_type(dtype: np.dtype[Any], names: Sequence[str]) -> np.dtype[Any]:
-    """Return the packed dtype with only the fields `names`, in this order; `dtype` itself if `names` is empty."""
+    """Return the packed dtype of the fields `names`, in this order, or `dtype` itself if `names` is empty."""
     return np.dtype([(name, dtype[name]) for name in names]) if names else dtype
 
 
@@ -45,7 +45,7 @@ def as_type(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def pick_fields(values: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
-    """Return packed elements with only the fields `names`, in this order; `values` itself if `names` is empty."""
+    """Return packed elements with the fields `names`, in this order, or `values` itself if `names` is empty."""
     if not names:
         return values
     picked = np.empty(values.shape, packed_type(values.dtype, names))
@@ -55,7 +55,7 @@ def pick_fields(values: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
 
 
 def set_fields(elements: NDArray[Any], values: NDArray[Any], names: Sequence[str]) -> None:
-    """Set the fields `names` of `elements` (all if empty) to the same fields of packed `values`, with broadcasting."""
+    """Set the fields `names` (all if empty) of `elements` to the same fields of packed `values`, with broadcasting."""
     if not names:
         elements[...] = values
     for name in names:
@@ -75,7 +75,7 @@ def ended_texts(rows: NDArray[np.uint8], padding: str) -> NDArray[np.uint8]:
 
 
 def has_text_ends(item: Any) -> bool:
-    """Return whether a type item has, at any depth, fixed-size strings whose padding in a file may not be zeros."""
+    """Return whether a type item has, at any depth, fixed-size strings that a file may pad with other bytes than 0."""
     if not isinstance(item, dict):
         return False
     if item["class"] == "H5T_STRING":
@@ -86,7 +86,7 @@ def has_text_ends(item: Any) -> bool:
 
 
 def end_texts(values: NDArray[Any], item: Any) -> None:
-    """Replace in place the padding of all strings in `values` by zeros; `item` is their type item, of fixed size."""
+    """Overwrite the padding of all strings in `values` with zeros; `item` is the type item, which has a fixed size."""
     if not has_text_ends(item):
         return
     if item["class"] == "H5T_STRING":

@@ -65,7 +65,7 @@ class ChunkPieces:
         )
 
     def span(self, gap: int) -> int:
-        """Return an upper bound on the bytes of ranges that cover all pieces, with gaps of at most `gap` bytes."""
+        """Return an upper bound on the bytes of the ranges that cover all pieces with gaps of at most `gap` bytes."""
         most = int(self.size.sum()) + gap * len(self.size)
         if len(self.file) and (self.file == self.file[0]).all():
             return min(most, int((self.offset + self.size).max() - self.offset.min()))
@@ -76,9 +76,9 @@ class ChunkPieces:
         return np.bincount(self.chunk, minlength=chunks)
 
     def firsts(self, chunks: int) -> tuple[NDArray[np.uint32], NDArray[np.uint64]]:
-        """Return the lowest file number of each of `chunks` chunks, and the lowest offset in that file, (chunks,) each.
+        """Return a pair of arrays (chunks,): each chunk's lowest file number, and its lowest offset in this file.
 
-        Both are 0 for a chunk without pieces.
+        The file number and the offset are 0 for a chunk without pieces.
         """
         order = np.lexsort((self.offset, self.file, self.chunk))
         found, places = np.unique(self.chunk[order], return_index=True)
@@ -127,8 +127,8 @@ def coalesce_ranges(
 def mask_of(filters: Pipeline, described: Pipeline, mask: int, nbytes: int, size: int) -> int:
     """Return the filter mask of a piece that has `nbytes` bytes in the file and `size` bytes of elements.
 
-    `mask` is the mask for the filters `described`; `filters` are the same, possibly with an added checksum. If the mask
-    is 0 but the piece is not shorter than its elements, the result marks the filters that HDF5 skips in that case.
+    `mask` belongs to the filters `described`; `filters` are these filters, possibly with an added checksum. If `mask`
+    is 0 but the piece is not shorter than its elements, the result marks the filters that HDF5 skips in this case.
     """
     if len(filters) > len(described):
         place = next(place for place, filter in enumerate(filters) if filter in LEFT_OUT_BY_CLIENTS)
@@ -139,7 +139,7 @@ def mask_of(filters: Pipeline, described: Pipeline, mask: int, nbytes: int, size
 
 
 def place_piece(array: NDArray[Any], place: list[int], piece: NDArray[Any]) -> None:
-    """Copy a piece's elements into a chunk's `array` at `place`, which is in units of pieces."""
+    """Copy the elements of `piece` into a chunk's `array` at the position `place`, counted in pieces per dimension."""
     array[tuple(slice(at * size, (at + 1) * size) for at, size in zip(place, piece.shape, strict=True))] = (
         piece
     )
@@ -152,6 +152,6 @@ def place_start(array: NDArray[Any], data: Buffer) -> None:
 
 
 def max_piece_size(dims: tuple[int, ...], itemsize: int, pipeline: Pipeline) -> int:
-    """Return an upper bound on the bytes of a piece of shape `dims` in a file; filters never double the size."""
+    """Return an upper bound on the bytes of a piece of shape `dims` in a file; no pipeline doubles the size."""
     size = math.prod(dims) * itemsize
     return 2 * size + 4096 if pipeline else size + 4

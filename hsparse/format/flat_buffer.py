@@ -1,4 +1,4 @@
-"""Read FlatBuffers ("FlatBuffers Internals"), which Arrow's messages are. No offset or length is trusted."""
+"""Read FlatBuffers ("FlatBuffers Internals"), the encoding of Arrow's messages. No offset or length is trusted."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def unpack(kind: str, data: memoryview, at: int) -> tuple[Any, ...]:
 
 def part(data: memoryview, at: int, length: int) -> memoryview:
     if at < 0 or length < 0 or at + length > len(data):
-        raise ValueError(f"{length} bytes at {at} are not all there")
+        raise ValueError(f"{length} bytes at offset {at} end beyond the data")
     return data[at : at + length]

@@ -23,7 +23,7 @@ class Ordering:
 
     @classmethod
     def parse(cls, text: str, dtype: np.dtype[Any]) -> Ordering:
-        """Return the order given as `price`, or `-price` for descending order; `_` is the element itself.
+        """Return the order given as `price`, or as `-price` for descending order; `_` is the element itself.
 
         Raises `BadRequest` for a field that is missing or has no order.
         """
@@ -31,11 +31,11 @@ class Ordering:
         field = "" if dtype.names is None and name == ELEMENT else name
         if field not in (dtype.names or ("",)):
             known = ", ".join(dtype.names or (ELEMENT,))[:200]
-            raise BadRequest(f"There is no field {name[:40]!r} to order by; there are: {known}.")
+            raise BadRequest(f"There is no field {name[:40]!r} to order by; the fields are: {known}.")
         kind = dtype[field] if field else dtype
         if kind.subdtype is not None or kind.kind not in "biufS":
             raise BadRequest(
-                f"Field {name[:40]!r} is neither a number nor a string of fixed size: it has no order."
+                f"Field {name[:40]!r} is neither a number nor a string of fixed size, so it has no order."
             )
         return cls(field, text.startswith(DESCENDING))
 
@@ -45,7 +45,7 @@ class Ordering:
         return f"{DESCENDING if self.descending else ''}{self.field or ELEMENT}"
 
     def keys(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the values by which `rows` are ordered, (n,)."""
+        """Return the values, (n,), by which the elements `rows` are ordered."""
         return rows[self.field] if self.field else rows
 
     def first(self, rows: NDArray[Any], limit: int) -> NDArray[np.intp]:
@@ -61,5 +61,5 @@ class Ordering:
         return np.concatenate((there[order], np.flatnonzero(missing)))[:limit]
 
     def is_after(self, bound: Any, key: Any) -> bool:
-        """Return whether all elements of a group come after `key`; `bound` is the first key that they may have."""
+        """Return whether all elements of a group come after `key`; `bound` is the first key of any element."""
         return bool(bound < key) if self.descending else bool(bound > key)

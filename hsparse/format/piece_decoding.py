@@ -1,9 +1,9 @@
 """Decode the pieces of file-backed chunks; `hsparse.format.file_backed` has their locations.
 
 Clients describe the filters of a file incompletely: they give no filter masks, and h5pyd's hsload omits fletcher32 and
-the compression of bitshuffle. If a piece does not decode as described, other pipelines with which libhdf5 may have
-written it are tried: without filters that did not shrink it, with a checksum, and with other compressions. Sizes and
-checksums must match exactly, so a pipeline that decodes is the right one.
+the compression of bitshuffle. If a piece does not decode as described, this module tries other pipelines that
+libhdf5 may have used: without filters that did not shrink the piece, with a checksum, and with other compressions.
+Sizes and checksums must match exactly, so the first pipeline that decodes the piece is the right pipeline.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from hsparse.format.filters.pipeline import LEFT_OUT_BY_CLIENTS, codec_of, undo_
 def decode_piece(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipeline: Pipeline, mask: int = 0
 ) -> NDArray[Any]:
-    """Return the elements of a piece, in the shape `dims`; a view of `data` without filters.
+    """Return the elements of a piece in the shape `dims`; without filters, the result is a view of `data`.
 
-    `mask` is the filter mask, 0 if unknown. Raises `Corrupt` if no pipeline decodes to exactly these elements.
+    `mask` is the filter mask, or 0 if it is unknown. Raises `Corrupt` if no pipeline decodes to exactly these elements.
     """
     expected = math.prod(dims) * dtype.itemsize
     reason = ""  # the first error's message; keeping the error would form a reference cycle with this frame
@@ -39,7 +39,7 @@ def decode_piece(
 
 
 def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> Pipeline:
-    """Return the filters that decode a piece to `size` bytes of elements: the described ones, or else others.
+    """Return the filters that decode a piece to `size` bytes of elements: `pipeline`, or else another that does.
 
     Raises `Corrupt` if no pipeline decodes the piece.
     """
@@ -57,13 +57,13 @@ def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> P
 
 
 def _ways(pipeline: Pipeline, mask: int, long: bool) -> Iterator[tuple[Pipeline, int]]:
-    """Yield the pipelines and masks to try; `long` says that the piece is not smaller than its elements."""
+    """Yield pairs of a pipeline and a mask to try; `long` says that the piece is not smaller than its elements."""
     for filters in _described_and_others(pipeline):
         yield from _masked(filters, mask, long)
 
 
 def _described_and_others(pipeline: Pipeline) -> Iterator[Pipeline]:
-    """Yield the described pipeline, then pipelines with other client values that its filters may have in the file."""
+    """Yield the described pipeline, and then pipelines with other client data that its filters may have in the file."""
     yield pipeline
     for place, filter in enumerate(pipeline):
         for values in codec_of(filter).other_values(filter.values):

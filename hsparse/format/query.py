@@ -61,13 +61,13 @@ class Query:
     _term: Term = field(repr=False, compare=False)
 
     def mask(self, values: NDArray[Any]) -> Mask:
-        """Return a mask, in the shape of `values`, of the elements that match the query; `values` have `dtype`."""
+        """Return a mask, in the shape of `values`, of the elements that match; `values` must have `dtype`."""
         return self._test(values)
 
     def may_find(self, ranges: Mapping[str, Ranges], count: int) -> Mask:
-        """Return a mask, (count,), of the groups of elements that may contain a match, given ranges of their values.
+        """Return a mask, (count,), of the groups of elements that may contain a match, given their value ranges.
 
-        `ranges` has the ranges of some fields by name, or of elements without fields under `ELEMENT`.
+        `ranges` maps names of fields, or `ELEMENT` for elements without fields, to the ranges of their values.
         """
         return _outlook(self._term, self.dtype, ranges, count)[0]
 
@@ -133,9 +133,9 @@ def _bind(term: Term, dtype: np.dtype[Any]) -> Predicate:
 
 
 def _outlook(term: Term, dtype: np.dtype[Any], ranges: Mapping[str, Ranges], count: int) -> tuple[Mask, Mask]:
-    """Return masks of the groups in which some element may match a term, and of those in which all elements match it.
+    """Return two masks of groups: in which some element may match a term, and in which all elements match the term.
 
-    For a group without elements both masks may have either value.
+    For a group without elements, each mask may have either value.
     """
     match term:
         case Not(inner):
@@ -169,7 +169,7 @@ def _compared(known: Ranges, op: str, test: Callable[[str], Predicate]) -> tuple
 
 
 def _encloses(known: Ranges, members: Column) -> Mask:
-    """Return a mask of the ranges that contain one of `members: (m,)`, which ascend."""
+    """Return a mask of the ranges that contain at least one of `members: (m,)`, which must ascend."""
     least, greatest = (
         column.astype(np.uint8) if column.dtype.kind == "b" else column
         for column in (known.least, known.greatest)
@@ -193,11 +193,11 @@ def _of_field(name: str, dtype: np.dtype[Any], make: Callable[[np.dtype[Any]], P
     if dtype.names is None:
         if name != ELEMENT:
             raise BadRequest(
-                f"The elements have no field {name[:40]!r}: a query names elements without fields _."
+                f"The elements have no fields, so there is no field {name[:40]!r}: name the element _."
             )
         return make(_comparable(name, dtype))
     if name not in dtype.names:
-        raise BadRequest(f"There is no field {name[:40]!r}; there are: {', '.join(dtype.names)[:200]}.")
+        raise BadRequest(f"There is no field {name[:40]!r}; the fields: {', '.join(dtype.names)[:200]}.")
     test = make(_comparable(name, dtype[name]))
     return lambda values: test(values[name])
 
@@ -206,11 +206,11 @@ def _comparable(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.hasobject:
         raise BadRequest(
             f"Field {name[:40]!r} has no fixed size: a query can compare numbers and strings of fixed size. "
-            "Read the values and choose among them."
+            "Read the values and select among them in the client."
         )
     if dtype.subdtype is not None or dtype.kind not in "biufS":
         raise BadRequest(
-            f"Field {name[:40]!r} is neither a number nor a string of fixed size; it has no order."
+            f"Field {name[:40]!r} is neither a number nor a string of fixed size, so it has no order."
         )
     return dtype
 
@@ -266,7 +266,7 @@ def _member(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Pr
 
 
 def _sorted_members(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Column:
-    """Return the members of a list that elements of `dtype` can equal, (m,) ascending."""
+    """Return those `members` that an element of `dtype` can equal, (m,) ascending."""
     if dtype.kind == "S":
         return np.sort(np.array([_bytes(name, value) for value in members], np.bytes_))
     numbers = [_number(name, value) for value in members]
@@ -291,14 +291,14 @@ def _number(name: str, value: Literal) -> float:
 
 
 def _rounded(number: float, dtype: np.dtype[Any]) -> Any:
-    """Return a number rounded to the precision of `dtype`, or as a double if it would overflow to infinity."""
+    """Return `number` rounded to the precision of `dtype`, or as a double if the rounded number would be infinite."""
     with np.errstate(over="ignore"):
         value = dtype.newbyteorder("=").type(number)
     return np.float64(number) if np.isinf(value) else value
 
 
 def _bytes(name: str, value: Literal) -> bytes:
-    """Return text as bytes and an integer as its digits, because dates may be stored as strings."""
+    """Return a text as bytes, or an integer as the bytes of its digits, because dates may be stored as strings."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):

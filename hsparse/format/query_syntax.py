@@ -1,6 +1,6 @@
 """The query language over elements: `price > 2.5 & (name == b'x' | name in (b'A', b'B'))`.
 
-The grammar is that of HSDS 1.0 (h5col's grammar, with words as alternatives to signs) and HSDS 0.9's clause `where`:
+The grammar is the grammar of HSDS 1.0 (h5col's, with words as alternatives to signs) and HSDS 0.9's clause `where`:
 
     query     := [ either ] [ "where" field "in" values ]
     either    := both { ("|" | "or") both }
@@ -12,8 +12,8 @@ The grammar is that of HSDS 1.0 (h5col's grammar, with words as alternatives to 
     values    := "(" value { "," value } ")"
     value     := number | text | b text | "true" | "false" | name
 
-Words are case-insensitive. A bare name in the position of a value is text. `_` names the element itself if it has no
-fields. Nothing is evaluated as code: text outside this grammar raises `BadRequest`.
+Words are case-insensitive. A bare name in the position of a value is text. `_` names an element that has no fields.
+Nothing is evaluated as code: text outside this grammar raises `BadRequest`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from hsparse.errors import BadRequest
 MAX_LENGTH = 16 * 1024
 MAX_DEPTH = 32
 MAX_TESTS = 256
-"""The most comparisons in a query, because each one is applied to every selected element."""
+"""The most comparisons in a query, because each comparison is applied to every selected element."""
 MAX_DIGITS = 40
 CACHE_BYTES = 8 * 1024 * 1024
 """Bytes of memory for cached parsed queries."""
 TERM_BYTES = 20
-"""Estimated bytes of memory of a parsed query per character of its text; a long list of numbers takes as much."""
+"""Estimated bytes of memory of a parsed query per character of its text; a long list of numbers takes this much."""
 WORDS = frozenset({"true", "false", "and", "or", "not", "in"})
-"""Reserved words. In `field(...)` or in quotes they are names."""
+"""Reserved words. In `field(...)` or in quotes, a reserved word is a name."""
 
 Literal: TypeAlias = int | float | bool | bytes | str
 
@@ -86,7 +86,7 @@ class Or:
 
 
 Term: TypeAlias = Compare | Member | Null | Not | And | Or
-"""A parsed query, or a part of it."""
+"""A parsed query, or a part of a parsed query."""
 
 _TOKEN = re.compile(
     r"""(?P<bytes>[bB](?:'[^']*'|"[^"]*"))|(?P<text>'[^']*'|"[^"]*")
@@ -113,7 +113,7 @@ def _tokens(text: str) -> list[Token]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            raise BadRequest(f"The query cannot be read from {text[place : place + 20]!r} on.")
+            raise BadRequest(f"The query has an unexpected character at {text[place : place + 20]!r}.")
         kind = str(match.lastgroup)
         tokens.append((kind, match.group(kind)))
         place = _skip(text, match.end())
@@ -159,7 +159,7 @@ class _Parser:
 
     def _one(self, depth: int) -> Term:
         if depth > MAX_DEPTH:
-            raise BadRequest(f"The query is nested more than {MAX_DEPTH} deep.")
+            raise BadRequest(f"The query is nested more than {MAX_DEPTH} levels deep.")
         if self._sign("~") or self._word("not"):
             return Not(self._one(depth + 1))
         if self._sign("("):
@@ -171,7 +171,7 @@ class _Parser:
     def _predicate(self) -> Term:
         self._tests += 1
         if self._tests > MAX_TESTS:
-            raise BadRequest(f"The query has more than {MAX_TESTS} comparisons.")
+            raise BadRequest(f"The query has more than {MAX_TESTS} comparisons: use 'in (...)' for lists.")
         field = self._field()
         if self._sign("."):
             return self._method(field)
@@ -191,7 +191,7 @@ class _Parser:
         kind, name = self._peek()
         method = name.lower() if kind == "name" else ""
         if method not in ("isin", "is_null", "is_valid"):
-            raise BadRequest(f"A field has isin(...), is_null() and is_valid(), not {self._seen()}.")
+            raise BadRequest(f"A field's methods are isin(...), is_null(), is_valid(), not {self._seen()}.")
         self._place += 1
         if method == "isin":
             return Member(field, self._values())
@@ -277,5 +277,5 @@ class _Parser:
 
 def _number(text: str) -> int | float:
     if len(text) > MAX_DIGITS:
-        raise BadRequest(f"A number of the query has more than {MAX_DIGITS} characters.")
+        raise BadRequest(f"A number in the query has more than {MAX_DIGITS} characters: shorten it.")
     return float(text) if any(sign in text for sign in ".eE") else int(text)

@@ -1,6 +1,6 @@
 """Arrays of a dataset's values: one protocol for fixed-size and variable-length elements.
 
-Service nodes plan, page, gather and convert values through the protocol, without distinguishing the two. Fixed-size
+Service nodes plan, page, gather and convert values of either type through the protocol. Fixed-size
 elements are numpy arrays; variable-length elements are offsets and a heap (`hsparse.model.vlen_array`).
 `ValueArrays.of_fields` handles selected fields of a compound, so that callers need no code for fields.
 """
@@ -31,7 +31,7 @@ from hsparse.model.vlen_array import VlenArray, VlenFields, join_elements, split
 
 
 def numbers_from_json(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Convert JSON to numbers in `shape`, or to one for all elements, (1,); raise `BadRequest` if it does not fit."""
+    """Convert JSON to numbers in `shape`, or to one number for all, (1,); raise `BadRequest` if neither fits."""
     size = prod(shape)
     array = _plain_numbers(value, dtype)
     if array is None:  # names of floats, nulls, or values that do not fit
@@ -39,12 +39,12 @@ def numbers_from_json(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) 
         assert not isinstance(found, VlenArray)
         array = found
     if array.size != size and (array.size != 1 or isinstance(value, list)):
-        raise BadRequest(f"The value has {array.size} elements; {size} are selected.")
+        raise BadRequest(f"The value has {array.size} elements; the selection has {size}: send {size}.")
     return array.reshape(shape) if array.size == size else array.reshape(1)
 
 
 def _plain_numbers(value: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return numbers in nested lists as an array of `dtype`, or None for other values and numbers out of range."""
+    """Return nested lists of numbers as an array of `dtype`, or None for other values and for numbers out of range."""
     try:
         natural = np.array(value)
     except ValueError:
@@ -64,9 +64,9 @@ def _plain_numbers(value: Any, dtype: np.dtype[Any]) -> NDArray[Any] | None:
 
 
 def number_json(values: NDArray[Any]) -> Any:
-    """Convert values to JSON, see `hsparse.model.json_values`.
+    """Convert values to JSON as in `hsparse.model.json_values`, but keep plain numbers in an array.
 
-    Plain numbers stay an array, because orjson writes arrays many times faster than lists.
+    The reason is speed: orjson writes arrays many times faster than lists.
     """
     if values.dtype.kind in "iufb" and values.dtype.names is None:
         if not values.ndim:
@@ -85,7 +85,7 @@ def is_finite(values: NDArray[Any]) -> bool:
 
 
 MAX_REPEATED = 128 * 1024 * 1024
-"""The most bytes that the values of a write may take after they are repeated."""
+"""The most bytes that the values of a write may take when they are repeated to fill the selection."""
 MOST_ELEMENTS = 1 << 32
 """The limit of elements that a numpy array of any itemsize can have; dimensions of length 0 are not counted."""
 
@@ -103,7 +103,7 @@ class ValueArrays(Protocol):
     """Whether `guessed_size` is exact."""
 
     def of_fields(self, names: Sequence[str]) -> ValueArrays:
-        """Return the operations on packed compounds of the fields `names`, in this order; itself if empty."""
+        """Return the operations on packed compounds of the fields `names`, in this order, or `self` for no names."""
         ...
 
     # --- sizes, in bytes ----------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class ValueArrays(Protocol):
         ...
 
     def stored(self, values: Values, shape: tuple[int, ...]) -> Values:
-        """Return parsed values in the stored form and `shape`; an element of an array type becomes opaque."""
+        """Return parsed values with the stored dtype in `shape`; an element of an array type becomes opaque."""
         ...
 
     def join(self, arrays: Sequence[Values]) -> Values:
@@ -141,7 +141,7 @@ class ValueArrays(Protocol):
         ...
 
     def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Values) -> list[Values]:
-        """Return the part of `values` for each planned chunk; `values` have its shape, or are one for all."""
+        """Return each planned chunk's part of `values`, which have the selection's shape or are one value for all."""
         ...
 
     def squeeze(self, values: Values) -> Values:
@@ -151,24 +151,24 @@ class ValueArrays(Protocol):
     # --- other forms --------------------------------------------------------------------------------
 
     def to_json(self, values: Values) -> tuple[Any, bool]:
-        """Return values as JSON (numbers stay an array for orjson), and whether they may have non-finite floats."""
+        """Return a pair: `values` as JSON (numbers stay an array), and whether they may have non-finite floats."""
         ...
 
     def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
-        """Convert JSON to values in `shape`, or to one value for all; raise `BadRequest` if it does not fit.
+        """Convert JSON to values in `shape`, or to one value for all; raise `BadRequest` if `value` does not fit.
 
-        If only one field is picked, its values may come without the compound's list.
+        If only one field is picked, each value may omit the list around it.
         """
         ...
 
     def to_bytes(self, values: Values) -> memoryview:
-        """Return the elements' bytes in C order, without a copy if they are contiguous."""
+        """Return the elements' bytes in C order, without a copy if `values` are contiguous."""
         ...
 
     def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> Values:
-        """Return the `count` elements in the bytes `data`, in `shape` or as one for all: the inverse of `to_bytes`.
+        """Return the `count` elements in `data`, in `shape` or as one value for all: the inverse of `to_bytes`.
 
-        Raises `BadRequest` if there are more or fewer elements.
+        Raises `BadRequest` if `data` has more or fewer elements.
         """
         ...
 
@@ -177,14 +177,14 @@ class ValueArrays(Protocol):
         ...
 
     def from_region(self, data: Buffer) -> tuple[Selection, Values]:
-        """Return the selection and values in a region's bytes; raise `Corrupt` if they are invalid."""
+        """Return a pair: the selection and the values in a region's bytes; raise `Corrupt` if the bytes are invalid."""
         ...
 
 
 def array_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return `shape`, shortened if it has no elements and numpy would reject it, such as (2^31, 0, 2^31).
 
-    A shortened shape ends at its first dimension of length 0, because JSON has no lists beyond that, or is (0,).
+    A shortened shape ends at its first dimension of length 0, because JSON has no deeper lists, or is (0,).
     """
     if 0 not in shape or prod(filter(None, shape)) < MOST_ELEMENTS:
         return shape
@@ -193,7 +193,7 @@ def array_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -> Values:
-    """Return `values`, which have the last dimensions of `shape`, repeated over its first; a single element stays one.
+    """Return `values`, whose shape is the end of `shape`, repeated over its first dimensions; one element stays one.
 
     Raises `TooLarge` if the repeated values take more than `MAX_REPEATED` bytes.
     """
@@ -215,7 +215,7 @@ def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -
 def elements_from_json(
     arrays: ValueArrays, value: Any, shape: tuple[int, ...], forms: Sequence[Element]
 ) -> Values:
-    """Convert JSON to values in `shape` or (1,), by the first of `forms` that fits; raise `BadRequest` if none."""
+    """Convert JSON to values in `shape` or (1,), by the first of `forms` that fits; raise `BadRequest` if none does."""
     reason = ""
     for form in forms:
         for dims in (shape, (1,)):
@@ -313,7 +313,7 @@ class FixedArrays:
     def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> NDArray[Any]:
         if len(data) != count * self.dtype.itemsize:
             raise BadRequest(
-                f"The body has {len(data)} bytes; {count} elements of {self.dtype.itemsize} bytes need "
+                f"The body has {len(data)} bytes, but {count} elements of {self.dtype.itemsize} bytes need "
                 f"{count * self.dtype.itemsize}."
             )
         values = np.frombuffer(data, np.uint8).view(self.dtype)

@@ -2,7 +2,7 @@
 
 A domain's ACLs are stored in its record as `{name: {right: bool}}`. `name` is a user's name, `default`, or `g:`
 followed by a group's name. A right that is missing, or whose value is not true, is denied. An entry may also have the
-key `domain`, which says where it was set.
+key `domain`, which says where the entry was set.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def is_granted(acls: Mapping[str, Any], principal: Principal, right: Right) -> b
 
 
 def deciding_entries(acls: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
-    """Return the entries that `is_granted` looks at, None for missing ones; empty for an admin."""
+    """Return a dict that maps each name that `is_granted` looks up to its ACL entry or None; `{}` for an admin."""
     if principal.admin:
         return {}
     names = [principal.name, DEFAULT]

@@ -29,7 +29,7 @@ MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
 MAX_NAME = 65_534
 """The most bytes of UTF-8 in a name: HDF5 stores the length, including a terminating zero, in 16 bits."""
 UNCOUNTED_BYTES = 4096
-"""The most bytes of a scalar whose JSON lists are not counted: it has at most one list per byte and dimension."""
+"""A scalar attribute of at most this many bytes is accepted without counting the lists in its JSON."""
 BASE64_ELEMENT = 2
 """Approximate minimum of base64 characters per element."""
 DIMENSION_NAMES = frozenset(
@@ -69,7 +69,7 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
         check_size(shape, datatype)
         return stored
     if shape["class"] == "H5S_NULL":
-        raise BadRequest("An attribute with a null dataspace has no value; leave it out.")
+        raise BadRequest("An attribute with a null dataspace has no value: leave the value out.")
     check_size(shape, datatype)
     if isinstance(value, bytes | bytearray):
         return attribute_from_bytes(value, shape, datatype)
@@ -86,13 +86,13 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
 
 
 def parse_work(body: Json) -> int:
-    """Return about how many elements `parse_attribute` converts one by one, an estimate of its cost."""
+    """Return the approximate number of elements that `parse_attribute` converts one by one, to estimate its cost."""
     value = body.get("value")
     return len(value) // BASE64_ELEMENT if isinstance(value, str | bytes | bytearray) else item_count(value)
 
 
 def _as_written(value: Any, normal: Any) -> Any:
-    """Return `normal` with its numbers and strings replaced by the ones in `value`, which keep every digit."""
+    """Return `normal` with its numbers and strings as the client wrote them in `value`, so that every digit is kept."""
     if isinstance(value, list | tuple) and isinstance(normal, list) and len(value) == len(normal):
         return [_as_written(part, other) for part, other in zip(value, normal, strict=True)]
     same = isinstance(value, str) and isinstance(normal, str)
@@ -104,10 +104,10 @@ def _is_number(value: Any) -> bool:
 
 
 def attribute_from_bytes(data: bytes | bytearray, shape: Json, datatype: Datatype) -> Json:
-    """Return the stored form of an attribute from its elements' bytes (vlen parts are length-prefixed)."""
+    """Return the stored form of an attribute whose elements have the bytes `data` (vlen parts are length-prefixed)."""
     check_size(shape, datatype)
     if len(data) > MAX_ATTRIBUTE_BYTES:
-        raise TooLarge(f"The value has {len(data)} bytes; the limit is {MAX_ATTRIBUTE_BYTES}.")
+        raise TooLarge(f"The value has {len(data)} bytes; the limit of attributes is {MAX_ATTRIBUTE_BYTES}.")
     values = unpack_elements(data, shape, datatype)
     stored: Json = {"type": datatype.item, "shape": shape}
     try:
@@ -139,17 +139,17 @@ def attribute_bytes(stored: Json) -> bytes:
 
 
 def attribute_size(stored: Json) -> int:
-    """Return the size of an attribute's value in bytes, an estimate for variable-length types."""
+    """Return the size of an attribute's value in bytes; the size of variable-length elements is estimated."""
     return num_elements(stored["shape"]) * parse_type(stored["type"]).guessed_size
 
 
 def answer_work(attributes: Iterable[Json]) -> int:
-    """Return about how many JSON items are visited when stored attributes are sent, an estimate of the cost."""
+    """Return the approximate number of JSON items visited when stored attributes are sent, to estimate the cost."""
     return sum(map(_items, attributes))
 
 
 def _items(stored: Json) -> int:
-    """Return the number of elements, or of JSON items if there are more: one element may be a list of millions."""
+    """Return the number of elements or of JSON items, whichever is larger: one element may be a list of millions."""
     count, item = num_elements(stored["shape"]), stored["type"]
     if isinstance(item, dict) and item.get("class") in WITHOUT_PARTS:
         return count
@@ -184,7 +184,7 @@ def unpack_elements(data: bytes | bytearray, shape: Json, datatype: Datatype) ->
         return split_elements(data, datatype.element, dims)
     expected = num_elements(shape) * datatype.dtype.itemsize
     if len(data) != expected:
-        raise BadRequest(f"The value has {len(data)} bytes; its type and dataspace need {expected}.")
+        raise BadRequest(f"The value has {len(data)} bytes; its type and dataspace need exactly {expected}.")
     return np.ndarray(dims, datatype.dtype, data)
 
 

@@ -21,7 +21,7 @@ WITHOUT_PARTS = WITHOUT_FLOATS | {"H5T_FLOAT"}
 
 
 def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
-    """Return the stored value with non-finite floats restored from their names, or as None if `ignore_nan`."""
+    """Return the stored value with names of non-finite floats replaced by floats, or by None if `ignore_nan`."""
     value, item = stored.get("value"), stored["type"]
     if not isinstance(value, str | list) or "encoding" in stored:
         return value
@@ -34,7 +34,7 @@ def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
 
 
 def restore_non_finite(value: Any, element: Element, rank: int, *, ignore_nan: bool = False) -> Any:
-    """Return a stored value, `rank` lists deep, with non-finite floats restored, or as None if `ignore_nan`."""
+    """Return `value`, nested in `rank` lists, with names replaced by non-finite floats (None if `ignore_nan`)."""
     if isinstance(element, Fixed) and element.dtype.names is None:
         if element.dtype.base.kind != "f":
             return value
@@ -60,7 +60,7 @@ def restore_non_finite(value: Any, element: Element, rank: int, *, ignore_nan: b
 
 
 def _parts(element: Element) -> Element | tuple[Element, ...] | None:
-    """Return a compound's fields (a tuple), the base of an array or sequence, or None for other elements."""
+    """Return a tuple of a compound's fields, the base of an array or sequence, or None for any other element."""
     if isinstance(element, Compound):
         return element.parts
     if isinstance(element, Fixed):

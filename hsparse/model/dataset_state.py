@@ -6,8 +6,8 @@ the transition is not allowed. A dataset is in one of three states:
 
 - *at rest*: it can grow, shrink, and be appended to.
 - *trimmed*: elements outside the extent are being erased. The dataset cannot grow until all are erased, because growing
-  would expose them. `trim` in the record bounds them, as `[lower, upper]` per dimension; if it is true, they may be
-  anywhere.
+  would expose them. The record's field `trim` has bounds around these elements, `[lower, upper]` per dimension; if the
+  field is true, the elements may be anywhere.
 - *appended to*: elements beyond the extent are being written, as listed in the parts of `appends`.
 
 | transition | from | to |
@@ -33,8 +33,8 @@ that part and all parts before it are done. A part whose service node failed wou
 parts may be dropped after the time `until`, and their requests start over. `dropped` remembers the tokens of dropped
 parts for a while. A token in neither list therefore belongs to a part that is already inside the extent.
 
-A part with `"side": "lower"` lies below the lower bound of a signed dataset. Each such part lies below the one before,
-and the lower bound moves down over them. A resize may move either bound; it is a shrink if one moves inwards.
+A part with `"side": "lower"` lies below the lower bound of a signed dataset. Each such part lies below the
+previous such part, and the lower bound moves down over them. A resize shrinks a dataset if either bound moves inwards.
 
 `record["appended"]` remembers the latest finished parts that had idempotency keys, so that an append retried with the
 same `Idempotency-Key` is not applied twice. Each key comes with the offset and count of its elements in the part:
@@ -67,7 +67,7 @@ MOST_KEYS = 256
 MOST_APPENDED, KEY_SECONDS = 1024, 3600.0
 """How many keys of appends are remembered, and for how many seconds. The last part always keeps all of its keys."""
 DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
-"""How many seconds, and how many, tokens of dropped parts are kept: longer than any request, even with clock skew."""
+"""For how many seconds tokens of dropped parts are kept (longer than any request, despite clock skew), and how many."""
 
 # --- the state ----------------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ def appended_parts(record: Record) -> list[Record]:
 
 
 def part_starts(record: Record) -> dict[str, int]:
-    """Return, by token, each part's first coordinate along the dimension that is appended to."""
+    """Return a dict that maps each part's token to the part's first coordinate along the dimension that grows."""
     parts, starts = appended_parts(record), dict[str, int]()
     low, high = _ends(record["shape"])[record["appends"]["dim"]] if parts else (0, 0)
     for part in parts:
@@ -108,7 +108,7 @@ def part_starts(record: Record) -> dict[str, int]:
 
 
 def part_with_key(record: Record, key: str) -> Record | None:
-    """Return `token`, `count`, any `side` of the elements that are being appended with `key`, or None if none are."""
+    """Return `token`, `count` and any `side` of the unfinished append with the idempotency key `key`, or None."""
     for part in appended_parts(record):
         for found, _, count in part.get("keys", ()):
             if found == key:
@@ -117,7 +117,7 @@ def part_with_key(record: Record, key: str) -> Record | None:
 
 
 def appended_before(record: Record, key: str) -> Record | None:
-    """Return `dim`, `start`, `count`, any `side` of the elements appended with `key`, or None if not remembered."""
+    """Return `dim`, `start`, `count` and any `side` of the finished append with the idempotency key `key`, or None."""
     for one in record.get("appended", ()):
         for found, offset, count in one.get("keys", ()):
             if found == key:
@@ -126,7 +126,7 @@ def appended_before(record: Record, key: str) -> Record | None:
 
 
 def extents_of_change(record: Record, token: str) -> tuple[Extent, Extent] | None:
-    """Return the extents before and after the change with this token, or None if the change is not remembered."""
+    """Return a pair: the extents before and after the change with this token; None if the change is not remembered."""
     for change in record.get("extents", ()):
         if token and change["token"] == token:
             return tuple(change["before"]), tuple(change["after"])
@@ -134,7 +134,7 @@ def extents_of_change(record: Record, token: str) -> tuple[Extent, Extent] | Non
 
 
 def lowers_of_change(record: Record, token: str) -> tuple[Extent, Extent]:
-    """Return the lower bounds before and after the change with this token; empty unless the dataset is signed."""
+    """Return a pair: the lower bounds before and after the change with this token, both `()` if not remembered."""
     for change in record.get("extents", ()):
         if token and change["token"] == token and "lower" in change:
             return tuple(change["lower"][0]), tuple(change["lower"][1])
@@ -142,7 +142,7 @@ def lowers_of_change(record: Record, token: str) -> tuple[Extent, Extent]:
 
 
 def minlower_of_change(record: Record, token: str) -> tuple[int | str, ...]:
-    """Return the limits of lower bounds (`minlower`) that the change with this token set; empty if it set none."""
+    """Return the limits of lower bounds (`minlower`) that the change with this token set, or `()` if it set none."""
     changes = record.get("extents", ())
     return next((tuple(change.get("minlower", ())) for change in changes if change["token"] == token), ())
 
@@ -167,13 +167,13 @@ def set_extent(
     expect_lower: Extent = (),
     minlower: tuple[int | str, ...] = (),
 ) -> Record:
-    """Set the extent unless a change with this token was applied; see `hsparse.wire.record_message.SetExtent`."""
+    """Set the extent, unless a change with this token was applied; see `hsparse.wire.record_message.SetExtent`."""
     if extents_of_change(record, token) is not None:
         return record
     id, shape = record["id"], record["shape"]
     before = tuple(shape.get("dims") or ())
     if expect is not None and expect != before:
-        raise Conflict(f"The extent of {id} is {list(before)}, not {list(expect)} any more.")
+        raise Conflict(f"The extent of {id} is {list(before)}, not {list(expect)} any more: read it again.")
     old = lower_of(shape)
     if expect_lower and expect_lower != old:
         raise Conflict(f"The lower bounds of {id} are {list(old)}, not {list(expect_lower)} any more.")
@@ -190,7 +190,7 @@ def set_extent(
     limited = _with_minlower(record, minlower, new)
     _check_extent(limited, after, new)
     if (after, new) != (before, old) and appended_parts(record):
-        raise Moved(f"{id} is being appended to.")
+        raise Moved(f"{id} is being appended to: its extent can change after the append.")
     bounds = {"dims": list(after)} | ({"lower": list(new)} if old else {})
     changed = {**record, "shape": {**limited["shape"], **bounds}}
     if changed["shape"] == shape:
@@ -199,7 +199,7 @@ def set_extent(
     grows = any(now[0] < was[0] or now[1] > was[1] for now, was in ends)
     shrinks = any(now[0] > was[0] or now[1] < was[1] for now, was in ends)
     if grows and is_trimmed(record):
-        raise Conflict(f"{id} is still being shrunk; finish that before it grows.")
+        raise Conflict(f"{id} is still being shrunk: repeat the shrink before the dataset grows.")
     if token:
         made: Record = {"token": token, "before": list(before), "after": list(after)}
         made |= {"lower": [list(old), list(new)]} if old else {}
@@ -219,14 +219,14 @@ def _with_minlower(record: Record, limits: tuple[int | str, ...], lower: Extent)
     for dim, (limit, place) in enumerate(zip(limits, lower, strict=True)):
         least = place - below if below and dim == record["appends"]["dim"] else place
         if limit != UNLIMITED and int(limit) > least:
-            raise Conflict(f"Dimension {dim} of minlower is {limit}; {record['id']} has places from {least}.")
+            raise Conflict(f"Dimension {dim} of minlower is {limit}; {record['id']} needs at most {least}.")
     return {**record, "shape": {**record["shape"], "minlower": list(limits)}}
 
 
 def trimmed(record: Record, within: Sequence[tuple[int, int]] | None = None) -> Record:
     """Return the record in the state *trimmed*: elements may exist outside the extent and must be erased.
 
-    `within` has `(lower, upper)` of each dimension around those elements, or None if they may be anywhere.
+    `within` has `(lower, upper)` of each dimension around these elements, or is None if the elements may be anywhere.
     """
     bounds: Bounds | bool = True
     if within is not None:
@@ -260,7 +260,7 @@ def begin_append(
     below: bool = False,
     lower: Extent = (),
 ) -> Record:
-    """Add a part after all others, or extend its lease if it has begun; see `record_message.BeginAppend`."""
+    """Add the part `token` after all other parts, or extend its lease if it exists; see `BeginAppend`."""
     id, dropped, parts = record["id"], _dropped(record, now), appended_parts(record)
     if token in dropped:
         raise Moved(f"The append to {id} took too long and was dropped.")
@@ -288,7 +288,7 @@ def _extent_to_append_to(record: Record, slab: Extent, dim: int, lower: Extent) 
     """Return the extent; raise `Moved` or `BadRequest` if `slab` cannot be appended along `dim` now."""
     id, before = record["id"], tuple(record["shape"].get("dims") or ())
     if len(slab) != len(before) or not 0 <= dim < len(before):
-        raise BadRequest(f"{id} has {len(before)} dimensions; the append has {len(slab)}.")
+        raise BadRequest(f"{id} has {len(before)} dimensions; an append of {len(slab)} cannot extend {dim}.")
     others = [other for other in range(len(before)) if other != dim]
     moved = lower and any(lower[other] != record["shape"]["lower"][other] for other in others)
     if is_trimmed(record) or moved or any(slab[other] != before[other] for other in others):
@@ -328,7 +328,7 @@ def end_append(record: Record, token: str, now: float) -> Record:
 
 
 def abandon_appends(record: Record, now: float, token: str = "", *, expired: bool = False) -> Record:
-    """Drop all parts if one has `token`. Without a token drop all, or with `expired` all if a part has expired."""
+    """Drop all parts if one of them has `token` or, without a token, if one has expired or `expired` is false."""
     parts = appended_parts(record)
     if token:
         found = any(part["token"] == token for part in parts)
@@ -344,7 +344,7 @@ def abandon_appends(record: Record, now: float, token: str = "", *, expired: boo
     return trimmed(_with_appends(record, dim, [], dropped), within)
 
 
-# --- helpers of both ----------------------------------------------------------------------------------------
+# --- helpers ----------------------------------------------------------------------------------------
 
 
 def _is_below(part: Record) -> bool:
@@ -375,7 +375,7 @@ def _dropped(record: Record, now: float) -> dict[str, float]:
 
 
 def _last_changes(changes: list[Record]) -> list[Record]:
-    """Return the latest changes of the extent: `MOST_KEYS` with a key, `MOST_REMEMBERED` without one."""
+    """Return the latest changes: at most `MOST_KEYS` with an idempotency key and `MOST_REMEMBERED` without a key."""
     left = {True: MOST_KEYS, False: MOST_REMEMBERED}
     kept = []
     for change in reversed(changes):
@@ -387,7 +387,7 @@ def _last_changes(changes: list[Record]) -> list[Record]:
 
 
 def _last_appended(parts: list[Record]) -> list[Record]:
-    """Return the latest parts that have at most `MOST_APPENDED` keys together, but at least the last part."""
+    """Return the latest parts with at most `MOST_APPENDED` keys in total; the last part is always included."""
     left = MOST_APPENDED
     for place in reversed(range(len(parts))):
         left -= len(parts[place].get("keys", ()))
@@ -398,7 +398,7 @@ def _last_appended(parts: list[Record]) -> list[Record]:
 
 def _extended(id: str, before: Extent, dim: int, count: int) -> Extent:
     if dim >= len(before):
-        raise BadRequest(f"{id} has {len(before)} dimensions; there is no dimension {dim}.")
+        raise BadRequest(f"{id} has {len(before)} dimensions, counted from 0; there is no dimension {dim}.")
     return (*before[:dim], before[dim] + count, *before[dim + 1 :])
 
 
@@ -406,7 +406,7 @@ def _check_extent(record: Record, after: Extent, lower: Extent) -> None:
     id, shape = record["id"], record["shape"]
     before, maxdims = shape.get("dims") or (), shape.get("maxdims")
     if len(after) != len(before):
-        raise BadRequest(f"{id} has {len(before)} dimensions, not {len(after)}.")
+        raise BadRequest(f"The extent of {id} must have {len(before)} dimensions, not {len(after)}.")
     if lower:
         _check_bounds(record, after, lower)
     if maxdims is None:
@@ -422,15 +422,15 @@ def _check_bounds(record: Record, after: Extent, lower: Extent) -> None:
     """Raise `BadRequest` or `Conflict` if a signed dataset cannot have the bounds `lower` with the extent `after`."""
     id, least = record["id"], record["shape"]["minlower"]
     if len(lower) != len(least):
-        raise BadRequest(f"{id} has {len(least)} dimensions, not {len(lower)}.")
+        raise BadRequest(f"The lower bounds of {id} must have {len(least)} dimensions, not {len(lower)}.")
     for dim, (place, length, limit) in enumerate(zip(lower, after, least, strict=True)):
         if length < 0:
             raise BadRequest(
-                f"The lower bound of dimension {dim} of {id} would be beyond its upper one, {place + length}."
+                f"The lower bound of dimension {dim} of {id} would be above the upper bound, {place + length}."
             )
         if place < (-MAX_PLACE if limit == UNLIMITED else limit):
             raise Conflict(f"The lower bound of dimension {dim} of {id} is at least {limit}, not {place}.")
         if max(abs(place), place + length) > MAX_PLACE:
             raise BadRequest(
-                f"Dimension {dim} of {id} would have the places {place} to {place + length}, beyond 2^62."
+                f"Dimension {dim} of {id} would be {place} to {place + length}; the limits are -2^62 and 2^62."
             )

@@ -36,7 +36,7 @@ def parse_shape(body: dict[str, Any]) -> Shape:
         shape = _spelled_out(shape)
     if shape in ("H5S_NULL", "H5S_SCALAR") or shape == []:
         if maxdims is not None:
-            raise BadRequest("Only a simple dataspace can have maxdims.")
+            raise BadRequest("Only a simple dataspace can have maxdims: leave maxdims out.")
         return {"class": "H5S_NULL" if shape == "H5S_NULL" else "H5S_SCALAR"}
     dims = _extents(shape, "shape")
     if maxdims is None:
@@ -45,7 +45,7 @@ def parse_shape(body: dict[str, Any]) -> Shape:
 
 
 def parse_bounds(body: dict[str, Any], shape: Shape) -> Shape:
-    """Return `shape`, with `lower` and `minlower` added if the request or the dataspace in it has one of them.
+    """Return `shape`, with `lower` and `minlower` added if the request, or the dataspace in it, has either key.
 
     `lower` defaults to 0 in each dimension, `minlower` to `lower`. Raises `BadRequest` for invalid bounds.
     """
@@ -55,13 +55,13 @@ def parse_bounds(body: dict[str, Any], shape: Shape) -> Shape:
         return shape
     dims = shape.get("dims")
     if dims is None:
-        raise BadRequest("Only a simple dataspace can have lower and minlower.")
+        raise BadRequest("Only a simple dataspace can have lower and minlower: leave them out.")
     first = parse_lower([0] * len(dims) if lower is None else lower, len(dims))
     limits = first if least is None else parse_minlower(least, first)
     if least is not None and "maxdims" not in shape:
-        raise BadRequest("A dataset whose lower bound can move needs maxdims, too.")
+        raise BadRequest("A dataset with minlower can grow: give maxdims, too.")
     if any(place + length > MAX_PLACE for place, length in zip(first, dims, strict=True)):
-        raise BadRequest("The upper bound is beyond 2^62.")
+        raise BadRequest("The upper bound (lower plus shape) must be at most 2^62 in every dimension.")
     return {**shape, "lower": list(first), "minlower": list(limits)}
 
 
@@ -71,14 +71,14 @@ def parse_extent(value: Any) -> tuple[int, ...]:
 
 
 def dims_of(shape: Shape) -> tuple[int, ...] | None:
-    """Return the extent: `()` for a scalar, None for a null dataspace."""
+    """Return the extent, which is `()` for a scalar, or None for a null dataspace."""
     if shape["class"] == "H5S_NULL":
         return None
     return tuple(shape.get("dims") or ())
 
 
 def max_dims_of(shape: Shape) -> tuple[int | None, ...]:
-    """Return the limit of each dimension, None if unlimited; without `maxdims` the limits are `dims`."""
+    """Return the largest length of each dimension, with None for unlimited; without `maxdims`, return `dims`."""
     limits = shape.get("maxdims") or shape.get("dims") or ()
     if "maxdims" not in shape:
         return tuple(limits)
@@ -91,19 +91,19 @@ def lower_of(shape: Shape) -> tuple[int, ...]:
 
 
 def parse_lower(value: Any, rank: int, name: str = "lower") -> tuple[int, ...]:
-    """Return the lower bounds in a request, one per dimension; `value` is an integer or a list of them."""
+    """Return the lower bounds in a request, one per dimension; `value` is an integer or a list of integers."""
     places = [value] if _is_int(value) else value
     if not isinstance(places, list | tuple) or len(places) != rank or not all(map(_is_int, places)):
         raise BadRequest(
             f"{name} must have an integer for each of the {rank} dimensions, not {short_repr(value)}."
         )
     if any(abs(place) > MAX_PLACE for place in places):
-        raise BadRequest(f"{name} is {short_repr(value)}; places are between -2^62 and 2^62.")
+        raise BadRequest(f"{name} is {short_repr(value)}; coordinates must be between -2^62 and 2^62.")
     return tuple(places)
 
 
 def parse_minlower(value: Any, most: Sequence[int]) -> tuple[int | str, ...]:
-    """Return the limits of lower bounds in a request, one per dimension, each at most its bound in `most`."""
+    """Return the `minlower` of a request, one limit per dimension; no limit may exceed the lower bounds `most`."""
     limits = [value] if _is_int(value) or value == UNLIMITED else value
     if not isinstance(limits, list | tuple) or len(limits) != len(most):
         raise BadRequest(
@@ -129,7 +129,7 @@ def num_elements(shape: Shape) -> int:
 
 
 def shape_json(shape: Shape) -> Shape:
-    """Return the dataspace as clients see it: unlimited dimensions are `H5S_UNLIMITED`; older records have 0."""
+    """Return the dataspace for a response: unlimited dimensions are `H5S_UNLIMITED`, which older records store as 0."""
     if "maxdims" not in shape:
         return shape
     return {**shape, "maxdims": [UNLIMITED if limit is None else limit for limit in max_dims_of(shape)]}
@@ -202,7 +202,7 @@ def auto_chunk(
 def enlarge(
     dims: tuple[int, ...], limits: tuple[int | None, ...], item_size: int, min_bytes: int
 ) -> tuple[int, ...]:
-    """Return `dims` with dimensions doubled in turn, from the last, up to `limits`, until a chunk has `min_bytes`."""
+    """Double the dimensions `dims` in turn, beginning with the last, up to `limits`, until a chunk has `min_bytes`."""
     chunk = list(dims)
     while True:
         before = tuple(chunk)
@@ -216,7 +216,7 @@ def enlarge(
 
 
 def shrink(dims: tuple[int, ...], item_size: int, max_bytes: int) -> tuple[int, ...]:
-    """Return `dims` with dimensions halved in turn, from the first, until a chunk has at most `max_bytes`."""
+    """Halve the dimensions `dims` in turn, beginning with the first, until a chunk has at most `max_bytes`."""
     chunk = list(dims)
     while True:
         before = tuple(chunk)

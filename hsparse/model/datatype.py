@@ -53,7 +53,7 @@ class Datatype:
 
     @property
     def element_dtype(self) -> np.dtype[Any]:
-        """The dtype of a whole element: an array type is opaque, or numpy would append its dimensions to the data's."""
+        """The dtype of a whole element; an array type becomes opaque, so that numpy does not append its dimensions."""
         dtype = self.element.dtype
         return dtype if dtype.subdtype is None else np.dtype(f"V{dtype.itemsize}")
 
@@ -115,7 +115,7 @@ def _parse(text: str) -> Datatype:
     most = MAX_ITEM_SIZE if isinstance(element, Fixed) else MAX_EMPTY_SIZE
     if not 0 < element.min_size <= most:
         raise BadRequest(
-            f"An element of type {shorten(text)} would have at least {element.min_size} bytes, not 1 to {most}."
+            f"An element of type {shorten(text)} needs {element.min_size} bytes or more; the limits are 1 and {most}."
         )
     if isinstance(item, str):
         kind = "H5T_BITFIELD" if item.startswith("H5T_STD_B") else "H5T_INTEGER"
@@ -132,7 +132,7 @@ def _check(item: Any, depth: int, parts: list[int]) -> None:
     """Check one item at nesting `depth`, as `check_item` does; `parts[0]` counts the items seen so far."""
     parts[0] += 1
     if depth > MAX_DEPTH:
-        raise BadRequest(f"The type is nested more than {MAX_DEPTH} deep.")
+        raise BadRequest(f"The type is nested more than {MAX_DEPTH} levels deep.")
     if parts[0] > MAX_PARTS:
         raise BadRequest(f"The type has more than {MAX_PARTS} parts.")
     if isinstance(item, str):
@@ -212,14 +212,14 @@ def _check_compound(item: dict[str, Any], depth: int, parts: list[int]) -> None:
         and all(_is_int(field["offset"]) and 0 <= field["offset"] < item["size"] for field in fields)
     ):
         raise BadRequest(
-            "A compound's size must be a positive integer, its fields' offsets integers below it."
+            "A compound's size must be a positive integer, and its fields' offsets must be below the size."
         )
 
 
 def has_gaps(item: dict[str, Any]) -> bool:
-    """Return whether a compound's item has a `size` and an `offset` for each field, as files have them.
+    """Return whether a compound's item has a `size`, and each of its fields has an `offset`, as in HDF5 files.
 
-    The fields may then have gaps between them in the file. Elements are transferred and stored without the gaps.
+    The fields may then be separated by gaps in the file. Elements are transferred and stored without the gaps.
     """
     return "size" in item and all("offset" in field for field in item["fields"])
 
@@ -248,7 +248,7 @@ def _is_positive(value: Any) -> bool:
 
 def type_json(item: Any) -> Any:
     """Return a type's JSON with the names of all enums, at any depth, both as `mapping` (HSDS 0.9: an object, which
-    H5Web needs) and as `members` (HSDS 1.0: a list); the same object if it holds no enum."""
+    H5Web needs) and as `members` (HSDS 1.0: a list). Without any enum, return `item` itself."""
     if not isinstance(item, dict):
         return item
     answer = item
@@ -284,7 +284,7 @@ PLAIN_KEYS = frozenset({"class", "id", "size", "length", "charSet", "strPad", "t
 def parse_requested_type(item: Any) -> Datatype:
     """Return the type that an item in a request describes, without unknown keys; see `parse_type`.
 
-    Raises `TooLarge` beyond `MAX_TEXT` characters, `BadRequest` if elements would be nested beyond `MAX_NESTING`.
+    Raises `TooLarge` beyond `MAX_TEXT` characters, and `BadRequest` if elements would be nested beyond `MAX_NESTING`.
     """
     if item_count(item, FEW_PARTS) > FEW_PARTS:
         return _checked(item)

@@ -41,7 +41,7 @@ class Fixed:
 
     @property
     def references(self) -> int:
-        """The number of heap references in the part inside an HDF5 file's element, without those on the heap."""
+        """The number of heap references of the part in an HDF5 file's element, without references on the heap."""
         return 0
 
 
@@ -60,7 +60,7 @@ class VlenString(OnHeap):
 
 
 class Region(OnHeap):
-    """A region reference in h5json's bytes; a null reference is empty."""
+    """A region reference, encoded as bytes by h5json; a null reference has no bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def element_bytes(element: Element) -> int:
 
 
 def is_object_reference(dtype: Dtype) -> bool:
-    """Return whether a dtype of fixed-size strings is that of object references."""
+    """Return whether a dtype of fixed-size strings is the dtype of object references."""
     return "reference" in (dtype.metadata or {})
 
 
@@ -153,7 +153,7 @@ def element_of(item: Any) -> Element:
 
 
 def compound_of(fields: Iterable[tuple[str, Element]]) -> Element:
-    """Return the compound of `(name, part)` pairs, `Fixed` if all parts are; raise `ValueError` for duplicate names."""
+    """Return the compound of `(name, part)` pairs, a `Fixed` if all parts are; raise `ValueError` for equal names."""
     pairs = list(fields)
     dtype = np.dtype([(name, part.dtype) for name, part in pairs])
     if all(isinstance(part, Fixed) for _, part in pairs):
@@ -221,7 +221,7 @@ def _enum(item: dict[str, Any]) -> Fixed:
     mapping = item["mapping"] if "mapping" in item else item["members"]
     values = {one["name"]: one["value"] for one in mapping} if isinstance(mapping, list) else dict(mapping)
     if not values:
-        raise ValueError("an enum's mapping must have a name")
+        raise ValueError("an enum's mapping must have at least one name")
     if values == {"FALSE": 0, "TRUE": 1} and base.dtype == np.dtype("i1"):
         return Fixed(np.dtype(bool))  # a boolean, as h5py writes one
     limits = np.iinfo(base.dtype)
@@ -244,7 +244,7 @@ def _array(item: dict[str, Any]) -> Element:
     while inner.subdtype is not None:
         rank, inner = rank + len(inner.shape), inner.subdtype[0]
     if rank > MAX_ARRAY_RANK:
-        raise ValueError(f"arrays can have {MAX_ARRAY_RANK} dimensions together, not {rank}")
+        raise ValueError(f"nested arrays can have {MAX_ARRAY_RANK} dimensions in total, not {rank}")
     return Fixed(dtype) if isinstance(base, Fixed) else ArrayOfVlen(dtype, dims, base)
 
 

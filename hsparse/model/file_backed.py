@@ -64,7 +64,7 @@ PLACE = "place"
 
 
 def has_no_objects(record: dict[str, Any]) -> bool:
-    """Return whether a dataset is in a served file, so that its chunks have no objects that others could read."""
+    """Return whether a dataset is in a served file; chunks of such a dataset are not stored as objects."""
     return bool((record.get("creationProperties") or {}).get(SERVED))
 
 
@@ -79,14 +79,14 @@ def piece_dims(layout: Json, grid: Dims) -> Dims:
         return grid
     piece = tuple(layout.get("hyper_dims") or layout.get("dims") or ())
     if len(piece) != len(grid) or any(p < 1 or g % p for p, g in zip(piece, grid, strict=True)):
-        raise BadRequest(f"Chunks of {list(piece)} in a file cannot make up chunks of {list(grid)}.")
+        raise BadRequest(f"The file's chunks {list(piece)} do not divide the layout's chunks {list(grid)}.")
     return piece
 
 
 def slab_dims(dims: Dims, item_size: int) -> Dims:
     """Return chunk dimensions for a contiguous dataset: each chunk is one byte range of at most `SLAB_BYTES`.
 
-    The last dimensions have the full extent, at most one dimension a part of it, and the first ones have length 1.
+    The last dimensions of a chunk have the full extent, at most one dimension has less, and all before have length 1.
     """
     chunk = [1] * len(dims)
     room = max(1, SLAB_BYTES // item_size)
@@ -99,7 +99,7 @@ def slab_dims(dims: Dims, item_size: int) -> Dims:
 
 
 def grouped_dims(piece: Dims, limits: tuple[int | None, ...], item_size: int) -> Dims:
-    """Return the dimensions of the grid's chunk: pieces grouped to `GROUP_BYTES`, at most about `MAX_PIECES`."""
+    """Return the dimensions of a grid chunk, which groups pieces up to `GROUP_BYTES` or about `MAX_PIECES` pieces."""
     size = prod(piece) * item_size
     counts = tuple(None if limit is None else -(-limit // p) for limit, p in zip(limits, piece, strict=True))
     factors = enlarge((1,) * len(piece), counts, size, min(GROUP_BYTES, size * MAX_PIECES))
@@ -133,7 +133,7 @@ class BackingFile:
 
 
 def file_reference(uri: str, bucket: str) -> tuple[str, str]:
-    """Return the bucket and the key that `uri` names; `bucket` is the default.
+    """Return a pair: the bucket and the key that `uri` names. `bucket` is the default bucket.
 
     `uri` is `s3://bucket/key`, `file://bucket/key`, `bucket/key`, or a key alone. A path without a scheme begins with
     the bucket only if its first component is the default bucket's name. Raises `BadRequest` for other schemes, for

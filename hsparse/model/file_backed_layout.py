@@ -39,7 +39,7 @@ def parse_chunked_ref(asked: Json, dims: Dims, datatype: Datatype, *, filtered: 
     chunks = asked.get("chunks")
     if not isinstance(chunks, dict):
         raise BadRequest(
-            "The layout's chunks must give, for each chunk's scaled coordinates, its offset and size."
+            "The layout's chunks must be an object that maps scaled coordinates to a chunk's offset and size."
         )
     if len(chunks) > MAX_ENTRIES:
         raise BadRequest(
@@ -110,16 +110,16 @@ def _name(key: str, rank: int) -> str:
 
 
 def _entry(key: str, value: Any, size: int, filtered: bool) -> list[int]:
-    """Return the offset, the size and any filter mask of a piece that has `size` bytes before filters."""
+    """Return a list: the piece's offset, size and any filter mask. An unfiltered piece must have `size` bytes."""
     right = isinstance(value, list | tuple) and len(value) in (2, 3) and all(_is_int(part) for part in value)
     if not right or not (0 <= value[0] < 2**62 and 0 <= value[1] < 2**62):
         raise BadRequest(
             f"The chunk {short_repr(key)} must have an offset and a size in bytes, not {short_repr(value)}."
         )
     if len(value) == 3 and not 0 <= value[2] < 2**32:
-        raise BadRequest(f"The filter mask of the chunk {key} is {value[2]}; it must have 32 bits.")
+        raise BadRequest(f"The filter mask of the chunk {key} is {value[2]}; it must be 0 to 2^32-1.")
     if not filtered and value[1] not in (0, size, size + 4):
-        raise BadRequest(f"The chunk {key} has {value[1]} bytes; without filters a chunk has {size}.")
+        raise BadRequest(f"The chunk {key} has {value[1]} bytes; without filters it must have {size}.")
     return list(value)
 
 

@@ -25,7 +25,7 @@ JOB_SUFFIX = ".json"
 DELETION_FOLDER = "db/.deleting/"
 _ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6}")
 _OLD_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""Ids of schema v1: a prefix and a UUID. No object of hsparse has one."""
+"""Ids of schema v1: a prefix and a UUID. No object of hsparse has such an id."""
 _TREE_KEY = re.compile("db/([0-9a-f]{8}-[0-9a-f]{8})/(?:d/([0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6})/)?")
 _RECORD_KEY = re.compile(
     r"db/([0-9a-f]{8}-[0-9a-f]{8})/(?:([gdt])/([0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6})/)?\.[a-z]+\.json"
@@ -80,11 +80,11 @@ def check_id(id: str, collection: str | None = None) -> str:
     """
     known = _ID.fullmatch(id) is not None
     if not known and _OLD_ID.fullmatch(id) is None:
-        raise BadRequest(f"{short_repr(id)} is not an object id.")
+        raise BadRequest(f"{short_repr(id)} is not an object id: expected g-, d- or t- and 32 hex digits.")
     if collection is not None and COLLECTIONS[id[0]] != collection:
         raise BadRequest(f"{short_repr(id)} is not the id of one of the {collection}.")
     if not known:
-        raise NotFound(f"There is no object {short_repr(id)}: it is an id of an older schema.")
+        raise NotFound(f"There is no object {short_repr(id)}: this id is of the older schema v1.")
     return id
 
 
@@ -103,17 +103,17 @@ def domain_hex(id: str) -> str:
 
 
 def second_half(id: str) -> bytes:
-    """Return the second half of an id, 8 bytes, which distinguishes it from the other ids of its domain."""
+    """Return the second half of an id (8 bytes), which distinguishes the id from all other ids of its domain."""
     return bytes.fromhex(_digits(id)[16:])
 
 
 def moved_id(id: str, root: str, to: str) -> str:
-    """Return the id that object `id` of the domain of `root` has in that domain's copy, whose root is `to`."""
+    """Return the id that the object `id` gets when the domain of `root` is copied to a domain with the root `to`."""
     return to if id == root else id[:2] + to[ID_DOMAIN] + id[19:]
 
 
 def heads_of(record: dict[str, str | list[str]]) -> list[str]:
-    """Return the root ids of the domains that a clone or snapshot was copied from; stored references still use them."""
+    """Return the root ids of the domains that a clone or snapshot was copied from; references may contain them."""
     return [head for head in (record.get("head"), *record.get("before", ())) if isinstance(head, str)]
 
 
@@ -176,7 +176,7 @@ def is_map_key(key: str) -> bool:
 
 
 def delta_prefix(key: str) -> str:
-    """Return the prefix of the keys of the deltas of the record at `key`; they sort after the record.
+    """Return the prefix of the keys of the deltas of the record at `key`; these keys sort after `key`.
 
     A delta has the latest changes of a large record, see `hsparse.dn.record_objects`. Keys of deltas have seven
     components, for the same reason as `map_key`.
@@ -214,7 +214,7 @@ def id_of_deletion_key(key: str) -> str | None:
 
 
 def tree_of_key(key: str) -> tuple[str, str | None] | None:
-    """Return the ids of the root and dataset (or None) whose prefixes `key` has, or None if it is in no domain."""
+    """Return a pair: the ids of the root and of the dataset (or None) that `key` is below; None if there is no root."""
     match = _TREE_KEY.match(key)
     if match is None:
         return None
@@ -234,7 +234,7 @@ def id_of_key(key: str) -> str | None:
 
 
 def new_job_id(owner: str, clock: Clock) -> str:
-    """Return a new job id; ids of one user share a prefix and sort by creation time."""
+    """Return a new job id; the ids of one user's jobs share a prefix and sort by creation time."""
     return f"{JOB_PREFIX}{_owner_digits(owner)}-{int(clock.now() * 1000):012x}-{clock.token(8).hex()}"
 
 
@@ -261,7 +261,7 @@ def job_id_of_key(key: str) -> str:
 
 
 def job_key_prefix(owner: str) -> str:
-    """Return the prefix of the keys of a user's jobs; it has a 48-bit hash of the name, so users may share it."""
+    """Return the prefix of the keys of a user's jobs; it has a 48-bit hash of the name, so users may share a prefix."""
     return f"{JOB_FOLDER}{_owner_digits(owner)}-"
 
 
@@ -275,5 +275,5 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 def check_bucket_name(name: str) -> str:
     """Return `name` if it is a valid bucket name; raise `BadRequest` otherwise."""
     if _NAME.fullmatch(name) is None or name in (".", ".."):
-        raise BadRequest(f"{name[:80]!r} is not a bucket's name: it has letters, digits, '_', '.' and '-'.")
+        raise BadRequest(f"{name[:80]!r} is not a bucket's name: use letters, digits, '_', '.' and '-'.")
     return name

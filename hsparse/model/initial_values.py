@@ -37,7 +37,7 @@ def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str
     """Return the `fillValue` and `fillValue_encoding` of creation properties in their stored form.
 
     A non-finite float is stored as `"nan"`, `"inf"` or `"-inf"`; see `fill_value_json`. Raises `TooLarge` beyond
-    `MAX_FILL_BYTES` (one number may fill a large array type), `BadRequest` for a value that does not fit the type.
+    `MAX_FILL_BYTES` (one number may fill a large array type) and `BadRequest` for a value that does not fit the type.
     """
     encoding = properties.get("fillValue_encoding")
     if encoding not in (None, "None", "base64"):
@@ -60,7 +60,7 @@ def _check_fill_size(size: int) -> None:
 
 
 AS_TEXT = "fillValueAsText"
-"""The key of a record whose fill value was given as a float's name; responses then return that name."""
+"""The record key that says that the fill value was given as a float's name, so that responses return this name."""
 
 
 def is_named_float(value: Any) -> bool:
@@ -78,7 +78,7 @@ def fill_value_json(record: dict[str, Any]) -> Any:
 
 
 def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
-    """Return the fill value as one element's bytes, length-prefixed if vlen; empty if all zero or not given."""
+    """Return the fill value as one element's bytes, length-prefixed if vlen, or no bytes if it is zero or not given."""
     value = properties.get("fillValue")
     if value is None or (datatype.is_vlen and value in ("", 0)):
         return b""
@@ -123,12 +123,12 @@ def _convert(value: Any, datatype: Datatype) -> bytes:
 
 
 Arange = tuple[float, ...]
-"""`(start, step)` of an initializer; empty without one."""
+"""`(start, step)` of an initializer, or `()` if a dataset has no initializer."""
 MAX_NUMBER = 2**63
 
 
 def parse_initializer(value: Any, rank: int, element: Element, *, sparse: bool) -> Arange:
-    """Return the parsed creation property `initializer` (None: not given); raise `BadRequest` if it is invalid."""
+    """Return `(start, step)` of the creation property `initializer`, `()` if None; raise `BadRequest` if invalid."""
     if value is None or value == []:
         return ()
     words = value.split() if isinstance(value, str) else value
@@ -188,15 +188,15 @@ def parse_initial_value(value: Any, shape: Shape, datatype: Datatype) -> Values:
 
 
 def parse_initial_bytes(text: Any, shape: Shape, datatype: Datatype) -> Values:
-    """Return the values of a whole dataset from base64 of its elements; vlen parts are length-prefixed."""
+    """Return the values of a whole dataset, given as base64 of the elements' bytes (vlen parts are length-prefixed)."""
     check_initial_size(shape, datatype)
     return unpack_elements(decode_base64(text), shape, datatype)
 
 
 def check_initial_size(shape: Shape, datatype: Datatype) -> None:
-    """Raise `TooLarge` if a dataset's values are too large for its creation request, `BadRequest` if it is null."""
+    """Raise `TooLarge` if a dataset's values are too large for one request, or `BadRequest` for a null dataspace."""
     if shape["class"] == "H5S_NULL":
-        raise BadRequest("A dataset with a null dataspace has no value; leave it out.")
+        raise BadRequest("A dataset with a null dataspace has no value: leave the value out.")
     size = num_elements(shape) * datatype.guessed_size
     if size > MAX_INITIAL_BYTES:
         raise TooLarge(
@@ -209,16 +209,16 @@ IN_CHUNK = 1 << 15
 BAND, LOW_BAND = 16384, 4096
 """The most rows in a chunk of a matrix: `BAND` if the writer sends whole chunks, otherwise `LOW_BAND`."""
 LARGEST_BATCH = 1 << 21
-"""The most elements in a row of chunks, if the writer does not send whole chunks: they fit into one batch, so that no
-chunk is encoded twice."""
+"""The most elements in a row of chunks, if the writer does not send whole chunks: one batch then has the whole row,
+so that no chunk is encoded twice."""
 LARGEST_BAND = 1 << 24
-"""The most elements in a row of chunks, if the writer sends whole chunks: it may read the row to send one chunk."""
+"""The most elements in a row of chunks, if the writer sends whole chunks: one chunk may need a whole row read."""
 
 
 def chunk_of(
     shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = (), *, by_chunks: bool = True
 ) -> tuple[int, ...]:
-    """Return chunk dimensions with which the chunks of a sparse array of `count` elements have `IN_CHUNK` on average.
+    """Return chunk dimensions with which the chunks of a sparse array of `count` elements average `IN_CHUNK` elements.
 
     A chunk of a matrix is tall, because readers take many rows but few columns at a time. Its number of rows is a power
     of two, so that aligned blocks of rows fall into one row of chunks. Other ranks have equal chunk dimensions. A given
@@ -228,7 +228,7 @@ def chunk_of(
     shape = tuple(max(1, length) for length in shape)
     if chunk:
         if len(chunk) != len(shape):
-            raise Unsupported(f"The chunk has {len(chunk)} dimensions, the sparse array {len(shape)}.")
+            raise Unsupported(f"The array's chunk must have {len(shape)} dimensions, not {len(chunk)}.")
         return tuple(map(min, chunk, shape))
     wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
     if len(shape) != 2:

@@ -1,8 +1,8 @@
 """Values of any datatype as JSON: numbers, strings, and lists for compounds, arrays and sequences.
 
-Booleans are true and false, enums and bitfields integers, complex numbers `[r, i]`, opaque values base64 (`""` if all
-zero), object references strings, region references objects. Non-finite floats are accepted as floats or by name
-(`"nan"`, `"inf"`, `"-inf"`) and returned as floats.
+A boolean is true or false, an enum or bitfield is an integer, a complex number is `[r, i]`, an opaque value is base64
+(`""` if all zero), an object reference is a string, and a region reference is an object. A non-finite float is accepted
+as a float or by name (`"nan"`, `"inf"`, `"-inf"`) and returned as a float.
 
 The size of values in JSON includes their lists, because even a selection without elements may have many lists.
 """
@@ -73,7 +73,7 @@ def _reason(error: Exception) -> str:
 
 
 def leaves_of(value: Any, dims: tuple[int, ...]) -> list[Any]:
-    """Return the leaves of lists nested as `dims`, in row-major order; raise `ValueError` for other list lengths."""
+    """Return the leaves of lists nested as `dims`, in row-major order; raise `ValueError` for wrong list lengths."""
     found = [value]
     for dim in dims:
         for part in found:
@@ -92,7 +92,7 @@ def _pack(leaves: list[Any], element: Element, dims: tuple[int, ...]) -> Values:
 
 
 def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Convert a list of n JSON values to an array (n,) of a fixed-size type; an array type appends its dimensions.
+    """Convert n JSON values of a fixed-size type to an array (n,), or (n, *dims) for an array type of shape dims.
 
     The values are converted in blocks of `ELEMENTS_AT_ONCE` so that other threads can run in between.
     """
@@ -162,7 +162,7 @@ def _whole(value: Any) -> Any:
 
 
 def _text(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """Return text as bytes, truncated between characters to the type's size; an object reference must fit."""
+    """Return text as bytes, truncated at a character to the type's size; object references must fit (`ValueError`)."""
     data, size = _bytes(value), dtype.itemsize
     if len(data) <= size:
         return data
@@ -172,7 +172,7 @@ def _text(value: Any, dtype: np.dtype[Any]) -> bytes:
 
 
 def _bytes(value: Any) -> bytes:
-    """Return text as UTF-8 bytes; 0 and None stand for elements that were never set and are empty."""
+    """Return text as UTF-8 bytes; 0 and None stand for elements that were never set, and become empty text."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes):
@@ -286,7 +286,7 @@ def _base64(data: bytes) -> str:
 
 
 def _nested(flat: list[Any], dims: tuple[int, ...]) -> Any:
-    """Nest a flat list in lists by `dims`; for no dimensions return its only element."""
+    """Return the items of a flat list nested in lists by `dims`, or the only item if `dims` is empty."""
     if not dims:
         return flat[0]
     for dim in reversed(dims[1:]):
@@ -300,7 +300,7 @@ def _empty(dims: tuple[int, ...]) -> Any:
 
 
 ElementReader = Callable[[Buffer, int], tuple[Any, int]]
-"""`read(data, at)` returns the part at `at` as JSON, and its end. `split_elements` must have validated `data`."""
+"""`read(data, at)` returns a pair: the JSON of the part at offset `at`, and the part's end. `data` must be valid."""
 
 
 def _reader(element: Element) -> ElementReader:

@@ -78,11 +78,11 @@ class Layout:
     signed: bool = False
 
     def check_places(self, buckets: Collection[str]) -> None:
-        """Raise `BadRequest` if a stripe has a place in none of these buckets, or if there is only one bucket."""
+        """Raise `BadRequest` if a stripe's place is in none of `buckets`, or if `buckets` is only one bucket."""
         for place in () if isinstance(self.stripes, int) else self.stripes:
             if bucket_of(place) not in buckets or len(buckets) < 2:
                 raise BadRequest(
-                    f"The stripe {place!r} must be in one of several buckets that are served here; those are: "
+                    f"The stripe {place!r} must be in a bucket of this server, which must serve several; its buckets: "
                     f"{', '.join(buckets)}."
                 )
 
@@ -144,7 +144,7 @@ def _unstriped(
         raise BadRequest(f"The layout must be an object with a class, not {short_repr(asked)}.")
     if datatype.guessed_size > MAX_CHUNK_BYTES:
         raise BadRequest(
-            f"An element of the type has {datatype.guessed_size} bytes; a chunk can have {MAX_CHUNK_BYTES}."
+            f"An element of the type has {datatype.guessed_size} bytes; a whole chunk can have {MAX_CHUNK_BYTES}."
         )
     kind = (asked or {}).get("class")
     if asked is not None and kind == STRUCTURED:
@@ -185,7 +185,7 @@ def chunk_dims(record: Json) -> tuple[int, ...]:
 
 
 def layout_json(record: Json) -> Json:
-    """Return the layout as clients see it in the creation properties: the requested one."""
+    """Return the layout that responses have in the creation properties: the requested layout."""
     layout = (
         record.get("askedLayout")
         or record.get("creationProperties", {}).get("layout")
@@ -214,7 +214,7 @@ def class_elsewhere(record: Json) -> str:
 
 
 def is_signed(record: Json) -> bool:
-    """Return whether a record is that of a signed dataset, which has a lower bound."""
+    """Return whether a record belongs to a signed dataset, which has a lower bound."""
     return bool(lower_of(record.get("shape") or {}))
 
 
@@ -236,7 +236,7 @@ def is_structured(record: Json) -> bool:
 
 
 def _grid(layout: Json | None) -> Json:
-    """Return a layout, or the one nested in it for a striped, signed or virtual dataset; empty for None."""
+    """Return the layout nested in a striped, signed or virtual layout, any other layout itself, or `{}` for None."""
     return (layout["layout"] if layout and layout.get("class") in (STRIPED, SIGNED, MAPPED) else layout) or {}
 
 
@@ -280,7 +280,7 @@ def _contiguous(
         raise BadRequest(f"Filters need the layout {CHUNKED}, not {kind}.")
     if kind == COMPACT and prod(dims) * size > MAX_COMPACT:
         raise BadRequest(
-            f"A compact dataset can have {MAX_COMPACT} bytes, not {prod(dims) * size}; use {CHUNKED}."
+            f"A compact dataset can have at most {MAX_COMPACT} bytes, not {prod(dims) * size}; use {CHUNKED}."
         )
     whole = [max(1, dim) for dim in dims]
     if prod(whole) * size <= max_bytes:
@@ -325,7 +325,7 @@ def _virtual(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) -> L
     named = asked.get("dims") is not None
     grid = list(_chunk(asked, shape) if named else slab_dims(dims, datatype.guessed_size))
     if prod(grid) > MAX_CHUNK_ELEMENTS:
-        raise BadRequest(f"dims of {grid} have {prod(grid)} elements; the limit is {MAX_CHUNK_ELEMENTS}.")
+        raise BadRequest(f"A chunk of {grid} has {prod(grid)} elements; the limit is {MAX_CHUNK_ELEMENTS}.")
     kind = {"class": STRUCTURED, "dims": grid, "flags": flags} if flags else {"class": CHUNKED, "dims": grid}
     return Layout(asked, kind, follows=True)
 
@@ -378,6 +378,6 @@ def _chunk(asked: Json, shape: Shape) -> tuple[int, ...]:
             )
         if limit is not None and dims[dim] > 0 and extent > limit:
             raise BadRequest(
-                f"Dimension {dim} of a chunk has {extent} elements; the dataset's ends at {limit}."
+                f"Dimension {dim} of a chunk has {extent} elements; the dataset's can have at most {limit}."
             )
     return tuple(chunk)

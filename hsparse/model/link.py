@@ -23,7 +23,7 @@ SOFT = "H5L_TYPE_SOFT"
 EXTERNAL = "H5L_TYPE_EXTERNAL"
 PROTOCOL = "hdf5:/"
 LEFT_OUT = "left out: "
-"""The prefix of an external link's file if the link replaces an object of an HDF5 file that was left out.
+"""The prefix of an external link's file if the link replaces an object of an HDF5 file that was not imported.
 
 The reason follows the prefix, because clients that cannot open a link's file show its name to the user.
 """
@@ -48,7 +48,7 @@ def check_title(title: Any) -> str:
 def parse_link(body: Any) -> Json:
     """Return the stored form of a link in a request; raise `BadRequest` if it is invalid.
 
-    A hard link has `id`, a soft link `h5path`, an external link also `file` (HSDS 1.0) or `h5domain` (HSDS 0.9).
+    A hard link has `id`, a soft link has `h5path`, an external link has `h5path` and `file` (HSDS 0.9: `h5domain`).
     """
     if not isinstance(body, dict):
         raise BadRequest(f"A link must be an object, not {short_repr(body)}.")
@@ -84,14 +84,14 @@ def external_file(link: Json) -> str:
 
 
 def left_out_link(reason: str) -> Json:
-    """Return the body of the external link that replaces an object that is left out for `reason`."""
+    """Return the body of the external link that replaces an object which is not imported for `reason`."""
     text = f"{LEFT_OUT}{reason}".encode(errors="backslashreplace").decode()[:MAX_PATH]
     # The reason is also the path: for a file in memory h5py opens the same file under any name, and must fail there.
     return {"h5path": text, "file": text}
 
 
 def left_out_reason(link: Json) -> str:
-    """Return the reason why the object that a stored link replaces was left out; `""` for other links."""
+    """Return the reason why the object that a stored link replaces was not imported, or `""` for any other link."""
     file = external_file(link) if link["class"] == EXTERNAL else ""
     return file.removeprefix(LEFT_OUT) if file.startswith(LEFT_OUT) else ""
 
@@ -119,7 +119,7 @@ def _essence(link: Json) -> tuple[Any, ...]:
 def _parse(body: Json) -> Json:
     if "id" in body:
         if "h5path" in body:
-            raise BadRequest("A link has an id or an h5path, not both.")
+            raise BadRequest("A link has an id (hard) or an h5path (soft), not both: leave one out.")
         if not isinstance(body["id"], str):
             raise BadRequest(f"{short_repr(body['id'])} is not an object id.")
         return {"class": HARD, "id": check_id(body["id"])}
@@ -168,7 +168,7 @@ FAILURES = (
 
 
 def region_bytes(value: Any) -> bytes:
-    """Return the bytes of a region reference given as JSON, empty for None or 0; raise `ValueError` if invalid."""
+    """Return the bytes of a region reference in JSON, or no bytes for None or 0; raise `ValueError` otherwise."""
     if value is None or value == 0:
         return b""
     try:
@@ -202,13 +202,13 @@ def _check(value: Any) -> None:
         return
     selection = value.get("selection") or []
     if not isinstance(selection, list) or len(selection) > MAX_POINTS:
-        raise ValueError(f"the selection must be a list of at most {MAX_POINTS}")
+        raise ValueError(f"the selection must be a list of at most {MAX_POINTS} items")
     if value.get("select_type") == "H5S_SEL_HYPERSLABS":
         volumes = sum(starmap(_volume, selection))
         if len(selection) > 1 and volumes > MAX_POINTS:
-            raise ValueError(f"several blocks can have {MAX_POINTS} elements together")
+            raise ValueError(f"several blocks can have at most {MAX_POINTS} elements in total")
     elif any(not 0 < len(point) <= MAX_RANK or min(point) < 0 for point in selection):
-        raise ValueError("points need non-negative coordinates")
+        raise ValueError("each point needs 1 to 32 non-negative coordinates")
 
 
 def _check_dict(selection: dict[str, Any]) -> None:

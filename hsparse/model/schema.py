@@ -37,7 +37,7 @@ DELTAS = "deltas"
 VIRTUAL_DATA = "virtual"
 """Read feature, and a key of the record: the dataset is virtual and maps elements of other datasets."""
 SIGNED_PLACES = "signed"
-"""Read feature: the dataset has a lower bound, and its chunks signed coordinates; see `hsparse.model.dataspace`."""
+"""Read feature: the dataset has a lower bound, so chunks have signed coordinates; see `hsparse.model.dataspace`."""
 READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS, VIRTUAL_DATA, SIGNED_PLACES})
 VERSIONS = "versions"
 """Write feature of a whole store: domains have snapshots, so a change must first preserve the previous objects."""
@@ -71,7 +71,7 @@ class Schema:
                 )
 
     def check_writable(self, name: str) -> None:
-        """Raise `Unsupported` if this server cannot change the record or store `name`, which it can read."""
+        """Raise `Unsupported` if this server does not know a write feature of the record or store `name`."""
         for feature in self.write_features:
             if feature not in WRITE_FEATURES:
                 raise Unsupported(
@@ -85,7 +85,7 @@ class Schema:
         return WRITE_FEATURES.issuperset(self.write_features)
 
     def and_also(self, other: Schema) -> Schema:
-        """Return the schema with the later version and the features of both."""
+        """Return the schema with the later of the two versions and the features of both schemas."""
         return Schema(
             max(self.version, other.version),
             tuple(dict.fromkeys((*self.read_features, *other.read_features))),
@@ -109,11 +109,11 @@ def bucket_features(home: str, buckets: Collection[str]) -> frozenset[str]:
 def _missing_bucket(name: str, feature: str) -> str:
     if feature.startswith(STRIPES_IN):
         bucket = feature.removeprefix(STRIPES_IN)
-        return f"{name} has chunks in the bucket {bucket!r}, which is not served here; start the server with it too."
+        return f"{name} has chunks in the bucket {bucket!r}, which is not served here: add it to --bucket."
     bucket = feature.removeprefix(HOME)
     return (
         f"{name} was created in the bucket {bucket!r}, and its chunks in other buckets are stored under this name; "
-        "serve the bucket under this name, together with the others."
+        "serve the bucket under this name, together with the other buckets."
     )
 
 
@@ -174,7 +174,7 @@ def check_changeable(id: str, record: dict[str, Any]) -> None:
 
 
 PAST, FUTURE = 10.0, 300.0
-"""How many seconds a client's creation time may differ from the server's; other times are ignored, as in HSDS."""
+"""How many seconds a client's creation time may be before and after the server's; as in HSDS, others are ignored."""
 Json = dict[str, Any]
 
 
@@ -187,5 +187,5 @@ def given_creation_time(body: Json, now: float) -> Json:
     if created is None:
         return {}
     if not isinstance(created, int | float) or isinstance(created, bool):
-        raise BadRequest(f"created must be a time in seconds, not {created!r:.40}.")
+        raise BadRequest(f"created must be a number of seconds since 1970, not {created!r:.40}.")
     return {"created": created} if now - PAST <= created <= now + FUTURE else {}

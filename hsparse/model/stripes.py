@@ -1,8 +1,8 @@
 """Striping: chunks of a dataset are distributed over several key prefixes, or over several buckets.
 
 In "Raw Data Storage in HDF5" (1997) each chunk has the number of a file in a list, counted from 1. Here a file is a key
-prefix, and the file number is a function of the chunk's scaled coordinates. No index has to store it. It does not
-depend on the extent, so chunks never move when a dataset grows.
+prefix, and the file number is a function of the chunk's scaled coordinates. No index stores the file number. It does
+not depend on the extent, so chunks never move when a dataset grows.
 
 A stripe may have a *place*: another bucket, or a prefix in it (`bucket`, `bucket/prefix`). The key of a chunk then
 contains its place, so that stores need no other state:
@@ -75,7 +75,7 @@ class Stripes:
 
 @lru_cache(maxsize=1024)
 def _steps(count: int, rank: int) -> tuple[int, ...]:
-    """Return the step of the file number from one chunk to the next along each dimension; it is 1 for the last one.
+    """Return the step of the file number from one chunk to the next along each dimension, which is 1 along the last.
 
     The other steps are coprime to `count` and closest to `count` divided by the first, second, ... power of the rank's
     root, so that neighbouring chunks are spread evenly, as in a low-discrepancy sequence.
@@ -103,7 +103,7 @@ def parse_stripes(value: Any) -> StripeList:
 
 def _parse_place(place: Any) -> str:
     if not isinstance(place, str) or len(place) > LONGEST_PLACE:
-        raise BadRequest(f"A stripe's place must be like bucket or bucket/prefix, not {short_repr(place)}.")
+        raise BadRequest(f"A stripe's place must be bucket or bucket/prefix, not {short_repr(place)}.")
     for component in place.split("/"):
         check_bucket_name(component)
         if component.startswith("."):
@@ -119,7 +119,7 @@ def bucket_of(place: str) -> str:
 
 
 def placed_key(home: str, key: str) -> tuple[str, str]:
-    """Return the bucket and key at which the object `key` is stored; `home` and `key` unless its stripe has a place."""
+    """Return a pair: the bucket and key at which the object `key` is stored; `(home, key)` if it has no place."""
     if not key.startswith(STRIPE, AT):
         return home, key
     number, _, behind = key[AT + len(STRIPE) :].partition("/")
@@ -140,5 +140,5 @@ def unplaced_key(bucket: str, key: str) -> str:
 
 
 def is_placed(key: str) -> bool:
-    """Return whether a key in some bucket is that of a chunk stored in a place, see `placed_key`."""
+    """Return whether a key, in any bucket, is the key of a chunk that is stored in a place, see `placed_key`."""
     return key.startswith(PLACED) or f"/{PLACED}" in key

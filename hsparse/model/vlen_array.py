@@ -4,9 +4,9 @@ The bytes of an element are its length-prefixed form, whatever its type. Element
 and stored without being decoded; only the conversion from and to JSON decodes them.
 
 In the length-prefixed form, parts follow each other without gaps. A fixed-size part is its bytes. A string, region
-reference or sequence is its length in bytes (u32 little-endian) followed by that many bytes; for a sequence these are
-its elements in the same form. An array is its elements without a length, which its type gives. HSDS's clients send this
-form, and HSDS stores it in chunks.
+reference or sequence is its length in bytes (u32 little-endian) followed by that many bytes; for a sequence these
+bytes are its elements in the same form. An array is its elements without a length, because its type gives their number.
+HSDS's clients send this form, and HSDS stores it in chunks.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ class VlenArray:
 
 
 def ends(sizes: NDArray[Any]) -> NDArray[np.uint32]:
-    """Return the offsets, (n + 1,), of elements of these sizes in bytes, (n,); raise `TooLarge` beyond 32 bits."""
+    """Return the offsets (n + 1,) of elements with `sizes` (n,) in bytes; raise `TooLarge` beyond 32 bits."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if int(offsets[-1]) > MAX_HEAP:
-        raise TooLarge(f"Variable-length data of {offsets[-1]} bytes is more than {MAX_HEAP} at once.")
+        raise TooLarge(f"The variable-length data has {offsets[-1]} bytes; the limit is {MAX_HEAP} at once.")
     return offsets.astype(np.uint32)
 
 
@@ -163,7 +163,7 @@ def _pieces(array: VlenArray, flat: Index) -> Iterator[bytes | memoryview]:
 
 
 def _runs(flat: Index) -> tuple[Index, Index, NDArray[np.bool_]]:
-    """Return starts and ends of runs of adjacent or equal indices in `flat`, and a mask of the runs of equal ones."""
+    """Return three arrays: starts and ends of runs of adjacent or equal indices, and a mask of runs of equals."""
     steps = np.diff(flat)
     kind = np.where(steps == 1, 1, np.where(steps == 0, 0, 2))
     new = np.zeros(len(flat), np.bool_)
@@ -179,14 +179,14 @@ def _runs(flat: Index) -> tuple[Index, Index, NDArray[np.bool_]]:
 
 
 def rows_of(values: Any, first: int, last: int) -> Any:
-    """Return rows of a numpy array or `VlenArray`, see `VlenArray.rows`."""
+    """Return the rows `first` to `last` (exclusive) of a numpy array or `VlenArray`."""
     return values.rows(first, last) if isinstance(values, VlenArray) else values[first:last]
 
 
 _READ = Struct("<I").unpack_from
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Skip: TypeAlias = Callable[[Buffer, int, int], int]
-"""`skip(data, at, end)` returns the end of the part that begins at `at`; raises `ValueError` if it is beyond `end`."""
+"""`skip(data, at, end)` returns the end of the part at `at`, or raises `ValueError` if the part exceeds `end`."""
 
 
 def split_elements(data: Buffer, element: Element, shape: tuple[int, ...]) -> VlenArray:
@@ -197,7 +197,7 @@ def split_elements(data: Buffer, element: Element, shape: tuple[int, ...]) -> Vl
     count = prod(shape)
     if len(data) < count * element.min_size:
         raise BadRequest(
-            f"There are {len(data)} bytes; {count} elements need at least {count * element.min_size}."
+            f"The data has {len(data)} bytes; {count} elements need at least {count * element.min_size}."
         )
     offsets = np.zeros(count + 1, np.uint32)
     try:
@@ -205,12 +205,12 @@ def split_elements(data: Buffer, element: Element, shape: tuple[int, ...]) -> Vl
     except ValueError as error:
         raise BadRequest(f"The variable-length data do not match their type: {error}.") from error
     if end < len(data) and not _padded(data, end, element):
-        raise BadRequest(f"There are {len(data)} bytes; {count} elements take only {end} of them.")
+        raise BadRequest(f"The data has {len(data)} bytes, but its {count} elements end at {end}.")
     return VlenArray(shape, offsets, np.frombuffer(data, np.uint8, end))
 
 
 def field_bounds(array: VlenArray, element: Compound) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the offsets at which each compound element's fields begin and its last one ends, (n, fields + 1) int64."""
+    """Return where each compound element's fields begin and its last field ends, as offsets (n, fields + 1) int64."""
     result = np.empty((array.size, len(element.parts) + 1), np.int64)
     skips = [skipper(part) for part in element.parts]
     data, end = array.heap.data, len(array.heap)
@@ -246,7 +246,7 @@ def _prefix_mask(offsets: NDArray[np.uint32]) -> NDArray[np.bool_]:
 
 @remember(4 * 1024 * 1024, lambda _, element: 2 * element_bytes(element))
 def skipper(element: Element) -> Skip:
-    """Return the function that finds the end of a part with this structure."""
+    """Return the `Skip` function that finds the end of a part with the structure `element`."""
     if isinstance(element, Fixed):
         return _fixed_skipper(element.dtype.itemsize)
     if isinstance(element, VlenString | Region):
@@ -310,7 +310,7 @@ def _run_skipper(size: int) -> Skip:
         if at > end:
             raise ValueError("a count reaches beyond their end")
         if count % size:
-            raise ValueError(f"a count of {count} bytes is no number of elements of {size} bytes")
+            raise ValueError(f"a count of {count} bytes is not a multiple of the element size, {size} bytes")
         return int(at)
 
     return skip
@@ -375,14 +375,14 @@ class VlenFields:
         known = element.names if isinstance(element, Compound) else ()
         for name in names:
             if name not in known:
-                raise BadRequest(f"There is no field {name!r}; there are: {', '.join(known) or 'none'}.")
+                raise BadRequest(f"There is no field {name!r}; the fields are: {', '.join(known) or 'none'}.")
         if not isinstance(element, Compound) or len(set(names)) != len(names):
             raise BadRequest("Each field can be named only once.")
         return cls(element, tuple(map(known.index, names)))
 
     @property
     def element(self) -> Compound:
-        """The compound of the picked fields; it is a `Compound` even if all of them have a fixed size."""
+        """The compound of the picked fields, which is a `Compound` even if all picked fields have a fixed size."""
         names = tuple(self.whole.names[place] for place in self.places)
         parts = tuple(self.whole.parts[place] for place in self.places)
         dtype = np.dtype([(name, part.dtype) for name, part in zip(names, parts, strict=True)])
@@ -404,7 +404,7 @@ class VlenFields:
         return VlenArray.of(pieces, array.shape)
 
     def columns(self, array: VlenArray) -> NDArray[Any]:
-        """Return these fields as an array (n,) of a compound dtype; all must be of fixed size and not arrays."""
+        """Return these fields, which must have a fixed size and not be arrays, as an array (n,) of a compound dtype."""
         edges = field_bounds(array, self.whole)
         result = np.empty(array.size, self.element.dtype)
         for name, place in zip(self.element.names, self.places, strict=True):
@@ -415,7 +415,7 @@ class VlenFields:
         return result
 
     def merge(self, array: VlenArray, values: VlenArray) -> VlenArray:
-        """Return `array` with these fields replaced from `values: (n,) or (1,)`, which has elements of `element`."""
+        """Return `array` with these fields replaced by `values: (n,) or (1,)`, whose elements are `self.element`."""
         old, new = field_bounds(array, self.whole).tolist(), field_bounds(values, self.element).tolist()
         if len(new) == 1:
             new *= len(old)

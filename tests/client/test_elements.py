@@ -232,8 +232,8 @@ def stream(rank: int, dtype: str, places: list[int]) -> bytes:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (stream(2, "i4", [1, 2])[:-8], "its end is missing"),
-        (stream(2, "i4", [1, 2])[:-20], "not all there"),
+        (stream(2, "i4", [1, 2])[:-8], "its end-of-stream marker is missing"),
+        (stream(2, "i4", [1, 2])[:-20], "bytes are there"),
         (stream(1, "i4", [1, 2]), "dim_1"),
         (stream(2, "i8", [1, 2]), "another type"),
         (b"nothing", "not a complete Arrow stream"),

@@ -158,7 +158,7 @@ def test_what_is_outside_is_named_with_both_bounds(file: hsparse.File, kind: str
             dataset[key]
         with pytest.raises(OutOfRange, match=bounds):
             dataset[key] = 1
-    with pytest.raises(OutOfRange, match=r"lower bound is -1, its upper bound 4"):
+    with pytest.raises(OutOfRange, match=r"lower bound is -1, .*upper bound (is )?4"):
         dataset.take("[:,-2]")
     with pytest.raises(OutOfRange, match="a dataset with a lower bound does not"):
         dataset.take(Orthogonal.all((11, 5)))

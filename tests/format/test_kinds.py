@@ -463,7 +463,7 @@ def test_a_chunk_that_would_be_too_large_is_refused(sparse: bool) -> None:
 def test_some_fields_cannot_be_written_with_drop_fill(name: str, fields: Fields) -> None:
     subject = Subject(SPECS[name])
     values = subject.values([FILL], (1,), fields)
-    with pytest.raises(BadRequest, match="drop_fill is about whole elements; leave out fields"):
+    with pytest.raises(BadRequest, match="drop_fill needs whole elements: leave out fields"):
         subject.kind.write(chunk_selection(WHOLE), values, fields, True)
 
 

@@ -383,9 +383,9 @@ def test_blocks_that_are_a_product_are_no_list_of_elements() -> None:
 )
 def test_selections_outside_of_the_extent(selection: Serialized) -> None:
     assert ordered(selection, (8,)).size
-    with pytest.raises(Corrupt, match="up to 8 in dimension 0 is mapped; the dataset ends at 7"):
+    with pytest.raises(Corrupt, match="reaches 8 in dimension 0; its dataset ends at 7"):
         ordered(selection, (7,))
-    with pytest.raises(Corrupt, match="1 dimensions is mapped; the dataset has 2"):
+    with pytest.raises(Corrupt, match="has 1 dimensions; its dataset has 2"):
         ordered(selection, (8, 8))
 
 
@@ -421,7 +421,7 @@ def test_selections_without_end(start: int, stride: int, block: int) -> None:
 
 def test_bounds() -> None:
     assert bounds_of(AllElements(), 2) == bounds_of(NoElements(), 2) == (0, 0)
-    with pytest.raises(Corrupt, match="1 dimensions is mapped; the dataset has 2"):
+    with pytest.raises(Corrupt, match="has 1 dimensions; its dataset has 2"):
         bounds_of(Regular((StridedSpan(0, 1, 1, 1),)), 2)
     with pytest.raises(Corrupt, match="a dataset ends at"):
         end_of_slices(StridedSpan(0, 2**62, UNLIMITED, 1), 2**40)

@@ -188,7 +188,7 @@ def test_large_coordinates_as_libhdf5_writes_them() -> None:
 def test_max_dims() -> None:
     data = encode_selection(Orthogonal.all((5,)), max_dims=(2**64 - 1,))
     assert h5py.h5s.decode(data).get_simple_extent_dims(maxdims=True) == (h5py.h5s.UNLIMITED,)
-    with pytest.raises(BadRequest, match="2 maximum dimensions for 1"):
+    with pytest.raises(BadRequest, match="max_dims has 2 numbers"):
         encode_selection(Orthogonal.all((5,)), max_dims=(5, 5))
     with pytest.raises(BadRequest, match="message has no version 3"):
         encode_selection(Orthogonal.all((5,)), message_version=3)
@@ -264,7 +264,7 @@ def test_count_is_checked_before_the_offsets_are_made() -> None:
 
 def test_another_extent_is_corrupt() -> None:
     data = encode_offsets(np.array([1], np.uint32), (5,))
-    with pytest.raises(Corrupt, match=r"extent \[5\], the chunk of \[6\]"):
+    with pytest.raises(Corrupt, match=r"extent \[5\]; the chunk has \[6\]"):
         decode_offsets(data, (6,))
     with pytest.raises(Corrupt, match="more than 2\\^32-1"):
         decode_offsets(encode_selection(Orthogonal.all((2**32,))), (2**32,))
@@ -453,7 +453,7 @@ def test_no_such_version() -> None:
         lambda: encode_blocks(column(1), column(1), 2),
         lambda: encode_regular([StridedSpan(1)], 1),
     ):
-        with pytest.raises(BadRequest, match="no version"):
+        with pytest.raises(BadRequest, match="no version|only version"):
             call()
     with pytest.raises(BadRequest, match="32-bit"):
         encode_points([np.array([2**32], np.uint64)], 1)
@@ -474,7 +474,7 @@ def test_no_such_version() -> None:
         (POINTS_V1.replace("01000000 01000000", "01000000 03000000", 1), "version 3"),
         (POINTS_V2.replace("0700", "3c00"), "coordinate 60 in dimension 0, not below 60"),
         (POINTS_V2.replace("02000000 02", "02000000 03"), "in 3 bytes"),
-        (POINTS_V2.replace("01000000 0300", "02000000 0300"), "rank 2, its dataspace 1"),
+        (POINTS_V2.replace("01000000 0300", "02000000 0300"), "rank 2; the right rank is 1"),
         (POINTS_V2.replace("0300", "ffff"), "131070 bytes are needed"),
         (BLOCK_V1.replace("02000000 04000000", "04000000 02000000"), "ends before it starts"),
         (BLOCK_V1.replace("04000000", "3c000000"), "not below 60"),
@@ -550,7 +550,7 @@ def test_what_h5pyd_sends() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("0:3,0:3", "brackets"), ("[", "brackets"), ("[0:3]", "1 dimensions, the dataset 2"),
+        ("0:3,0:3", "brackets"), ("[", "brackets"), ("[0:3]", "1 dimensions; the dataset has 2"),
         ("[0:3,0:3,0:3]", "3 dimensions"), ("[0:3,5]", "'5' .*dimension 1.*not below the extent 5"),
         ("[0:3,0:6]", "'0:6' .*stops beyond the extent 5"), ("[0:3,4:2]", "'4:2' .*after its stop"),
         ("[0:3,6:]", "'6:' .*after its stop"), ("[0:3,0:4:0]", "'0:4:0' .*at least 1"),

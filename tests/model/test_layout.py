@@ -530,7 +530,7 @@ def test_references_are_found_wherever_they_are() -> None:
 
 
 def test_pieces_must_divide_a_chunk() -> None:
-    with pytest.raises(BadRequest, match="cannot make up"):
+    with pytest.raises(BadRequest, match="do not divide"):
         piece_dims(INDIRECT | {"hyper_dims": [3, 5]}, (10, 10))
 
 

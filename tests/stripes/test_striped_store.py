@@ -485,7 +485,7 @@ async def test_a_bucket_that_is_not_served_is_refused_by_name() -> None:
             reply = await one("POST", "/datasets", asked)
             assert reply.status == 400, reply.body
             name = "a" if one is alone else "d/x"
-            assert f"The stripe '{name}' must be in one of several buckets" in str(reply.body)
+            assert f"The stripe '{name}' must be in a bucket of this server" in str(reply.body)
 
 
 @pytest.mark.parametrize("place", ["b/home/ann", "b/db", "b/.x", "b/..", "b/"])

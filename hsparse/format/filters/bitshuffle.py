@@ -26,10 +26,10 @@ MIN_BLOCK = 128
 
 
 def encode_bitshuffle(values: tuple[int, ...], data: Buffer) -> Buffer:
-    """Return `data` filtered; raise `ValueError` for a fraction of an element or invalid client values."""
+    """Return `data` filtered; raise `ValueError` for an incomplete last element or invalid client values."""
     itemsize, block, compression, level = _parameters(values)
     if len(data) % itemsize:
-        raise ValueError(f"{len(data)} bytes are no whole number of {itemsize}-byte elements")
+        raise ValueError(f"{len(data)} bytes are not a whole number of {itemsize}-byte elements")
     shuffled = memoryview(raw_codec.bitshuffle_encode(data, itemsize, block))
     if compression == NONE:
         return shuffled
@@ -44,7 +44,7 @@ def encode_bitshuffle(values: tuple[int, ...], data: Buffer) -> Buffer:
 
 
 def decode_bitshuffle(values: tuple[int, ...], data: Buffer, limit: int) -> Buffer:
-    """Return `data` unfiltered; raise `ValueError` if it is invalid or has more than `limit` unfiltered bytes."""
+    """Return `data` unfiltered; raise `ValueError` if it is invalid or would have more than `limit` bytes."""
     itemsize, block, compression, _ = _parameters(values)
     if compression == NONE:
         if len(data) > limit or len(data) % itemsize:
@@ -77,20 +77,20 @@ def _unpack(view: memoryview, size: int, block_bytes: int, itemsize: int, compre
             raise ValueError("a block has another size than the header says")
         place += length
     if len(view) - place != size - end:
-        raise ValueError("the elements after the last block are not there")
+        raise ValueError("the elements after the last block are missing")
     out[end:] = view[place:]
     return shuffled
 
 
 def _blocks(size: int, block_bytes: int, itemsize: int) -> Iterator[tuple[int, int]]:
-    """Yield the start and the (exclusive) end of each block in bytes; blocks have only whole groups of 8 elements."""
+    """Yield pairs: start and (exclusive) end of each block in bytes. Blocks have only whole groups of 8 elements."""
     grouped = size - size % (8 * itemsize)
     for start in range(0, grouped, block_bytes):
         yield start, min(start + block_bytes, grouped)
 
 
 def _parameters(values: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Return the element size in bytes, the block size in elements, the compression and its level."""
+    """Return four numbers: element size in bytes, block size in elements, compression, and its level."""
     if len(values) < 3 or values[2] < 1:
         raise ValueError("the client values have no element size")
     itemsize = values[2]
@@ -98,7 +98,7 @@ def _parameters(values: tuple[int, ...]) -> tuple[int, int, int, int]:
     compression = values[4] if len(values) > 4 else NONE
     level = values[5] if len(values) > 5 else DEFAULT_ZSTD_LEVEL
     if block % 8:
-        raise ValueError(f"the block size of {block} elements is no multiple of 8")
+        raise ValueError(f"the block size of {block} elements is not a multiple of 8")
     if compression not in (NONE, LZ4, ZSTD):
         raise ValueError(f"compression {compression} is unknown")
     return itemsize, block or max(TARGET_BLOCK_BYTES // itemsize // 8 * 8, MIN_BLOCK), compression, level

@@ -29,7 +29,7 @@ BLOSC_LEVEL = 5
 
 
 class Compressor(FilterDefinition):
-    """A compressor that Blosc also has, under the name `blosc_name`."""
+    """A compressor that is also available inside Blosc, under the name `blosc_name`."""
 
     is_compressor = True
     blosc_name: ClassVar[str]
@@ -65,7 +65,7 @@ class Blosc(Compressor):
         return self.values(request.number("level", level, 9), shuffle, compressor, sizes)
 
     def compressor(self, given: ClientValues) -> int:
-        """Return the code of the compressor in the values that a client gives."""
+        """Return the compressor's code, given the client values of a request."""
         return value_at(given, 2, 0)
 
     @staticmethod
@@ -208,7 +208,7 @@ class Zstd(Compressor):
 
 
 class Lzf(Compressor):
-    """The LZF filter. Client values: its revision, the library's version 1.5 (0x0105), the size of a chunk in bytes."""
+    """The LZF filter. Client values: its revision, the library's version (0x0105), a chunk's size in bytes."""
 
     id = 32000
     name = "lzf"

@@ -21,7 +21,7 @@ ClientValues = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of a pipeline: its registered id, its client values, and whether it is skipped if it cannot encode."""
+    """A pipeline's filter: its registered id, its client values, and whether it is skipped if it fails to encode."""
 
     id: int
     values: ClientValues = ()
@@ -111,7 +111,7 @@ class FilterDefinition:
         return Filter(self.id, self.client_values(request, sizes), self.optional)
 
     def client_values(self, request: FilterRequest, sizes: DataSizes) -> ClientValues:
-        """Return the client values that libhdf5 stores after `set_local` has added values of type and chunk."""
+        """Return the client values that libhdf5 stores after `set_local` has added the values of datatype and chunk."""
         return ()
 
     def creation_property(self, values: ClientValues) -> Json:
@@ -119,11 +119,11 @@ class FilterDefinition:
         return {"id": self.id, "parameters": list(values)}
 
     def decoding_values(self, values: ClientValues) -> ClientValues:
-        """Return the part of the client values that decoding depends on."""
+        """Return those client values on which decoding depends."""
         return values
 
     def other_values(self, values: ClientValues) -> Iterator[ClientValues]:
-        """Yield other client values that the filter may have in a file whose description has `values`."""
+        """Yield other client values that the filter may have in a file although its description has `values`."""
         yield from ()
 
     # --- codec ------------------------------------------------------------------------------------
@@ -140,11 +140,11 @@ class FilterDefinition:
         raise NotImplementedError(self.name)
 
     def growth(self, values: ClientValues) -> int | None:
-        """Return the number of bytes that encoding adds to data, or None if it depends on the data."""
+        """Return the number of bytes that encoding adds to data, or None if the number depends on the data."""
         return None
 
     def plane_element(self, values: ClientValues) -> int | None:
-        """Return the element size in bytes if the filter is a byte shuffle (its output are byte planes), or None."""
+        """Return the element size in bytes if the filter is a byte shuffle, whose output is byte planes, or None."""
         return None
 
     # --- HSDS -------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class FilterDefinition:
     """Whether HSDS regards this filter as the dataset's compressor although HSDS does not apply it."""
 
     def hsds_undoes(self, values: ClientValues) -> bool:
-        """Return whether HSDS can decode some form of this filter; pipelines with any other filter stay unchanged."""
+        """Return whether HSDS can decode some form of this filter; a pipeline with any other filter is kept."""
         return self.is_compressor or self.shuffles_bytes or self.shuffles_bits or self.is_checksum
 
     def as_blosc(self, values: ClientValues, shuffle: int, sizes: DataSizes) -> Filter:
@@ -173,9 +173,9 @@ class FilterDefinition:
     # --- zarr and kerchunk ------------------------------------------------------------------------
 
     def numcodecs(self, values: ClientValues) -> Json:
-        """Return the numcodecs configuration, as used by zarr and kerchunk; raise `Unsupported` if there is none."""
+        """Return the filter's numcodecs configuration, as zarr and kerchunk use; raise `Unsupported` if it has none."""
         raise Unsupported(
-            f"zarr has no filter like HDF5's with id {self.id}; read values, or the map in JSON."
+            f"zarr has no equivalent of HDF5's filter {self.id}: read values, or the map in JSON."
         )
 
 

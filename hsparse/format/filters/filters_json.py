@@ -1,7 +1,7 @@
 """Filters in a dataset's creation properties: parsing to pipelines, conversion to JSON, and compatibility with HSDS.
 
-Client values are those that libhdf5 stores after a filter's `set_local` has added the values of datatype and chunk, so
-that an HDF5 file can contain the pipeline unchanged.
+Client values are the values that libhdf5 stores after a filter's `set_local` has added those of datatype and chunk.
+An HDF5 file can therefore contain the pipeline unchanged.
 
 HSDS decodes at most one compressor and one byte shuffle, regardless of a dataset's filters. It decodes compressors
 other than deflate only in a Blosc frame, which also says what was shuffled. hsparse therefore converts pipelines to one
@@ -51,7 +51,7 @@ def parse_filters(
     record_size: int = 1,
     heap: bool = False,
 ) -> tuple[tuple[Filter, ...], ...]:
-    """Return one pipeline per section: one for a dense layout, two (selection, fixed-size values) for a sparse one.
+    """Return one pipeline per section: one for a dense layout, two for a sparse layout (selection, fixed-size values).
 
     With `heap` there is a third pipeline, for the heap; the pipeline of the selection is then empty if the layout is
     dense. `items` are `creationProperties.filters`: objects, ids or names. `element_size` and `chunk_bytes` are the
@@ -111,7 +111,7 @@ def record_size(dims: Sequence[int]) -> int:
 
 
 def filters_to_json(items: list[Any]) -> list[Any]:
-    """Return requested filters in the form of responses and records: objects with class, id and name.
+    """Return requested filters as in responses and records: objects with class, id and name.
 
     Unknown items are returned unchanged.
     """
@@ -129,7 +129,7 @@ def creation_property(filter: Filter, section: int | None = None) -> Json:
 
 
 def filter_key(item: Any) -> Any:
-    """Return the class, name or id by which an item of `creationProperties.filters` names its filter."""
+    """Return the class, name or id with which an item of `creationProperties.filters` names its filter."""
     if not isinstance(item, dict):
         return item
     key = item.get("class", USER)
@@ -150,7 +150,7 @@ def _dense_pipeline(items: Sequence[Any], sizes: DataSizes) -> tuple[Filter, ...
     for item in items:
         definition, request = _parse(item)
         if isinstance(item, dict) and "section" in item:
-            raise BadRequest(f"The filter {request.name} names a section; only sparse layouts have sections.")
+            raise BadRequest(f"The filter {request.name} has a section, which only sparse layouts have.")
         if definition.whole_elements and not all(BY_ID[filter.id].shuffles_bytes for filter in pipeline):
             # A dense chunk cannot record that the filter was skipped.
             raise BadRequest(
@@ -164,11 +164,11 @@ def _dense_pipeline(items: Sequence[Any], sizes: DataSizes) -> tuple[Filter, ...
 
 def _check_length(pipeline: Sequence[Filter]) -> None:
     if len(pipeline) > MAX_FILTERS:
-        raise BadRequest(f"A pipeline has {len(pipeline)} filters; at most {MAX_FILTERS} are allowed.")
+        raise BadRequest(f"A pipeline has {len(pipeline)} filters; the limit is {MAX_FILTERS}.")
 
 
 def _sections_of(item: Any, name: str, there: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the numbers of the sections that an item applies to; all sections in `there` if it names none."""
+    """Return the numbers of the sections to which an item applies, or all sections `there` if it names no section."""
     section = item.get("section") if isinstance(item, dict) else None
     if section is None:
         return there
@@ -179,12 +179,12 @@ def _sections_of(item: Any, name: str, there: tuple[int, ...]) -> tuple[int, ...
     number = SECTIONS.index(section)
     if number not in there:
         what = "data of fixed size" if number == 2 else "a dense layout"
-        raise BadRequest(f"The filter {name} names {section}; {what} has no such section.")
+        raise BadRequest(f"The filter {name} names {section}; {what} has no such section: name another.")
     return (number,)
 
 
 def _parse(item: Any) -> tuple[FilterDefinition, FilterRequest]:
-    """Return the filter that an item requests, and its parameters; raise `BadRequest` or `Unsupported`."""
+    """Return a pair: the filter that an item requests, and its parameters; raise `BadRequest` or `Unsupported`."""
     key = filter_key(item)
     definition = requestable(key)
     if not isinstance(item, dict):
@@ -232,7 +232,7 @@ MAX_CHUNK = 1 << 30
 
 
 def parse_hsds_filters(items: Sequence[Any], element_size: int, chunk_bytes: int) -> Pipeline:
-    """Return the stored pipeline as `parse_filters` does, without filters that HSDS only keeps (nbit, scaleoffset)."""
+    """Return the stored pipeline as `parse_filters` does, without nbit and scaleoffset, which HSDS never applies."""
 
     def parse(some: Any) -> Pipeline:
         applied = [item for item in some if not _kept(item)] if isinstance(some, list) else some
@@ -253,7 +253,7 @@ def hsds_pipeline(pipeline: Pipeline, element_size: int, chunk_bytes: int) -> Pi
     """Return the pipeline that replaces `pipeline` in a form that HSDS can decode.
 
     The result has only the first compressor, and the shuffle before it or in Blosc. A checksum comes last, and only
-    after a compressor, because HSDS expects uncompressed data without one. Bits are shuffled only for a compressor,
+    after a compressor, because HSDS expects none after uncompressed data. Bits are shuffled only for a compressor,
     because bitshuffle alone saves nothing. A pipeline with a filter that HSDS cannot decode (bitshuffle with its own
     compression) is returned unchanged.
     """
@@ -300,7 +300,7 @@ def _compressor(pipeline: Pipeline) -> Filter | None:
 
 
 def _kept(item: Any) -> FilterDefinition | None:
-    """Return the filter that an item names if it is kept in the properties without being applied, or else None."""
+    """Return an item's filter if the filter is stored in the properties but never applied, or else None."""
     definition = find(filter_key(item))
     return definition if definition is not None and definition.hsds_keeps else None
 

@@ -72,7 +72,7 @@ level 4 827 kB in 20 ms, level 6 790 kB in 28 ms. Decoding takes 6 ms at any lev
 
 
 def default_pipeline(element_size: int) -> tuple[Filter, ...]:
-    """Return the filters of selections and heap references for datasets that are created without filters."""
+    """Return the filters that selections and heap references get if a dataset is created without filters."""
     return Filter(Shuffle.id, (element_size,)), Filter(Deflate.id, (DEFAULT_LEVEL,))
 
 
@@ -124,7 +124,7 @@ UNKNOWN_LIMIT = 1 << 30
 
 
 def apply_filters(pipeline: tuple[Filter, ...], data: Buffer) -> tuple[Buffer, int]:
-    """Return the encoded data and the filter mask; raise `BadRequest` if a filter that is not optional fails."""
+    """Return a pair: the encoded data and the filter mask; raise `BadRequest` if a mandatory filter fails."""
     mask = 0
     if not len(data):
         return data, mask
@@ -168,14 +168,14 @@ def undo_filters(
             if not mask >> place & 1:
                 data = _decode_one(pipeline[place], data, sizes[place])
     if expected_size is not None and len(data) != expected_size:
-        raise Corrupt(f"The filters return {len(data)} bytes; {expected_size} are expected.")
+        raise Corrupt(f"The filters return {len(data)} bytes; {expected_size} are expected: damaged data.")
     return data
 
 
 def undo_to_planes(
     pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected_size: int
 ) -> BytePlanes | Buffer:
-    """Decode as `undo_filters`, but leave the data shuffled if shuffle is the first filter of the pipeline."""
+    """Decode `data` as `undo_filters`, but leave it shuffled if shuffle is the first filter of the pipeline."""
     element = None if not pipeline or mask & 1 else codec_of(pipeline[0]).plane_element(pipeline[0].values)
     if element is None or not 1 < element <= expected_size // 2:
         return undo_filters(pipeline, data, mask, expected_size)
@@ -204,7 +204,7 @@ def _decode_one(filter: Filter, data: Buffer, limit: int) -> Buffer:
 
 
 def _sizes(pipeline: tuple[Filter, ...], mask: int, size: int) -> list[int]:
-    """Return, for each filter, an upper bound on its input when encoding data of `size` bytes."""
+    """Return for each filter an upper bound on the bytes of its input if data of `size` bytes is encoded."""
     sizes = []
     most = 8 * size
     for place, filter in enumerate(pipeline):

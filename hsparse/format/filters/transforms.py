@@ -26,7 +26,7 @@ from hsparse.format.filters.definition import (
 
 
 class Shuffle(FilterDefinition):
-    """The shuffle filter, which sorts bytes by their place in the element. Client value: the element size in bytes."""
+    """The shuffle filter, which sorts bytes by position in the element. Client value: the element size in bytes."""
 
     id = 2
     name = "shuffle"
@@ -191,7 +191,7 @@ TRANSFORMS: tuple[FilterDefinition, ...] = (
 
 
 def _elements(values: ClientValues, data: Buffer) -> tuple[int, int]:
-    """Return the number of whole elements in `data` and their size in bytes."""
+    """Return a pair: the number of whole elements in `data`, and the size of an element in bytes."""
     if len(values) != 1 or values[0] < 1:
         raise ValueError("the client values have no element size")
     return len(data) // values[0], values[0]

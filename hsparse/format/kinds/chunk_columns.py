@@ -99,7 +99,7 @@ def read_columns(
 
 
 def _in_ascending(axis: Axis, column: Column) -> slice | NDArray[np.intp]:
-    """Return a numpy index of the coordinates in an ascending column that are indices of `axis`."""
+    """Return a numpy index of those coordinates in an ascending `column` that are indices of `axis`."""
     bounds = ax.bounds(axis)
     if bounds is None:
         return slice(0, 0)

@@ -46,7 +46,7 @@ The new chunk is None to delete the chunk, or the same object to leave the chunk
 
 @dataclass(frozen=True, slots=True)
 class DefinedElements:
-    """Defined elements of one chunk: `offsets: (n,) uint32`, row-major in the chunk, ascending; `values` (n,).
+    """Defined elements of one chunk: their row-major `offsets: (n,) uint32` in the chunk, ascending, and `values` (n,).
 
     `values` is empty if only the offsets were requested.
     """
@@ -75,7 +75,7 @@ class FoundElements:
 class Search:
     """A query bound to the elements' dtype, and the form of its result.
 
-    The result has at most `limit` elements per chunk (0: all): the first by `ordering` or, without it, by position.
+    The result has the first `limit` elements of each chunk (0: all), in the order `ordering` or else by position.
     With `fields` the elements are packed and have only these fields. With `places_only` the result has no values.
     """
 
@@ -108,9 +108,9 @@ class Search:
 class QueryRequest:
     """A query (`hsparse.format.query`) of chunk selections, and the form of its result, as sent between nodes.
 
-    The result has at most the first `limit` matches of each selection (0: all), which with `order_by` are those that
-    come first in that order. With `in_order`, the elements of each selection follow those of the previous one, and once
-    `limit` matches are found, later selections may be answered as having none.
+    The result has at most the first `limit` matches of each selection (0: all), in the order `order_by` or else by
+    position. With `in_order`, the elements of each selection follow those of the previous one, and once
+    `limit` matches are found, the reply may omit the matches of later selections.
     """
 
     query: str
@@ -140,7 +140,7 @@ class DirectWrite(Generic[V]):
 class ChunkKind(Protocol[V]):
     """Operations on the chunks of one dataset. Selections are in the chunk's own coordinates.
 
-    `limit` of `read` and `defined` is in bytes: if the result has more, its number of bytes is returned instead. Kinds
+    `limit` of `read` and `defined` is in bytes: if the result is larger, its size in bytes is returned instead. Kinds
     with fixed-size elements ignore `limit`, because the caller knows the size of the result.
     """
 
@@ -155,7 +155,7 @@ class ChunkKind(Protocol[V]):
         ...
 
     def encode(self, chunk: V) -> Buffer:
-        """Return the object of a chunk, which must not change any more; raise `BadRequest` if a filter fails."""
+        """Return the object of a chunk that will not change any more; raise `BadRequest` if a filter fails."""
         ...
 
     def open_direct(
@@ -170,13 +170,13 @@ class ChunkKind(Protocol[V]):
     # --- reading ------------------------------------------------------------------------------------
 
     def missing(self, scaled: tuple[int, ...]) -> V | None:
-        """Return the chunk to read if none was written, or None if all its elements are the fill value."""
+        """Return the value of a chunk that was never written, or None if all its elements are the fill value."""
         ...
 
     def read(
         self, chunk: V, selection: Selection, fields: tuple[str, ...], limit: int
     ) -> Values | int | None:
-        """Return the selected values in the selection's shape; the result may be None if all are the fill value.
+        """Return the selected values in the selection's shape, or possibly None if all values are the fill value.
 
         With `fields` the elements are packed and have only these fields, in this order.
         """
@@ -200,10 +200,10 @@ class ChunkKind(Protocol[V]):
         ...
 
     def reduce(self, chunk: V, selection: Orthogonal, reduction: Reduction, codes: Codes | None) -> Partials:
-        """Return the partial results of the selected elements; for sparse chunks only of the defined ones.
+        """Return the partial results of the selected elements; in a sparse chunk, only of defined elements.
 
-        The places are those of a reduction of this selection alone. `codes` are the groups of its positions along the
-        grouped axis. Variable-length elements can only be counted; other reductions raise `Unsupported`.
+        The places are those of a reduction of this selection alone. `codes` has the group of each position along
+        the grouped axis. Variable-length elements can only be counted; other reductions raise `Unsupported`.
         """
         ...
 
@@ -216,7 +216,7 @@ class ChunkKind(Protocol[V]):
 
         `values` has one element per selected element, in the selection's order, or one for all. With `fields` the
         values are packed compounds of these fields, and the other fields keep their values. With `drop_fill` (sparse
-        chunks) elements equal to the fill value are not written. The two options together raise `BadRequest`.
+        chunks) elements equal to the fill value are not written. `fields` and `drop_fill` together raise `BadRequest`.
         """
         ...
 
@@ -229,7 +229,7 @@ class ChunkKind(Protocol[V]):
     ) -> ChunkChange[V, FoundElements]:
         """Return the change that sets the fields `search.fields` of all elements that match the search to `value`.
 
-        `value` is one packed element of these fields. The change's result has the changed elements, with new values.
+        `value` is one packed element of these fields. The change's result has the changed elements with new values.
         """
         ...
 
@@ -261,7 +261,7 @@ class ChunkKind(Protocol[V]):
         ...
 
     def encode_bound(self, chunk: V) -> int:
-        """Return the estimated memory to change a chunk and encode the result, in addition to `change_bound`."""
+        """Return the estimated memory to change a chunk and encode the result, not counting `change_bound`."""
         ...
 
     def reduce_bound(self, chunk: V, selection: Orthogonal) -> int:
@@ -292,10 +292,10 @@ class ChunkKind(Protocol[V]):
 def check_drop_fill(fields: Sequence[str]) -> None:
     """Raise `BadRequest` if a write with `drop_fill` names fields.
 
-    Whether an element equals the fill value depends also on its other fields, which the write does not have.
+    Whether an element equals the fill value also depends on fields that the write does not have.
     """
     if fields:
-        raise BadRequest("drop_fill is about whole elements; leave out fields.")
+        raise BadRequest("drop_fill needs whole elements: leave out fields, or drop_fill.")
 
 
 MAX_UNFILTERED = 512 * 1024 * 1024
@@ -323,14 +323,14 @@ def open_direct_chunk(
     try:
         return kind.open_direct(data, sections, scaled, stop)
     except Corrupt as error:
-        raise BadRequest(f"The bytes are no chunk of {spec.dataset}: {error.message}") from error
+        raise BadRequest(f"The body is no chunk of {spec.dataset}: {error.message}") from error
 
 
 def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, ...]:
-    """Return a client's sections; raise `BadRequest` if their sizes do not add up, `TooLarge` if one is too large."""
+    """Return a client's sections; raise `BadRequest` for a wrong total size, `TooLarge` for a too large one."""
     sizes = table[:, SIZE].tolist()
     if sum(sizes) != len(data):
-        raise BadRequest(f"The sections have {sizes} bytes, the body {len(data)}.")
+        raise BadRequest(f"The sections have {sizes} bytes in total; the body has {len(data)}.")
     if int(table[:, UNFILTERED].max()) > MAX_UNFILTERED:
         raise TooLarge(
             f"A section of {int(table[:, UNFILTERED].max())} bytes unfiltered is too large to be written directly; "

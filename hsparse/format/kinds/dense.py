@@ -40,7 +40,7 @@ COPY_RATIO = 2
 
 
 def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
-    """Return the bytes of a chunk's object; without filters they are a view of `array`, which must not change any more.
+    """Return the bytes of a chunk's object; without filters a view of `array`, which must not change any more.
 
     Raises `BadRequest` if a filter cannot encode the chunk.
     """
@@ -56,7 +56,7 @@ def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
 def decode_dense(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipeline: tuple[Filter, ...]
 ) -> Array:
-    """Return a chunk's elements in the shape `dims`; read-only if they are a view of `data`.
+    """Return a chunk's elements in the shape `dims`; the result is read-only if it is a view of `data`.
 
     Raises `Corrupt` if the object does not decode to exactly these elements.
     """
@@ -237,7 +237,7 @@ class Dense(DenseKind[Array]):
         return self._nbytes
 
     def _or_fill(self, array: Array | None, scaled: tuple[int, ...]) -> Array:
-        """Return `array` or, if it is None, the values of an unwritten chunk (of shape () if all are the fill value).
+        """Return `array`, or if it is None the values of an unwritten chunk (shape () if all are the fill value).
 
         Call it only in a change: changes run in a worker thread, and the values of an arange must be computed.
         """
@@ -247,12 +247,12 @@ class Dense(DenseKind[Array]):
 
 
 def read_array(array: Array, selection: Selection) -> Array:
-    """Return the selected values of a chunk's array in the selection's shape, as a view if that is possible."""
+    """Return the selected values of a chunk's array in the selection's shape, as a view if numpy can return one."""
     return gather(array, selection).reshape(selection.shape)
 
 
 def read_detached(array: Array, selection: Selection) -> Array:
-    """Return the same as `read_array`, copied if a view would keep a much larger chunk in memory.
+    """Return the result of `read_array`, copied if a view would keep a much larger chunk in memory.
 
     A response has values of many chunks, and stays in memory until the last chunk has been read.
     """
@@ -281,7 +281,7 @@ def filled_beyond(stop: tuple[int, ...]) -> BadRequest:
 
 
 def _draft(array: Array, dims: tuple[int, ...]) -> Array:
-    """Return a writable array of shape `dims`: `array` itself if it is one, or else a copy with its values."""
+    """Return a writable array of shape `dims`: `array` itself if it is writable, or else a copy."""
     if array.shape == dims and array.flags.writeable:
         return array  # the draft of an earlier change in the group, or a computed array
     return np.full(dims, array, array.dtype)

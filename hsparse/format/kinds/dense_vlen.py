@@ -1,7 +1,7 @@
 """Dense chunks of variable-length elements: reading and changing their columns.
 
-The object of such a chunk is bare as in HSDS (filtered elements in length-prefixed form), or a structured chunk if the
-layout says so. `hsparse.format.kinds.vlen_chunk` defines both forms.
+The object of such a chunk is bare as in HSDS (filtered elements in length-prefixed form), or structured if the
+dataset's layout is structured. `hsparse.format.kinds.vlen_chunk` defines both forms.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ def places(selection: Selection) -> NDArray[np.intp]:
 def taken(
     arrays: list[VlenArray], index: NDArray[np.intp], limit: int, fields: tuple[str, ...]
 ) -> VlenArray | int:
-    """Return the elements at `index` of the concatenated arrays, or their number of bytes if it is more than `limit`.
+    """Return the elements at `index` of the concatenated arrays, or their size in bytes if it exceeds `limit`.
 
-    With `fields` the limit is not applied here, but by `picked`.
+    With `fields`, the function `picked` applies the limit instead.
     """
     if not fields:
         nbytes = int(taken_sizes(arrays, index).sum(dtype=np.int64))
@@ -194,7 +194,7 @@ def taken(
 
 
 def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit: int) -> VlenArray | int:
-    """Return the elements `found` with only these fields, or their number of bytes if it is more than `limit`."""
+    """Return the elements `found` with only these fields, or their size in bytes if it exceeds `limit`."""
     if isinstance(found, int) or not fields:
         return found
     values = VlenFields.named(element, fields).pick(found)
@@ -202,7 +202,7 @@ def picked(found: VlenArray | int, element: Any, fields: tuple[str, ...], limit:
 
 
 def heap_bytes(values: VlenArray, selection: Selection) -> int:
-    """Return the heap bytes of the selected elements; `values` has one per selected element, or one for all."""
+    """Return the heap bytes of the selected elements; `values` has one element per selected element, or one for all."""
     return len(values.heap) * (1 if values.size == selection.size else selection.size)
 
 

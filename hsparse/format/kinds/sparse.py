@@ -98,7 +98,7 @@ class SparseChunk:
             return self
         if int(offsets.max()) >= math.prod(self.dims) or int(offsets.min()) < 0:
             raise BadRequest(
-                f"The offsets {offsets.min()} to {offsets.max()} are not all inside a chunk of {self.dims}."
+                f"The offsets {offsets.min()} to {offsets.max()} must all be inside a chunk of {self.dims}."
             )
         offsets, values = _ascending(offsets, values)
         dtype = self.values.dtype
@@ -149,8 +149,8 @@ def encode_sparse(
 ) -> bytes:
     """Return the object's bytes of a chunk: the filtered selection, the filtered values, and the footer.
 
-    The footer has the statistics of `columns`. A chunk without defined elements is a tombstone, so a conditional put
-    can erase the last element. Raises `BadRequest` if a filter that is not optional fails.
+    The footer has the statistics of `columns`. The object of a chunk without defined elements is a tombstone, so that
+    a conditional put can erase the last element. Raises `BadRequest` if a filter that is not optional fails.
     """
     if chunk.values.dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
@@ -191,7 +191,7 @@ def unseal_sparse(
 def check_defined(count: int, footer: Footer) -> None:
     """Raise `Corrupt` unless `count` is the number of defined elements in the footer."""
     if count != footer.defined:
-        raise Corrupt(f"Section 0 (selection) has {count} elements, the footer {footer.defined}.")
+        raise Corrupt(f"Section 0 (selection) has {count} elements; the footer has {footer.defined}.")
 
 
 def open_sparse(
@@ -234,7 +234,7 @@ def check_sizes(sections: Sequence[Section], dims: tuple[int, ...], itemsize: in
     count, rest = divmod(values.unfiltered, itemsize)
     if rest or count > math.prod(dims):
         raise Corrupt(
-            f"Section 1 (fixed-size values) has {values.unfiltered} bytes: no number of {itemsize}-byte"
+            f"Section 1 (fixed-size values) has {values.unfiltered} bytes, which is no number of {itemsize}-byte"
             f" elements that a chunk of {dims} can have."
         )
     if selection.unfiltered > RECORD_LIMIT * max(len(dims), 1) * count + IMAGE_LIMIT:
@@ -242,7 +242,7 @@ def check_sizes(sections: Sequence[Section], dims: tuple[int, ...], itemsize: in
 
 
 def _ascending(offsets: NDArray[Any], values: ValueColumn) -> tuple[Offsets, ValueColumn]:
-    """Return the columns sorted by ascending offsets, with only the last element of each repeated offset."""
+    """Return the columns sorted by ascending offsets, with only the last element of a repeated offset."""
     narrow = offsets.astype(np.uint32, copy=False)
     if (narrow[1:] > narrow[:-1]).all():
         return narrow, values
@@ -456,12 +456,12 @@ def inside(chunk: SparseChunk, selection: Selection) -> SparseChunk:
 
 
 def offset_bytes(count: int, dims: tuple[int, ...]) -> int:
-    """Return the estimated memory per offset while `count` offsets of a chunk of `dims` are decoded, in bytes."""
+    """Return the estimated bytes of memory per offset for decoding `count` offsets of a chunk of `dims`."""
     return np.dtype(np.uint32).itemsize if count == math.prod(dims) else DECODED_BYTES
 
 
 def change_bytes(selection: Selection, itemsize: int) -> int:
-    """Return the estimated memory to write the selected elements of `itemsize` bytes, without that of the chunk."""
+    """Return the estimated memory to write the selected elements of `itemsize` bytes, without the chunk's memory."""
     runs, last = selection.size, selection.axes[-1] if is_regular(selection) and selection.axes else None
     if isinstance(last, StridedSpan):
         runs //= max(1, last.size if last.contiguous else last.block)
@@ -469,7 +469,7 @@ def change_bytes(selection: Selection, itemsize: int) -> int:
 
 
 def _bits(values: Array) -> Array:
-    """Return the values' bits as integers (n,) or bytes (n, itemsize), so that NaN equals NaN and -0.0 is not 0.0."""
+    """Return the values' bits, (n,) integers or (n, itemsize) bytes, in which NaN equals NaN and -0.0 is not 0.0."""
     contiguous = np.ascontiguousarray(values)
     size = contiguous.dtype.itemsize
     if size in (1, 2, 4, 8):

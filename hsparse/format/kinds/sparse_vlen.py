@@ -154,7 +154,7 @@ class SparseVlen(VlenKind, SparseKind[SparseVlenChunk]):
     def _selected(
         self, chunk: SparseVlenChunk, selection: Selection
     ) -> tuple[list[VlenArray], NDArray[np.intp]]:
-        """Return arguments for `take_elements` that read the selection as (n,); index 0 is the fill value."""
+        """Return arguments of `take_elements` to read the selection, (n,); the element at index 0 is the fill value."""
         there, found = lookup(selection, chunk.offsets)
         return [self._fill, chunk.values], np.where(there, found + 1, 0)
 

@@ -4,9 +4,9 @@ A bare object stores a dense chunk as HSDS does: the filtered elements in length
 never has shuffling filters, which need elements of equal size.
 
 A structured object stores a sparse chunk, or a dense chunk if the layout says so, in three sections: selection,
-elements with heap references, and heap. They follow RFC "File Format Changes for Enabling Sparse Storage in HDF5",
-section 2.1, tables 6 and 7; the heap has the newest form (`hsparse.format.structured.heap`). All sections hold metadata
-and have checksums. In a dense chunk all elements are defined, so section 0 (selection) is empty and section 1 begins at
+elements with heap references, and heap. The sections follow RFC "File Format Changes for Enabling Sparse Storage in
+HDF5", section 2.1, tables 6 and 7; the heap has the newest form (`hsparse.format.structured.heap`). All sections
+hold metadata and have checksums. In a dense chunk all elements are defined, so section 0 (selection) is empty and section 1 begins at
 byte 0.
 """
 
@@ -75,7 +75,7 @@ class SparseVlenChunk:
 
         The last value of a repeated offset wins. Bytes of replaced elements are dropped. Raises `BadRequest` if an
         offset is outside the chunk, and `TooLarge` if the chunk would exceed `MAX_CHUNK_BYTES` bytes or
-        `MAX_REFERENCES` heap references, of which an element has `references`.
+        `MAX_REFERENCES` heap references; each element has `references` heap references.
         """
         if not len(offsets):
             return self
@@ -97,7 +97,7 @@ class SparseVlenChunk:
 
 
 def encode_bare_vlen(array: VlenArray, pipeline: tuple[Filter, ...]) -> Buffer:
-    """Return a chunk's bare object, without filters a view of its heap; raise `BadRequest` if a filter fails."""
+    """Return a chunk's bare object (a view of its heap without filters); raise `BadRequest` if a filter fails."""
     data, mask = apply_filters(tuple(replace(filter, optional=False) for filter in pipeline), array.heap.data)
     assert mask == 0
     return data
@@ -143,7 +143,7 @@ def encode_sparse_vlen(
     pipelines: Pipelines,
     max_dims: tuple[int, ...] | None = None,
 ) -> bytes:
-    """Return the object of a sparse chunk; without defined elements it is a tombstone, see `encode_sparse`.
+    """Return the object of a sparse chunk, which is a tombstone without defined elements, see `encode_sparse`.
 
     Raises `BadRequest` if a filter that is not optional fails.
     """
@@ -169,7 +169,7 @@ def decode_sparse_vlen(
     chunk = open_sparse_vlen(content, footer.sections, dims, element, pipelines)
     if len(chunk.offsets) != footer.defined:
         raise Corrupt(
-            f"Section 0 (selection) has {len(chunk.offsets)} elements, the footer {footer.defined}."
+            f"Section 0 (selection) has {len(chunk.offsets)} elements; the footer has {footer.defined}."
         )
     return chunk
 
@@ -198,8 +198,8 @@ def decode_dense_vlen(
     selection, values = _open(content, footer.sections, dims, element, pipelines)
     if len(selection) or values.size != math.prod(dims) or footer.defined != values.size:
         raise Corrupt(
-            f"Section 0 (selection) has {len(selection)} bytes, and there are {values.size} elements: a dense chunk "
-            f"has no selection and {math.prod(dims)} elements."
+            f"Section 0 (selection) has {len(selection)} bytes, and there are {values.size} elements; a dense chunk "
+            f"must have no selection and {math.prod(dims)} elements."
         )
     return values.reshape(dims)
 
@@ -211,7 +211,7 @@ def _open(
     element: Element,
     pipelines: Pipelines,
 ) -> tuple[Buffer, VlenArray]:
-    """Return the unfiltered selection section, and the decoded values, (n,)."""
+    """Return a pair: the unfiltered selection section, and the decoded values, (n,)."""
     _check_sizes(sections, dims, element)
     selection, fixed, heap = open_chunk(content, sections, METADATA_VL, pipelines)
     return selection, decode_elements(fixed, heap, element, NAMES)

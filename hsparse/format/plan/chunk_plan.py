@@ -27,7 +27,7 @@ Place: TypeAlias = slice | NDArray[np.intp]
 
 
 class AxisPiece(NamedTuple):
-    """The part of an axis in one chunk: `axis` in the chunk's coordinates, and its positions in the axis as `place`.
+    """The part of an axis in one chunk: its indices in the chunk's coordinates, and `place`, its positions in the axis.
 
     `full` says that the piece has every index of the chunk that lies inside the extent.
     """
@@ -39,7 +39,7 @@ class AxisPiece(NamedTuple):
 
 
 def count_pieces(axis: Axis, chunk: int) -> int:
-    """Return the exact number of chunks of length `chunk` that an axis intersects, without listing span indices."""
+    """Return the exact number of chunks of length `chunk` that an axis intersects, without listing a span's indices."""
     if not isinstance(axis, StridedSpan):
         return int(np.unique(axis // np.uint64(chunk)).size)
     if axis.count == 1 and axis.block:
@@ -84,7 +84,7 @@ def axis_intersects(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int6
 def cut_axis(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | None = None) -> list[AxisPiece]:
     """Cut an axis over an extent of `length` at chunk boundaries; return the pieces in the order of their chunks.
 
-    With `chunks`, which ascend, only the pieces in chunks with these numbers are returned. No piece is empty.
+    If `chunks` (ascending) is given, only pieces in chunks with these numbers are returned. No piece is empty.
     """
     if isinstance(axis, StridedSpan) and axis.count <= 1:
         return _range_pieces(axis.start, axis.start + axis.count * axis.block, chunk, length, chunks)
@@ -145,7 +145,7 @@ def _list_pieces(
 
 
 def as_place(positions: NDArray[Any]) -> Place:
-    """Return ascending positions as a slice if they are contiguous, or else unchanged."""
+    """Return ascending positions as a slice if the positions are contiguous, or else unchanged."""
     first, last = int(positions[0]), int(positions[-1])
     if last - first == len(positions) - 1 and bool((positions[1:] > positions[:-1]).all()):
         return slice(first, last + 1)
@@ -176,7 +176,7 @@ class ChunkSelection:
     full: bool = False
 
     def begins_outside(self, extent: tuple[int, ...], dims: tuple[int, ...]) -> bool:
-        """Return whether the chunk, of dimensions `dims`, begins outside `extent`; False if `extent` is ().
+        """Return whether the chunk, which has dimensions `dims`, begins outside `extent`; False if `extent` is ().
 
         A negative number in `extent` stands for the extent's lower bound in that dimension, negated.
         """
@@ -201,7 +201,7 @@ class PlannedChunk:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The chunk's first position along each axis of the whole selection, which must be orthogonal and ascend."""
+        """The chunk's first position along each axis of the whole selection, whose axes must ascend."""
         return tuple(int(some.start) if isinstance(some, slice) else int(some.flat[0]) for some in self.place)
 
 
@@ -214,7 +214,7 @@ def plan(
     selections is not bounded here: call `count_chunks` first.
     """
     if selection.extent != grid.extent:
-        raise BadRequest(f"The selection is of extent {list(selection.extent)}, not {list(grid.extent)}.")
+        raise BadRequest(f"The selection has extent {list(selection.extent)}, not {list(grid.extent)}.")
     if selection.size == 0 or (existing is not None and not len(existing)):
         return ()
     # A scalar has one chunk, and numpy cannot find unique rows without columns.
@@ -227,12 +227,12 @@ def plan(
 
 
 def chunk_selections(planned: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:
-    """Return the chunk selections of planned chunks, in the form of messages to data nodes."""
+    """Return the planned chunks without their places, as `ChunkSelection`s for messages to data nodes."""
     return tuple([ChunkSelection(chunk.scaled, chunk.selection, chunk.full) for chunk in planned])
 
 
 def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
-    """Return the end of the longest run of chunks from `first` with at most `room` elements, at least one chunk."""
+    """Return the end of the longest run of chunks from `first` that has one chunk, or at most `room` elements."""
     total = planned[first].selection.size
     until = first + 1
     while until < len(planned) and (total := total + planned[until].selection.size) <= room:
@@ -298,7 +298,7 @@ def _rows_in(by_dim: Sequence[Sequence[AxisPiece]], only: NDArray[np.int64]) -> 
 
 
 def _product_place(places: Sequence[Place]) -> tuple[Any, ...]:
-    """Return a numpy index of all combinations of `places`, one per dimension; several may be lists."""
+    """Return a numpy index of all combinations of `places`, one per dimension; several places may be lists."""
     if sum(not isinstance(place, slice) for place in places) < 2:
         return tuple(places)
     return np.ix_(*(np.r_[place] if isinstance(place, slice) else place for place in places))
@@ -357,7 +357,7 @@ def _distinct(numbers: NDArray[np.uint64], highest: int) -> int:
 
 
 def _numbers(scaled: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], int]:
-    """Return a number for each row of `scaled`, and an upper bound; the numbers sort as the rows in row-major order."""
+    """Return a pair: numbers of the rows of `scaled` that sort as the rows in row-major order, and an upper bound."""
     numbers = np.zeros(len(scaled), np.uint64)
     if not len(scaled):
         return numbers, 0
@@ -421,7 +421,7 @@ def _plan_boxes(selection: Boxes, grid: Grid, only: NDArray[np.int64] | None) ->
 
 
 def _cut_boxes(selection: Boxes, grid: Grid) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Return all pairs of a box and a chunk that intersect: box numbers, (p,), and scaled coordinates, (p, rank)."""
+    """Return box numbers, (p,), and scaled coordinates, (p, rank), of the pairs of a box and a chunk that intersect."""
     firsts = grid.scaled(selection.starts)
     counts = grid.scaled(selection.stops - np.uint64(1)) - firsts + np.uint64(1)
     per_box = counts.astype(np.float64).prod(axis=1)

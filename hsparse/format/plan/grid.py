@@ -1,4 +1,4 @@
-"""The chunk grid of a dataset (which chunk has an element, and which block it covers), and pages of a selection.
+"""The chunk grid of a dataset, which relates elements to chunks, and pages of a selection.
 
 Pages are parts of a selection of bounded size, in its iteration order.
 """
@@ -37,7 +37,7 @@ class Grid:
         object.__setattr__(self, "extent", check_extent(self.extent))
         object.__setattr__(self, "chunk", check_extent(self.chunk))
         if len(self.chunk) != len(self.extent):
-            raise BadRequest(f"The chunk has {len(self.chunk)} dimensions, the extent {len(self.extent)}.")
+            raise BadRequest(f"A chunk must have {len(self.extent)} dimensions, not {len(self.chunk)}.")
         for dim, length in enumerate(self.chunk):
             if length < 1:
                 raise BadRequest(f"Dimension {dim} of the chunk is 0; it must be at least 1.")
@@ -62,7 +62,7 @@ class Grid:
         return tuple(int(i) * step for i, step in zip(scaled, self.chunk, strict=True))
 
     def bounds(self, scaled: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the start and the (exclusive) stop of the chunk, clipped to the extent."""
+        """Return a pair: the start and the (exclusive) stop of the chunk at `scaled`, clipped to the extent."""
         start = self.origin(scaled)
         return start, tuple(map(min, self.extent, map(int.__add__, start, self.chunk)))
 
@@ -91,10 +91,10 @@ def divide(column: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 def pages(selection: Selection, grid: Grid, max_elements: int) -> Iterator[Selection]:
-    """Yield pages of at most `max_elements`, whose concatenated values are the selection's values.
+    """Yield pages of at most `max_elements` elements; the pages' concatenated values are the selection's values.
 
-    A page of an orthogonal selection ends at a chunk boundary of the first axis if possible, so that few chunks are
-    read for two pages. Pages of points are one-dimensional.
+    If possible, a page of an orthogonal selection ends at a chunk boundary of the first axis, so that few chunks are
+    read twice. Pages of points are one-dimensional.
     """
     if max_elements < 1:
         raise BadRequest("A page must have room for at least one element.")
@@ -160,7 +160,7 @@ def _split_boxes(boxes: Boxes, limit: int, dim: int) -> Iterator[Boxes]:
 
 
 def _bands(boxes: Boxes, dim: int) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of indices in `dim`, cut at the edges of boxes, and how many elements each index of a range has."""
+    """Yield triples `(start, stop, n)`: a range of indices in `dim`, at each of which the boxes have n > 0 elements."""
     change: dict[int, int] = {}
     corners = zip(boxes.starts.tolist(), boxes.stops.tolist(), strict=True)
     for start, stop in corners:

@@ -1,4 +1,4 @@
-"""Parts of unlimited hyperslabs in mappings of virtual datasets: their first slices, and single blocks.
+"""The first slices, and single blocks, of unlimited hyperslabs in mappings of virtual datasets.
 
 A slice has all selected elements with the same index in the unlimited dimension. The extents of unlimited virtual
 datasets follow libhdf5 (`H5D__virtual_set_extent_unlim` with the default view, which ends at the last available data).
@@ -36,7 +36,7 @@ def slices_before(span: StridedSpan, end: int) -> int:
 
 
 def end_of_slices(span: StridedSpan, slices: int) -> int:
-    """Return the last of the first `slices` indices of an unlimited span, plus one; 0 for no slices.
+    """Return the highest of the first `slices` indices of an unlimited span, plus one, or 0 if `slices` is 0.
 
     Raises `Corrupt` if the result is beyond the largest extent.
     """
@@ -48,7 +48,7 @@ def end_of_slices(span: StridedSpan, slices: int) -> int:
         blocks, rest = divmod(slices, span.block)
         end = span.start + (blocks * span.stride + rest if rest else (blocks - 1) * span.stride + span.block)
     if end > MAX_EXTENT:
-        raise Corrupt(f"A selection up to {end} is mapped; a dataset ends at {MAX_EXTENT}.")
+        raise Corrupt(f"A mapped selection reaches {end}; a dataset ends at {MAX_EXTENT} at most.")
     return end
 
 
@@ -84,9 +84,7 @@ def _with(selection: Regular, dim: int, span: StridedSpan) -> Regular:
 def _blocks(selection: Regular, dim: int, end: int) -> BlockList:
     """Return the blocks of a limited hyperslab, clipped at `end` in dimension `dim`."""
     if (count := prod(span.count for span in selection.spans)) > MAX_LISTED:
-        raise TooLarge(
-            f"A selection of {count} blocks is mapped; the limit is {MAX_LISTED}: map it in parts."
-        )
+        raise TooLarge(f"A mapped selection has {count} blocks; the limit is {MAX_LISTED}: map it in parts.")
     starts = [span.start + np.arange(span.count) * span.stride for span in selection.spans]
     lasts = [one + span.block - 1 for one, span in zip(starts, selection.spans, strict=True)]
     lasts[dim] = np.minimum(lasts[dim], end - 1)

@@ -1,7 +1,7 @@
 """Mappings of virtual datasets.
 
-A mapping has a selection of the dataset and one of a source, of equal sizes. Their elements correspond in the order of
-the selections.
+A mapping has a selection of the dataset and a selection of a source, of equal sizes. Elements at the same
+position in the two selections correspond.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class Product:
 
     @property
     def bounds(self) -> tuple[Dims, Dims]:
-        """The lowest indices, and the highest plus one; both are 0 in a dimension without indices."""
+        """A pair: the lowest index, and the highest index plus one, per dimension; both are 0 if there is none."""
         found = [bounds(axis) or (0, 0) for axis in self.axes]
         return tuple(a for a, _ in found), tuple(b for _, b in found)
 
     def inside(self, start: Dims, stop: Dims) -> tuple[range, ...]:
-        """Return, per dimension, the positions of the indices inside the box from `start` to `stop` (exclusive)."""
+        """Return per dimension the positions of the indices that are at least `start` and below `stop`."""
         return tuple(_positions(axis, a, b) for axis, a, b in zip(self.axes, start, stop, strict=True))
 
     def coords(self, numbers: Indices) -> tuple[Indices, ...]:
-        """Return the coordinates, per dimension, of the elements with these numbers in row-major order, from 0."""
+        """Return the coordinates, one array per dimension, of the elements at these positions in row-major order."""
         places = np.unravel_index(numbers, self.counts) if self.axes else ()
         return tuple(_at(axis, place) for axis, place in zip(self.axes, places, strict=True))
 
@@ -79,14 +79,14 @@ class Listed:
 
     @property
     def bounds(self) -> tuple[Dims, Dims]:
-        """The lowest indices, and the highest plus one; all are 0 without elements."""
+        """A pair: the lowest index, and the highest index plus one, per dimension; all are 0 without elements."""
         if not self.size:
             return (0,) * len(self.extent), (0,) * len(self.extent)
         coords = self.coords(np.arange(self.size))
         return tuple(int(one.min()) for one in coords), tuple(int(one.max()) + 1 for one in coords)
 
     def coords(self, numbers: Indices) -> tuple[Indices, ...]:
-        """Return the coordinates, per dimension, of the elements with these numbers in the selection's order."""
+        """Return the coordinates, one array per dimension, of the elements at these positions in the selection."""
         return tuple(map(np.asarray, np.unravel_index(self.offsets[numbers], self.extent)))
 
 
@@ -94,7 +94,7 @@ Ordered: TypeAlias = Product | Listed
 
 
 def ordered(selection: Serialized, dims: Dims) -> Ordered:
-    """Convert a selection of extent `dims`; raise `Corrupt` if it is outside, `TooLarge` beyond `MAX_LISTED`."""
+    """Convert a selection of extent `dims`; raise `Corrupt` if it is outside, and `TooLarge` beyond `MAX_LISTED`."""
     found: Ordered
     match selection:
         case AllElements():
@@ -119,7 +119,7 @@ def ordered(selection: Serialized, dims: Dims) -> Ordered:
 
 
 def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
-    """Return the union of blocks, as a product if it is one."""
+    """Return the union of blocks, as a `Product` if the union is a product of ranges."""
     if len(starts) == 1:
         return Product(tuple(map(StridedSpan.range, starts[0].tolist(), stops[0].tolist())))
     pairs = [np.unique(np.stack((starts[:, dim], stops[:, dim]), 1), axis=0) for dim in range(len(dims))]
@@ -130,7 +130,7 @@ def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
     count = sum(map(prod, (stops - starts).tolist()))
     if count > MAX_LISTED:
         raise TooLarge(
-            f"An irregular selection of {count} elements is mapped; the limit is {MAX_LISTED}: map it in parts."
+            f"An irregular mapped selection has {count} elements; the limit is {MAX_LISTED}: map parts."
         )
     return Listed(
         dims, Boxes(dims, starts.astype(np.uint64), stops.astype(np.uint64)).offsets().astype(np.int64)
@@ -138,7 +138,7 @@ def _of_blocks(starts: Indices, stops: Indices, dims: Dims) -> Ordered:
 
 
 def _of_ranges(starts: Indices, stops: Indices) -> Axis | None:
-    """Return the union of ascending ranges, or None if more than `MAX_LISTED` indices must be listed."""
+    """Return the union of ascending ranges as an axis, or None if it would list more than `MAX_LISTED` indices."""
     steps, lengths = np.diff(starts), stops - starts
     if (lengths == lengths[0]).all() and (len(steps) == 0 or (steps == steps[0]).all()):
         return StridedSpan(int(starts[0]), int(steps[0]) if len(steps) else 1, len(starts), int(lengths[0]))
@@ -150,14 +150,14 @@ def _of_ranges(starts: Indices, stops: Indices) -> Axis | None:
 
 def _check_rank(rank: int, dims: Dims) -> None:
     if rank != len(dims):
-        raise Corrupt(f"A selection of {rank} dimensions is mapped; the dataset has {len(dims)}.")
+        raise Corrupt(f"A mapped selection has {rank} dimensions; its dataset has {len(dims)}.")
 
 
 def _check_inside(ends: Sequence[int], dims: Dims) -> None:
     for dim, (end, length) in enumerate(zip(ends, dims, strict=True)):
         if end > length:
             raise Corrupt(
-                f"A selection up to {end} in dimension {dim} is mapped; the dataset ends at {length}."
+                f"A mapped selection reaches {end} in dimension {dim}; its dataset ends at {length}."
             )
 
 
@@ -193,8 +193,8 @@ def _at(axis: Axis, positions: NDArray[Any]) -> Indices:
 class MappedPart:
     """Elements of a box of a virtual dataset, and the corresponding elements of a source.
 
-    `target` is relative to the box's start; `source` has coordinates of the source. Both have one array per dimension.
-    With `products` the elements are all combinations of the indices; otherwise the arrays have one per element.
+    `target` has coordinates relative to the box's start; `source` has coordinates of the source; each has one array per
+    dimension. If `products`, the elements are all combinations of the indices; else each array has one per element.
     """
 
     target: tuple[Indices, ...]
@@ -210,14 +210,14 @@ def is_product(virtual: Ordered, source: Ordered) -> bool:
 
 
 def overlaps(virtual: Ordered, start: Dims, stop: Dims) -> bool:
-    """Return whether a box has elements of a selection; for a listed selection, whether it may have any."""
+    """Return whether a box has elements of a selection, or may have some if the selection is `Listed`."""
     if isinstance(virtual, Product):
         return all(virtual.inside(start, stop))
     return bool(virtual.size)
 
 
 def mapped_part(virtual: Ordered, source: Ordered, start: Dims, stop: Dims) -> MappedPart | None:
-    """Return the part of a box that is mapped to a source, or None; both selections must have equal sizes."""
+    """Return the elements of a box that map to a source, or None if there are none; the selections have equal sizes."""
     if not overlaps(virtual, start, stop):
         return None
     if isinstance(virtual, Product):
@@ -249,7 +249,7 @@ def mapped_part(virtual: Ordered, source: Ordered, start: Dims, stop: Dims) -> M
 
 
 def bounds_of(selection: Serialized, rank: int) -> Dims:
-    """Return the highest index of a selection plus one, in each dimension; 0 if unlimited or for all elements.
+    """Return the highest index of a selection plus one, per dimension, or 0 if it is unlimited or has all elements.
 
     Raises `Corrupt` if the selection has another rank.
     """

@@ -1,4 +1,4 @@
-"""The final result of a reduction from the partial results."""
+"""The final result of a reduction, computed from the partial results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def needed_columns(operations: Sequence[str]) -> tuple[str, ...]:
 
 
 def add_missing(state: Partials, reduction: Reduction, fill: Array, codes: Codes | None) -> None:
-    """Merge into `state` the selected elements that it does not count yet, each with the value `fill: ()`."""
+    """Merge the selected elements that `state` does not count yet into `state`, each with the value `fill: ()`."""
     missing = _sizes(reduction, codes) - state.count
     state.merge(filled(missing, reduction.numbers(fill), reduction.columns))
 
 
 def finished(name: str, state: Partials, fill: Array, ddof: int) -> Array:
-    """Return the result (k,) of the operation `name`; `min` and `max` of no elements are `fill`.
+    """Return the result (k,) of the operation `name`; the `min` and `max` of no elements is `fill`.
 
     `ddof` is as in `numpy.var`. Raises `BadRequest` if a sum of integers does not fit 64 bits.
     """
@@ -47,7 +47,7 @@ def finished(name: str, state: Partials, fill: Array, ddof: int) -> Array:
         case "min" | "max":
             found = state.least if name == "min" else state.greatest
             return np.where(state.count > 0, found, fill.astype(found.dtype))
-    raise Unsupported(f"The operation {name} has no result here.")
+    raise Unsupported(f"The operation {name} is not supported.")
 
 
 def filled(missing: NDArray[np.int64], fill: Array, columns: Sequence[str]) -> Partials:
@@ -69,7 +69,7 @@ def filled(missing: NDArray[np.int64], fill: Array, columns: Sequence[str]) -> P
 
 
 def whole_sums(state: Partials, dtype: np.dtype[Any]) -> Array:
-    """Return sums of floats as doubles and of integers as 64-bit integers; raise `BadRequest` if one does not fit."""
+    """Return sums of floats as doubles and of integers as 64-bit integers; raise `BadRequest` if a sum is larger."""
     if dtype.kind == "f":
         return state.sums()
     high, low = state.total
@@ -97,7 +97,7 @@ def _multiplied(count: NDArray[np.int64], fill: Array) -> Array:
 
 
 def _sizes(reduction: Reduction, codes: Codes | None) -> NDArray[np.int64]:
-    """Return the number of selected elements, defined or not, for each place of the result."""
+    """Return for each place of the result the number of selected elements, whether defined or not."""
     each = prod(reduction.shape[dim] for dim in reduction.axes if dim != reduction.grouped)
     if each >= 1 << 63:
         raise TooLarge("The selection has more elements than 63 bits can count; select less.")

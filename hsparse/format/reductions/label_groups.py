@@ -19,7 +19,7 @@ MAX_GROUPS = 1 << 20
 class LabelGroups:
     """Groups of positions along an axis: `codes: (n,) int32` (-1: in no group), and the label of each group.
 
-    Labels are numbers, booleans or text in ascending order, or categories in their own order. All constructors raise
+    Labels are ascending numbers, booleans or text, or categories in their given order. All constructors raise
     `BadRequest` for labels of other types, and `TooLarge` for more than `MAX_GROUPS` groups.
     """
 
@@ -28,9 +28,9 @@ class LabelGroups:
 
     @classmethod
     def of_list(cls, labels: Sequence[Any]) -> LabelGroups:
-        """Return the groups of a list of labels, all strings or all integers; a label None means no group."""
+        """Return the groups of a list of labels, all strings or all integers; the label None means no group."""
         if not all(isinstance(label, str | int | None) for label in labels):
-            raise BadRequest("Labels must be strings or integers, or null for none.")
+            raise BadRequest("Labels must be strings or integers, or null for no group.")
         known = {label for label in labels if label is not None}
         if len({isinstance(label, str) for label in known}) > 1:
             raise BadRequest("Labels must all be strings, or all integers.")
@@ -53,20 +53,20 @@ class LabelGroups:
     def of_categories(cls, codes: Any, labels: Any, name: str) -> LabelGroups:
         """Return the groups of the categorical column `name`; a negative code puts a position in no group."""
         if isinstance(codes, list) or codes.dtype.kind not in "iu":
-            raise BadRequest(f"{name} has the codes of categories, which must be integers.")
+            raise BadRequest(f"The column {name} has codes of categories; codes must be integers.")
         listed = labels if isinstance(labels, list) else labels.tolist()
         if len(codes) and int(codes.max()) >= len(listed):
-            raise BadRequest(f"{name} has codes beyond the {len(listed)} categories.")
+            raise BadRequest(f"The codes of {name} must be below {len(listed)}, its number of categories.")
         return cls._checked(np.where(codes < 0, NO_GROUP, codes).astype(np.int32), listed)
 
     @classmethod
     def _checked(cls, codes: Codes, labels: list[Any]) -> LabelGroups:
         if len(labels) > MAX_GROUPS:
-            raise TooLarge(f"The labels make {len(labels)} groups; there can be {MAX_GROUPS}.")
+            raise TooLarge(f"The labels make {len(labels)} groups; the limit is {MAX_GROUPS}.")
         return cls(codes, labels)
 
 
 def check_labels(found: int, length: int) -> None:
     """Raise `BadRequest` unless there is one label for each index of an axis."""
     if found != length:
-        raise BadRequest(f"There are {found} labels for an axis of {length}.")
+        raise BadRequest(f"There must be one label per index of the axis: {length}, not {found}.")

@@ -1,16 +1,16 @@
-"""Partial results of a reduction: the reductions of some of the elements, for each place (value) of the result.
+"""Partial results of a reduction: reductions of some of the elements, for each place (position) in the result.
 
 Partial results of disjoint elements can be merged into the partial result of all these elements.
 
 - Sums of integers are exact, with 96 bits: `total[0] * 2**32 + total[1]`.
 - Sums of floats are in double precision, compensated (Neumaier, 1974) between blocks of at most 2^20 elements:
   `total[0] + total[1]`. With u = 2^-53 and n elements in a place the error is at most
-  min(n, 2^20) u times the sum of their absolute values; usually it is that of the last rounding.
+  min(n, 2^20) u times the sum of their absolute values; usually it is the error of the last rounding.
 - Sums of squared deviations from the mean are computed in two passes over a block, and merged as by Chan, Golub and
   LeVeque (1979).
 
-The functions at the end reduce the elements of a box, a block of positions of a selection. The places that they return
-are those of the box's own result, not of the selection's.
+The functions at the end reduce the elements of a box, a block of positions of a selection. The places that
+they return are places of the box's own result, not of the selection's result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SPARSITY_RATIO = 4
 
 @dataclass(slots=True, eq=False)
 class Partials:
-    """The partial results at `places: (k,)`, unique row-major indices in the result, or at all places if it is None.
+    """The partial results at `places: (k,)`, unique row-major indices in the result (None: all places).
 
     The columns are `count: (k,) int64`, `nonzero: (k,) int64`, `total: (2, k)` (float64 for floats, otherwise int64),
     `squares: (k,) float64`, and `least` and `greatest: (k,)` of the elements' dtype. Except `count`, columns that the
@@ -73,7 +73,7 @@ class Partials:
 
     @classmethod
     def of(cls, places: Places, values: Column, size: int, columns: Sequence[str]) -> Partials:
-        """Return the partial results of `values: (n,)` at `places: (n,)` below `size`; an element at -1 is left out."""
+        """Return the partial results of `values: (n,)` at `places: (n,)` below `size`, without elements at -1."""
         if len(places) and places.min() < 0:
             inside = places >= 0
             places, values = places[inside], values[inside]
@@ -130,7 +130,7 @@ class Partials:
             self.merge(other)
 
     def merge(self, other: Partials) -> None:
-        """Merge the partial results of other elements; this object must have all places (`places` is None)."""
+        """Merge the partial results `other` into this object, which must have all places (`places` is None)."""
         at: Any = slice(None) if other.places is None else other.places
         with np.errstate(invalid="ignore", over="ignore"):
             if len(self.squares):
@@ -156,12 +156,12 @@ class Partials:
             return np.asarray(np.where(np.isfinite(self.total[0]), whole, self.total[0]), np.float64)
 
     def means(self) -> NDArray[np.float64]:
-        """Return the means as doubles; NaN for places without elements."""
+        """Return the means as doubles; the mean of a place without elements is NaN."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(self.sums() / self.count, np.float64)
 
     def placed(self, reduction: Reduction, shape: Sequence[int], origin: Sequence[int]) -> Partials:
-        """Convert the results of a box of `shape`, at `origin` in the selection, to places of the whole result."""
+        """Return a box's results at places of the whole result; the box has `shape`, at `origin` in the selection."""
         if reduction.box_shape(shape) == reduction.result_shape:
             return self
         places = np.arange(self.size) if self.places is None else self.places
@@ -183,7 +183,7 @@ class Partials:
         return found
 
     def compact(self) -> Partials:
-        """Return only the places with elements if they are at most half of all, so that messages are smaller."""
+        """Return only the places with elements if at most half of all places have any, for smaller messages."""
         there = np.flatnonzero(self.count)
         if self.places is not None or 2 * len(there) > self.size:
             return self
@@ -206,7 +206,7 @@ class Partials:
 
 
 def extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the smallest and the largest number of a dtype; infinities for floats."""
+    """Return a pair: the smallest and the largest number of a dtype, which are the infinities for floats."""
     if dtype.kind == "b":
         return False, True
     if dtype.kind == "f":
@@ -215,7 +215,7 @@ def extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def split_integers(values: Column) -> NDArray[np.int64]:
-    """Return integers, (n,) of any dtype, as their high parts and their low 32 bits, (2, n) int64."""
+    """Return the high parts and the low 32 bits, (2, n) int64, of integers, (n,) of any dtype."""
     if values.dtype.itemsize < 8:
         values = values.astype(np.int64)
     high = (values >> LIMB).astype(np.int64)
@@ -283,7 +283,7 @@ def _row_totals(rows: Column) -> Column:
 
 
 def _folded_total(total: Column) -> Column:
-    """Return the sum over all places, (2,): exact for integers, and rounded once for finite floats."""
+    """Return the sum over all places, (2,), which is exact for integers and rounded once for finite floats."""
     if total.dtype.kind == "f":
         if np.isfinite(total).all():
             return np.array([math.fsum(total.reshape(-1).tolist()), 0.0])
@@ -298,14 +298,14 @@ def _add_integers(one: Column, other: Column) -> Column:
 
 
 def _carry(total: Column) -> Column:
-    """Carry the bits above 32 of the low parts into the high parts, in place; return `total`."""
+    """Carry the bits above 32 of the low parts of `total` into the high parts, in place, and return `total`."""
     total[0] += total[1] >> LIMB
     total[1] &= LOW
     return total
 
 
 def _add_floats(one: Column, other: Column) -> Column:
-    """Add compensated sums; the rounding error of the addition is added to the compensation."""
+    """Add compensated sums, and add the rounding error of the addition to the compensation."""
     total = one[0] + other[0]
     larger = np.abs(one[0]) >= np.abs(other[0])
     rounded = np.where(larger, (one[0] - total) + other[0], (other[0] - total) + one[0])
@@ -338,7 +338,7 @@ def reduce_array(values: NDArray[Any], reduction: Reduction, codes: Codes | None
 
 
 def _reduce_slabs(values: NDArray[Any], reduction: Reduction, codes: Codes | None) -> Partials:
-    """Return the partial results of a large box, which is cut along its longest dimension until its parts are small."""
+    """Return the partial results of a large box, cut along its longest dimension until parts are small."""
     inner, shape = replace(reduction, shape=values.shape), values.shape
     size, dtype = prod(inner.result_shape), reduction.numbers(values[:0]).dtype
     found = Partials.empty(size, dtype, reduction.columns)

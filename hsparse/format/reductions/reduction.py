@@ -1,10 +1,10 @@
-"""The description of a reduction over axes of a selection, and the place of each element's value in the result.
+"""The description of a reduction over axes of a selection, and the place in the result to which an element counts.
 
 The result has one dimension for each axis that is not reduced, in order and with the selection's length. The grouped
 axis, if there is one, also stays, with one index per group. A group is the set of positions with the same code.
 
 A place is the row-major index of a value in the result. A box is a block of positions of the selection, such as those
-in one chunk; it has a result, and places, of its own.
+in one chunk. A box has its own result, with its own places.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A reduction over ascending `axes` of a selection of shape `shape` that needs `columns` of `Partials`.
+    """A reduction over ascending `axes` of a selection of shape `shape`; it needs the `columns` of `Partials`.
 
-    `grouped` is the axis, one of `axes`, that has `groups` groups, or -1. `field` names the reduced field of compounds.
+    `grouped` is the axis, one of `axes`, with `groups` groups, or -1 if there is none. `field` is the reduced field.
     """
 
     shape: tuple[int, ...]
@@ -62,7 +62,7 @@ class Reduction:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The dimensions of the selection that the result has, including the grouped one."""
+        """The dimensions of the selection that the result has, including the grouped axis."""
         return tuple(dim for dim in range(len(self.shape)) if dim == self.grouped or dim not in self.axes)
 
     def box_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ class Reduction:
         return values[self.field] if self.field else values
 
     def box_places(self, positions: NDArray[Any], shape: Sequence[int], codes: Codes | None) -> Places:
-        """Return the place in a box's result for each of `positions`, row-major offsets in the box; -1 if in no group.
+        """Return the place in a box's result of each position (row-major offset in the box), or -1 if it has no group.
 
         `codes` has the groups of the box's indices along the grouped axis.
         """
@@ -112,7 +112,7 @@ class Reduction:
 
 
 def parse_axes(text: str | Sequence[Any] | int | None, rank: int) -> tuple[int, ...]:
-    """Return the axes given as text such as `0,2`, as a number or as a list, in their order; all axes for None.
+    """Return the axes given as text such as `0,2`, as a number or as a list, in the order given; None means all axes.
 
     Negative numbers count from the last axis. Raises `BadRequest` for an axis that is missing or named twice.
     """
@@ -127,7 +127,7 @@ def parse_axes(text: str | Sequence[Any] | int | None, rank: int) -> tuple[int, 
             raise BadRequest(f"There is no axis {str(item)[:40]!r}; the dataset has {rank} dimensions.")
         found.append(number % rank)
     if len(set(found)) < len(found):
-        raise BadRequest("The parameter axis names an axis twice.")
+        raise BadRequest("The parameter axis names an axis twice: name each axis once.")
     return tuple(found)
 
 
@@ -135,7 +135,7 @@ def check_numbers(dtype: np.dtype[Any], field: str, operations: Sequence[str]) -
     """Raise `BadRequest` unless the operations can be applied to elements of `dtype`, or to their `field`."""
     if field and field not in (dtype.names or ()):
         known = ", ".join(dtype.names or ())[:200] or "none"
-        raise BadRequest(f"There is no field {field[:40]!r}; there are: {known}.")
+        raise BadRequest(f"There is no field {field[:40]!r}; the fields are: {known}.")
     kind = dtype[field] if field else dtype
     if any(name != "count" for name in operations) and (kind.subdtype is not None or kind.kind not in "biuf"):
         which = "name a field that is a number" if kind.names else "these elements can only be counted"

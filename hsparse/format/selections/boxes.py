@@ -1,6 +1,6 @@
 """Irregular hyperslabs: unions of disjoint boxes, and the search for overlapping boxes.
 
-In practice the search takes about as long as sorting the boxes.
+The search usually takes about as long as sorting the boxes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Boxes:
         object.__setattr__(self, "stops", stops)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same extent and the same boxes in the same order."""
+        """Return whether both selections have the same extent and the same boxes in the same order."""
         if not isinstance(other, Boxes):
             return NotImplemented
         same = self.extent == other.extent and np.array_equal(self.starts, other.starts)
@@ -70,7 +70,7 @@ class Boxes:
 
     @classmethod
     def trusted(cls, extent: tuple[int, ...], starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> Boxes:
-        """Build without checks; the boxes must be disjoint, not empty, and inside the extent."""
+        """Return `Boxes` without checks; the boxes must be disjoint, not empty, and inside the extent."""
         self = object.__new__(cls)
         object.__setattr__(self, "extent", extent)
         object.__setattr__(self, "starts", starts)
@@ -100,7 +100,7 @@ class Boxes:
         return tuple(self.starts.min(axis=0).tolist()), tuple(self.stops.max(axis=0).tolist())
 
     def runs(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return the first offsets and the (exclusive) ends, (k,) uint64 each, of contiguous runs, ascending."""
+        """Return a pair: the first offsets and the (exclusive) ends of contiguous runs, (k,) uint64 each, ascending."""
         return runs_of(self.starts, self.stops, self.extent)
 
     def offsets(self) -> NDArray[np.uint64]:
@@ -112,7 +112,7 @@ class Boxes:
         return unravel(self.offsets(), self.extent)
 
     def translate(self, offset: Sequence[int], extent: Sequence[int]) -> Boxes:
-        """Return the boxes moved by the signed `offset` in another extent; raise `BadRequest` if one is outside."""
+        """Return the boxes moved by the signed `offset` in another extent; raise `BadRequest` if a box is outside."""
         steps = np.array([step % 2**64 for step in offset], np.uint64)
         return Boxes(tuple(extent), self.starts + steps, self.stops + steps)
 
@@ -127,7 +127,7 @@ class Boxes:
         """Return None, because numpy has no index for a union of boxes; use `offsets` on the flat array."""
 
     def contains(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return a mask of the selected ones among `offsets`, which are ascending unsigned linear offsets."""
+        """Return a mask of those `offsets` that are selected; `offsets` must be ascending unsigned linear offsets."""
         offsets = widen(offsets, self.extent)
         begins, ends = self.runs()
         starts = np.searchsorted(offsets, begins.astype(offsets.dtype), "left")
@@ -215,7 +215,7 @@ def _by_sweep(starts: NDArray[np.uint64], stops: NDArray[np.uint64]) -> tuple[in
 def _clusters(
     starts: NDArray[np.uint64], stops: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return an order of the boxes and, in this order, their cluster numbers; different clusters cannot overlap.
+    """Return a pair: an order of the boxes, and the boxes' clusters in this order; different clusters cannot overlap.
 
     Clusters are split in one dimension after the other at gaps that no box of the cluster crosses, until no dimension
     splits a cluster.
@@ -239,7 +239,7 @@ def _sorted_in(
 
 
 def _split(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return finer cluster numbers: a box begins a new cluster if all boxes before it in its cluster have ended."""
+    """Return finer cluster numbers: a box begins a new cluster if all earlier boxes of its cluster end before it."""
     ranks = _ranks(low, high)
     low_rank, high_rank = ranks[: len(low)], ranks[len(low) :]
     base = cluster * (len(ranks) + 1)
@@ -251,13 +251,13 @@ def _split(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[n
 
 
 def _ranks(low: NDArray[np.uint64], high: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Return the coordinates as dense ranks, lows first, so that they can be combined with cluster numbers."""
+    """Return the ranks of all coordinates, `low` first, which are small enough to be combined with cluster numbers."""
     _, ranks = np.unique(np.concatenate((low, high)), return_inverse=True)
     return ranks.astype(np.intp)
 
 
 def _reach(low: NDArray[np.uint64], high: NDArray[np.uint64], cluster: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return, for each box, the end of the boxes of its cluster that begin before it ends; `low` must ascend."""
+    """Return for each box the end of the boxes in its cluster that begin before the box ends; `low` must ascend."""
     ranks = _ranks(low, high)
     base = cluster * (len(ranks) + 1)
     return np.searchsorted(base + ranks[: len(low)], base + ranks[len(low) :], "left")
@@ -281,7 +281,7 @@ def _overlap_among(
     first: int,
     last: int,
 ) -> tuple[int, int] | None:
-    """Return an overlapping pair of a box in `order[first:last]` and a box in its reach, or None."""
+    """Return a box in `order[first:last]` and an overlapping box in its reach, or None if there is no such pair."""
     counts = reach[first:last]
     left = np.repeat(np.arange(first, last), counts)
     right = left + 1 + np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -56,12 +56,12 @@ def decode_selection(data: Buffer) -> Selection:
     selection, length = decode_first(data)
     if length != memoryview(data).nbytes:
         excess = memoryview(data).nbytes - length
-        raise Corrupt(f"The selection is followed by {excess} bytes that do not belong.")
+        raise Corrupt(f"The selection is followed by {excess} unexpected bytes.")
     return selection
 
 
 def decode_first(data: Buffer) -> tuple[Selection, int]:
-    """Return the selection in the image at the start of `data`, as `decode_selection`, and the image's length."""
+    """Return a pair, see `decode_selection`: the selection in the image at the start of `data`, and the image's length."""
     dims, reader = decode_image(data)
     found = decode_serialized(reader, dims)
     try:
@@ -100,13 +100,13 @@ def encode_selection(
     """Return the H5Sencode image of a selection.
 
     `version` is the version of the selection's encoding: 1 for all and none; 1 or 2 for points; 1, 2 (only regular) or
-    3 for hyperslabs; by default the highest. `message_version`, 1 or 2, is that of the dataspace message. Ascending
-    index lists are encoded as hyperslabs, others as points. Raises `BadRequest` for a version that does not exist.
+    3 for hyperslabs; by default the highest. `message_version` (1 or 2) is the dataspace message's version. Ascending
+    index lists are encoded as hyperslabs, other lists as points. Raises `BadRequest` for a version that does not exist.
     """
     if message_version not in (1, 2):
         raise BadRequest(f"The dataspace message has no version {message_version}; 1 and 2 exist.")
     if max_dims is not None and len(max_dims) != len(selection.extent):
-        raise BadRequest(f"There are {len(max_dims)} maximum dimensions for {len(selection.extent)}.")
+        raise BadRequest(f"max_dims has {len(max_dims)} numbers; it needs {len(selection.extent)}.")
     return encode_image(selection.extent, max_dims, _serialize(selection, version), message_version)
 
 
@@ -114,7 +114,7 @@ def _serialize(selection: Selection, version: int | None) -> bytes:
     simple = NONE if selection.size == 0 else ALL if _is_whole(selection) else None
     if simple is not None:
         if version not in (None, 1):
-            raise BadRequest(f"The selection of all or none has no version {version}; 1 exists.")
+            raise BadRequest(f"The selection of all or none has only version 1, not {version}.")
         return encode_simple(simple)
     if isinstance(selection, Orthogonal):
         spans = [ax.as_span(axis) for axis in selection.axes]
@@ -136,7 +136,7 @@ def _is_whole(selection: Selection) -> bool:
 
 
 def _blocks_of(selection: Orthogonal) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the first and (inclusive) last corners of the blocks of a product of ascending axes, row-major."""
+    """Return a pair: the first and (inclusive) last corners of the blocks of a product of ascending axes, row-major."""
     firsts, lasts = [], []
     for axis in selection.axes:
         found = ax.indices(axis)
@@ -158,7 +158,7 @@ def _product(lists: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
 
 
 MAX_ELEMENTS = 2**32 - 1
-"""The most elements of a chunk, because offsets in it have 32 bits."""
+"""The most elements of a chunk, because offsets in a chunk have 32 bits."""
 SMALL_BLOCK = 16
 """Blocks of at most this many elements on average are expanded element by element, larger blocks by runs."""
 SORTED_DIVISOR = 8
@@ -168,12 +168,12 @@ SORTED_DIVISOR = 8
 def decode_offsets(
     data: Buffer | BytePlanes, chunk: Sequence[int], count: int | None = None
 ) -> tuple[NDArray[np.uint32], NDArray[np.intp] | None]:
-    """Return the offsets of a chunk's defined elements, and the order that sorts their values in the same way.
+    """Return a pair: the offsets of a chunk's defined elements, and the `order` that sorts their values likewise.
 
     `data` is section 0 without checksum, possibly shuffled. The offsets, (n,) uint32, are row-major in `chunk`,
     ascending and unique. `values[order]` are the values in the order of the offsets; `order` is None if the values
-    already have this order. The last value of a repeated point wins. `count` is the number of values, if known: it is
-    checked before anything is allocated. Raises `Corrupt` if the section is damaged.
+    already have this order. The last value of a repeated point wins. `count` is the number of values, if known: the
+    size is checked against `count` before memory is allocated. Raises `Corrupt` if the section is damaged.
     """
     if isinstance(data, BytePlanes):
         points = None if count is None else planar_points(data, chunk, count)
@@ -190,7 +190,7 @@ def decode_offsets(
 def decode_columns(
     data: Buffer | BytePlanes, chunk: Sequence[int], count: int | None = None
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.intp] | None]:
-    """Return the same elements and order as `decode_offsets`, as one column of coordinates per dimension.
+    """Return the same pair as `decode_offsets`, but with one column of coordinates per dimension instead of offsets.
 
     The columns are (n,) of an unsigned dtype. Sorted points, the most frequent encoding, are converted without offsets;
     their columns then have the width of the encoding or, if `data` is shuffled, the width that the dimension needs.
@@ -214,10 +214,10 @@ def decode_columns(
 
 
 def _decode_places(data: Buffer, chunk: Sequence[int], count: int | None) -> tuple[Serialized, int]:
-    """Return the selection of a chunk's elements and their number; raise `Corrupt` as `decode_offsets`."""
+    """Return a pair: the selection of a chunk's elements, and its size; raise `Corrupt` as `decode_offsets`."""
     dims, reader = decode_image(data)
     if dims != tuple(chunk):
-        raise Corrupt(f"The encoded selection is of extent {list(dims)}, the chunk of {list(chunk)}.")
+        raise Corrupt(f"The encoded selection has extent {list(dims)}; the chunk has {list(chunk)}.")
     if math.prod(dims) > MAX_ELEMENTS:
         raise Corrupt(f"The chunk of {list(dims)} has more than 2^32-1 elements.")
     found = decode_serialized(reader, dims)
@@ -276,7 +276,7 @@ def _offsets_of_blocks(
         return _offsets_of_small_blocks((*starts.T,), (*ends.T,), dims)
     stops = ends + np.uint64(1)
     if size > math.prod(dims) or count_runs(starts, stops, dims) > size:
-        raise Corrupt(f"Blocks of the hyperslab overlap: they have {size} elements in all.")
+        raise Corrupt(f"Blocks of the hyperslab overlap: the blocks have {size} elements in all.")
     begins, run_ends = runs_of(starts, stops, dims)
     if (begins[1:] < run_ends[:-1]).any():
         raise Corrupt(
@@ -286,7 +286,7 @@ def _offsets_of_blocks(
 
 
 def _planar_blocks(data: BytePlanes, dims: Sequence[int], count: int) -> NDArray[np.uint32] | None:
-    """Return the offsets of shuffled small blocks of a 2D chunk, or None for any other or invalid section."""
+    """Return the offsets of shuffled small blocks of a 2D chunk, or None if the section is invalid or another one."""
     found = planar_blocks(data, dims) if len(dims) == 2 else None
     if found is None:
         return None
@@ -329,7 +329,7 @@ def _offsets_of_small_blocks(
 
 
 def _expand_steps(first: NDArray[np.uint32], counts: NDArray[np.uint32], step: int) -> NDArray[np.uint32]:
-    """Return, for each number in `first`, an arithmetic sequence of `counts` (at least 1) numbers, `step` apart."""
+    """Return the concatenated sequences `first[i], first[i] + step, ...` of `counts[i]` numbers each (at least 1)."""
     total = int(counts.sum())
     if total == len(first):
         return first

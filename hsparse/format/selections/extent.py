@@ -1,4 +1,4 @@
-"""Extents (the current dimensions of a dataspace), row-major linear offsets inside them, and runs.
+"""Extents (the current dimensions of a dataspace), row-major linear offsets in an extent, and runs.
 
 A run is a maximal part of a box that is contiguous in row-major order, as linear offsets.
 """
@@ -37,7 +37,7 @@ def strides(extent: Sequence[int]) -> tuple[int, ...]:
 
 
 def ravel(coords: NDArray[np.uint64], extent: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the linear offsets (n,) of `coords: (n, rank)` in `extent`; raise `TooLarge` if it exceeds 64 bits."""
+    """Return the linear offsets (n,) of `coords: (n, rank)` in `extent`; raise `TooLarge` if one may exceed 64 bits."""
     check_countable(extent)
     offsets = np.zeros(len(coords), np.uint64)
     for dim, stride in enumerate(strides(extent)):
@@ -91,7 +91,7 @@ def as_indices(values: Any, what: str) -> NDArray[np.uint64]:
     if array.dtype.kind not in "iu":
         raise BadRequest(f"The {what} must be non-negative integers below 2^64.")
     if array.dtype.kind == "i" and array.min() < 0:
-        raise BadRequest(f"The {what} must not be negative; {array.min()} is.")
+        raise BadRequest(f"The {what} must not be negative, but one is {array.min()}.")
     return array.astype(np.uint64)
 
 
@@ -104,7 +104,7 @@ def count_runs(starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Se
 def runs_of(
     starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the first offsets and the (exclusive) ends, (k,) uint64 each, of the runs of boxes, ascending.
+    """Return a pair: the first offsets and the (exclusive) ends of the boxes' runs, (k,) uint64 each, ascending.
 
     `starts` and `stops` (exclusive) are (m, rank) uint64 corners inside `extent`, of rank at least 1. Overlapping boxes
     give overlapping runs.
@@ -140,7 +140,7 @@ def expand(begins: NDArray[np.uint64], ends: NDArray[np.uint64]) -> NDArray[np.u
 
 
 def _run_dim(starts: NDArray[np.uint64], stops: NDArray[np.uint64], extent: Sequence[int]) -> int:
-    """Return the dimension along which runs extend: the last one after which every box covers whole dimensions."""
+    """Return the dimension along which runs extend: every box covers the whole of each later dimension."""
     last = len(extent) - 1
     while last > 0 and bool((starts[:, last] == 0).all()) and bool((stops[:, last] == extent[last]).all()):
         last -= 1

@@ -1,7 +1,7 @@
 """Orthogonal selections: the product of one axis per dimension.
 
 An *axis* is a regular span of indices, or an index list: (n,) uint64, in any order, with repeats allowed. A *position*
-is the place of an index in the axis: `indices(axis)[position]`.
+is a number that locates an index in the axis: `indices(axis)[position]`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hsparse.format.selections.extent import (
 )
 
 TABLE_LIMIT = 1 << 20
-"""Index lists with a range of at most this length are inverted by a table, others by binary search."""
+"""Index lists with a range of at most this length are inverted by a table, other lists by binary search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class StridedSpan:
 
     @property
     def stop(self) -> int:
-        """The last index plus one, or `start` if there is none."""
+        """The last index plus one, or `start` if the span has no index."""
         return self.start + (self.count - 1) * self.stride + self.block if self.size else self.start
 
     @property
@@ -115,7 +115,7 @@ def bounds(axis: Axis) -> tuple[int, int] | None:
 
 
 def covers(axis: Axis, start: int, stop: int) -> bool:
-    """Return whether the axis has all indices in `start..stop-1` and no others, in any order."""
+    """Return whether the axis has exactly the indices `start..stop-1`, in any order."""
     found = bounds(axis)
     if found != (start, stop):
         return found is None and start >= stop
@@ -225,7 +225,7 @@ def contains(axis: Axis, values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def positions(axis: Axis, values: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the position of each of `values`, which must all be in the axis; the axis must have no repeats."""
+    """Return the position of each value in `values`; all must be in the axis, which must have no repeats."""
     result: NDArray[np.intp]
     if isinstance(axis, StridedSpan):
         shifted = values - values.dtype.type(axis.start)
@@ -281,13 +281,13 @@ class Orthogonal:
     def __post_init__(self) -> None:
         object.__setattr__(self, "extent", check_extent(self.extent))
         if len(self.axes) != len(self.extent):
-            raise BadRequest(f"The selection has {len(self.axes)} dimensions, the extent {len(self.extent)}.")
+            raise BadRequest(f"The selection must have {len(self.extent)} dimensions, not {len(self.axes)}.")
         checked = zip(self.axes, self.extent, strict=True)
         axes = tuple(check_axis(axis, dim, length) for dim, (axis, length) in enumerate(checked))
         object.__setattr__(self, "axes", axes)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same extent, and the same elements in the same order."""
+        """Return whether both selections have the same extent, and the same elements in the same order."""
         if not isinstance(other, Orthogonal):
             return NotImplemented
         if self.extent != other.extent or self.shape != other.shape:
@@ -305,7 +305,7 @@ class Orthogonal:
     def none(cls, extent: Sequence[int]) -> Orthogonal:
         """Return an empty selection; raise `BadRequest` for a scalar, whose only orthogonal selection is all."""
         if not extent:
-            raise BadRequest("A scalar has no empty hyperslab; select all, or do not send the request.")
+            raise BadRequest("A scalar has no empty hyperslab: select all, or do not send the request.")
         return cls(tuple(extent), (EMPTY_SPAN,) * len(extent))
 
     @classmethod
@@ -317,7 +317,7 @@ class Orthogonal:
 
     @classmethod
     def trusted(cls, extent: tuple[int, ...], axes: tuple[Axis, ...]) -> Orthogonal:
-        """Build without checks; the axes must be valid and inside the extent."""
+        """Return a selection without checks; the axes must be valid and inside the extent."""
         self = object.__new__(cls)
         object.__setattr__(self, "extent", extent)
         object.__setattr__(self, "axes", axes)
@@ -378,13 +378,13 @@ class Orthogonal:
         return np.ix_(*(indices(axis).astype(np.intp) for axis in self.axes))
 
     def contains(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return a mask of the selected ones among `offsets`, which are ascending unsigned linear offsets."""
+        """Return a mask of those `offsets` that are selected; `offsets` must be ascending unsigned linear offsets."""
         mask = np.zeros(len(offsets), np.bool_)
         mask[self.places(offsets)] = True
         return mask
 
     def places(self, offsets: NDArray[Any]) -> slice | NDArray[np.intp]:
-        """Return a numpy index of the selected ones among `offsets`, which are ascending unsigned linear offsets.
+        """Return a numpy index of those `offsets` that are selected; they must be ascending unsigned linear offsets.
 
         The index is a slice if the selected offsets are adjacent, or else an ascending array.
         """
@@ -452,7 +452,7 @@ class Orthogonal:
         return expand(starts.astype(np.uint64), stops.astype(np.uint64)).astype(np.intp)
 
     def order_of(self, offsets: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the position in iteration order of each of `offsets`, all selected; axes must have no repeats."""
+        """Return the position of each offset in iteration order; all must be selected, and axes have no repeats."""
         if self.is_all:
             return offsets.astype(np.intp)
         offsets = widen(offsets, self.extent)

@@ -1,4 +1,4 @@
-"""Decode section 0 of a structured chunk from shuffled bytes: its points or blocks, by columns of coordinates.
+"""Decode the points or blocks in a structured chunk's shuffled section 0 to columns of coordinates.
 
 The functions support points of version 2 and hyperslabs of version 3 (HDF5 File Format Specification, "Dataspace
 Selection") as hsparse writes them.
@@ -37,7 +37,7 @@ def planar_points(data: BytePlanes, dims: Sequence[int], count: int) -> Columns 
 
 
 def planar_blocks(data: BytePlanes, dims: Sequence[int]) -> tuple[Columns, Columns] | None:
-    """Return the first and the (inclusive) last coordinates of blocks inside `dims`, by columns as `planar_points`.
+    """Return a pair: first and (inclusive) last coordinates of blocks inside `dims`, in columns as `planar_points`.
 
     The result is None unless the section has blocks in the form that hsparse writes.
     """
@@ -62,7 +62,7 @@ def planar_blocks(data: BytePlanes, dims: Sequence[int]) -> tuple[Columns, Colum
 def _columns(
     data: BytePlanes, extents: Sequence[int], begin: int, step: int, count: int, width: int
 ) -> Columns | None:
-    """Return the columns of a table of coordinates, or None if one is not below its length in `extents`."""
+    """Return the columns of a table of coordinates, or None if a coordinate is not below its length in `extents`."""
     columns = []
     for place, extent in enumerate(extents):
         narrow = 1 if extent < 1 << 8 else 2 if extent < 1 << 16 else width

@@ -60,7 +60,7 @@ class Points:
         object.__setattr__(self, "shape", shape)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same extent, points, order and shape."""
+        """Return whether both selections have the same extent, points, order and shape."""
         if not isinstance(other, Points):
             return NotImplemented
         same = self.extent == other.extent and self.shape == other.shape
@@ -72,7 +72,7 @@ class Points:
     def trusted(
         cls, extent: tuple[int, ...], coordinates: NDArray[np.uint64], shape: tuple[int, ...] | None = None
     ) -> Points:
-        """Build without checks; the coordinates must be inside the extent."""
+        """Return `Points` without checks; the coordinates must be inside the extent."""
         self = object.__new__(cls)
         object.__setattr__(self, "extent", extent)
         object.__setattr__(self, "coordinates", coordinates)
@@ -105,7 +105,7 @@ class Points:
         return self.coordinates
 
     def translate(self, offset: Sequence[int], extent: Sequence[int]) -> Points:
-        """Return the points moved by the signed `offset` in another extent; raise `BadRequest` if one is outside."""
+        """Return the points moved by the signed `offset` in another `extent`; raise `BadRequest` if any is outside."""
         moved = self.coordinates + np.array([step % 2**64 for step in offset], np.uint64)
         return Points(tuple(extent), moved, self.shape)
 
@@ -124,7 +124,7 @@ class Points:
         return tuple(column.reshape(self.shape).astype(np.intp) for column in self.coordinates.T)
 
     def contains(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return a mask of the selected ones among `offsets`, which are ascending unsigned linear offsets."""
+        """Return a mask of those `offsets` that are selected; `offsets` must be ascending unsigned linear offsets."""
         offsets = widen(offsets, self.extent)
         mask = np.zeros(len(offsets), np.bool_)
         if len(offsets):
@@ -158,8 +158,8 @@ Selection: TypeAlias = Orthogonal | Boxes | Points
 def lookup(selection: Selection, offsets: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
     """Look up each selected element, in iteration order, in `offsets`, which are ascending and unique.
 
-    Returns a mask of the elements found, (size,), and their indices in `offsets`, (size,). The index of an element that
-    is not found is any valid index, or 0 if there are no offsets.
+    Returns a pair of arrays (size,): a mask of the elements found, and each element's index in `offsets`. The index of
+    an element that is not found is any valid index, or 0 if there are no offsets.
     """
     if not len(offsets):
         return np.zeros(selection.size, np.bool_), np.zeros(selection.size, np.intp)
@@ -210,7 +210,7 @@ def gather(array: NDArray[Any], selection: Selection) -> NDArray[Any]:
 
 
 def scatter(array: NDArray[Any], selection: Selection, values: NDArray[Any]) -> None:
-    """Set the selected elements of the C-contiguous `array` to `values`, in the selection's shape or one for all.
+    """Set the selected elements of the C-contiguous `array` to `values`, in its shape or one for all.
 
     The last value of a repeated element wins.
     """

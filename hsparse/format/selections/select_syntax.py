@@ -30,11 +30,11 @@ MAX_SCANNED = 1 << 18
 
 
 def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = False) -> Selection:
-    """Return the selection of a `select` string; if it is None, empty or `[...]`, all elements are selected.
+    """Return the selection of a `select` string; None, an empty string and `[...]` select all elements.
 
     An item is an index (the dimension stays, with length 1), a slice `start:stop:step` whose numbers are optional, or a
     list of indices in any order. Two or more lists must have equal lengths and are paired, as in HSDS: they form one
-    dimension of the result, in the place of the first list. If `orthogonal`, each list selects in its own dimension
+    dimension of the result, at the first list's position. If `orthogonal`, each list selects in its own dimension
     instead. Raises `BadRequest` for an item that is malformed, negative or beyond the extent, and `TooLarge` if the
     coordinates of paired lists take more than `MAX_PAIRED_BYTES` bytes.
     """
@@ -57,7 +57,7 @@ def parse_axes(text: str | None, extent: Sequence[int]) -> list[Axis]:
         return []
     if len(pieces) != len(extent):
         raise BadRequest(
-            f"The selection {short_repr(body)} has {len(pieces)} dimensions, the dataset {len(extent)}."
+            f"The selection {short_repr(body)} has {len(pieces)} dimensions; the dataset has {len(extent)}."
         )
     return [_axis(piece, dim, extent) for dim, piece in enumerate(pieces)]
 
@@ -107,16 +107,16 @@ def _axis(piece: str, dim: int, extent: Sequence[int]) -> Axis:
             raise _refused(piece, dim, f"has index {max(values)}, not below the extent {length}.")
         return np.array(values, np.uint64)
     if "-" in piece:
-        raise _refused(piece, dim, "is negative; count from the start of the dimension.")
+        raise _refused(piece, dim, "is negative: count indices from the start of the dimension.")
     raise _refused(piece, dim, "is neither an index, a slice start:stop:step nor a list [i,j,...].")
 
 
 def _refused(piece: str, dim: int, why: str) -> BadRequest:
-    return BadRequest(f"Piece {short_repr(piece)} of the selection (dimension {dim}) {why}")
+    return BadRequest(f"Item {short_repr(piece)} of the selection (dimension {dim}) {why}")
 
 
 def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int]) -> Points:
-    """Return the points of paired lists, combined with all indices of the other axes, in row-major order."""
+    """Return the points of paired lists, combined with all indices of all other axes, in row-major order."""
     lengths = [axes[dim].size for dim in lists]
     if len(set(lengths)) > 1:
         raise BadRequest(
@@ -153,7 +153,7 @@ def check_paired(shape: Sequence[int], rank: int) -> int:
 
 
 def paired_bytes(text: str, extent: Sequence[int]) -> int:
-    """Return the bytes of coordinates that `parse_select` will list for paired lists; 0 if it will list none or fail.
+    """Return the bytes of coordinates that `parse_select` lists for paired lists, or 0 if it lists none or raises.
 
     Lists are not parsed, so that 32 MB of text take 2 ms. Raises `TooLarge` as `parse_select`. For more than
     `MAX_SCANNED` characters the result is an upper bound, at most `MAX_PAIRED_BYTES`.
@@ -194,7 +194,7 @@ def listed_bytes(pieces: Sequence[str], listed: int, extent: Sequence[int]) -> i
 
 
 def format_select(selection: Selection, *, orthogonal: bool = False) -> str:
-    """Return the `select` string of a selection, which loses the shape of points.
+    """Return the `select` string of a selection; the string does not contain the shape of points.
 
     Raises `Unsupported` for selections that the syntax cannot express: unions of boxes and, unless `orthogonal` (see
     `parse_select`), products of two index lists.

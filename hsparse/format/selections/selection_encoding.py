@@ -1,7 +1,7 @@
 """Encoding of selections: the offsets of a chunk's elements become section 0 in the smallest form.
 
-Offsets are encoded as one regular hyperslab if possible, or else as disjoint boxes or points, whichever is smaller. The
-forms are HDF5's serialization, which `hsparse.format.selections.serialized_selection` reads: none and all version 1,
+Offsets are encoded as one regular hyperslab if possible, or else as disjoint boxes or points, whichever is smaller. All
+are HDF5's serialization, which `hsparse.format.selections.serialized_selection` reads: none and all version 1,
 points versions 1 and 2, hyperslabs versions 1, 2 and 3.
 """
 
@@ -53,7 +53,7 @@ def encode_offsets(
 def _boxes_if_smaller(
     runs: RowRuns, offsets: NDArray[np.uint32], chunk: Sequence[int]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
-    """Return merged boxes as starts and (exclusive) stops, or None if they do not take fewer bytes than points."""
+    """Return a pair, starts and (exclusive) stops of merged boxes, or None if points take no more bytes than boxes."""
     count, rank = len(offsets), len(chunk)
     as_points = points_size(count, rank, max(chunk) - 1)
     fewest = len(runs.begins)
@@ -66,7 +66,7 @@ def _boxes_if_smaller(
 
 
 DENSE = 64
-"""Up to this many elements of a chunk per run, a lookup in a table is faster than a binary search."""
+"""If a chunk has at most this many elements per run, a lookup in a table is faster than a binary search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,14 +133,14 @@ def count_mergers(runs: RowRuns, dims: Sequence[int], limit: int) -> int:
 
 
 def _count_continued(table: NDArray[np.uint32], runs: RowRuns, length: int, stride: int) -> int:
-    """Return the number of runs with a run of equal length one step further; `table` has run lengths by offset."""
+    """Return the number of runs with a run of equal length one step further; `table[offset]` is a run's length."""
     inside = (runs.begins // np.uint32(stride)) % np.uint32(length) != length - 1
     begins, lengths = runs.begins[inside], runs.lengths[inside]
     return int(np.count_nonzero(table[begins + np.uint32(stride)] == lengths))
 
 
 def merge(runs: RowRuns, dims: Sequence[int]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Merge runs to disjoint boxes; return their corners `starts` and `stops` (exclusive), (m, rank) uint64 each.
+    """Merge runs to disjoint boxes; return a pair: corners `starts` and (exclusive) `stops`, (m, rank) uint64 each.
 
     Boxes of equal shape that follow each other in a dimension are merged, for each dimension from the last but one to
     the first. The result is sorted by first offset.
@@ -162,7 +162,7 @@ def merge(runs: RowRuns, dims: Sequence[int]) -> tuple[NDArray[np.uint64], NDArr
 def _continued(
     begins: NDArray[np.uint32], shape: NDArray[np.uint32], dims: Sequence[int], dim: int, stride: int
 ) -> NDArray[np.intp]:
-    """Return, for each box, the number of the box of equal shape one step further in `dim`, or -1."""
+    """Return for each box the number of the box of equal shape one step further in `dim`, or -1 if there is none."""
     targets = begins.astype(np.uint64) + np.uint64(stride)
     place = np.minimum(
         np.searchsorted(begins, np.minimum(targets, 2**32 - 1).astype(np.uint32)), len(begins) - 1
@@ -245,7 +245,7 @@ def encode_regular(spans: Sequence[StridedSpan], version: int = 3) -> bytes:
 
 
 def encode_hyperslab(spans: Sequence[StridedSpan]) -> bytes:
-    """Encode a regular hyperslab as such or, if that is shorter (few dimensions, wide coordinates), as one block."""
+    """Encode a regular hyperslab or, if one block is shorter (few dimensions, wide coordinates), one block."""
     is_wide = width_for(_highest(spans)) > WIDTHS[0] and blocks_size(1, len(spans), 0, 1) < regular_size(
         spans
     )
@@ -291,7 +291,7 @@ def encode_blocks(starts: NDArray[np.uint64], ends: NDArray[np.uint64], version:
 
 def _check_32(highest: int, count: int, version: int, what: str) -> None:
     if version == 1 and max(highest, count) >= 2**32:
-        raise BadRequest(f"{what} of version 1 hold 32-bit coordinates; use a later version for {highest}.")
+        raise BadRequest(f"{what} of version 1 hold 32-bit numbers, not {highest}: use a later version.")
 
 
 def volume(spans: Sequence[StridedSpan]) -> int:

@@ -21,12 +21,12 @@ REGULAR = ("start", "stride", "count", "block")
 
 
 def selection_json(selection: Selection, *, arrays: bool = False) -> dict[str, Any]:
-    """Return a selection as HDF5/JSON: its `class` and the fields of that class.
+    """Return a selection as HDF5/JSON: a dict with its `class` and the fields of this class.
 
     Points have `coordinates`, one list per point. Regular hyperslabs have `start`, `stride`, `count` and `block`.
     Irregular hyperslabs have `coordinates`, two inclusive corners per box. Index lists that are no regular hyperslab
-    become points. The shape of points is lost. With `arrays` the coordinates of points are an array, which orjson
-    writes many times faster than lists.
+    become points. The shape of points is not part of the result. If `arrays`, the coordinates of points are an array,
+    which orjson writes many times faster than lists.
     """
     if selection.size == 0:
         return {"class": "H5S_SEL_NONE"}
@@ -63,7 +63,7 @@ def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:
     if kind == "H5S_SEL_POINTS":
         return Points(extent, _numbers(coordinates, (len(extent),), "coordinates of the points"))
     if kind == "H5S_SEL_HYPERSLABS" and not extent:
-        raise BadRequest("A scalar has no hyperslabs; select all.")
+        raise BadRequest("A scalar dataset has no hyperslabs: use H5S_SEL_ALL.")
     if kind == "H5S_SEL_HYPERSLABS" and coordinates is not None:
         return _boxes(extent, _numbers(coordinates, (2, len(extent)), "coordinates of the hyperslabs"))
     if kind == "H5S_SEL_HYPERSLABS":
@@ -75,14 +75,14 @@ def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:
 
 
 def places_json(selection: Selection, extent: tuple[int, ...], *, arrays: bool = False) -> dict[str, Any]:
-    """Return a selection as HDF5/JSON, in the coordinates of the request if the extent is signed."""
+    """Return a selection as HDF5/JSON; if the extent is signed, in the coordinates that the request uses."""
     if isinstance(extent, SignedExtent):
         return extent.signed_json(selection_json(extent.outside(selection), arrays=arrays))
     return selection_json(selection, arrays=arrays)
 
 
 def _numbers(value: Any, tail: tuple[int, ...], what: str) -> NDArray[np.uint64]:
-    """Return nested lists of non-negative integers as an array (n, *tail); raise `BadRequest` for other values."""
+    """Return nested lists of non-negative integers as an array (n, *tail); raise `BadRequest` for any other value."""
     if not isinstance(value, list):
         raise BadRequest(f"The {what} must be a list.")
     try:
@@ -94,7 +94,7 @@ def _numbers(value: Any, tail: tuple[int, ...], what: str) -> NDArray[np.uint64]
     if array.dtype.kind not in "iu" or array.shape[1:] != tail:
         raise BadRequest(f"The {what} must be integers below 2^63, in the shape {['n', *tail]}.")
     if array.dtype.kind == "i" and array.min() < 0:
-        raise BadRequest(f"The {what} must not be negative; {array.min()} is.")
+        raise BadRequest(f"The {what} must not be negative, but one is {array.min()}.")
     return array.astype(np.uint64)
 
 

@@ -23,7 +23,7 @@ REGULAR = 1
 """The flag of a regular hyperslab (one start, stride, count and block per dimension) in versions 2 and 3."""
 WIDTHS = (2, 4, 8)
 UNLIMITED = 2**64 - 1
-"""The count or the block of a regular hyperslab in a dimension in which it is unlimited."""
+"""The count or the block of a regular hyperslab in the dimension in which the hyperslab is unlimited."""
 MAX_END = 2**62
 Dims: TypeAlias = Sequence[int] | None
 """An extent, or None if it is unknown, for instance for the source of a virtual dataset."""
@@ -50,7 +50,7 @@ class BlockList:
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """A regular hyperslab, not empty and inside the extent; it may be unlimited only if the extent is unknown."""
+    """A regular hyperslab, not empty and inside the extent; only in an unknown extent, it may be unlimited."""
 
     spans: tuple[StridedSpan, ...]
 
@@ -69,7 +69,7 @@ Serialized: TypeAlias = PointList | BlockList | Regular | AllElements | NoElemen
 
 
 def decode_serialized(reader: ByteReader, dims: Dims) -> Serialized:
-    """Read a selection over `dims`, which other bytes may follow; raise `Corrupt` if it is invalid.
+    """Read a selection over `dims`; raise `Corrupt` if the selection is invalid. Other bytes may follow.
 
     Memory is allocated only for points and blocks that the bytes list.
     """
@@ -101,7 +101,7 @@ def _read_points(reader: ByteReader, version: int, dims: Dims) -> NDArray[Any]:
     count = reader.number(width, "number of points")
     coords = _by_columns(_table(reader, count, rank, width, "points"))
     if length is not None and length != 8 + coords.nbytes:
-        raise Corrupt(f"The point selection says {length} bytes and has {8 + coords.nbytes}.")
+        raise Corrupt(f"The point selection claims {length} bytes and has {8 + coords.nbytes}.")
     _check_inside(coords, dims)
     return coords
 
@@ -127,7 +127,7 @@ def _read_hyperslabs(reader: ByteReader, version: int, dims: Dims) -> BlockList 
     else:
         result = _read_unbounded(reader, width, rank) if dims is None else _read_regular(reader, width, dims)
     if length is not None and length != reader.place - begin:
-        raise Corrupt(f"The hyperslab says {length} bytes and has {reader.place - begin}.")
+        raise Corrupt(f"The hyperslab claims {length} bytes and has {reader.place - begin}.")
     return result
 
 
@@ -182,7 +182,7 @@ def _rank(reader: ByteReader, dims: Dims) -> int:
     rank = reader.number(4, "rank")
     if not rank or (rank > MAX_RANK if dims is None else rank != len(dims)):
         raise Corrupt(
-            f"The selection has rank {rank}, its dataspace {MAX_RANK if dims is None else len(dims)}."
+            f"The selection has rank {rank}; the right rank is {MAX_RANK if dims is None else len(dims)}."
         )
     return rank
 

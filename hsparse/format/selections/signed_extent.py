@@ -2,7 +2,7 @@
 
 The coordinates of plans are unsigned. They begin at the first element of the chunk that contains the lower bound, so
 that chunks are aligned to the grid. Requests use *places*, which are signed coordinates, or coordinates relative to an
-origin that they name. Clients that do not know signed datasets use coordinates relative to the lower bound.
+origin given in the request. Clients that do not know signed datasets use coordinates relative to the lower bound.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class SignedExtent(tuple[int, ...]):
         return tuple(map(int.__sub__, self.lower, self.first))
 
     def for_request(self, *, in_places: bool, origin: Sequence[int] = ()) -> SignedExtent:
-        """Return the extent for a request with other coordinates; raise `BadRequest` if `origin` has a wrong rank."""
+        """Return the extent for a request with other coordinates; raise `BadRequest` if `origin` has another rank."""
         if len(origin) not in (0, len(self)):
-            raise BadRequest(f"places has {len(origin)} numbers; the dataset has {len(self)} dimensions.")
+            raise BadRequest(f"places has {len(origin)} numbers; it needs {len(self)}, one per dimension.")
         return self.of(self.lengths, self.lower, self.first, in_places=in_places, origin=origin)
 
     def inside(self, selection: Selection) -> Selection:
@@ -81,7 +81,7 @@ class SignedExtent(tuple[int, ...]):
         return selection.translate(self.first, tuple(self))
 
     def outside(self, selection: Selection) -> Selection:
-        """Convert a selection in the coordinates of plans to one relative to the lower bound."""
+        """Convert a selection in the coordinates of plans to a selection relative to the lower bound."""
         return selection.translate([-first for first in self.first], self.lengths)
 
     def decoded(self, selection: Selection) -> Selection:
@@ -98,8 +98,8 @@ class SignedExtent(tuple[int, ...]):
         for low, move, origin in zip((selection.bounds() or ((), ()))[0], moves, self.origin, strict=False):
             if low + move < 0:
                 raise OutOfRange(
-                    f"There is an element at {low + move + origin}, below the place {origin} from which the request "
-                    "counts: name what is read, or ask for Arrow."
+                    f"There is an element at {low + move + origin}, below the origin {origin} of the request, and "
+                    "unsigned coordinates cannot express it: select less, or ask for Arrow."
                 )
         stop = (max(0, move + length) for move, length in zip(moves, self, strict=True))
         return selection.translate(moves, tuple(stop))
@@ -125,7 +125,7 @@ class SignedExtent(tuple[int, ...]):
         return [column.astype(np.int64) + move for column, move in zip(columns, moves, strict=True)]
 
     def unsigned(self, piece: str, dim: int) -> str:
-        """Convert an item of a `select` string, without blanks, to one relative to the lower bound.
+        """Convert an item of a `select` string, without blanks, to an item relative to the lower bound.
 
         Raises `OutOfRange` for a coordinate outside the bounds. Malformed items are returned unchanged.
         """
@@ -150,12 +150,12 @@ class SignedExtent(tuple[int, ...]):
         if not low <= place < upper + ends:
             move = self.origin[dim] if self.origin else 0
             raise OutOfRange(
-                f"Place {place + move} of dimension {dim} is outside the dataset: its lower bound is {low + move}, its "
-                f"upper bound {upper + move}."
+                f"Place {place + move} of dimension {dim} is outside the dataset: the lower bound is {low + move}, the "
+                f"(exclusive) upper bound is {upper + move}."
             )
 
     def unsigned_json(self, value: Any) -> Any:
-        """Convert an HDF5/JSON selection of the request to one relative to the lower bound."""
+        """Convert an HDF5/JSON selection of the request to a selection relative to the lower bound."""
         if not self.in_places or not isinstance(value, dict):
             return value
         moved = dict(value)
@@ -186,7 +186,7 @@ def points_of(extent: tuple[int, ...], coords: NDArray[Any]) -> Points:
 
 
 def corner_of(extent: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the place whose coordinates in plans are 0; it is 0 in an unsigned extent."""
+    """Return the place whose coordinates in plans are 0; in an unsigned extent, the place is 0."""
     return extent.corner if isinstance(extent, SignedExtent) else (0,) * len(extent)
 
 
@@ -213,5 +213,5 @@ def encodable_of(extent: tuple[int, ...], selection: Selection) -> Selection:
 
 
 def first_of(extent: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first element's coordinates in plans; 0 in an unsigned extent."""
+    """Return the first element's coordinates in plans, which are 0 in an unsigned extent."""
     return extent.first if isinstance(extent, SignedExtent) else (0,) * len(extent)

@@ -4,9 +4,9 @@ RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, secti
 metadata ends with its lookup3 checksum, little-endian. The section, including the checksum, is encoded by its own
 filter pipeline. An empty section has no bytes at all, not even a checksum.
 
-hsparse's footer has the entry that a structured chunk would have in an HDF5 file's chunk index, and checksums. It
-follows the chunk's bytes in the object, so that the object describes itself. A suffix range read of `MAX_FOOTER` bytes
-always contains the footer. All numbers are little-endian:
+hsparse's footer has the entry that a structured chunk would have in an HDF5 file's chunk index, and checksums. The
+footer follows the chunk's bytes in the object, which therefore describes itself. A suffix range read of `MAX_FOOTER`
+bytes always contains the footer. All numbers are little-endian:
 
 | bytes | content |
 | --- | --- |
@@ -49,9 +49,9 @@ METADATA_VL = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section's entry in the chunk's metadata: offset and sizes in bytes, and the filter mask.
+    """A section's entry in the chunk's metadata: its offset and sizes in bytes, and its filter mask.
 
-    `size` is the stored size. `unfiltered` is the unfiltered size including the checksum, 0 for an empty section.
+    `size` is the stored size. `unfiltered` is the unfiltered size including the checksum, or 0 for an empty section.
     """
 
     offset: int
@@ -83,7 +83,7 @@ def name_section(number: int) -> str:
 def build(
     contents: Sequence[Buffer], metadata: Collection[int], pipelines: Sequence[tuple[Filter, ...]]
 ) -> StoredChunk:
-    """Build a chunk of the sections `contents`: add checksums to those numbered in `metadata`, and filter all.
+    """Build a chunk of the sections `contents`: add checksums to the sections numbered in `metadata`, and filter all.
 
     `pipelines` has one pipeline per section. Raises `BadRequest` if a filter that is not optional fails.
     """
@@ -106,7 +106,7 @@ def open_chunk(
     metadata: Collection[int],
     pipelines: Sequence[tuple[Filter, ...]],
 ) -> tuple[Buffer, ...]:
-    """Return the unfiltered sections of a chunk without their checksums; without filters these are views of `data`.
+    """Return the unfiltered sections of a chunk without their checksums, which without filters are views of `data`.
 
     Raises `Corrupt`, naming the section, if the sections leave gaps, do not decode to their unfiltered sizes, or fail
     their checksums.
@@ -128,11 +128,11 @@ def check_layout(sections: Sequence[Section], total: int) -> None:
     end = 0
     for number, section in enumerate(sections):
         if section.offset != end:
-            raise Corrupt(f"{name_section(number).capitalize()} begins at {section.offset}, not at {end}.")
+            raise Corrupt(f"{name_section(number).capitalize()} begins at {section.offset} instead of {end}.")
         end += section.size
     if end != total:
         last = name_section(len(sections) - 1).capitalize()
-        raise Corrupt(f"{last} ends at {end}; the chunk has {total} bytes.")
+        raise Corrupt(f"{last} must end with the chunk, at {total}, not at {end}.")
 
 
 def open_section(
@@ -162,7 +162,7 @@ def open_section(
 def open_planes(
     number: int, image: Buffer, section: Section, metadata: Collection[int], pipeline: tuple[Filter, ...]
 ) -> BytePlanes | Buffer:
-    """Return the same as `open_section`, possibly still shuffled, for stored bytes that were already verified.
+    """Return the result of `open_section`, possibly still shuffled, for stored bytes that were already verified.
 
     The section's checksum is removed without a check, which would take a fifth of the decompression time.
     """
@@ -239,7 +239,7 @@ def seal(chunk: StoredChunk, defined: int, statistics: bytes = b"") -> bytes:
 
 
 def read_footer(tail: Buffer, total_size: int) -> Footer:
-    """Read the footer of an object of `total_size` bytes from its last `MAX_FOOTER` bytes (or all) in `tail`.
+    """Return the footer of an object of `total_size` bytes; `tail` has its last `MAX_FOOTER` bytes, or all bytes.
 
     Raises `Corrupt` if the footer is damaged or does not match the size, and `Unsupported` if a newer version wrote it.
     """
@@ -262,7 +262,7 @@ def read_footer(tail: Buffer, total_size: int) -> Footer:
 def _parse(footer: memoryview, total_size: int, version: int) -> Footer:
     """Parse a footer whose checksum matches; raise `Corrupt` if its contents are inconsistent."""
     if len(footer) < footer_size(1):
-        raise Corrupt(f"The footer is damaged: {len(footer)} bytes are too few.")
+        raise Corrupt(f"The footer is damaged: its {len(footer)} bytes are too few.")
     defined, count, columns, _, _, _ = TAIL.unpack_from(footer, len(footer) - 4 - TAIL.size)
     is_sound = 1 <= count <= MAX_SECTIONS and (columns > 0) == (version == WITH_STATISTICS)
     if not is_sound or len(footer) != footer_size(count, columns):
@@ -276,7 +276,7 @@ def _parse(footer: memoryview, total_size: int, version: int) -> Footer:
 
 
 def claimed_sizes(data: Buffer) -> list[int]:
-    """Return the unfiltered sizes of the sections that the footer of a whole object claims, or [] without a footer.
+    """Return the unfiltered sizes that the footer of a whole object claims for the sections, or [] without a footer.
 
     Callers reserve memory by these sizes before `unseal` checks every byte. Raises `Corrupt` for a damaged footer that
     claims more than `MAX_UNCHECKED_BYTES` bytes.
@@ -296,7 +296,7 @@ def claimed_sizes(data: Buffer) -> list[int]:
 
 
 def unseal(data: Buffer) -> tuple[memoryview, Footer]:
-    """Return a view of the chunk's bytes in a whole object, and its footer.
+    """Return a pair: a view of the chunk's bytes in a whole object, and the object's footer.
 
     Raises `Corrupt`, naming the section, if any byte is damaged.
     """

@@ -15,7 +15,7 @@ collections, little-endian:
 | --- | --- |
 | 8 | `HGLS`, version 1, three zeros |
 | 4 | number of slots |
-| 16 per slot | offset of its collection in the section, and its length: u64; both 0 if the slot is unused |
+| 16 per slot | offset in the section, and length, of the slot's collection: u64; both 0 if the slot is unused |
 | rest | the collections, see H5.format.html, III.E "Global Heap" |
 
 A collection is `GCOL`, version 1, three zeros, its length (u64), then objects: index (u16, from 1), number of
@@ -55,12 +55,12 @@ class HeapDraft:
 
 
 class OpenHeap(Protocol):
-    """A heap whose framing was read, so that it can find the payloads of references."""
+    """A heap whose framing was read, so that payloads of references can be found."""
 
     def find(self, references: NDArray[np.uint8], itemsize: int) -> tuple[Places, Places]:
-        """Return the offsets in the heap's section, and the sizes in bytes, of the payloads of `references: (k, 16)`.
+        """Return a pair for `references: (k, 16)`: the payloads' offsets in the heap's section, and sizes in bytes.
 
-        A size is a multiple of `itemsize` bytes, 0 for a null reference. Raises `Corrupt` for an invalid reference.
+        A size is a multiple of `itemsize` bytes, and 0 for a null reference. Raises `Corrupt` for an invalid reference.
         """
         ...
 
@@ -265,7 +265,7 @@ class OpenHeapSet:
 
 
 def _slots(ends: Places, taken: Places) -> Places:
-    """Return the number of each collection's first object; `taken: (k,)` are object sizes, `ends` running sums."""
+    """Return the number of each collection's first object; `taken: (k,)` has object sizes, `ends` running sums."""
     firsts, at = [], 0
     while at < len(ends):
         firsts.append(at)
@@ -291,10 +291,10 @@ def _directory(view: memoryview) -> list[tuple[int, int]]:
 
 
 def _objects(data: memoryview, slot: int) -> tuple[Places, Places]:
-    """Return the indexes of a collection's objects, and the offsets of their heads in the collection.
+    """Return a pair: the indexes of a collection's objects, and the offsets of their heads in the collection.
 
-    The end of a collection may be free space: an object of index 0 whose size includes its head, or fewer bytes than a
-    head has.
+    A collection may end with free space: an object of index 0 whose size includes its head, or fewer bytes than an
+    object's head.
     """
     magic, version, length = np.frombuffer(data, COLLECTION, 1)[0].tolist()
     if magic != COLLECTION_MAGIC or version != HEAP_VERSION or length != len(data):

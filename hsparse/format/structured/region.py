@@ -40,18 +40,18 @@ def encode_region(selection: Selection, values: NDArray[Any]) -> bytes:
 
 
 def decode_region(data: Buffer, dtype: np.dtype[Any]) -> tuple[Selection, NDArray[Any]]:
-    """Return a region's selection and its values, (n,), a view of `data`; raise `Corrupt` if the region is invalid."""
+    """Return a pair: a region's selection, and its values, (n,), a view of `data`; raise `Corrupt` if it is invalid."""
     selection, values = open_selection(data)
     if len(values) != selection.size * dtype.itemsize:
         raise Corrupt(
-            f"There are {len(values)} bytes of values; {selection.size} elements of {dtype.itemsize} bytes "
+            f"The region has {len(values)} bytes of values; {selection.size} elements of {dtype.itemsize} bytes "
             f"need {selection.size * dtype.itemsize}."
         )
     return selection, np.frombuffer(values, np.uint8).view(dtype)
 
 
 def open_selection(data: Buffer) -> tuple[Selection, memoryview]:
-    """Return the selection at the start of `data` and the bytes after its checksum; raise `Corrupt` if damaged."""
+    """Return a pair: the selection at the start of `data`, and the bytes after its checksum; may raise `Corrupt`."""
     view = memoryview(data).cast("B")
     selection, length = decode_first(view)
     section, checksum, rest = view[:length], view[length:][:CHECKSUM_BYTES], view[length + CHECKSUM_BYTES :]
@@ -80,13 +80,13 @@ def encode_vlen_region(selection: Selection, values: VlenArray, element: Element
 
 
 def decode_vlen_region(data: Buffer, element: Element) -> tuple[Selection, VlenArray]:
-    """Return a region's selection and its values, (n,); raise `Corrupt` if the region is invalid."""
+    """Return a pair: a region's selection, and its values, (n,); raise `Corrupt` if the region is invalid."""
     selection, rest = open_selection(data)
     size = selection.size * element.file_size
     size += CHECKSUM_BYTES if size else 0
     if len(rest) < size:
         raise Corrupt(
-            f"There are {len(rest)} bytes of elements; {selection.size} need {size} with a checksum."
+            f"The region has {len(rest)} bytes of elements; {selection.size} elements and a checksum need {size}."
         )
     fixed, heap = (
         open_section(number, part, Section(0, len(part), len(part), 0), METADATA_VL, ())

@@ -3,8 +3,8 @@
 An element has the bytes of its file datatype: fixed-size parts unchanged, and for each string or sequence a reference
 to the heap (`hsparse.format.structured.heap`). If the elements of a sequence have variable-length parts themselves, the
 sequence's payload has these elements with their references. Region references, which HDF5 stores on a heap of the file,
-are sequences of bytes here. As in the library's type conversion, an empty sequence is a null reference, and an empty
-string is not. Payloads are in the order of elements, and a payload follows the payloads that it refers to.
+are sequences of bytes here. As in the library's type conversion, an empty sequence is a null reference, but an empty
+string has an object. Payloads are in the order of elements, and a payload follows the payloads that it refers to.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ FORMS: dict[FormatRevision, HeapForm] = {
 
 
 def revision_of_heap(heap: Buffer, declared: FormatRevision) -> FormatRevision:
-    """Return the revision that determines the form of a heap; `declared` is the revision in the layout message.
+    """Return the revision that determines a heap's form; `declared` is the revision in the layout message.
 
     Version 28 of the RFC and the prototype have the same layout message. A heap of the prototype begins with `HGLS`. A
-    heap of the RFC cannot, because as a number of unused bytes this would exceed the size of any section.
+    heap of the RFC cannot begin so: read as the number of unused bytes, it would exceed the size of any section.
     """
     if declared is FormatRevision.LIB_2026_09 and len(heap) and bytes(memoryview(heap)[:4]) != MAGIC:
         return FormatRevision.RFC_2025_10
@@ -60,10 +60,10 @@ def revision_of_heap(heap: Buffer, declared: FormatRevision) -> FormatRevision:
 def encode_elements(
     array: VlenArray, element: Element, revision: FormatRevision = FormatRevision.LIB_2026_09
 ) -> tuple[Buffer, Buffer]:
-    """Return the section of elements with references, and the heap, both without checksums.
+    """Return a pair: the section of elements with references, and the heap, both without checksums.
 
     The heap is empty if there are no payloads. Raises `TooLarge` for more than `MAX_REFERENCES` references, including
-    those on the heap.
+    references on the heap.
     """
     walk = _Walk(array.heap, array.size * element.references)
     _check_references(walk.references)
@@ -90,7 +90,7 @@ def decode_elements(
         raise Corrupt(f"{names[1]} does not decode: {error.message}.") from error
     rows = np.frombuffer(elements, np.uint8)
     if len(rows) % element.file_size:
-        raise Corrupt(f"{names[0]} has {len(rows)} bytes: no number of {element.file_size}-byte elements.")
+        raise Corrupt(f"{names[0]} has {len(rows)} bytes, not a multiple of {element.file_size}, an element.")
     reader = _ElementReader(np.frombuffer(heap, np.uint8), opened, names)
     return reader.length_prefixed(element, rows.reshape(-1, element.file_size), 0)
 
@@ -103,7 +103,7 @@ class _Payloads:
     """The payloads of one part of all elements, without null references.
 
     `keys: (k,)` are the ends of the parts in the length-prefixed form. `begins` and `sizes` locate the payloads in
-    `source`, `counts` are their numbers of elements, and `references[rows]` are the references to set.
+    `source`, `counts` are the payloads' numbers of elements, and `references[rows]` are the references to set.
     """
 
     keys: Places
@@ -124,7 +124,7 @@ class _Walk:
     found: list[_Payloads] = field(default_factory=list)
 
     def fill(self, element: Element, at: Places, rows: Bytes) -> Places:
-        """Set `rows: (k, file size)` to the parts that begin at `at: (k,)`; return the ends of the parts, (k,)."""
+        """Set `rows: (k, file size)` to the parts that begin at `at: (k,)`, and return the ends of the parts, (k,)."""
         if not len(at):
             return at
         if isinstance(element, Fixed):
@@ -154,7 +154,7 @@ class _Walk:
         return stops
 
     def _members(self, base: Element, at: Places, count: int) -> tuple[Places, Places]:
-        """Return the starts of the elements of k arrays, (k, count), and the ends of the arrays, (k,)."""
+        """Return a pair: the starts of the elements of k arrays, (k, count), and the ends of the arrays, (k,)."""
         skip, data, end = skipper(base), self.prefixed.data, len(self.prefixed)
         starts = np.empty((len(at), count + 1), np.int64)
         for row, place in enumerate(at.tolist()):
@@ -166,7 +166,7 @@ class _Walk:
         return starts[:, :-1], starts[:, -1]
 
     def _fill_runs(self, element: VlenString | Region | VlenSequence, at: Places, rows: Bytes) -> Places:
-        """Collect the payloads of strings or sequences, whose references go into `rows`; return their ends, (k,)."""
+        """Collect the payloads of strings or sequences, write references to `rows`, and return their ends, (k,)."""
         lengths = sliding_window_view(self.prefixed, PREFIX_SIZE)[at].view("<u4")[:, 0].astype(np.int64)
         begins = at + PREFIX_SIZE
         stops = begins + lengths
@@ -189,7 +189,7 @@ class _Walk:
         return stops
 
     def _inside(self, base: Element, begins: Places, stops: Places) -> tuple[Places, Places]:
-        """Return the starts of all elements of sequences, and the number of elements of each sequence."""
+        """Return a pair: the starts of all elements of sequences, and the number of elements of each sequence."""
         skip, data = skipper(base), self.prefixed.data
         most = (MAX_REFERENCES - self.references) // base.references
         starts: list[int] = []
@@ -226,7 +226,7 @@ class _Walk:
         return draft.image
 
     def _copy(self, image: Bytes, places: list[Places]) -> None:
-        """Copy each payload to its place in the heap; all references must be set before."""
+        """Copy each payload to its position in the heap; all references must have been set before."""
         plain = [
             (some, where)
             for some, where in zip(self.found, places, strict=True)
@@ -268,7 +268,7 @@ def _pieces(source: Bytes, begins: Places, sizes: Places) -> Iterator[memoryview
 
 @dataclass(slots=True)
 class _ElementReader:
-    """A reader that assembles elements; `depth` is 0 for elements in section 1, and higher for those on the heap."""
+    """A reader that assembles elements; `depth` is 0 for elements in section 1, and higher for elements on the heap."""
 
     source: Bytes
     heap: OpenHeap
@@ -308,7 +308,7 @@ class _ElementReader:
         return _grouped(take_elements(columns, index), len(columns))
 
     def _payloads(self, references: Bytes, itemsize: int, depth: int) -> tuple[Bytes, Places]:
-        """Return the concatenated payloads of references, and their sizes, (k,), in bytes."""
+        """Return a pair: the concatenated payloads of references, and the payloads' sizes, (k,), in bytes."""
         name = self.names[min(depth, 1)]
         self.references += len(references)
         if self.references > MAX_REFERENCES:
@@ -320,7 +320,7 @@ class _ElementReader:
         self.read += int(sizes.sum())
         if self.read > len(self.source):
             raise Corrupt(
-                f"{name} does not decode: its references lead to {self.read} bytes of {len(self.source)}."
+                f"{name} does not decode: its references read {self.read} bytes of a heap of {len(self.source)}."
             )
         return _gathered(self.source, begins, sizes), sizes
 
@@ -351,5 +351,5 @@ def _merged(parts: Iterable[Element]) -> list[Element]:
 
 
 def _grouped(array: VlenArray, count: int) -> VlenArray:
-    """Return an array in which every `count` adjacent elements are joined to one."""
+    """Return an array in which every `count` adjacent elements are joined to one element."""
     return VlenArray((array.size // count,), array.offsets.reshape(-1)[::count], array.heap)

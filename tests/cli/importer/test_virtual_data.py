@@ -121,7 +121,7 @@ def write_sources(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "path", "length", "words"),
     [
-        ("s.h5", "data", 9, "A selection up to 9 in dimension 0 is mapped; the dataset ends at 5"),
+        ("s.h5", "data", 9, "A mapped selection reaches 9 in dimension 0; its dataset ends at 5"),
         ("s.h5", "g", 5, "source g in s.h5: g is no dataset"),
         ("none.h5", "x", 5, "source x in none.h5: "),
         ("s.h5", "text", 5, "cannot be converted to"),

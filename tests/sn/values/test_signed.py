@@ -113,7 +113,7 @@ async def test_requests_count_in_places_or_from_zero(client: RestClient, layout:
     boxes = {"class": "H5S_SEL_HYPERSLABS", "coordinates": [[[-5], [-4]], [[1], [1]]]}
     assert await posted({"selection": boxes}, places="signed") == [-5, -4, 1]
     assert await posted({"selection": {"class": "H5S_SEL_ALL"}}, places="signed") == list(range(-5, 5))
-    bounds = "its lower bound is -5, its upper bound 5."
+    bounds = "the lower bound is -5, the (exclusive) upper bound is 5."
     assert (await posted({"points": [-6]}, places="signed")).endswith(bounds)
     assert (await posted({"selection": slab | {"start": [-9]}}, places="signed")).endswith(bounds)
     assert (await values("[0:1]", places="yes")) == "bad_request"
@@ -382,7 +382,7 @@ async def test_a_streamed_write_goes_where_its_places_are(
         ({"lower": "x"}, "lower must have an integer"),
         ({"minlower": [-4]}, "at most -5"),
         ({"minlower": [UNLIMITED, 0]}, "for each of the 1 dimensions"),
-        ({"maxdims": None}, "needs maxdims"),
+        ({"maxdims": None}, "give maxdims"),
         ({"lower": [2**62], "minlower": None}, "beyond 2^62"),
         ({"lower": [-(2**63)], "minlower": None}, "between -2^62 and 2^62"),
         ({"shape": []}, "Only a simple dataspace"),
