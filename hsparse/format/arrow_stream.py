@@ -30,7 +30,7 @@ BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 1
     12: 2,
     21: 2,
 }
-"""The number of buffers of a column of each supported or skipped `Type`; those of a list's child are not counted."""
+"""The number of buffers of a column of each supported or skipped `Type`; buffers of a list's child are not counted."""
 MAX_FIELDS = 1024
 KEPT_SCHEMA = 4096
 """Schema messages of at most this many bytes are cached: a client that appends sends one schema with each request."""

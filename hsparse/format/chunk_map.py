@@ -12,7 +12,7 @@ read. The encoding is little-endian:
 | 4 | number of rows n |
 | 4 | version 2: number of columns that have statistics |
 | 8n | the 8-byte BLAKE2b digest of each chunk's etag |
-| rest | the other columns one after the other, 8 bytes per number, filtered by shuffle (8) and zstd |
+| rest | the other columns in sequence, 8 bytes per number, filtered by shuffle (8) and zstd |
 | 4 | CRC-32 of all bytes before it |
 
 The other columns are: the scaled coordinates, one column per dimension; the number of defined elements; per section the

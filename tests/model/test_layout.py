@@ -351,7 +351,7 @@ def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_not_too_large(
 
 def test_wanted_chunks_are_cut_to_the_shape() -> None:
     assert chunk_of((100, 50), 500, (64, 1000)) == (64, 50)
-    with pytest.raises(Unsupported, match="chunk has 2 dimensions"):
+    with pytest.raises(Unsupported, match="chunk must have 3 dimensions, not 2"):
         chunk_of((100, 50, 3), 500, (64, 1000))
 
 

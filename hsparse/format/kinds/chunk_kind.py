@@ -109,7 +109,7 @@ class QueryRequest:
     """A query (`hsparse.format.query`) of chunk selections, and the form of its result, as sent between nodes.
 
     The result has at most the first `limit` matches of each selection (0: all), in the order `order_by` or else by
-    position. With `in_order`, the elements of each selection follow those of the previous one, and once
+    position. With `in_order`, the selections' elements follow each other in order, and once
     `limit` matches are found, the reply may omit the matches of later selections.
     """
 
@@ -202,7 +202,7 @@ class ChunkKind(Protocol[V]):
     def reduce(self, chunk: V, selection: Orthogonal, reduction: Reduction, codes: Codes | None) -> Partials:
         """Return the partial results of the selected elements; in a sparse chunk, only of defined elements.
 
-        The places are those of a reduction of this selection alone. `codes` has the group of each position along
+        The places are the places of a reduction of this selection alone. `codes` has the group of each position along
         the grouped axis. Variable-length elements can only be counted; other reductions raise `Unsupported`.
         """
         ...

@@ -208,7 +208,7 @@ def heap_bytes(values: VlenArray, selection: Selection) -> int:
 
 def no_vlen_search() -> Unsupported:
     """Return the error for a query over variable-length elements."""
-    return Unsupported("This is not supported for elements of variable length; read them as they are.")
+    return Unsupported("Elements of variable length do not support this: read the values instead.")
 
 
 def _checked(arrays: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:

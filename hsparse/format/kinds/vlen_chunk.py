@@ -6,8 +6,8 @@ never has shuffling filters, which need elements of equal size.
 A structured object stores a sparse chunk, or a dense chunk if the layout says so, in three sections: selection,
 elements with heap references, and heap. The sections follow RFC "File Format Changes for Enabling Sparse Storage in
 HDF5", section 2.1, tables 6 and 7; the heap has the newest form (`hsparse.format.structured.heap`). All sections
-hold metadata and have checksums. In a dense chunk all elements are defined, so section 0 (selection) is empty and section 1 begins at
-byte 0.
+hold metadata and have checksums. In a dense chunk all elements are defined, so section 0 (selection) is empty and
+section 1 begins at byte 0.
 """
 
 from __future__ import annotations

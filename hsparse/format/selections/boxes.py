@@ -217,7 +217,7 @@ def _clusters(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return a pair: an order of the boxes, and the boxes' clusters in this order; different clusters cannot overlap.
 
-    Clusters are split in one dimension after the other at gaps that no box of the cluster crosses, until no dimension
+    Clusters are split in each dimension in turn at gaps that no box of the cluster crosses, until no dimension
     splits a cluster.
     """
     order = np.arange(len(starts))

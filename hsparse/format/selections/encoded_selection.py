@@ -61,7 +61,7 @@ def decode_selection(data: Buffer) -> Selection:
 
 
 def decode_first(data: Buffer) -> tuple[Selection, int]:
-    """Return a pair, see `decode_selection`: the selection in the image at the start of `data`, and the image's length."""
+    """Return a pair: the selection that the image at the start of `data` encodes, and the length of the image."""
     dims, reader = decode_image(data)
     found = decode_serialized(reader, dims)
     try:

@@ -78,7 +78,7 @@ def widen(offsets: NDArray[Any], extent: Sequence[int]) -> NDArray[Any]:
 def check_countable(extent: Sequence[int]) -> None:
     """Raise `TooLarge` if linear offsets in `extent` do not fit 64 bits."""
     if math.prod(extent) > MAX_OFFSET:
-        raise TooLarge("The extent has more than 2^64 elements; select a part of it by blocks.")
+        raise TooLarge("The extent has more than 2^64 elements: select a part by blocks.")
 
 
 def as_indices(values: Any, what: str) -> NDArray[np.uint64]:
@@ -131,7 +131,7 @@ def runs_of(
 
 
 def expand(begins: NDArray[np.uint64], ends: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return all offsets, (n,) uint64, in the runs `begins..ends` (exclusive), one run after the other."""
+    """Return all offsets, (n,) uint64, in the runs `begins..ends` (exclusive), run by run."""
     sizes = (ends - begins).astype(np.intp)
     shifts = begins - (np.cumsum(sizes) - sizes).astype(np.uint64)
     result: NDArray[np.uint64] = np.repeat(shifts, sizes)

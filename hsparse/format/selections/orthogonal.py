@@ -272,7 +272,7 @@ RUN_COST = 16
 class Orthogonal:
     """A selection by one `Axis` per dimension of `extent`: all, none, regular hyperslabs and index lists.
 
-    Iteration is row-major over the axes, each in its own order. A selection of rank 0 has the one element of a scalar.
+    Iteration is row-major over the axes, each in its own order. A selection of rank 0 has the only element of a scalar.
     """
 
     extent: tuple[int, ...]

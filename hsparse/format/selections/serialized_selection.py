@@ -193,7 +193,7 @@ def _table(reader: ByteReader, rows: int, width: int, size: int, what: str) -> N
 
 
 def _by_columns(table: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy of a table with contiguous columns, because callers process one column after the other."""
+    """Return a copy of a table with contiguous columns, because callers process column after column."""
     columns = np.empty(table.shape[::-1], table.dtype)
     for dim in range(table.shape[1]):
         columns[dim] = table[:, dim]

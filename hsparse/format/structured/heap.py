@@ -202,7 +202,7 @@ class HeapSet:
                 continue
             if begin < end or length < FRAME or begin + length > len(view):
                 raise Corrupt(
-                    f"the collection of slot {slot} is not inside the section, after the one before"
+                    f"the collection of slot {slot} is not inside the section, after the previous one"
                 )
             end = begin + length
             indexes, places = _objects(view[begin:end], slot)
