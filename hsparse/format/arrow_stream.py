@@ -126,7 +126,7 @@ def _batches(take: Take, *, ends_itself: bool, room: ColumnRoom | None = None) -
         placed = None if room is None else _receive_in_place(header, fields, nbytes, take, room)
         yield placed or _batch(header, fields, _exactly(take, nbytes))
     if fields is None:
-        raise ValueError("it has no schema")
+        raise ValueError("the stream has no schema message")
 
 
 def _schema(data: Buffer) -> tuple[Sequence[_Field], int]:
@@ -141,7 +141,7 @@ _kept_schema = lru_cache(maxsize=64)(_schema)
 def _header(message: Table, expected: int) -> Table:
     kind, header = message.number(1, "<B", 0), message.table(2)
     if kind != expected or header is None:
-        raise ValueError(f"a message of kind {kind} is not expected; dictionaries are not supported")
+        raise ValueError(f"a message has kind {kind}, not {expected}; dictionaries are not supported")
     return header
 
 
@@ -156,16 +156,16 @@ def _message_size(take: Take) -> int | None:
 
 def _exactly(take: Take, size: int) -> memoryview:
     if size < 0:
-        raise ValueError(f"a length is {size}")
+        raise ValueError(f"a message has the negative length {size}")
     data = memoryview(take(size))
     if len(data) != size:
-        raise ValueError(f"{len(data)} of {size} bytes are there")
+        raise ValueError(f"only {len(data)} of {size} bytes of a message are there")
     return data
 
 
 def _fields(schema: Table) -> list[_Field]:
     if schema.number(0, "<h", 0):
-        raise ValueError("it is big-endian")
+        raise ValueError("its numbers are big-endian, which is not supported")
     places = schema.tables(1)
     if len(places) > MAX_FIELDS:
         raise ValueError(f"it has {len(places)} columns; the limit is {MAX_FIELDS}")
@@ -196,17 +196,17 @@ def _fixed_field(name: str, kind: int, type_table: Table | None) -> _Field:
     if kind == INT and type_table is not None:
         bits, signed = type_table.number(0, "<i", 0), type_table.number(1, "<B", 0)
         if bits not in (8, 16, 32, 64):
-            raise ValueError(f"column {name!r} has integers of {bits} bits")
+            raise ValueError(f"column {name!r} has integers of {bits} bits, not 8, 16, 32 or 64")
         dtype = np.dtype(f"<{'i' if signed else 'u'}{bits // 8}")
     elif kind == FLOAT and type_table is not None:
         precision = type_table.number(0, "<h", 0)
         if not 0 <= precision < len(FLOATS):
-            raise ValueError(f"column {name!r} has floats of precision {precision}")
+            raise ValueError(f"column {name!r} has floats of the unknown precision {precision}")
         dtype = np.dtype(FLOATS[precision])
     elif kind == FIXED_SIZE_BINARY and type_table is not None:
         dtype, width = np.dtype(np.uint8), type_table.number(0, "<i", 0)
         if width <= 0:
-            raise ValueError(f"column {name!r} has elements of {width} bytes")
+            raise ValueError(f"column {name!r} has elements of {width} bytes, not of at least 1")
     return _Field(name, BUFFERS[kind], dtype, width)
 
 
@@ -223,7 +223,7 @@ def _batch(header: Table, fields: Sequence[_Field], body: memoryview) -> tuple[i
     for field in fields:
         count, column = reader.column(field)
         if count != length:
-            raise ValueError(f"column {field.name!r} has {count} elements of {length}")
+            raise ValueError(f"column {field.name!r} has {count} elements; its batch has {length}")
         columns.setdefault(field.name, column)
     return length, columns
 
@@ -271,7 +271,7 @@ class _BatchReader:
         count, nulls = next(self.nodes)
         some = [next(self.buffers) for _ in range(field.buffers)]
         if count < 0:
-            raise ValueError(f"column {field.name!r} has {count} elements")
+            raise ValueError(f"column {field.name!r} has the negative length {count}")
         if field.child is not None:
             length, child = self.column(field.child)
             offsets = self._offsets(field, some[1], count, length)
@@ -301,5 +301,5 @@ class _BatchReader:
         offset, present = buffer
         size = count * dtype.itemsize
         if present < size:
-            raise ValueError(f"column {field.name!r} has {present} bytes of {size}")
+            raise ValueError(f"column {field.name!r} has {present} bytes; its elements need {size}")
         return np.frombuffer(part(self.body, offset, size), dtype)

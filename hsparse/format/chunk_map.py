@@ -193,7 +193,7 @@ def decode_map(data: Buffer, rank: int, sections: int, columns: int = 0) -> Chun
     found = COLUMNS.unpack_from(view, HEAD.size)[0] if columns and len(view) >= begin else 0
     if (magic, version, shape, found) != (MAGIC, wanted, [rank, sections], columns) or rank > MAX_RANK:
         raise Corrupt(
-            f"The chunk map is not of {rank} dimensions, {sections} sections and {columns} columns, version {wanted}."
+            f"The chunk map must have {rank} dimensions, {sections} sections, {columns} columns and version {wanted}."
         )
     start = begin + 8 * count
     if count > MAX_ROWS or start > len(view) - 4:

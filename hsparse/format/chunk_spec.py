@@ -235,7 +235,7 @@ class ChunkSpec:
         """The fill value of a fixed-size type, an array of shape (); raises `Unsupported` for other types."""
         dtype = self.dtype
         if dtype.hasobject:
-            raise Unsupported("Elements of variable length do not support this: read the values instead.")
+            raise Unsupported("Variable-length elements do not support this operation: read the values.")
         data = self.fill or bytes(dtype.itemsize)
         return np.frombuffer(data, np.uint8).view(dtype).reshape(())
 

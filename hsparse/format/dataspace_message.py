@@ -124,7 +124,7 @@ def _decode(message: ByteReader, width: int) -> tuple[tuple[int, ...] | None, tu
     if version == 2 and kind == NULL and not rank:
         return None, None
     if version == 2 and kind != (SIMPLE if rank else SCALAR):
-        raise Corrupt(f"The {message.subject} has a dataspace of rank {rank} and type {kind}.")
+        raise Corrupt(f"The {message.subject} has a dataspace of type {kind}, which cannot have rank {rank}.")
     dims = message.numbers(rank, width, "dataspace dimensions")
     return dims, message.numbers(rank, width, "maximum dimensions") if flags & MAX_DIMS_FLAG else None
 

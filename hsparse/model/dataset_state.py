@@ -288,7 +288,7 @@ def _extent_to_append_to(record: Record, slab: Extent, dim: int, lower: Extent) 
     """Return the extent; raise `Moved` or `BadRequest` if `slab` cannot be appended along `dim` now."""
     id, before = record["id"], tuple(record["shape"].get("dims") or ())
     if len(slab) != len(before) or not 0 <= dim < len(before):
-        raise BadRequest(f"{id} has {len(before)} dimensions; an append of {len(slab)} cannot extend {dim}.")
+        raise BadRequest(f"{id} has {len(before)} dimensions, not {len(slab)}, or no dimension {dim}.")
     others = [other for other in range(len(before)) if other != dim]
     moved = lower and any(lower[other] != record["shape"]["lower"][other] for other in others)
     if is_trimmed(record) or moved or any(slab[other] != before[other] for other in others):

@@ -260,7 +260,7 @@ def _chunked(asked: Json | None, shape: Shape, datatype: Datatype, min_bytes: in
         return Layout(chosen, chosen)
     if prod(wanted) * size > MAX_CHUNK_BYTES:
         raise BadRequest(
-            f"A chunk of {list(wanted)} has {prod(wanted) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
+            f"A chunk of {list(wanted)} has {prod(wanted) * size} bytes; the limit is {MAX_CHUNK_BYTES}: reduce dims."
         )
     # The size of variable-length elements is unknown here, so chunk dimensions that the client chose are kept.
     enlarges = (asked or {}).get("enlarge", True)
@@ -302,7 +302,7 @@ def _file_backed(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) 
     chunk = _chunk(asked, shape)
     if prod(chunk) * size > MAX_CHUNK_BYTES:
         raise BadRequest(
-            f"A chunk of {list(chunk)} has {prod(chunk) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
+            f"A chunk of {list(chunk)} has {prod(chunk) * size} bytes; the limit is {MAX_CHUNK_BYTES}: reduce dims."
         )
     if asked["class"] == CHUNKED_REF:
         stored = parse_chunked_ref(asked, chunk, datatype, filtered=filtered)
@@ -345,7 +345,7 @@ def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:
     dims = _chunk(asked, shape)
     if prod(dims) > MAX_CHUNK_ELEMENTS:
         raise BadRequest(
-            f"A chunk of {list(dims)} has {prod(dims)} elements; the limit is {MAX_CHUNK_ELEMENTS}."
+            f"A chunk of {list(dims)} has {prod(dims)} elements; the limit is {MAX_CHUNK_ELEMENTS}: reduce dims."
         )
     if SPARSE_DATA not in flags:
         _check_dense_references(dims, datatype)
@@ -378,6 +378,6 @@ def _chunk(asked: Json, shape: Shape) -> tuple[int, ...]:
             )
         if limit is not None and dims[dim] > 0 and extent > limit:
             raise BadRequest(
-                f"Dimension {dim} of a chunk has {extent} elements; the dataset's can have at most {limit}."
+                f"Dimension {dim} of a chunk has {extent} elements; in the dataset it has at most {limit}."
             )
     return tuple(chunk)

@@ -267,10 +267,10 @@ def _split(data: Buffer, element: Element, offsets: np.ndarray[Any, np.dtype[np.
         for row in range(1, len(offsets)):
             at += PREFIX_SIZE
             if at > end:
-                raise ValueError("they are cut short")
+                raise ValueError("the data ends inside an element")
             at += _READ(data, at - PREFIX_SIZE)[0]
             if at > end:
-                raise ValueError("a count reaches beyond their end")
+                raise ValueError("a length prefix reaches beyond the end of the data")
             places[row] = at
         return at
     for row in range(1, len(offsets)):
@@ -295,7 +295,7 @@ def has_arrays(element: Element) -> bool:
 def _fixed_skipper(size: int) -> Skip:
     def skip(data: Buffer, at: int, end: int) -> int:
         if at + size > end:
-            raise ValueError("they are cut short")
+            raise ValueError("the data ends inside an element")
         return at + size
 
     return skip
@@ -304,13 +304,13 @@ def _fixed_skipper(size: int) -> Skip:
 def _run_skipper(size: int) -> Skip:
     def skip(data: Buffer, at: int, end: int) -> int:
         if at + PREFIX_SIZE > end:
-            raise ValueError("they are cut short")
+            raise ValueError("the data ends inside an element")
         count = _READ(data, at)[0]
         at += PREFIX_SIZE + count
         if at > end:
-            raise ValueError("a count reaches beyond their end")
+            raise ValueError("a length prefix reaches beyond the end of the data")
         if count % size:
-            raise ValueError(f"a count of {count} bytes is not a multiple of the element size, {size} bytes")
+            raise ValueError(f"a sequence has {count} bytes, not a multiple of its element size, {size}")
         return int(at)
 
     return skip
@@ -332,7 +332,7 @@ def _sequence_skipper(inner: Skip) -> Skip:
 def _array_skipper(count: int, least: int, inner: Skip) -> Skip:
     def skip(data: Buffer, at: int, end: int) -> int:
         if at + least > end:
-            raise ValueError("they are cut short")
+            raise ValueError("the data ends inside an element")
         for _ in range(count):
             at = inner(data, at, end)
         return at

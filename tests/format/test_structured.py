@@ -336,7 +336,7 @@ def test_framing_that_does_not_hold_together(image: bytes, reason: str) -> None:
 
 def test_more_bytes_than_offsets_tell() -> None:
     sizes = np.array([2**32 - 4], np.int64)
-    with pytest.raises(TooLarge, match="offsets have 4"):
+    with pytest.raises(TooLarge, match="offsets have only 4"):
         PackedHeap(4).draft(sizes, sizes)
 
 

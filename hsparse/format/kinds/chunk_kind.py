@@ -318,7 +318,7 @@ def open_direct_chunk(
     count = len(spec.filters) if spec.sparse else 1
     if sections.shape != (count, 3) or int(sections[:, MASK].max()) >= 2**32:
         raise BadRequest(
-            f"A chunk of {spec.dataset} has {count} sections, each with a filter mask of 32 bits."
+            f"A chunk of {spec.dataset} needs {count} sections, each with a filter mask of 32 bits."
         )
     try:
         return kind.open_direct(data, sections, scaled, stop)

@@ -208,7 +208,7 @@ def heap_bytes(values: VlenArray, selection: Selection) -> int:
 
 def no_vlen_search() -> Unsupported:
     """Return the error for a query over variable-length elements."""
-    return Unsupported("Elements of variable length do not support this: read the values instead.")
+    return Unsupported("Variable-length elements do not support this operation: read the values.")
 
 
 def _checked(arrays: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:

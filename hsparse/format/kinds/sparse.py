@@ -181,7 +181,7 @@ def unseal_sparse(
     content, footer = unseal(data)
     check_sizes(footer.sections, dims, dtype.itemsize)
     if len(pipelines) != 2:
-        raise Corrupt(f"The chunk has 2 sections; the dataset's chunks have {len(pipelines)}.")
+        raise Corrupt(f"The chunk has 2 sections; the dataset's chunks need {len(pipelines)}.")
     places, fixed = footer.sections
     selection = open_planes(0, content[: places.size], places, METADATA_FIXED, pipelines[0])
     values = open_section(1, content[fixed.offset :], fixed, METADATA_FIXED, pipelines[1])
@@ -229,7 +229,7 @@ def _decode(
 def check_sizes(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) -> None:
     """Raise `Corrupt` if the sections are larger than in any possible chunk of `dims`."""
     if len(sections) != 2:
-        raise Corrupt(f"The chunk has {len(sections)} sections; fixed-size sparse data has 2.")
+        raise Corrupt(f"The chunk has {len(sections)} sections; fixed-size sparse data needs 2.")
     selection, values = sections
     count, rest = divmod(values.unfiltered, itemsize)
     if rest or count > math.prod(dims):
@@ -238,7 +238,7 @@ def check_sizes(sections: Sequence[Section], dims: tuple[int, ...], itemsize: in
             f" elements that a chunk of {dims} can have."
         )
     if selection.unfiltered > RECORD_LIMIT * max(len(dims), 1) * count + IMAGE_LIMIT:
-        raise Corrupt(f"Section 0 (selection) has {selection.unfiltered} bytes for {count} elements.")
+        raise Corrupt(f"Section 0 (selection) has {selection.unfiltered} bytes, too many for {count} values.")
 
 
 def _ascending(offsets: NDArray[Any], values: ValueColumn) -> tuple[Offsets, ValueColumn]:

@@ -220,15 +220,15 @@ def _open(
 def _check_sizes(sections: Sequence[Section], dims: tuple[int, ...], element: Element) -> None:
     """Raise `Corrupt` if the sections are larger than in any possible chunk of `dims`."""
     if len(sections) != 3:
-        raise Corrupt(f"The chunk has {len(sections)} sections; variable-length data has 3.")
+        raise Corrupt(f"The chunk has {len(sections)} sections; variable-length data needs 3.")
     selection, fixed, heap = sections
     count, rest = divmod(max(0, fixed.unfiltered - CHECKSUM.size), element.file_size)
     if rest or count > math.prod(dims) or fixed.unfiltered > MAX_SECTION:
         raise Corrupt(
-            f"{NAMES[0]} has {fixed.unfiltered} bytes: no checksum and number of {element.file_size}-byte elements "
+            f"{NAMES[0]} has {fixed.unfiltered} bytes: no checksum plus a number of {element.file_size}-byte elements "
             f"that a chunk of {dims} can have."
         )
     if selection.unfiltered > RECORD_LIMIT * max(len(dims), 1) * count + IMAGE_LIMIT:
-        raise Corrupt(f"Section 0 (selection) has {selection.unfiltered} bytes for {count} elements.")
+        raise Corrupt(f"Section 0 (selection) has {selection.unfiltered} bytes, too many for {count} values.")
     if heap.unfiltered > MAX_SECTION:
         raise Corrupt(f"{NAMES[1]} has {heap.unfiltered} bytes; the limit is {MAX_SECTION}.")

@@ -224,7 +224,7 @@ def _decode_places(data: Buffer, chunk: Sequence[int], count: int | None) -> tup
     reader.done("selection")
     size = _size_of(found, dims)
     if count is not None and size != count:
-        raise Corrupt(f"The encoded selection has {size} elements for {count} values.")
+        raise Corrupt(f"The encoded selection has {size} elements, but there are {count} values.")
     return found, size
 
 

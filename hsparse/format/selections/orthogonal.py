@@ -91,7 +91,7 @@ def check_axis(axis: Axis, dim: int, length: int) -> Axis:
 
 def _check_span(span: StridedSpan, dim: int, length: int) -> None:
     if span.start < 0 or span.count < 0 or span.block < 0 or span.stride < 1:
-        raise BadRequest(f"Dimension {dim}: start, count and block must not be negative, stride at least 1.")
+        raise BadRequest(f"Dimension {dim}: start, count, block must not be negative, stride not below 1.")
     if span.count > 1 and span.block > span.stride:
         raise BadRequest(
             f"Dimension {dim}: block {span.block} is larger than stride {span.stride}; blocks overlap."

@@ -53,7 +53,7 @@ class Points:
         shape = (len(found),) if self.shape == (-1,) else tuple(self.shape)
         if math.prod(shape) != len(found):
             raise BadRequest(
-                f"The shape {list(shape)} has {math.prod(shape)} elements for {len(found)} points."
+                f"The shape {list(shape)} has {math.prod(shape)} elements; it must have one per point, {len(found)}."
             )
         object.__setattr__(self, "extent", extent)
         object.__setattr__(self, "coordinates", found)

@@ -69,7 +69,7 @@ def _pieces(body: str) -> list[str]:
     while True:
         end = body.find("]", place) + 1 if body.startswith("[", place) else body.find(",", place)
         if end == 0 and body.startswith("[", place):
-            raise BadRequest(f"The list {short_repr(body[place:])} of the selection is not closed.")
+            raise BadRequest(f"The list {short_repr(body[place:])} of the selection is not closed: add ].")
         if end == -1:
             end = len(body)
         result.append(body[place:end])
@@ -77,7 +77,7 @@ def _pieces(body: str) -> list[str]:
             return result
         if body[end] != ",":
             raise BadRequest(
-                f"The selection has {short_repr(body[end:])} after the list {short_repr(result[-1])}."
+                f"The selection has {short_repr(body[end:])} after the list {short_repr(result[-1])}, but no comma."
             )
         place = end + 1
 

@@ -241,7 +241,7 @@ def encode_regular(spans: Sequence[StridedSpan], version: int = 3) -> bytes:
         return struct.pack("<IIBI", HYPERSLABS, 2, REGULAR, 4 + len(body)) + rank + body
     if version == 3:
         return struct.pack("<IIBB", HYPERSLABS, 3, REGULAR, width) + rank + body
-    raise BadRequest(f"Regular hyperslabs have no version {version}; 2 and 3 exist, 1 has blocks.")
+    raise BadRequest(f"Regular hyperslabs have no version {version}; use 2 or 3 (1 has only blocks).")
 
 
 def encode_hyperslab(spans: Sequence[StridedSpan]) -> bytes:

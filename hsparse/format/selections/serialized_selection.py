@@ -154,7 +154,7 @@ def _read_unbounded(reader: ByteReader, width: int, rank: int) -> Regular:
         if not (stride and count and block) or (count > 1 and stride < block):
             raise Corrupt(f"The regular hyperslab is empty or overlaps itself in dimension {dim}.")
         if (block == UNLIMITED and count > 1) or (not endless and start + count * stride + block > MAX_END):
-            raise Corrupt(f"The regular hyperslab has {count} blocks of {block} in dimension {dim}.")
+            raise Corrupt(f"The hyperslab has {count} blocks of {block} in dimension {dim}, too many.")
         spans.append(StridedSpan(start, stride, count, block))
     return Regular(tuple(spans))
 

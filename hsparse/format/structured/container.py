@@ -112,7 +112,7 @@ def open_chunk(
     their checksums.
     """
     if len(sections) != len(pipelines):
-        raise Corrupt(f"The chunk has {len(sections)} sections; the dataset's chunks have {len(pipelines)}.")
+        raise Corrupt(f"The chunk has {len(sections)} sections; the dataset's chunks need {len(pipelines)}.")
     check_layout(sections, len(data))
     view = memoryview(data)
     return tuple(

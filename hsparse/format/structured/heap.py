@@ -95,7 +95,7 @@ class PackedHeap:
             return HeapDraft(np.zeros(0, np.uint8), np.zeros(0, np.int64), _as_bytes(pairs))
         ends = UNUSED + np.cumsum(sizes)
         if int(ends[-1]) >= 1 << 8 * self.width:
-            raise TooLarge(f"A chunk's heap would have {ends[-1]} bytes; its offsets have {self.width}.")
+            raise TooLarge(f"A chunk's heap would have {ends[-1]} bytes; its offsets have only {self.width}.")
         pairs[:, 0], pairs[:, 1] = ends - sizes, sizes
         pairs[sizes == 0, 0] = 0
         return HeapDraft(np.zeros(int(ends[-1]), np.uint8), ends - sizes, _as_bytes(pairs))
@@ -285,7 +285,7 @@ def _directory(view: memoryview) -> list[tuple[int, int]]:
             f"it begins with {magic!r}, version {version}, not with {MAGIC!r}, version {HEAP_VERSION}"
         )
     if count > MAX_SLOTS or HEAD.size + FRAME * count > len(view):
-        raise Corrupt(f"its directory of {count} slots is not all there")
+        raise Corrupt(f"its directory of {count} slots is cut short")
     found: list[tuple[int, int]] = np.frombuffer(view, ENTRY, count, HEAD.size).tolist()
     return found
 

@@ -33,7 +33,7 @@ def encode_region(selection: Selection, values: NDArray[Any]) -> bytes:
     """Return a region of `values: (n,)` in the order of `selection`; raise `BadRequest` if the numbers differ."""
     if values.shape != (selection.size,):
         raise BadRequest(
-            f"There are {selection.size} elements and values of shape {list(values.shape)}; give one value per element."
+            f"Values of shape {list(values.shape)} do not fit {selection.size} elements: give one value per element."
         )
     section = encode_selection(selection)
     return b"".join((section, lookup3(section).to_bytes(CHECKSUM_BYTES, "little"), values.tobytes()))
@@ -67,7 +67,7 @@ def encode_vlen_region(selection: Selection, values: VlenArray, element: Element
     """
     if values.shape != (selection.size,):
         raise BadRequest(
-            f"There are {selection.size} elements and values of shape {list(values.shape)}; give one value per element."
+            f"Values of shape {list(values.shape)} do not fit {selection.size} elements: give one value per element."
         )
     try:
         sections = encode_elements(values, element)

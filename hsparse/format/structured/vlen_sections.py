@@ -90,7 +90,7 @@ def decode_elements(
         raise Corrupt(f"{names[1]} does not decode: {error.message}.") from error
     rows = np.frombuffer(elements, np.uint8)
     if len(rows) % element.file_size:
-        raise Corrupt(f"{names[0]} has {len(rows)} bytes, not a multiple of {element.file_size}, an element.")
+        raise Corrupt(f"{names[0]} has {len(rows)} bytes, no multiple of {element.file_size} (an element).")
     reader = _ElementReader(np.frombuffer(heap, np.uint8), opened, names)
     return reader.length_prefixed(element, rows.reshape(-1, element.file_size), 0)
 

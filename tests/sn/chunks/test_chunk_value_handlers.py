@@ -277,7 +277,7 @@ async def test_structured_bytes_that_are_no_chunk(client: RestClient, store: Cou
     for name, (wrong, options), why in (
         ("1_1", point(1, 2), "beyond the extent"),
         ("0_0", point(1, 1, extent=(4, 5)), "extent [4, 5]"),
-        ("0_0", two, "2 elements for 1 values"),
+        ("0_0", two, "2 elements, but there are 1 values"),
     ):
         assert why in await refused(client, store, f"{path}/chunks/{name}", wrong, **options)
     size = int(about["section_size"].split(",")[0])

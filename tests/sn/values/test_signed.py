@@ -383,7 +383,7 @@ async def test_a_streamed_write_goes_where_its_places_are(
         ({"minlower": [-4]}, "at most -5"),
         ({"minlower": [UNLIMITED, 0]}, "for each of the 1 dimensions"),
         ({"maxdims": None}, "give maxdims"),
-        ({"lower": [2**62], "minlower": None}, "beyond 2^62"),
+        ({"lower": [2**62], "minlower": None}, "at most 2^62"),
         ({"lower": [-(2**63)], "minlower": None}, "between -2^62 and 2^62"),
         ({"shape": []}, "Only a simple dataspace"),
         (CONTIGUOUS | {"maxdims": None, "minlower": None}, "needs the layout"),

@@ -317,7 +317,7 @@ async def test_some_fields_with_drop_fill_do_not_grow_the_dataset(client: RestCl
     for extra in ({}, {"append": 2}):
         body = {"value": [[1], [2]], "fields": "a"} | extra
         await refuses(
-            client("PUT", f"{path}/value", body, drop_fill=1), 400, "whole elements; leave out fields."
+            client("PUT", f"{path}/value", body, drop_fill=1), 400, "whole elements: leave out fields"
         )
     assert await extent(client, path) == [3]
     await put(client, path, {"append": 2, "value": [[1, 0], [0, 0]], "fields": "a:b"}, drop_fill=1)
