@@ -39,7 +39,7 @@ def decode_piece(
 
 
 def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> Pipeline:
-    """Return the filters that decode a piece to `size` bytes of elements: `pipeline`, or else another that does.
+    """Return the filters that decode a piece to `size` bytes of elements: `pipeline`, or a variant of `pipeline`.
 
     Raises `Corrupt` if no pipeline decodes the piece.
     """

@@ -258,7 +258,7 @@ def test_count_is_checked_before_the_offsets_are_made() -> None:
         with pytest.raises(Corrupt, match="there are 3 values"):
             decode_offsets(encode_selection(slab, version), slab.extent, 3)
     starts, ends = np.array([[0, 0]], np.uint64), np.array([[2**16 - 1, 2**15 - 2]], np.uint64)
-    with pytest.raises(Corrupt, match="for 3 values"):
+    with pytest.raises(Corrupt, match="there are 3 values"):
         decode_offsets(encode_image(slab.extent, None, encode_blocks(starts, ends)), slab.extent, 3)
 
 

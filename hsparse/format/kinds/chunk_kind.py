@@ -170,7 +170,7 @@ class ChunkKind(Protocol[V]):
     # --- reading ------------------------------------------------------------------------------------
 
     def missing(self, scaled: tuple[int, ...]) -> V | None:
-        """Return the value of a chunk that was never written, or None if all its elements are the fill value."""
+        """Return the chunk that stands for an unwritten chunk, or None if all its elements are the fill value."""
         ...
 
     def read(
@@ -261,7 +261,7 @@ class ChunkKind(Protocol[V]):
         ...
 
     def encode_bound(self, chunk: V) -> int:
-        """Return the estimated memory to change a chunk and encode the result, not counting `change_bound`."""
+        """Return the estimated memory to change a chunk and encode the result, beyond `change_bound`."""
         ...
 
     def reduce_bound(self, chunk: V, selection: Orthogonal) -> int:
