@@ -33,8 +33,8 @@ that part and all parts before it are done. A part whose service node failed wou
 parts may be dropped after the time `until`, and their requests start over. `dropped` remembers the tokens of dropped
 parts for a while. A token in neither list therefore belongs to a part that is already inside the extent.
 
-A part with `"side": "lower"` lies below the lower bound of a signed dataset. Each such part lies below the
-previous such part, and the lower bound moves down over done parts. A resize shrinks a dataset if either bound moves inwards.
+A part with `"side": "lower"` lies below the lower bound of a signed dataset. Each such part lies below the previous
+such part, and the lower bound moves down over done parts. A resize shrinks a dataset if either bound moves inwards.
 
 `record["appended"]` remembers the latest finished parts that had idempotency keys, so that an append retried with the
 same `Idempotency-Key` is not applied twice. Each key comes with the offset and count of its elements in the part:
