@@ -1,4 +1,4 @@
-"""Parts of an AnnData as mappings whose elements are replaced in place: `f.obs["leiden"] = labels`."""
+"""Mappings over the parts of a stored AnnData; assigning an element stores it: `f.obs["leiden"] = labels`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READER = OptionalModule("hsparse.client.integrations.anndata.element_reader")
 ASSIGNMENT = OptionalModule("hsparse.client.integrations.anndata.element_assignment")
 """Modules that are imported on first use, because files without an AnnData do not need them."""
 FRAMES = {"layers": ("obs", "var"), "obsm": ("obs",), "varm": ("var",)}
-"""The data frame that labels each leading dimension of a part's arrays, by part."""
+"""Maps each part to the data frames that label the leading dimensions of the part's arrays."""
 Group: TypeAlias = Any
 """A `Group` of the client, whose module is not imported here because the import would be circular."""
 
@@ -39,7 +39,7 @@ def read_only(value: Any) -> Any:
 
 
 class AnnDataPart(MutableMapping[str, Any]):
-    """The columns of obs or var, or the arrays of layers, obsm or varm, by name; each is read and written whole.
+    """Names mapped to the columns of obs or var, or the arrays of layers, obsm or varm; each is read and written whole.
 
     >>> cells.obs
     <AnnDataPart obs of /home/admin/cells.h5ad>
@@ -53,10 +53,10 @@ class AnnDataPart(MutableMapping[str, Any]):
         return f"<AnnDataPart {self._part} of {self._tree().name}>"
 
     def __getitem__(self, name: str) -> Any:
-        """Return a column as a Series, or an array of the type that `to_anndata` returns, by two requests.
+        """Return a column as a Series, or an array of the type that `to_anndata` returns, with two requests.
 
-        The value is a read-only copy, so that nobody changes it and expects the file to change: change a `copy()` of it
-        and assign that. A sparse matrix is a writable copy. Raise `MissingKey` for an unknown name.
+        The value is a read-only copy, because changing it would not change the file: change a `copy()` of the value and
+        assign the copy. Only a sparse matrix is a writable copy. Raise `MissingKey` for an unknown name.
 
         >>> cells.obs["cell_type"].tolist()
         ['T', 'B', 'NK', 'T']
@@ -66,10 +66,10 @@ class AnnDataPart(MutableMapping[str, Any]):
         ValueError: assignment destination is read-only
         """
         if not isinstance(name, str):
-            raise InvalidValue(f"{self._part} is read by name, as {self._part}['a']; {self._whole()}")
+            raise InvalidValue(f"{self._part} is indexed by a name: {self._part}['a']; {self._whole()}")
         tree = self._tree()
         if name not in self._names(tree):
-            raise MissingKey(f"{self._part} of {tree.name} has no {name!r}; there are {self._names(tree)}.")
+            raise MissingKey(f"{self._part} of {tree.name} has no {name!r}; it has {self._names(tree)}.")
         reader = READER.load().ElementReader(tree)
         if self._is_frame:
             reader.want_frame(self._part, [name])
@@ -80,7 +80,7 @@ class AnnDataPart(MutableMapping[str, Any]):
         return read_only(reader.element(f"{self._part}/{name}"))
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Add or replace a column or an array; readers see the old one until the new one is stored.
+        """Add or replace a column or an array; readers see the old value until the new value is stored.
 
         A Series is aligned by its labels. Raise `InvalidValue` for a wrong number of rows, and `WrongType` for a type
         that AnnData's files cannot hold; in both cases nothing changes.
@@ -151,7 +151,7 @@ class AnnDataPart(MutableMapping[str, Any]):
         if list(value.shape[: len(frames)]) != wanted or (self._part == "layers" and value.ndim != 2):
             raise InvalidValue(
                 f"{self._part}/{name} has the shape {list(value.shape)}, but {' and '.join(frames)} of {tree.name} "
-                f"have {' and '.join(map(str, wanted))} rows: give a value for each of them."
+                f"have {' and '.join(map(str, wanted))} rows: give a value for each row."
             )
         if hasattr(value, "iloc"):
             reader = READER.load().ElementReader(tree)
@@ -159,6 +159,6 @@ class AnnDataPart(MutableMapping[str, Any]):
             reader.fetch()
             if list(value.index) != reader.index(frames[0]).tolist():
                 raise InvalidValue(
-                    f"{self._part}/{name} has another index than {frames[0]}: give it the same labels and order."
+                    f"{self._part}/{name} has another index than {frames[0]}: use the labels of {frames[0]} in order."
                 )
         return value

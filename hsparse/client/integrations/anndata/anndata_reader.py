@@ -31,14 +31,14 @@ def read_anndata(tree: DomainTree, progress: Progress = False) -> Any:
 
 
 def read_by_file(tree: DomainTree) -> Any:
-    """Download a domain's file and read it with AnnData, which knows all of its older formats.
+    """Download a domain's file and read it with AnnData, which reads all older formats of AnnData files.
 
     Raise `InvalidValue` for an AnnData below the root, and `ResultTooLarge` for a file above `connection.max_bytes`.
     """
     connection = tree.connection
     if connection.domain is None or not tree.name.endswith(connection.domain):
         raise InvalidValue(
-            f"{tree.name} was written by AnnData before 0.7; such an AnnData must be at the root of a domain."
+            f"{tree.name} was written by AnnData before 0.7: such an AnnData can be read only at the root of a domain."
         )
     server = connection.for_domain(None)
 

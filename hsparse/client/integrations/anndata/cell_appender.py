@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Join: TypeAlias = Literal["inner", "outer"]
 Table: TypeAlias = tuple[Any, Mapping[str, Any]]
-"""A data frame, and arrays by name that have the same rows."""
+"""A pair: a data frame, and a dict that maps names to arrays with the same rows."""
 DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 CHANGED = ("X", "layers", "obs", "var", "obsm", "varm", "raw")
 """The parts that an append reads and may replace."""
@@ -56,14 +56,14 @@ def append_anndata(
     """Append the cells of an AnnData to the AnnData at a path of a file; readers see all new cells at once.
 
     `join` is as in `anndata.concat`, with the same default: "inner" keeps only the genes, columns of obs, layers and
-    obsm arrays that both have. "outer" keeps all: new genes come last, and a value that one side lacks is an absent
-    element in a sparse matrix and a missing value elsewhere. Stored genes keep their order, columns of var and varm;
-    uns does not change. X and layers keep their form and chunks.
+    obsm arrays that both AnnDatas have. "outer" keeps all: new genes come last, and a value that one side lacks is an
+    absent element in a sparse matrix and a missing value elsewhere. Stored genes keep their order and their
+    columns of var and varm. uns does not change. X and layers keep their form and chunks.
 
-    The cost depends only on the cells of `data` if genes, columns, arrays and types do not change, and the stored
-    datasets are extensible (as hsparse writes them) and have at least 1,024 cells; else X, layers, obs and obsm are
-    stored anew. Raise `Conflict` if another client changes these meanwhile, and `InvalidValue` for a part that does not
-    fit, or with `unique_names` for a cell name that is stored already. After an error nothing has changed.
+    The cost depends only on the number of new cells if genes, columns, arrays and types do not change, and the stored
+    datasets are extensible (as written by hsparse) and have at least 1,024 cells; otherwise X, layers, obs and obsm are
+    stored anew. Raise `Conflict` if another client changes the AnnData meanwhile, and `InvalidValue` for a part that
+    does not fit, for a new cell name that occurs twice and, with `unique_names`, for one that is stored already.
 
     >>> f.write_anndata(adata, "rna")
     >>> adata.obs_names = ["d0", "d1", "d2", "d3"]
@@ -90,7 +90,7 @@ def append_anndata(
 
 
 class CellAppender:
-    """Joins a domain's AnnData with another one, and stores the result."""
+    """Appends the cells of an AnnData in memory to the AnnData of a domain."""
 
     def __init__(self, file: File, path: str, data: AnnData, join: Join) -> None:
         self._path, self._data, self._join = path.strip("/"), data, join
@@ -159,9 +159,9 @@ class CellAppender:
         return AppendedRows.fitting(tree, cells, categories, matrices)
 
     def append(self, rows: AppendedRows) -> None:
-        """Append rows in place; undo them and raise `Conflict` if another client changed the AnnData meanwhile.
+        """Append rows in place; remove these rows and raise `Conflict` if another client changed the AnnData meanwhile.
 
-        The witness is linked after the rows, so that a concurrent append that would store the old elements anew fails.
+        The witness is linked after the rows were added, so a concurrent append that stores the old elements anew fails.
         """
         appender = RowAppender(self._tree, rows, self._conflict)
         try:
@@ -200,7 +200,7 @@ class CellAppender:
         return found
 
     def write(self, elements: EncodedElements, progress: Progress) -> None:
-        """Store the elements, and link them in place of the old ones; raise `Conflict` if these have changed since."""
+        """Store the elements, and link them in place of the old elements; raise `Conflict` if these changed."""
         writer = ElementWriter(self._tree.connection)
         try:
             writer.write(
@@ -215,7 +215,7 @@ class CellAppender:
 
         An append first links its own empty group, then checks that the AnnData is unchanged, and then links the new
         elements by a change that fails if the witness link leads to another group. If two appends have read the same
-        AnnData, one of them fails: its group was replaced, or its check finds the other's cells.
+        AnnData, one of them fails: its group was replaced, or its check finds the cells of the other append.
         """
         self.check_unchanged()
         mine = self._link_witness()
@@ -245,7 +245,7 @@ class CellAppender:
             raise self._conflict()
 
     def _conflict(self) -> Conflict:
-        return Conflict(f"{self._tree.name} was changed while cells were appended to it: append them again.")
+        return Conflict(f"{self._tree.name} was changed by another client meanwhile: append the cells again.")
 
     # --- checks ---------------------------------------------------------------------------------------
 
@@ -254,8 +254,8 @@ class CellAppender:
         for path in ("X", "raw/X", *(f"layers/{name}" for name in tree.children("layers"))):
             if path in tree and tree.is_virtual(path):
                 raise InvalidValue(
-                    f"{path} of {tree.name} is virtual, as hsparse.concat makes it: append to one of its sources and "
-                    "concatenate again, or make it by hsparse.concat(copy=True)."
+                    f"{path} of {tree.name} is virtual and cannot be appended to: append to one of its sources and "
+                    "concatenate again, or concatenate with copy=True."
                 )
         if children := tree.children(WITNESS):
             place = f"{self._path}/{WITNESS}/{children[0]}".lstrip("/")
@@ -265,10 +265,10 @@ class CellAppender:
             )
         if ("X" in tree) != (data.X is not None):
             which, other = ("the file", "the AnnData") if "X" in tree else ("the AnnData", "the file")
-            raise InvalidValue(f"{which} has an X, but {other} has none: both must have one, or neither.")
+            raise InvalidValue(f"{which} has an X, but {other} has none: both or neither must have an X.")
         if "raw" in tree and data.raw is None:
             raise InvalidValue(
-                f"{tree.name} has raw, and the AnnData has none: set its raw, or del f['raw']."
+                f"{tree.name} has raw, but the AnnData to append has none: set raw of that AnnData, or del f['raw']."
             )
 
     def _layers(self) -> list[str]:
@@ -280,7 +280,7 @@ class CellAppender:
     # --- frames and matrices --------------------------------------------------------------------------
 
     def _matrices(self) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-        """Yield, for X and for raw, the prefix of paths, the given data, and its matrices by path (None: missing)."""
+        """Yield a triple for X and for raw: the prefix of paths, the given data, and the matrices (or None) by path."""
         data = self._data
         some = {} if data.X is None else {"X": data.X}
         yield "", data, some | {f"layers/{name}": data.layers.get(name) for name in self._layers()}
@@ -288,16 +288,16 @@ class CellAppender:
             yield "raw/", data.raw, {"raw/X": data.raw.X}
 
     def _columns(self, reader: ElementReader, root: str, given: Any) -> tuple[list[NDArray[np.intp]], bool]:
-        """Return the columns of the joined genes, and whether the joined genes are the stored ones.
+        """Return a pair: the columns of the joined genes, and whether the joined genes are the stored genes.
 
-        The columns are two arrays, for the stored and the given matrix, with -1 for a gene that the matrix lacks.
+        The columns are two arrays, for the stored and for the given matrix; a gene that the matrix lacks has -1.
         """
         old, new = reader.element(f"{root}var").index, PANDAS.load().Index(given.var_names)
         for names in (old, new):
             if not names.is_unique:
                 raise InvalidValue(
                     f"{root}var has {names[names.duplicated()][0]!r} twice: genes are matched by name, "
-                    "so make them unique, as by data.var_names_make_unique()."
+                    "so make the names unique, for example by data.var_names_make_unique()."
                 )
         is_new = ~new.isin(old)
         names = old[old.isin(new)] if self._join == "inner" else old.append(new[is_new])
@@ -312,12 +312,12 @@ class CellAppender:
     def _genes(
         self, reader: ElementReader, root: str, given: Any
     ) -> tuple[list[NDArray[np.intp]], Table | None]:
-        """Return the columns as `_columns` does, and the new var and varm, or None if var and varm do not change."""
+        """Return a pair: the columns as in `_columns`, and the new var and varm (None if they do not change)."""
         columns, is_same = self._columns(reader, root, given)
         if is_same:
             return columns, None
         if varp := self._tree.children(f"{root}varp"):
-            raise InvalidValue(f"{root}varp/{varp[0]} does not fit other genes: delete it first.")
+            raise InvalidValue(f"{root}varp/{varp[0]} does not fit the changed genes: delete it first.")
         var = reader.element(f"{root}var")
         table: Table = (var, self._arrays(reader, f"{root}varm"))
         if self._join == "outer":
@@ -329,7 +329,7 @@ class CellAppender:
         return columns, (var.iloc[kept], {name: _taken(value, kept) for name, value in table[1].items()})
 
     def _arrays(self, reader: ElementReader, path: str) -> dict[str, Any]:
-        """Return the arrays of a fetched part by name; empty if the part is missing."""
+        """Return a dict that maps names to the arrays of a fetched part; it is empty if the part is missing."""
         found: dict[str, Any] = reader.element(path) if path in self._tree else {}
         return found
 
@@ -385,7 +385,7 @@ def _add_table(found: EncodedElements, frame: str, arrays: str, table: Table) ->
 
 
 def _of_cells(records: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the records that an append depends on: of the parts in `CHANGED`, and of objects in the witness group."""
+    """Select the records that an append depends on: the parts in `CHANGED`, and the objects in the witness group."""
     return {
         path: record
         for path, record in records.items()

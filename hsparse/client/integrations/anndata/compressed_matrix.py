@@ -1,4 +1,4 @@
-"""Compressed sparse matrices of scipy, as AnnData reads them: matrices, or sparse arrays if its settings say so."""
+"""Make compressed sparse matrices of scipy; they are sparse arrays if AnnData's settings say so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Compressed = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 def compressed_matrix(
     parts: Elements | CompressedRows | Compressed, shape: tuple[int, ...], kind: str
 ) -> Any:
-    """Return a csr or csc matrix of elements of rank 2, compressed rows or three arrays; stored zeros are kept."""
+    """Convert elements of rank 2, compressed rows or three arrays to a csr or csc matrix; stored zeros are kept."""
     scipy = SCIPY_SPARSE.load()
     suffix = "array" if ANNDATA.load().settings.use_sparse_array_on_read else "matrix"
     make = getattr(scipy, f"{kind}_{suffix}")

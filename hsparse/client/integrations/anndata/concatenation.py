@@ -41,9 +41,9 @@ Join: TypeAlias = Literal["inner", "outer"]
 Source: TypeAlias = Group | str | Path
 Indices: TypeAlias = NDArray[np.intp]
 HERE = "http://here"
-"""The placeholder for the server of an address that names none; it stands for the server of the first source."""
+"""A placeholder endpoint for addresses without a server; it stands for the server of the first source."""
 READ, LINES = 1 << 23, 1 << 25
-"""Limits of a virtual matrix's chunks, in elements, defined or not: of one chunk, and of one row of chunks."""
+"""The maximum number of elements, defined or not, of a virtual matrix's chunk, and of a row of its chunks."""
 MOST_PASSES = 64
 """The maximum number of mappings of a source; each mapping is read separately."""
 DENSE = {"encoding-type": "array", "encoding-version": "0.2.0"}
@@ -73,9 +73,9 @@ def concat(
     """Concatenate the AnnDatas of files and groups into a new domain, as `anndata.concat` does, and return its file.
 
     X, the layers and raw become virtual datasets over the sources' matrices. The sources must be on the server of `to`
-    and stay there; their changes show in the result, whose readers need the right to read the sources. Other parts
-    are copied, and with `copy` the matrices as well: concatenate again after rows of a source have changed their order.
-    Genes are matched by name. `join`, `merge`, `uns_merge`, `label`,
+    and must not be deleted; their changes show in the result, and readers need the right to read the sources. Other
+    parts are copied, so concatenate again after the rows of a source were reordered. With `copy`, the
+    matrices are copied, too. Genes are matched by name. `join`, `merge`, `uns_merge`, `label`,
     `keys`, `index_unique`, `fill_value` and `pairwise` are as in `anndata.concat`; `axis` must be "obs".
 
     `sources` are addresses, open files or groups. `to` is an address, or a domain's path on the server of the first
@@ -88,10 +88,10 @@ def concat(
     _check_arguments(axis, join, {"merge": merge, "uns_merge": uns_merge}, options)
     if isinstance(sources, Mapping):
         if keys is not None:
-            raise InvalidValue("The sources have keys already: leave out `keys`.")
+            raise InvalidValue("A dict of sources has its own keys: leave out `keys`.")
         keys, sources = list(sources), list(sources.values())
     if isinstance(sources, str | Path | Group) or not len(sources):
-        raise InvalidValue("Name the files to concatenate in a list.")
+        raise InvalidValue("hsparse.concat needs one or more sources: name them in a list or a dict.")
     if keys is not None and len(keys) != len(sources):
         raise InvalidValue(f"There are {len(keys)} keys for {len(sources)} files: give a key for each file.")
     own = {"label": label, "keys": keys, "index_unique": index_unique, "pairwise": pairwise}
@@ -163,7 +163,7 @@ class _SourcePart:
 
     @classmethod
     def of(cls, group: Group) -> _SourcePart:
-        """Request the records of a group; raise `InvalidValue` if it has no AnnData, or one of a version before 0.7."""
+        """Request the records of a group; raise `InvalidValue` if it has no AnnData, or one from before 0.7."""
         tree = DomainTree(group.connection, group.records())
         place = group.name.strip("/")
         if place:
@@ -174,7 +174,7 @@ class _SourcePart:
         return cls(tree, place)
 
     def data(self, how: Mapping[str, Any]) -> Any:
-        """Read the elements that are joined in memory, as an AnnData without matrices."""
+        """Return an AnnData without matrices that has the elements to join in memory."""
         parts = ["obs", "var", "obsm", *(["varm", "varp"] if how["merge"] is not None else [])]
         parts += ["uns"] if how["uns_merge"] is not None else []
         parts += ["obsp"] if how["pairwise"] else []
@@ -197,7 +197,7 @@ class _SourcePart:
 
 
 class _Probe(NamedTuple):
-    """The properties of a concatenated matrix: form ("csr", or "" if dense), dtype and fill of missing elements."""
+    """Properties of a concatenated matrix: form ("csr", or "" if dense), dtype and fill value of missing elements."""
 
     kind: str
     dtype: np.dtype[Any]
@@ -205,7 +205,7 @@ class _Probe(NamedTuple):
 
 
 class Concatenation:
-    """Plans the concatenated AnnData of several domains: with a `target` its matrices are virtual, else copied."""
+    """Plans the concatenated AnnData of several domains; its matrices are virtual, or copied if `target` is None."""
 
     def __init__(
         self, parts: Sequence[_SourcePart], how: Mapping[str, Any], target: Connection | None
@@ -236,7 +236,7 @@ class Concatenation:
             self._add_matrices(found, "raw/", genes, joined.var_names)
         elif any(with_raw):
             lacking = self._parts[with_raw.index(False)].tree.name
-            warnings.warn(f"{lacking} has no raw: the concatenation has none.", UserWarning, stacklevel=3)
+            warnings.warn(f"{lacking} has no raw, so the concatenation has none.", UserWarning, stacklevel=3)
         return found
 
     def _concat(self, datas: Sequence[Any], how: Mapping[str, Any]) -> Any:
@@ -252,7 +252,7 @@ class Concatenation:
         source = part.tree.connection
         if source.url != target.url:
             raise InvalidValue(
-                f"{part.tree.name} is on {source.url}, and {target.domain} on {target.url}: virtual datasets have "
+                f"{part.tree.name} is on {source.url}, but {target.domain} is on {target.url}: virtual datasets need "
                 f"sources on their own server; {COPY}."
             )
         if source.snapshot is not None:
@@ -267,7 +267,7 @@ class Concatenation:
             if not names.is_unique:
                 raise InvalidValue(
                     f"{root}var of {part.tree.name} has {names[names.duplicated()][0]!r} twice: genes are matched by "
-                    "name, so make them unique, as by data.var_names_make_unique()."
+                    "name, so make the names unique, for example by data.var_names_make_unique()."
                 )
 
     # --- matrices -------------------------------------------------------------------------------------
@@ -288,12 +288,12 @@ class Concatenation:
             if path.endswith("X") and not all(there):
                 lacking = self._parts[there.index(False)].tree.name
                 raise InvalidValue(
-                    f"{lacking} has no {path}, but other sources have one: it must be in all sources or in none."
+                    f"{lacking} has no {path}, but other sources have one: {path} must be in all sources or in none."
                 )
             self._add_matrix(found, path, self._probe(path, genes, columns), columns)
 
     def _columns(self, names: Any, joined: Any) -> Indices:
-        """Return the column of each joined gene in a source, (genes,) intp, -1 if the source lacks the gene."""
+        """Return each joined gene's column in a source, (genes,) intp, with -1 for a gene that the source lacks."""
         if names.equals(joined):
             return np.arange(len(names))
         found: Indices = names.get_indexer(joined)
@@ -377,8 +377,8 @@ class Concatenation:
             raise InvalidValue(f"{path} of {tree.name} is a group of three arrays, not a dataset: {COPY}.")
         if bool(rows.kind) != bool(probe.kind):
             raise InvalidValue(
-                f"{path} of {tree.name} is {'sparse' if rows.kind else 'dense'}, and that of another source is not: a "
-                f"virtual dataset has sources of one kind; {COPY}."
+                f"{path} of {tree.name} is {'sparse' if rows.kind else 'dense'}, but not in another source: a "
+                f"virtual dataset needs sources that are all sparse or all dense; {COPY}."
             )
         if rows.dtype != probe.dtype and not {rows.dtype.kind, probe.dtype.kind} <= set("iuf"):
             raise InvalidValue(
@@ -388,7 +388,7 @@ class Concatenation:
         return True
 
     def _mappings(self, part: _SourcePart, path: str, first: int, at: Indices) -> list[Json]:
-        """Return the mappings of a source, whose rows begin at `first`; `at` has its column for each joined gene."""
+        """Return the mappings of a source to the rows from `first`; `at` has the source column of each joined gene."""
         passes = ascending_passes(at)
         if len(passes) > MOST_PASSES:
             raise InvalidValue(
@@ -410,7 +410,7 @@ class Concatenation:
 
 
 def ascending_passes(at: Indices) -> list[tuple[Indices, Indices]]:
-    """Split the pairs (place, at[place]) with at[place] >= 0 into few parts; both numbers ascend within each part."""
+    """Split the pairs (i, at[i]) with at[i] >= 0 into few parts, so that i and at[i] ascend within each part."""
     places = np.flatnonzero(at >= 0)
     columns = at[places]
     if not len(places):
@@ -431,7 +431,7 @@ def ascending_passes(at: Indices) -> list[tuple[Indices, Indices]]:
 
 
 def _block(first: int, count: int, columns: Indices) -> Json:
-    """Return the selection of `count` rows from `first`, and ascending columns, with one block per run of columns."""
+    """Return a hyperslab of `count` rows from row `first` and of ascending columns, with a block per run of columns."""
     breaks = np.flatnonzero(np.diff(columns) != 1) + 1
     runs = [(int(run[0]), int(run[-1])) for run in np.split(columns, breaks)]
     if len(runs) == 1:
@@ -448,16 +448,16 @@ def _shell(number: int, genes: Any) -> Any:
 
 
 def _made(**parts: Any) -> Any:
-    """Make an AnnData of its parts without warnings of repeated names; the concatenated AnnData warns of them."""
+    """Make an AnnData of its parts without warnings of repeated names, about which the concatenated AnnData warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ANNDATA.load().AnnData(**parts)
 
 
 def _grid(count: int, shape: tuple[int, int]) -> tuple[int, int]:
-    """Return the chunk shape of a virtual sparse matrix; chunks are large, because each costs a message when read.
+    """Return the chunk shape of a virtual sparse matrix; chunks are large, because reading a chunk costs a message.
 
-    The number of rows is a power of two, so that blocks of random rows (`choose_block_rows`) divide it.
+    The number of rows is a power of two, so that the blocks of random rows (`choose_block_rows`) divide a chunk evenly.
     """
     rows = 1 << max(0, min(LINES // shape[1], count).bit_length() - 1)
     return min(rows, shape[0]), min(max(1, READ // rows), shape[1])

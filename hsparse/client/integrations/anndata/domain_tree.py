@@ -25,9 +25,9 @@ class DomainTree:
     """The records of a domain's objects by path; paths have no leading slash, as in `obs/cell_type/codes`."""
 
     def __init__(self, connection: Connection, records: Mapping[str, Json], root: str = "") -> None:
-        """Take the records that `Group.records` returns, and keep those below the path `root`.
+        """Take the records that `Group.records` returns, and keep the records below the path `root`.
 
-        The attribute `root` is that path with a trailing slash, or empty.
+        The attribute `root` is this path with a trailing slash, or "" for the root group.
         """
         below = f"{root.strip('/')}/" if root.strip("/") else ""
         self.connection = connection
@@ -42,7 +42,7 @@ class DomainTree:
         self._leave_out_unfinished()
 
     def _leave_out_unfinished(self) -> None:
-        """Remove rows beyond obs's index from the records, because an unfinished append has not extended it yet."""
+        """Shorten the records of datasets to the rows of obs's index, which every append extends last."""
         if INDEX not in self.records.get("obs", {}).get("attributes", {}):
             return
         index = self.index_path("obs")
@@ -82,13 +82,13 @@ class DomainTree:
         return attribute_value(attributes[name])
 
     def text(self, path: str, name: str) -> str:
-        """Return an attribute as text; empty if the attribute is missing."""
+        """Return an attribute as text, or "" if the attribute is missing."""
         if name not in self.record(path).get("attributes", {}):
             return ""
         return str(self.attribute(path, name))
 
     def encoding(self, path: str) -> str:
-        """Return the encoding type of an element; empty if it has none, as most elements before AnnData 0.7."""
+        """Return the encoding type of an element, or "" if it has none, which is common before AnnData 0.7."""
         old = self.text(path, OLD_MATRIX)
         return self.text(path, ENCODING_TYPE) or (f"{old}_matrix" if old else "")
 
@@ -128,7 +128,7 @@ class DomainTree:
         """Raise `InvalidValue` if obs or var is missing."""
         if "obs" not in self or "var" not in self:
             raise InvalidValue(
-                f"{self.name} has no AnnData: there are {self.children('')}, and neither obs nor var."
+                f"{self.name} has no AnnData, which needs obs and var: it has only {self.children('')}."
                 if self.children("")
                 else f"{self.name} has no AnnData: it is empty."
             )

@@ -1,7 +1,7 @@
 """Assign values to elements in AnnData's format: data frames, dicts and the like, and columns of data frames.
 
-`assign_element` implements `group[path] = value`, and `assign_in_part` the same for a part of an AnnData. A frame lists
-its columns in an attribute, so an object that is only linked below it is not a column.
+`assign_element` implements `group[path] = value`, and `assign_in_part` implements the same for a part of an AnnData. A
+data frame lists its columns in an attribute: linking an object below the frame does not make a column.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ORDER = "column-order"
 
 
 def assign_element(group: Group, path: str, value: Any, frame: Group | None) -> None:
-    """Store a value at a path of a group in AnnData's format, as a column of the data frame `frame` unless it is None.
+    """Store a value in AnnData's format at a path of a group; if `frame` is not None, as a column of this data frame.
 
-    A data frame replaces a stored one with as many rows; for any other value the path must be free.
+    A data frame replaces a stored data frame with as many rows; for any other value the path must not exist.
     """
     parent, _, name = path.rstrip("/").rpartition("/")
     replaced = (name,) if group._old is None and _replaces_frame(group, path, value) else ()
@@ -73,10 +73,10 @@ def frame_at(group: Group, path: str) -> Group | None:
 
 
 def check_rows(frame: Group, shape: tuple[int, ...]) -> None:
-    """Raise `InvalidValue` unless `shape` is (rows of the frame,), as for a column."""
+    """Raise `InvalidValue` unless `shape` is the shape of a column: one dimension, with as many rows as the frame."""
     rows = len(_index(frame))
     if shape != (rows,):
-        raise InvalidValue(f"{frame.name} has {rows} rows, not {list(shape)}: give a value for each of them.")
+        raise InvalidValue(f"{frame.name} has {rows} rows, not {list(shape)}: give a value for each row.")
 
 
 def add_column(frame: Group, name: str) -> None:
@@ -112,7 +112,7 @@ def _columns(frame: Group) -> list[str]:
 
 
 def _replaces_frame(group: Group, path: str, value: Any) -> bool:
-    """Return whether `value` is a data frame that replaces a stored one; raise `InvalidValue` for other lengths."""
+    """Return whether `value` replaces a stored data frame; raise `InvalidValue` if the two differ in length."""
     if not isinstance(value, PANDAS.load().DataFrame):
         return False
     found = frame_at(group, path)
@@ -121,7 +121,7 @@ def _replaces_frame(group: Group, path: str, value: Any) -> bool:
     rows = len(_index(found))
     if len(value) != rows:
         raise InvalidValue(
-            f"{found.name} has {rows} rows, not {len(value)}: delete it first, or write all anew."
+            f"{found.name} has {rows} rows, but its replacement has {len(value)}: delete {found.name} first."
         )
     return True
 

@@ -23,16 +23,16 @@ Attributes = dict[str, Any]
 T = TypeVar("T")
 PARTS = ("layers", "obsm", "varm", "obsp", "varp", "uns")
 CATEGORIES = "/categories"
-"""The end of the path of the dataset with a column's categories, which has an element per category, not per row."""
+"""The suffix of the paths of categories. Such a dataset has an element per category, not per row."""
 OF_CELLS = ("X", "layers", "obs", "obsm", "raw/X")
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
 @dataclass
 class EncodedElements:
-    """Elements by path: `groups` with attributes, `arrays` with values (None for a null dataspace) and attributes.
+    """Elements by path: `groups` have attributes; `arrays` have values (None for a null dataspace) and attributes.
 
-    `matrices` are sparse matrices of scipy, or objects that are sliced into these, with their form, csr or csc.
+    `matrices` have a scipy sparse matrix, or an object whose slices are such matrices, and its form, csr or csc.
     `bodies` are request bodies that create virtual datasets. `extensible` has the paths of datasets to which rows may
     be appended.
     """
@@ -81,7 +81,7 @@ class EncodedElements:
         return {path.partition("/")[0] for path in paths if path}
 
     def below(self, path: str) -> EncodedElements:
-        """Return the elements moved below a path, with the groups on that path."""
+        """Return the elements with their paths moved below `path`, and with a group for each component of `path`."""
         if not path:
             return self
         parts = path.split("/")
@@ -111,11 +111,11 @@ class EncodedElements:
     def _frame(self, path: str, frame: Any) -> None:
         names = [checked_name(path, name) for name in frame.columns]
         if len(set(names)) < len(names):
-            raise InvalidValue(f"{path} has two columns of one name: {names}.")
+            raise InvalidValue(f"{path} has two columns of the same name, of {names}: rename one of the two.")
         index = frame.index.name
         if index is not None and index in names and not np.array_equal(frame.index, frame[index]):
             raise InvalidValue(
-                f"{path}: the index has the name of a column with other values, {index!r}: rename it."
+                f"{path}: the index and a column with other values are named {index!r}: rename one of the two."
             )
         key = "_index" if index is None else checked_name(path, index)
         if key == "_index" and "_index" in names:
@@ -172,7 +172,7 @@ class EncodedElements:
             self.arrays[path] = value, _type("array", "0.2.0")
 
     def _matrix(self, path: str, value: Any) -> None:
-        """Add a sparse matrix; one with a dimension of length 0 becomes a group of its three arrays, as in a file."""
+        """Add a sparse matrix; with a dimension of length 0, it becomes a group of its three arrays, as in a file."""
         if value.format not in ("csr", "csc"):
             value = value.tocsr()
         if 0 not in value.shape:
@@ -207,7 +207,7 @@ class EncodedElements:
 
 
 def has_cells(path: str) -> bool:
-    """Return whether a path is, or is below, a part of an AnnData with a row for each cell."""
+    """Return whether a path is in a part of an AnnData that has a row for each cell."""
     return any(path == part or path.startswith(f"{part}/") for part in OF_CELLS)
 
 
@@ -261,7 +261,7 @@ def _array_of(column: Any) -> Any:
 
 
 def _with_text_fields(array: NDArray[Any]) -> NDArray[Any]:
-    """Return compounds with their text fields converted to objects, so that these have variable length."""
+    """Convert the text fields of compounds to objects, which are stored with variable length."""
     names = array.dtype.names or ()
     fields: list[Any] = [
         (name, object if array.dtype[name].kind in "UTO" else array.dtype[name]) for name in names
@@ -283,7 +283,7 @@ def _with_complex_parts(array: NDArray[Any]) -> NDArray[Any]:
 def checked_name(path: str, name: Any) -> str:
     """Return `name`; raise `WrongType` if it is no text, and `InvalidValue` if it is empty, "." or has a slash."""
     if not isinstance(name, str):
-        raise WrongType(f"{path}: the name {name!r:.40} is no text: rename it.")
+        raise WrongType(f"{path}: the name {name!r:.40} is not text: rename it.")
     if not name or "/" in name or name == ".":
         raise InvalidValue(
             f"{path}: {name!r:.40} cannot be the name of an object: rename it, without slashes."

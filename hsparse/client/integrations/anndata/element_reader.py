@@ -33,7 +33,7 @@ PANDAS = OptionalModule("pandas", "anndata")
 
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
-    """A column of a data frame: `values`, (n,), which are codes of `categories` if the column has these (-1: missing).
+    """A column of a data frame: `values`, (n,), are codes (-1 if missing) if the column has `categories`.
 
     `mask`, (n,), is true for missing values."""
 
@@ -70,7 +70,7 @@ def legacy_fields(tree: DomainTree, path: str) -> list[str]:
 
 
 def categories_path(name: str) -> str:
-    """Return the path at which AnnData before 0.7 stores the categories of a column, if it has any."""
+    """Return the path at which AnnData before 0.7 stores the categories of a column, if there are any."""
     return f"uns/{name}_categories"
 
 
@@ -81,7 +81,7 @@ def legacy_index(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def legacy_column(values: NDArray[Any], name: str, categories: NDArray[Any] | None) -> FrameColumn:
-    """Return a column from compound values (AnnData before 0.7) and its stored `categories`, if it has any."""
+    """Make a column of compound values (AnnData before 0.7); `categories` is None for a column without categories."""
     column = _texts(values[name])
     if categories is not None and column.dtype.kind in "iu" and np.all(column < len(categories)):
         return FrameColumn(column, _texts(categories))
@@ -89,7 +89,7 @@ def legacy_column(values: NDArray[Any], name: str, categories: NDArray[Any] | No
 
 
 def _texts(values: NDArray[Any]) -> NDArray[Any]:
-    """Return fixed-size text decoded to `str`, and a copy of any other array."""
+    """Decode an array of fixed-size text to `str`; copy any other array."""
     if values.dtype.kind != "S":
         return values.copy()
     return np.array([one.decode(errors="surrogateescape") for one in values.tolist()], object)
@@ -100,7 +100,7 @@ AWKWARD = OptionalModule("awkward", "anndata")
 MATRICES = ("csr_matrix", "csc_matrix")
 NULLABLE = ("nullable-integer", "nullable-boolean", "nullable-string-array")
 CATEGORIES = "categories"
-"""The member with a categorical's categories, which is read whole; in AnnData 0.7, an attribute refers to it."""
+"""The name of a categorical's categories, which are read whole: of a member, or in AnnData 0.7 of an attribute."""
 
 
 class ElementReader:
@@ -113,7 +113,7 @@ class ElementReader:
         self._values: dict[str, Any] = {}
 
     def want(self, path: str, *axes: Axis) -> None:
-        """Add an element to read; `axes` are ascending indices of its leading dimensions, or None for all indices."""
+        """Add an element to read; `axes` has, for each leading dimension, ascending indices or None for all indices."""
         tree, encoding = self._tree, self._tree.encoding(path)
         self._axes[path] = axes
         if tree.is_dataset(path):
@@ -155,12 +155,12 @@ class ElementReader:
         if encoding in _GROUPS:
             return _GROUPS[encoding](self, path)
         raise NotImplementedHere(
-            f"{path} of {tree.name} has the encoding {encoding!r}, which hsparse does not know; download the file, "
-            "and read it with a version of AnnData that does."
+            f"{path} of {tree.name} has the encoding {encoding!r}, which hsparse does not know: download the file, "
+            "and read it with a version of AnnData that knows this encoding."
         )
 
     def frame(self, path: str, columns: list[str] | None = None) -> Any:
-        """Return a data frame of these columns, or of all, and of the index, which must have been fetched."""
+        """Return a data frame of its index and of the given or all columns, which must have been fetched."""
         names = self.columns(path) if columns is None else columns
         is_legacy, own = self._tree.is_dataset(path), self.index_name(path)
         index = self.index(path) if is_legacy else self.element(self._tree.index_path(path))
@@ -189,7 +189,7 @@ class ElementReader:
         return np.asarray(self.element(self._tree.index_path(path)))
 
     def index_name(self, path: str) -> str:
-        """Return the name of the dataset or field of a data frame's index; AnnData names an unnamed one `_index`."""
+        """Return the name of the dataset or field of a data frame's index; AnnData uses `_index` if it has none."""
         if self._tree.is_dataset(path):
             return legacy_fields(self._tree, path)[0]
         return self._tree.index_path(path).rpartition("/")[2]
@@ -252,7 +252,7 @@ class ElementReader:
         return self._column(path).to_pandas()
 
     def _matrix(self, path: str) -> Any:
-        """Return part of a matrix that is a group of arrays; it is read whole, because most such matrices are empty."""
+        """Return the wanted part of a matrix that is a group of arrays, which are read whole because most are empty."""
         kind = self._tree.encoding(path)[:3]
         parts = tuple(self.element(f"{path}/{name}") for name in ("data", "indices", "indptr"))
         matrix = compressed_matrix(parts, self._tree.shape(path), kind)
