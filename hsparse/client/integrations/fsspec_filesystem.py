@@ -83,7 +83,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """Return the path on the server with a leading and no trailing slash; names are not URL-decoded."""
+        """Return the path on the server, with a leading and without a trailing slash; names are not URL-decoded."""
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         text = str(path)
@@ -109,7 +109,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return f"{protocol}://{place.rstrip('/')}{self._strip_protocol(name)}"
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """Return the entries of a folder; sizes of files are None, because each would take a request: use `info`.
+        """Return the entries of a folder; sizes of files are None, because each size would take a request: use `info`.
 
         >>> file = hsparse.open(f"{server}/ls.h5", "w")
         >>> "/ls.h5" in HsparseFileSystem(server).ls("/", detail=False)
@@ -167,7 +167,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return VirtualFile(self, path, **self._caching | given)
 
     def fetch(self, path: str, start: int, stop: int, etag: str) -> bytes:
-        """Return the bytes from `start` to `stop` of a file; raise `PreconditionFailed` if it no longer has this etag.
+        """Return the bytes from `start` to `stop` of a file; raise `PreconditionFailed` if its etag changed.
 
         >>> file = hsparse.open(f"{server}/fetch.h5", "w")
         >>> system = HsparseFileSystem(server)
@@ -199,7 +199,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class VirtualFile(AbstractBufferedFile):  # type: ignore[misc]
-    """A domain as a file, in the state in which it was opened: reads fail once the domain has changed.
+    """A domain as a file, in its state at the time of opening; reads fail once the domain has changed.
 
     `details` is the result of `HsparseFileSystem.info`, which is called if `details` is None.
 

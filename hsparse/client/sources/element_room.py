@@ -21,8 +21,8 @@ FIRST_BATCHES_BYTES = 1 << 23
 class ElementRoom:
     """The joined columns of an Arrow stream's batches; implements `ColumnRoom`.
 
-    The number of elements is unknown in advance. When many have arrived, arrays for the maximum, `most` elements or
-    `most_bytes`, are allocated, and cut to size in the end. Until pages are written this takes only address space.
+    The number of elements is unknown in advance. After many elements, arrays for the maximum, `most` elements or
+    `most_bytes`, are allocated, and truncated at the end. Until pages are written, they take only address space.
     Joining separate arrays would take twice the memory, which can be the slowest part: 2 ms per MB were measured on
     virtual machines that get their memory from the host.
     """

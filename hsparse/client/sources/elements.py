@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Direct: TypeAlias = "bool | str | Path | Bucket | None"
 """How the stored chunks of datasets are read directly, without the server decoding them.
 
-`True` reads in the way that the server offers. A path reads from the store's directory. `s3://bucket` or a `Bucket`
+`True` reads in a way that the server offers. A path reads from the store's directory. `s3://bucket` or a `Bucket`
 reads from the store's bucket, with the user's own credentials. "server" has the server send stored chunks. The default,
 `None`, reads from the store's directory on this machine if a read takes much of each chunk, else as "server". `False`
 has the server decode values.
@@ -94,7 +94,7 @@ class ValueSource(Protocol):
         ...
 
     def count_all(self, extent: tuple[int, ...]) -> int | None:
-        """Return the number of defined elements of the whole dataset, or None if this needs a request of its own."""
+        """Return the number of defined elements of the whole dataset, or None if that needs an extra request."""
         ...
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:

@@ -50,7 +50,7 @@ class HttpElements:
         self._dtype = dtype
 
     def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
-        """See `ValueSource`; raise `InvalidValue` if elements are beyond the known extent, as others extended it."""
+        """See `ValueSource`; raise `InvalidValue` for elements beyond the known extent, if it has grown."""
         try:
             found = (
                 self._few(selection)
@@ -75,7 +75,7 @@ class HttpElements:
         return Elements(tuple(found.coords().T), values)
 
     def _many(self, selection: Selection, limit: ResultLimit | None) -> Elements:
-        """Receive a stream of elements; raise `_ManyCome` when so many have come that they must be counted first.
+        """Receive a stream of elements; raise `_ManyCome` when so many were received that a count must come first.
 
         Counting must wait for the end of the stream, because the server may refuse a second request of the same user.
         """
@@ -101,7 +101,7 @@ class HttpElements:
         return None
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
-        """See `ValueSource`; raise `InvalidValue` if the answer has another size, because the extent has changed."""
+        """See `ValueSource`; raise `InvalidValue` if the extent has changed, so that the size of the answer differs."""
         values = np.empty(selection.shape, self._dtype)
 
         def receive() -> bool:
@@ -114,7 +114,7 @@ class HttpElements:
         return values
 
     def _changed(self, selection: Selection) -> InvalidValue:
-        return InvalidValue(f"The extent of {self._id} is not {list(selection.extent)} any more; read again.")
+        return InvalidValue(f"The extent of {self._id} is not {list(selection.extent)} any more: read again.")
 
 
 def arrow_elements(columns: Mapping[str, NDArray[Any]], rank: int, dtype: np.dtype[Any]) -> Elements:
@@ -131,5 +131,5 @@ def arrow_elements(columns: Mapping[str, NDArray[Any]], rank: int, dtype: np.dty
         elif values.dtype != dtype.newbyteorder("<"):
             raise ValueError("the values have another type")
     except (KeyError, ValueError) as error:
-        raise Corrupt(f"The columns of its Arrow stream are not those of elements ({error}).") from error
+        raise Corrupt(f"The columns of the Arrow stream are not columns of elements ({error}).") from error
     return Elements(tuple(places), values.astype(dtype, copy=False))

@@ -18,15 +18,15 @@ from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection_json import selection_json
 
 LONG_SELECT = 2048
-"""The maximum length of a `select` in a URL. A longer one is sent in a body, because servers accept about 8000."""
+"""The maximum length of a `select` in a URL. A longer `select` is sent in a body, because servers accept about 8000."""
 FEW_POINTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionRequest:
-    """A selection in the form of a request: the URL parameter `select`, or the `body`; all elements if both are None.
+    """A selection in the form of a request: the URL parameter `select`, or the `body`; all if neither is set.
 
-    `places` is the parameter with the lower bounds of the coordinates, see `hsparse.client.indexing.places`.
+    `places` is the URL parameter with the lower bounds of the coordinates, see `hsparse.client.indexing.places`.
     """
 
     select: str | None = None
@@ -38,7 +38,7 @@ class SelectionRequest:
         """Return the request form of a selection; the server answers in the order of the selection.
 
         A selection of everything is omitted, so that the server answers with all elements of its current extent, unless
-        `named`. With lower bounds the selection is always sent, because elements that others prepend would not fit.
+        `named`. With lower bounds the selection is always sent, because newly prepended elements would not fit.
         """
         places = places_param(selection.extent)
         if not selection.extent or (selection.is_all and not named and places is None):
@@ -73,7 +73,7 @@ def open_values(
 
 
 def read_values(connection: Connection, id: str, selection: Selection, **params: object) -> bytes:
-    """Return the bytes that the server answers to a request of `/value` for a selection."""
+    """Return the bytes of the answer to a request of `/value` for a selection."""
 
     def read() -> bytes:
         with open_values(connection, id, selection, BINARY, **params) as answer:

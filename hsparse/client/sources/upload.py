@@ -26,9 +26,9 @@ Send: TypeAlias = Callable[[Selection, Array], None]
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """`count` new rows to append: `values` are all their elements or, with `coords: (n, rank)`, (n,) elements there.
+    """`count` new rows to append: `values` are all elements of the rows, or (n,) elements at `coords: (n, rank)`.
 
-    Coordinates count from 0 along the dimension that grows, and from the dataset's lower bound along others.
+    Coordinates count from 0 along the dimension that grows, and from the lower bound along other dimensions.
     """
 
     count: int

@@ -1,4 +1,4 @@
-"""Read the values of many datasets: small ones together by few requests, large ones concurrently by direct reads.
+"""Read the values of many datasets: few requests for all small datasets, concurrent direct reads for large datasets.
 
 A request is `POST /datasets/values`. A large dataset is read as a single dataset is, by its `ChosenElements`.
 """
@@ -48,7 +48,7 @@ INDEX_BYTES = 8
 SPARSE_DIVISOR = 8
 """One in this many elements of a sparse dataset is assumed to be defined."""
 Axis: TypeAlias = "NDArray[np.intp] | None"
-"""Ascending indices along a dimension, without repeats, or None for all."""
+"""Ascending indices along a dimension, without repeats, or None for all indices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class DatasetRead:
 
     @property
     def select(self) -> str | None:
-        """The `select` string of the read, or None for all."""
+        """The `select` string of the read, or None for all elements."""
         extent = self.extent
         is_all = all(axis is None for axis in self._axes()) and places_param(extent) is None
         if is_all and not is_extensible(self.record["shape"]):
@@ -107,7 +107,7 @@ class DatasetRead:
         return f"[{','.join(map(_text_of, self._axes(), extent))}]"
 
     def locate(self, elements: Elements) -> Elements:
-        """Return elements of the dataset with their coordinates in the result."""
+        """Return elements of the dataset with their coordinates converted to coordinates in the result."""
         columns = (
             column if axis is None else np.searchsorted(axis, column)
             for column, axis in zip(elements.columns, self._axes(), strict=True)
@@ -132,12 +132,12 @@ Found: TypeAlias = "NDArray[Any] | Elements | CompressedRows"
 def read_datasets(
     connection: Connection, reads: Sequence[DatasetRead], progress: Progress = False
 ) -> list[Found]:
-    """Return the values of each read: a writeable array of its shape, or for a sparse read its defined elements.
+    """Return the values of each read: a writeable array, or the defined elements for a sparse read.
 
     Defined elements are `Elements` or `CompressedRows`. If progress is shown, large sparse reads are counted first.
 
     Raise `Conflict` if the extent of a dataset differs from its record, and `ResultTooLarge` if the results would take
-    more than `connection.max_bytes`. Elements of sparse datasets are counted only if all results could exceed it.
+    more than `connection.max_bytes`. Elements of sparse datasets are counted only if all could exceed the limit.
     """
     wanted = [read for read in reads if prod(read.shape)]
     _check_memory(connection, wanted)
@@ -211,12 +211,12 @@ def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[l
 
 
 def _home_of(read: DatasetRead) -> tuple[str | None, str | None]:
-    """Return a dataset's domain if an external link led to it, else None, and its request parameter `places`."""
+    """Return a pair: the dataset's domain (None if no external link led to it), and the request parameter `places`."""
     return read.record["domain"] if "h5path" in read.record else None, places_param(read.extent)
 
 
 def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
-    """Return the values of reads of one domain, by the `id()` of the read."""
+    """Return a dict that maps the `id()` of each read of a batch, from one domain, to its values."""
     connection = home_of(connection, batch[0].record)
     if _is_direct(connection, batch[0]):
         return {id(batch[0]): _read_directly(connection, batch[0])}
@@ -276,7 +276,7 @@ def _values(read: DatasetRead, blocks: list[memoryview]) -> NDArray[Any]:
     kind = read.type
     data = bytearray().join(blocks)
     if not kind.is_vlen and len(data) != read.nbytes:
-        raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again.")
+        raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more: read again.")
     return kind.decode(data, read.shape)
 
 
@@ -287,7 +287,7 @@ def _elements(read: DatasetRead, blocks: list[memoryview]) -> Elements:
         parts.append(arrow_elements(values_of(columns), len(read.extent), read.dtype))
     found = Elements.concatenate(parts)
     if not found.fit(read.extent):
-        raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again.")
+        raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more: read again.")
     return read.locate(found)
 
 

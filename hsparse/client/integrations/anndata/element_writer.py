@@ -78,7 +78,7 @@ class ElementWriter:
         progress: Progress = None,
         confirm: Confirm = dict,
     ) -> None:
-        """Store the elements at a path of a group, with the missing groups on the way; one change links all of them.
+        """Store the elements at a path of a group, and create the groups missing on it; one change links all.
 
         The same change removes the objects at the path whose names are in `replaced`. Raise `AlreadyExists`, before
         anything is sent, if another name is taken. After an error the new objects are deleted, unless they may be
@@ -102,7 +102,7 @@ class ElementWriter:
         old.delete()
 
     def _check(self, elements: EncodedElements) -> None:
-        """Raise the error of a value that has no HDF5 type, before anything is sent."""
+        """Raise an error for a value that has no HDF5 type, before anything is sent."""
         for value, attributes in elements.arrays.values():
             self._array_body(value, is_extensible=False)
             _bodies(attributes)

@@ -46,10 +46,10 @@ OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Or: operator.or_,
 }
 FUNCTIONS = {"isnull": False, "notnull": True, "isna": False, "notna": True}
-"""Functions and methods that test a column for missing values, and whether they negate the test."""
+"""Maps each function or method that tests a column for missing values to whether it negates the test."""
 IS_IN = "isin"
 PLAIN = (str, int, float, np.bool_, np.integer, np.floating)
-"""The types that a variable of the caller may have, or the elements of its list."""
+"""The types of a caller's variable, or of the elements of a list in such a variable."""
 INDEX = "index"
 
 
@@ -205,7 +205,7 @@ class Expression:
 
 
 def _called(node: ast.Call) -> tuple[str, list[ast.expr]] | None:
-    """Return a call's name and arguments, a method's object first, or None if the call is not in the language."""
+    """Return a pair: a call's name and arguments (a method's object first), or None for an unsupported call."""
     match node:
         case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
             pass

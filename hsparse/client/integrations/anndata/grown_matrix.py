@@ -18,9 +18,9 @@ BAND_ELEMENTS = 1 << 25
 
 
 class GrownMatrix:
-    """The rows of `parts` below each other, as a matrix that `MatrixWriter` and `ElementWriter` can slice.
+    """A matrix that stacks the rows of `parts`, and that `MatrixWriter` and `ElementWriter` can slice.
 
-    `columns` gives each part's column for each column of the result, -1 if the part lacks it. Elements of lacking
+    `columns` gives each part's column for each column of the result, or -1 if it lacks the column. Elements of lacking
     columns are `fill` in a dense result: by default 0 if a part is sparse, else NaN, as in `anndata.concat`. The result
     has the form `kind`, by default the first part's form, and its `creation` if the forms are equal.
     """
@@ -60,7 +60,7 @@ class GrownMatrix:
 
     @property
     def chunks(self) -> tuple[tuple[int, ...], ...]:
-        """The rows, and the columns, that are read at a time, nested like the `chunks` of a dask array."""
+        """The numbers of rows and of columns to read at a time, nested like the `chunks` of a dask array."""
         return tuple((max(1, BAND_ELEMENTS // max(1, across)),) for across in reversed(self.shape))
 
     def __getitem__(self, key: slice | tuple[slice, slice]) -> Any:
@@ -80,7 +80,7 @@ class GrownMatrix:
         return SCIPY_SPARSE.load().vstack(bands, format=self.kind)
 
     def _band(self, part: Rows, rows: slice, columns: NDArray[np.intp]) -> Any:
-        """Return rows of a part in the form of the result, with the part's columns at their places in the result."""
+        """Return rows of a part in the form of the result; its columns are moved to their positions in the result."""
         there = np.flatnonzero(columns >= 0)
         found = part.take(rows, columns[there])
         shape = (found.shape[0], len(columns))

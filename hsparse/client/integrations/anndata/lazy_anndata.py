@@ -26,9 +26,9 @@ BLOCK_ELEMENTS = 1 << 25
 
 
 def read_lazy(tree: DomainTree) -> Any:
-    """Return the AnnData of a domain with dask arrays, whose blocks are csr, csc or dense as they are stored.
+    """Return the AnnData of a domain with dask arrays; the blocks are csr, csc or dense, like the stored matrix.
 
-    obs, var, uns and elements that are not numeric datasets are read at once. A file of AnnData before 0.7 is read
+    obs, var, uns and elements that are not numeric datasets are read immediately. A file of AnnData before 0.7 is read
     whole.
     """
     tree.require_anndata()
@@ -59,7 +59,7 @@ def _array_paths(tree: DomainTree) -> list[str]:
 
 
 def _is_lazy(tree: DomainTree, path: str) -> bool:
-    """Return whether an element is a numeric dataset with at least one element; other elements are read at once."""
+    """Return whether an element is a numeric dataset with at least one element; others are read immediately."""
     if not tree.is_dataset(path) or tree.encoding(path) not in ("array", *MATRICES, ""):
         return False
     dtype = Hdf5Type.parse(tree.record(path)["type"]).dtype

@@ -19,7 +19,7 @@ from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import Hdf5Type
 
 OWN_LAYOUTS = ("H5D_STRUCT_CHUNK", "H5D_CHUNKED")
-"""Layouts that a longer copy of a dataset inherits. The copy of a file-backed dataset, for example, has another one."""
+"""The layouts that a longer copy of a dataset inherits; a copy of a file-backed dataset, for example, is chunked anew."""
 
 
 class StoredRows:
@@ -42,7 +42,7 @@ class StoredRows:
 
     @property
     def creation(self) -> Json:
-        """The creation properties that a longer matrix inherits; empty if the chunks are as tall as the matrix."""
+        """The creation properties that a longer copy inherits; empty if the chunks are as tall as the matrix."""
         if not self._tree.is_dataset(self._path):
             return {}
         record = self._tree.record(self._path)
@@ -54,7 +54,7 @@ class StoredRows:
         return properties | {"layout": layout}
 
     def take(self, rows: slice, columns: NDArray[np.intp]) -> Any:
-        """Return the elements of a range of rows, in `columns`, which are in any order without repeats."""
+        """Return the elements in a range of rows and in `columns`, which may have any order but no repeats."""
         reader = ElementReader(self._tree)
         if not len(columns) or rows.start == rows.stop:
             return empty_rows(self.kind, (rows.stop - rows.start, len(columns)), self.dtype)
@@ -98,12 +98,12 @@ class GivenRows:
         return int(self.matrix.nnz) if self.kind else prod(self.shape)
 
     def take(self, rows: slice, columns: NDArray[np.intp]) -> Any:
-        """Return the elements of a range of rows, in `columns`."""
+        """Return the elements in a range of rows and in `columns`."""
         return self.matrix[rows][:, columns]
 
 
 def empty_rows(kind: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-    """Return a csr or csc matrix without elements, or a dense one of zeros if `kind` is empty."""
+    """Return a csr or csc matrix without elements, or a dense array of zeros if `kind` is empty."""
     return (
         getattr(SCIPY_SPARSE.load(), f"{kind}_matrix")(shape, dtype=dtype) if kind else np.zeros(shape, dtype)
     )

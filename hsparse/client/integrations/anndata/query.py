@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 Choice: TypeAlias = "str | Sequence[str] | Sequence[int] | NDArray[Any] | slice | None"
 """A choice of rows of obs or var: a condition, names, indices, a mask or a slice, or None for all."""
 PARTS = {"layers": (0, 1), "obsm": (0,), "varm": (1,), "obsp": (0, 0), "varp": (1, 1)}
-"""The axis of each dimension of a part's arrays: 0 for obs, 1 for var."""
+"""Maps each part to the axis of each dimension of its arrays: 0 for obs, 1 for var."""
 
 
 @dataclass(frozen=True)
 class Wanted:
     """The elements that a query reads: `columns` of obs, `var_columns` of var, and the named arrays of other parts.
 
-    A field that is None names all columns or arrays. If `layer` is "raw", it excludes arrays that have a dimension of
+    A field that is None stands for all columns or arrays. If `layer` is "raw", None excludes arrays with a dimension of
     var, because raw has other columns.
     """
 
@@ -145,7 +145,7 @@ class AnnDataQuery:
 
     @cached_property
     def obs(self) -> DataFrame:
-        """The data frame obs of the chosen rows, n_obs long, which is read at the first access.
+        """The rows of obs that are chosen, as a data frame of n_obs rows; the first access reads it.
 
         >>> cells.query("n_genes >= 1").obs
            cell_type  n_genes
@@ -157,7 +157,7 @@ class AnnDataQuery:
 
     @cached_property
     def var(self) -> DataFrame:
-        """The data frame var of the chosen columns, n_vars long, which is read at the first access.
+        """The rows of var for the chosen columns, as a data frame of n_vars rows; the first access reads it.
 
         >>> cells.query(var=["MS4A1", "CD3E"]).var.index.tolist()
         ['MS4A1', 'CD3E']
@@ -176,7 +176,7 @@ class AnnDataQuery:
         return self._anndata(self.rows, progress)
 
     def to_scipy(self, *, progress: Progress = None) -> Any:
-        """Return the chosen part of X or the layer, (n_obs, n_vars): csr or csc as stored, an array if dense.
+        """Return the chosen part of X or the layer, (n_obs, n_vars): a csr or csc matrix, as stored, or a dense array.
 
         >>> cells.query("cell_type == 'T'", ["MS4A1", "CD3E"]).to_scipy().toarray()
         array([[2., 1.],
@@ -190,7 +190,7 @@ class AnnDataQuery:
         return _arranged(reader.element(self._matrix), self._places)
 
     def iter(self, size: int, *, progress: Progress = False) -> Iterator[AnnData]:
-        """Yield AnnDatas of at most `size` rows each; the next one is read in the background.
+        """Yield AnnDatas of at most `size` rows each; the next AnnData is read in the background.
 
         `progress` is as in `SparseDataset.iter_rows`.
 
@@ -202,7 +202,7 @@ class AnnDataQuery:
         (2, (4, 4))
         """
         if size < 1:
-            raise InvalidValue(f"A part has at least one row, not {size}.")
+            raise InvalidValue(f"The size of a part must be at least 1 row, not {size}.")
         parts = (self.rows[start : start + size] for start in range(0, self.n_obs, size))
         found = prefetched(self._anndata, parts)
         yield from show_rows(found, progress, self._tree.name, self.n_obs, lambda part: int(part.n_obs))
@@ -215,9 +215,9 @@ class AnnDataQuery:
         undefined: Undefined = "fill",
         ddof: int = 0,
     ) -> dict[str, NDArray[Any]]:
-        """Return the result of each operation over the rows (axis 0), the columns (1) or both (None) of the chosen X.
+        """Return a dict that maps each operation to its result over rows (axis 0), columns (1) or all (None) of X.
 
-        The server reduces, and only results are sent, see `SparseDataset.reduce`; they are in the order of the query.
+        The server computes the results and sends only these, as in `SparseDataset.reduce`, in the order of the query.
         `by` names a column of obs (of var if `axis` is 1), or gives a label for each row or column of the whole X. The
         result has every group, including groups without a chosen row or column.
 
@@ -230,7 +230,7 @@ class AnnDataQuery:
         """
         dataset, places = query_matrix(self), self._places
         if any(len(np.unique(one)) < len(one) for one in places):
-            raise InvalidValue("A row or a column is chosen twice: it can be reduced only once.")
+            raise InvalidValue("The query chooses a row or a column twice: choose each only once to reduce.")
         axes = reduced_axes(axis, 2)
         if isinstance(by, str):
             reader, frame = ElementReader(self._tree), self._frames[axes[0]]
@@ -382,7 +382,7 @@ class _RawRows:
             reader.want(f"raw/{part}")
 
     def element(self, rows: NDArray[np.intp]) -> dict[str, Any]:
-        """Return var, varm and X of raw by name, after `reader.fetch`."""
+        """Return a dict that maps var, varm and X to these elements of raw, after `reader.fetch`."""
         found = {part: self._reader.element(f"raw/{part}") for part in self._others}
         return found | {"X": _arranged(self._reader.element("raw/X"), (rows,))}
 
@@ -418,7 +418,7 @@ def _positions(choice: Any, length: int, frame: str) -> NDArray[np.intp]:
 
 
 def _ascending(places: NDArray[np.intp], length: int) -> Axis:
-    """Return indices in ascending order without repeats, or None if they are all of `length`."""
+    """Return indices in ascending order without repeats, or None if these are all indices below `length`."""
     found = np.unique(places)
     return None if len(found) == length else found
 

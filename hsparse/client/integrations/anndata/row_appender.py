@@ -1,9 +1,9 @@
 """Append rows to the datasets of an AnnData in place, at a cost that does not depend on the rows already stored.
 
 The first dataset is extended only if its extent is still the known one, so only one of several concurrent clients
-continues. The other datasets follow, the index of obs last: `DomainTree` ignores rows beyond the end of that index, so
+continues. The index of obs is extended last: `DomainTree` ignores rows beyond the end of that index, so
 readers see all of the new cells or none. After an error all datasets are truncated, the index first. Rows that a
-crashed client leaves behind are ignored; the next append stores the AnnData anew, without them.
+crashed client leaves behind are ignored; the next append stores the AnnData anew, without these rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LEAST_ROWS = 1024
 
 @dataclass
 class AppendedRows:
-    """Rows to append, numpy arrays or scipy matrices, and new categories of columns, by the paths of their datasets."""
+    """Two dicts by dataset path: rows to append (numpy arrays or scipy matrices), and new categories of columns."""
 
     rows: dict[str, Any] = field(default_factory=dict)
     categories: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class AppendedRows:
         categories: Mapping[str, NDArray[Any]],
         matrices: Mapping[str, tuple[Any, str]],
     ) -> AppendedRows | None:
-        """Return the rows to append if nothing but the length of the stored datasets changes, else None.
+        """Return the rows to append if nothing but the length of the stored datasets changes, or None otherwise.
 
         `cells` has obs and obsm, with one stored row before the new rows; `categories` are the stored categories.
         `matrices` has the new rows of each matrix, converted to its genes and type, and its form (csr, csc or "").
@@ -112,7 +112,7 @@ class RowAppender:
                     raise self._conflict()
 
     def undo(self) -> None:
-        """Truncate the datasets, the index first; keep all rows if the index has grown further or cannot be cut."""
+        """Truncate the datasets, the index first; keep all rows if the index grew further or cannot be truncated."""
         for path in reversed(self._begun):
             dataset, length = self._datasets[path], self._lengths[path]
             try:
@@ -162,7 +162,7 @@ class RowAppender:
         self._tree.connection.json("PUT", f"/datasets/{self._tree.record(path)['id']}/shape", body)
 
     def _set_shapes(self, length: Callable[[str], int]) -> None:
-        """Set the attribute `shape` of sparse matrices, with `length(path)` rows."""
+        """Set the attribute `shape` of each sparse matrix to a shape with `length(path)` rows."""
         for path, dataset in self._datasets.items():
             if isinstance(dataset, SparseDataset):
                 shape = np.array([length(path), *self._tree.shape(path)[1:]], np.int64)

@@ -33,7 +33,7 @@ of batches of random rows."""
 class BatchPlan:
     """The random blocks of the rows `0` to `count - 1` that one of `world` ranks reads, buffer by buffer.
 
-    Equal plans have equal buffers, because they depend on the fields alone. Each row is in one buffer of one rank.
+    Equal plans give equal buffers, because they depend on the fields alone. Each row is in one buffer of one rank.
     """
 
     count: int
@@ -46,7 +46,7 @@ class BatchPlan:
     world: int = 1
 
     def buffers(self) -> list[NDArray[np.int64]]:
-        """Return the ascending blocks of each buffer of the rank; ranks differ by at most one block in all."""
+        """Return the ascending block numbers of each buffer of the rank; ranks differ by at most one block in all."""
         blocks = np.arange(-(-self.count // self.block_rows))
         if self.shuffle:
             self._random().shuffle(blocks)
@@ -75,10 +75,7 @@ class BatchPlan:
 
 
 def choose_block_rows(chunk_rows: int, buffer_rows: int) -> int:
-    """Return a chunk's rows, halved until `FEWEST_BLOCKS` such blocks fit into a buffer; 1 if they cannot be halved.
-
-    A chunk is decoded whole, so blocks are as long as the shuffle allows, and no block crosses a chunk's edge.
-    """
+    """Return the rows per block: a chunk's rows, halved until `FEWEST_BLOCKS` blocks fit into a buffer, or 1 if odd."""
     rows = max(1, chunk_rows)
     while rows > 1 and rows * FEWEST_BLOCKS > buffer_rows:
         rows = rows // 2 if rows % 2 == 0 else 1
@@ -86,7 +83,7 @@ def choose_block_rows(chunk_rows: int, buffer_rows: int) -> int:
 
 
 def parts(items: list[NDArray[np.int64]], part: int, of: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield every `of`-th item from item `part`, with its index: the items of worker `part` of `of` workers."""
+    """Yield pairs (index, item) for worker `part` of `of` workers: every `of`-th item, beginning with item `part`."""
     yield from list(enumerate(items))[part::of]
 
 
@@ -96,7 +93,7 @@ Columns = dict[str, NDArray[Any]]
 def read_columns(
     connection: Connection, wanted: Sequence[str] | Mapping[str, Any], count: int
 ) -> tuple[Columns, Columns]:
-    """Return columns of `count` elements, and the categories of categorical columns, which contain codes (-1: none).
+    """Return two dicts by name: columns of `count` elements, and the categories of columns of codes (-1: none).
 
     `wanted` has names of columns of obs, or arrays by name, which are used as they are. Raise `MissingKey` for an
     unknown column, `InvalidValue` for a column of another length, and `WrongType` for a column that is neither an array
@@ -116,7 +113,7 @@ def read_columns(
                 categories[name] = known
     for name, column in columns.items():
         if column.shape != (count,):
-            raise InvalidValue(f"The column {name} has the shape {list(column.shape)}, not [{count}].")
+            raise InvalidValue(f"The column {name} has the shape {list(column.shape)}, not [{count}] (rows).")
     return columns, categories
 
 
@@ -205,7 +202,7 @@ class Batches:
             raise InvalidValue(f"Batches need a sparse matrix with the fill value 0, not {dataset!r}.")
         dataset.check_from_zero("Batches")
         if size < 1 or not 0 <= rank < world or (block_rows is not None and block_rows < 1):
-            raise InvalidValue("A batch and a block have 1 row or more, and rank is one of 0 to world - 1.")
+            raise InvalidValue("size and block_rows must be at least 1, and rank must be 0 to world - 1.")
         if format not in ("csr", "numpy"):
             raise InvalidValue(f"There is no format {format!r}: give 'csr' or 'numpy'.")
         self.dataset, self.size, self.format, self.drop_last = dataset, size, format, drop_last
@@ -243,7 +240,7 @@ class Batches:
         self.plan = replace(self.plan, epoch=epoch)
 
     def names(self, column: str, codes: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
-        """Return the categories of a batch's codes of a categorical column, as objects, with None for -1.
+        """Convert codes of a categorical column to an object array of their categories; -1 becomes None.
 
         >>> batches = hsparse.Batches(cells.query("n_genes >= 1"), ["cell_type"], shuffle=False)
         >>> [batches.names("cell_type", batch.obs["cell_type"]).tolist() for batch in batches]
@@ -251,14 +248,14 @@ class Batches:
         """
         if column not in self.categories:
             raise MissingKey(
-                f"{column} is no categorical column of these batches; there are {sorted(self.categories)}."
+                f"{column} is not a categorical column of these batches; these are: {sorted(self.categories)}."
             )
         known = np.array([*self.categories[column].tolist(), None], object)
         found: NDArray[Any] = known[np.asarray(codes)]
         return found
 
     def part(self, part: int, of: int) -> Iterator[Batch]:
-        """Yield the batches of worker `part` of `of`, from every `of`-th buffer; only its last batch may be small.
+        """Yield the batches of worker `part` of `of` workers, from every `of`-th buffer; only the last may be small.
 
         >>> batches = hsparse.Batches(X, size=2, shuffle=False, memory=1)
         >>> [[batch.rows.tolist() for batch in batches.part(worker, 2)] for worker in (0, 1)]
@@ -294,7 +291,7 @@ class Batches:
             yield self._batch(_stacked(rest), np.concatenate(rest_rows))
 
     def _read(self, rows: NDArray[np.int64]) -> list[Any]:
-        """Return ascending rows as `csr_array`s to stack: a single one, or one per source of a virtual matrix."""
+        """Return ascending rows as a list of `csr_array`s to stack: one, or one per source of a virtual matrix."""
         found = self._read_linked(rows) if len(rows) else None
         if found is not None:
             pass
@@ -319,7 +316,7 @@ class Batches:
 
 
 def _chosen(rows: Any, count: int) -> NDArray[np.int64] | None:
-    """Return the chosen ones of `count` rows, ascending and without repeats, or None for all."""
+    """Return the indices of the chosen rows of `count`, ascending and without repeats, or None if all are chosen."""
     if rows is None:
         return None
     places = np.arange(count)

@@ -81,7 +81,7 @@ class MappedRows:
 
 
 def _band(selection: Json, width: int) -> tuple[int, int] | None:
-    """Return the first row and the number of rows of a selection of consecutive whole rows, or None."""
+    """Return the first row and the number of rows of a selection, or None if it is not of consecutive whole rows."""
     if "start" not in selection or len(selection["start"]) != 2:
         return None
     ones = [1, 1]

@@ -1,7 +1,7 @@
 """Datasets as dask arrays, which are read block by block.
 
-Needs the extra `dask`. A task carries its dataset, so it runs in threads, processes and on other machines that
-reach the server; its pickle has the credentials of the connection.
+Needs the extra `dask`. A task contains its dataset, so the task runs in threads, processes and on other machines that
+reach the server; the pickle of a task has the credentials of the connection.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
             inline_array=True,
         )
     if len(blocks) != 2 or dataset.type.inner or dataset.fillvalue != 0:
-        raise InvalidValue("A csr_array has 2 dimensions and the fill value 0: give format='coo'.")
+        raise InvalidValue("A csr_array needs 2 dimensions and the fill value 0: give format='coo'.")
     source = DatasetBlocks(dataset, dataset.shape, dataset.shape, partial(dataset.to_scipy, "csr"))
     spans = [_spans(lengths) for lengths in blocks]
     graph = {
@@ -143,7 +143,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
 
 
 def _blocks(dataset: ArraySource, chunks: Blocks, limit: int) -> tuple[tuple[int, ...], ...]:
-    """Return the lengths of blocks per dimension: as given, or of stored chunks up to about `limit` elements."""
+    """Return block lengths per dimension: as `chunks` says, or whole stored chunks up to about `limit` elements."""
     normalize = OptionalModule("dask.array.core", "dask").load().normalize_chunks
     stored, inner = dataset.chunks or dataset.shape, dataset.type.inner
     wanted = _enlarged(stored, dataset.shape, limit) if chunks is None else chunks
@@ -162,7 +162,7 @@ def _shape(dataset: ArraySource) -> tuple[int, ...]:
 
 
 def _enlarged(chunk: tuple[int, ...], shape: tuple[int, ...], limit: int) -> tuple[int, ...]:
-    """Return a multiple of a chunk shape of at most `limit` elements, or the shape; the last dimensions grow first."""
+    """Enlarge a chunk shape to at most `limit` elements, at most to the whole shape; the last dimensions grow first."""
     block = list(chunk[: len(shape)])  # a scalar may have a chunk
     for dim in reversed(range(len(block))):
         block[dim] *= max(1, min(limit // max(1, prod(block)), -(-shape[dim] // max(1, block[dim]))))

@@ -47,7 +47,7 @@ def from_dask(
 
     Memory holds as many blocks as dask's scheduler runs tasks at a time. Blocks of `sparse` or `scipy.sparse` make a
     sparse dataset with the elements of the blocks; numpy blocks make a dense dataset. `chunks` is the shape of the
-    stored chunks. The dataset is linked when all blocks are stored, and with `overwrite` replaces the old object then;
+    stored chunks. The dataset is linked when all blocks are stored; with `overwrite` it then replaces the old object;
     if a block fails, the dataset is deleted. `progress` is as in `from_scipy`, in bytes of blocks as if dense; it does
     not include blocks that other processes write.
 
@@ -72,7 +72,7 @@ def from_dask(
 
 
 def _body(array: Array, chunks: tuple[int, ...] | None, filters: Sequence[Filter]) -> Json:
-    """Return the request body that creates the dataset of an array; raise `WrongType` for blocks of another type."""
+    """Return the request body that creates the dataset of an array; raise `WrongType` for unsupported blocks."""
     empty = sparse_values(array._meta)
     if empty is None and not isinstance(array._meta, np.ndarray):
         raise WrongType(

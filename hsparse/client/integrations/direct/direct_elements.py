@@ -48,7 +48,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 MAX_SINGLE = 16
-"""The maximum number of chunks that are requested from the server one by one; beyond it the whole read is."""
+"""The maximum number of chunks that are requested from the server one by one; beyond it, the server reads all."""
 NO_LIMIT = 2**62
 
 
@@ -58,7 +58,7 @@ class NotDirect(Exception):
 
 @dataclass(slots=True)
 class _Failed:
-    """Chunks that could not be read: `changed` ones, whose objects no longer have the map's etag, and `others`."""
+    """Chunks that could not be read: `changed` chunks, whose objects no longer have the map's etag, and `others`."""
 
     changed: list[PlannedChunk] = field(default_factory=list)
     others: list[PlannedChunk] = field(default_factory=list)
@@ -167,7 +167,7 @@ class DirectElements:
     def _read_elements(
         self, found: DatasetMap, planned: Sequence[PlannedChunk], extent: tuple[int, ...]
     ) -> tuple[list[Elements], _Failed]:
-        """Return the elements of some chunks, in as few pieces as possible, and the chunks that failed.
+        """Return a pair: the elements of some chunks, as few `Elements`, and the chunks that failed.
 
         The map gives the number of elements of a whole chunk, so threads write its elements to their final place.
         A partly selected chunk is read first; its elements are copied behind those of the whole chunks.
@@ -258,10 +258,10 @@ class DirectElements:
         ask: Callable[[Selection], list[Any]],
         places: bool = False,
     ) -> list[Any]:
-        """Read the chunks of a selection by `read`, and the failed ones from the server by `ask`; return all pieces.
+        """Read the chunks of a selection with `read`, and failed chunks with `ask` from the server; return all results.
 
         Changed chunks are read once more with a new map. With `places`, each answer of `ask` is paired with its chunk's
-        place in the selection. Raise `NotDirect` if more than `MAX_SINGLE` chunks fail.
+        position in the selection. Raise `NotDirect` if more than `MAX_SINGLE` chunks fail.
         """
         found = self._map(selection)
         pieces, failed = read(found, self._planned(found, selection))
@@ -325,7 +325,7 @@ class DirectElements:
         failed: _Failed,
         chunk: Callable[[U], Any] = lambda item: item,
     ) -> list[T | None]:
-        """Call `work` with each item and its chunk's bytes, in threads; return the results, None for a failed item.
+        """Call `work` with each item and its chunk's bytes, in threads; return the results, or None for a failed item.
 
         The chunks of failed items are added to `failed`. Raise `NotDirect` if the objects cannot be read any more.
         """

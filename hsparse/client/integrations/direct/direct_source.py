@@ -22,7 +22,7 @@ from hsparse.model.layout import CHUNKED, STRUCTURED, class_elsewhere
 SCHEME = "s3://"
 SERVER = "server"
 WHOLE_ELSEWHERE = 4000
-"""The largest grid, in chunks, whose whole chunk map a remote server is asked for at once: about a megabyte."""
+"""The maximum number of chunks in a grid whose whole map a remote server is asked for in one request: about 1 MB."""
 
 
 def direct_source(

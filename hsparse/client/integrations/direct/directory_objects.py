@@ -28,7 +28,7 @@ LOCAL_OPEN_SECONDS = 0.0002
 
 
 class DirectoryObjects(ObjectReader):
-    """Reads the files of a store; a file that is half written, now or since a crash, is left to the server.
+    """Reads the files of a store; the server reads files that are being written, or that a crash left half written.
 
     The etag of a file consists of its modification time, size and inode. A file of another directory therefore never
     has the etag in the chunk map, and reading it raises `ObjectChanged`.
@@ -59,7 +59,7 @@ class DirectoryObjects(ObjectReader):
         return data
 
     def threads(self, places: Sequence[ObjectPlace]) -> int:
-        """See `ObjectReader`; one thread if the objects are small and the first one is found fast."""
+        """See `ObjectReader`; return 1 if the objects are small and the first object is found fast."""
         if not places or sum(place.size for place in places) >= SMALL_OBJECT_BYTES * len(places):
             return self.at_once
         began = time.perf_counter()

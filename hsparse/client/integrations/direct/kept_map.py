@@ -1,7 +1,4 @@
-"""A dataset's chunk map in the client: cached, and revalidated by its etag at each read (304 if nothing has changed).
-
-The map says where the stored chunks are, and has all that is needed to decode them.
-"""
+"""The chunk map of a dataset in the client: cached, and revalidated by its etag at each read (304 if unchanged)."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ MAP_VERSION = 1
 
 @dataclass(frozen=True)
 class DatasetMap:
-    """The stored chunks of a dataset with this `extent`: all of them, or the ones that a selection touches.
+    """The stored chunks of a dataset with this `extent`: all chunks, or the chunks that a selection touches.
 
     `scaled: (n, rank) uint64`, `defined: (n,) int64` (0 for dense chunks), `sizes: (n,) int64` (bytes), `etags` (n) and
     `urls` (n, or empty) describe the chunks' objects. `directory` is the store's directory, if the server names it.
@@ -60,11 +57,11 @@ class DatasetMap:
 
     @cached_property
     def rows(self) -> dict[tuple[int, ...], int]:
-        """The row of each chunk in the arrays, by its scaled coordinates."""
+        """Maps the scaled coordinates of each chunk to its row in the arrays."""
         return {tuple(scaled): row for row, scaled in enumerate(self.scaled.tolist())}
 
     def place(self, row: int) -> ObjectPlace:
-        """Return the place of a chunk's object; its key follows from the dataset, so the server cannot name another."""
+        """Return the key, etag, URL and size of a chunk's object; the client, not the server, makes the key."""
         key = self.spec.key(self.scaled[row].tolist())
         url = self.urls[row] if self.urls else None
         return ObjectPlace(key, self.etags[row], url, int(self.sizes[row]))
@@ -76,7 +73,7 @@ def parse_map(answer: Json) -> DatasetMap:
     Raise `Unsupported` for data that only the server can read: vlen elements, data in files, an unknown version.
     """
     if answer.get("version") != MAP_VERSION or "dtype" not in answer:
-        raise Unsupported("Only elements of a fixed size can be read directly, by a map of version 1.")
+        raise Unsupported("Direct reads need elements of a fixed size and a chunk map of version 1.")
     rows = answer["chunks"]
     extent = tuple(answer["shape"].get("dims") or ())
     layout = answer["layout"]
@@ -118,7 +115,7 @@ def _text(value: Any) -> str | None:
 
 
 MAX_WHOLE_MAP_CHUNKS = 10_000
-"""The largest grid, in chunks, whose whole map the first read requests; in a larger one a read requests its part."""
+"""The largest grid, in chunks, whose whole map the first read requests; for a larger grid, a read requests a part."""
 WHOLE_SIGNED = 1000
 """The same limit for maps with presigned URLs: the server takes half a millisecond to sign the URL of a chunk."""
 MAX_PARTIAL_MAPS = 3
@@ -127,7 +124,7 @@ MAX_MAPPED_CHUNKS = 200_000
 """The largest grid, in chunks, whose map is cached: about 100 MB."""
 URL_SECONDS = 3600
 LONG_SELECT = 2048
-"""The maximum number of characters of a `select` in a URL; the bounding box is sent instead of a longer one."""
+"""The maximum number of characters of a `select` in a URL; the bounding box is sent instead of a longer `select`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +205,7 @@ class KeptMap:
         try:
             return parse_map(answer), etag
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise HsparseError(f"{self._connection.url} answered {self._path} with no map.") from error
+            raise HsparseError(f"{self._connection.url} sent no chunk map for {self._path}.") from error
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_kept": None}

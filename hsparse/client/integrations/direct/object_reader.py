@@ -1,4 +1,4 @@
-"""The interface of readers for direct reads, which return an object's bytes if it still has the chunk map's etag.
+"""The interface of readers for direct reads; a reader returns an object's bytes if its etag is the chunk map's.
 
 `ReadStatistics` counts requests, bytes, and the reads that were left to the server.
 """
@@ -20,7 +20,7 @@ Measured on chunks of 2000 x 2000 elements in a directory: the server was faster
 
 
 class ObjectChanged(Exception):
-    """The object is missing, or has another etag than in the chunk map; a newer map may have its etag."""
+    """The object is missing, or its etag differs from the chunk map's; a newer map may have the object's etag."""
 
 
 class ObjectUnavailable(Exception):
@@ -33,7 +33,7 @@ class ReaderClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """The key of an object in the store, and its etag, without quotes, in the chunk map.
+    """The key of an object in the store, and its etag in the chunk map, without quotes.
 
     `url` is the presigned URL, if the map has one; `size` is the size of the chunk in the object, in bytes.
     """
@@ -63,7 +63,7 @@ class ObjectReader(Protocol):
     least_size: int = 0
 
     def read(self, place: ObjectPlace) -> Buffer:
-        """Return the object's bytes; raise `ObjectChanged` if it has another etag, or `ObjectUnavailable`."""
+        """Return the object's bytes; raise `ObjectChanged` if its etag differs, or `ObjectUnavailable` after a failure."""
         ...
 
     def read_each(self, places: Sequence[ObjectPlace], use: Use) -> None:
@@ -85,7 +85,7 @@ class ObjectReader(Protocol):
 
 
 def in_threads(count: int, items: Sequence[Item], work: Callable[[Item], None]) -> None:
-    """Call `work` with each item, in at most `count` threads including the calling one.
+    """Call `work` with each item, in at most `count` threads including the calling thread.
 
     After an error no further item is begun, and the error is raised when all threads have ended.
     """
@@ -115,7 +115,7 @@ class ReadStatistics:
     """Thread-safe counters of direct reads.
 
     `objects` and `bytes` count reads from the store, `maps` requested maps, `unchanged_maps` maps answered with 304.
-    `fallbacks` counts chunks and whole reads that were left to the server; `reason` says why the last one was. `small`
+    `fallbacks` counts chunks and whole reads that were left to the server; `reason` says why the last was. `small`
     counts small reads, which the server does faster.
     """
 

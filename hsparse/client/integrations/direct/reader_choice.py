@@ -35,8 +35,8 @@ class GivenReader:
 class OfferedReader:
     """Chooses presigned URLs if the map has them, else the store's directory if it is on this machine.
 
-    The directory is trusted only if the server is on this machine (`here`). The next choice is the reader `server`.
-    Without it the server decodes the chunks, or `Unsupported` is raised if direct reads are `required`.
+    The directory is trusted only if the server is on this machine (`here`). Without both, the reader is `server`.
+    If `server` is None, the server decodes the chunks, or `Unsupported` is raised if direct reads are `required`.
     """
 
     here: bool = True
@@ -53,6 +53,6 @@ class OfferedReader:
         if self.required and len(found.scaled):
             raise Unsupported(
                 "The server offers no direct reads: its store has no presigned URLs, and is no directory on this "
-                "machine. Name the store's directory or bucket as direct=, or leave it out."
+                "machine. Name the store's directory or bucket as direct=, or leave direct= out."
             )
         return None

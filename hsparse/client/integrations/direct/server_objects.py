@@ -1,4 +1,4 @@
-"""Read stored objects through the server: needs no credentials or access to the store, and takes few requests."""
+"""Read stored objects through the server, by few requests and without credentials for the store."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.structured.container import MAX_FOOTER
 
 AT_ONCE = 4
-"""Concurrent requests. Each has its own thread, which decodes a chunk while the next ones arrive."""
+"""Concurrent requests. Each has its own thread, which decodes a chunk while the next chunks arrive."""
 REQUEST_BYTES = 4 << 20
 LEAST_REQUEST = 256 << 10
 """The maximum and minimum bytes of a request. Between them, requests divide the bytes evenly among the threads."""
 MOST_CHUNKS = 1000
 LENGTH = Struct("<Q")
 CHANGED = 2**64 - 1
-"""The length that the server sends for an object with another etag; no bytes follow it."""
+"""The length that the server sends for an object whose etag differs; no bytes follow."""
 PASSING = (Unreachable, Unanswered, Busy, RateLimited, Moved, Corrupt, StoreFailed)
 """Transient errors, after which later requests may succeed."""
 
@@ -93,7 +93,7 @@ class ServerObjects(ObjectReader):
 
 
 def _requests(places: Sequence[ObjectPlace], at_once: int) -> Iterator[range]:
-    """Divide the objects into requests, and yield the range of their indices for each request."""
+    """Divide the objects into requests, and yield for each request the range of the indices of its objects."""
     each = sum(place.size for place in places) // at_once
     room = most = min(max(each, LEAST_REQUEST), REQUEST_BYTES)
     first = 0

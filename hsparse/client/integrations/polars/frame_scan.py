@@ -33,7 +33,7 @@ def plain_series(name: str, values: NDArray[Any]) -> Any:
 BLOCK_VALUES = 1 << 22
 """The number of values in a block of rows."""
 UNNAMED, INDEX = "_index", "index"
-"""The stored name of an unnamed index, and the name of its column unless another column has that name."""
+"""The stored name of an index without a name, and its column's name unless another column has that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FrameScan:
     def read(
         self, columns: list[str] | None, predicate: Any, limit: int | None, batch_rows: int | None
     ) -> Iterator[Any]:
-        """Yield frames of the rows that match the predicate, among the first `limit` rows (None: all)."""
+        """Yield frames of those of the first `limit` rows (None: all rows) that match the predicate."""
         names = self.names if columns is None else columns
         length = self.tree.frame_length(self.path)
         end = length if limit is None else min(limit, length)
@@ -118,7 +118,7 @@ def _values(name: str, values: NDArray[Any]) -> Any:
         None if value != value else value for value in values.tolist()
     ]  # pandas writes a missing text as NaN
     if not all(isinstance(text, str | None) for text in texts):
-        raise WrongType(f"The column {name!r} has values of variable length that are no text: leave it out.")
+        raise WrongType(f"The column {name!r} has values of variable length that are not text: leave it out.")
     return polars.Series(name, texts, dtype=polars.String)
 
 

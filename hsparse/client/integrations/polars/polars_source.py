@@ -107,7 +107,7 @@ class ElementScan:
     def read(
         self, columns: list[str] | None, predicate: Any, limit: int | None, batch_rows: int | None
     ) -> Iterator[Any]:
-        """Yield frames of the rows that match the predicate, among the first `limit` rows (None: all).
+        """Yield frames of those of the first `limit` rows (None: all rows) that match the predicate.
 
         `columns` names the columns to return, including the predicate's columns, or is None for all.
         """
@@ -149,7 +149,7 @@ class ElementScan:
         needs_values: bool,
         limit: int | None,
     ) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
-        """Yield coordinates and values of the first `limit` elements (None: all), and prefetch the next ones."""
+        """Yield pairs (coordinates, values) for the first `limit` elements (None: all); prefetch the next pair."""
         counts: list[int] = []
 
         def fetch(key: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -167,7 +167,7 @@ class ElementScan:
         counts: list[int],
         limit: int | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield keys of whole rows of chunks; each key takes as many rows as have about `REQUEST_ELEMENTS` elements.
+        """Yield keys of whole rows of chunks; each key selects rows with about `REQUEST_ELEMENTS` elements.
 
         The caller appends the number of elements of each key to `counts` before it requests the next key.
         """
@@ -190,7 +190,7 @@ class ElementScan:
 
 
 def _edges(mask: NDArray[np.bool_] | None, own: range) -> tuple[int, int]:
-    """Return the first place that a mask selects in a dimension, and the place after the last one; (0, 0) if none."""
+    """Return the first place that a mask selects in a dimension, and the place after the last; (0, 0) if none."""
     if mask is None:
         return own.start, own.stop
     places = own.start + np.flatnonzero(mask)

@@ -54,7 +54,7 @@ def _conjunction(predicate: Any) -> Iterator[Any]:
 
 
 def _tried(part: Any, name: str, own: range, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
-    """Return the mask of the places `own` at which an expression of one column holds, or None if this is unknown."""
+    """Return a mask of the places `own` at which an expression of one column holds, or None if this is unknown."""
     if len(own) > MAX_FILTERED_ROWS:
         return None
     polars = POLARS.load()

@@ -53,7 +53,7 @@ class FrameDimensions:
         return self._tree.index_path(path)
 
     def of(self, path: str, extent: Sequence[int]) -> list[str | None]:
-        """Return, for each dimension of the array or column at a path, its frame's path, or None."""
+        """Return, for each dimension of the array or column at a path, its frame's path, or None without a frame."""
         above = path.rpartition("/")[0]
         frames = (self._rows_of(above),) if self.is_frame(above) else self._around(path)
         known = [
@@ -79,7 +79,7 @@ class FrameDimensions:
         return around[0] if around and lengths[0] == lengths[1] else frame
 
     def _around(self, path: str) -> tuple[str, ...]:
-        """Return the data frame of each dimension of an AnnData's array, or (); the AnnData may be in a group."""
+        """Return the data frame of each dimension of an AnnData's array, or () for another object."""
         parts = path.split("/")
         for count in range(len(parts)):
             names = frames_of("/".join(parts[count:]))
@@ -100,7 +100,7 @@ class GroupColumn:
 
     @classmethod
     def at(cls, tree: DomainTree, path: str) -> GroupColumn | None:
-        """Return the column at a path, or None for a dataset of values or for an object that is no column."""
+        """Return the column at a path, or None for a dataset of values or for an object that is not a column."""
         encoding = tree.encoding(path)
         if encoding == "categorical":
             return cls(f"{path}/codes", categories=f"{path}/{CATEGORIES}")
@@ -117,7 +117,7 @@ def type_with_missing(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def decoded(codes: NDArray[Any], categories: NDArray[Any]) -> NDArray[Any]:
-    """Return the category of each code, NaN for -1."""
+    """Return an array of the category of each code; the code -1 becomes NaN."""
     table = np.append(categories.astype(type_with_missing(categories.dtype)), np.nan)
     found: NDArray[Any] = table[codes]
     return found
@@ -172,7 +172,7 @@ class NetcdfDimensions:
         )
 
     def _scales(self, record: Json, rank: int) -> list[str | None]:
-        """Return the id of the scale of each dimension of a dataset, None for a dimension without a scale."""
+        """Return the id of the scale of each dimension of a dataset, or None for a dimension without a scale."""
         found: list[str | None] = [None] * rank
         numbers, scales = _value(record, "_Netcdf4Coordinates"), _value(record, "DIMENSION_LIST")
         if is_scale(record) and rank == 1:

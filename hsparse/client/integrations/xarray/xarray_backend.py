@@ -50,7 +50,7 @@ PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
 
 @dataclass(frozen=True, slots=True)
 class SparsePacking:
-    """How to unpack values: `missing` values are NaN, others are multiplied by `scale` and added to `offset`."""
+    """How to unpack values: `missing` values become NaN; the others are multiplied by `scale`, plus `offset`."""
 
     missing: tuple[Any, ...]
     scale: float
@@ -60,7 +60,7 @@ class SparsePacking:
 
     @classmethod
     def take(cls, attributes: dict[str, Any], encoding: dict[str, Any], packed: np.dtype[Any]) -> Self | None:
-        """Move the packing attributes to `encoding`; return the packing, or None if there is none to undo."""
+        """Move the packing attributes to `encoding`; return the packing, or None if the values are not packed."""
         found = {name: attributes.pop(name) for name in PACKING if name in attributes}
         encoding.update(found)
         if not found or packed.kind not in "iuf":
@@ -163,7 +163,7 @@ class PaddedArray(BackendArray):
 
 
 class ColumnArray(BackendArray):
-    """A column of a data frame: the categories of codes, or values; NaN for the code -1, or where the mask is true."""
+    """A column of a data frame: values, or the categories of codes; NaN where the mask is true or the code is -1."""
 
     def __init__(
         self, values: DatasetArray, categories: np.ndarray[Any, Any] | None, mask: DatasetArray | None
@@ -223,7 +223,7 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
         """Return a group's datasets as variables; `options` are passed to `hsparse.open`.
 
         One request fetches all names, types and attributes. Datasets without a numpy type or without values, and
-        dangling links, are left out, each with a warning.
+        dangling links, are omitted, each with a warning.
 
         >>> D.attrs["units"] = "mm"
         >>> with HsparseBackendEntrypoint().open_dataset(f, drop_variables=["X"]) as data:
@@ -359,7 +359,7 @@ class OpenedDomain:
         return [name for place, name in names.items() if "/" not in name and self._is_variable(place)]
 
     def _places(self, path: str) -> dict[str, str]:
-        """Return the path of each variable of a group."""
+        """Return a dict that maps the name of each variable of a group to its path."""
         found: dict[str, str] = {}
         for member in self._members(path):
             name = netcdf_name(member)
@@ -378,7 +378,7 @@ class OpenedDomain:
         return self.is_column(path)
 
     def _indices(self, path: str, variables: Mapping[str, Variable], *, in_tree: bool) -> dict[str, Variable]:
-        """Return coordinates for the dimensions of frames; in a tree, omit one that has the name of a child group."""
+        """Return coordinates for the dimensions of frames; in a tree, omit one with the name of a child group."""
         found: dict[str, Variable] = {}
         dimensions = {
             dim: frame
@@ -399,7 +399,7 @@ class OpenedDomain:
         return found
 
     def _column(self, column: GroupColumn, reader: ElementReader, path: str) -> Variable:
-        """Return a column as a variable; `reader` must have fetched its categories, if it has any."""
+        """Return a column as a variable; `reader` must have fetched its categories, if there are any."""
         values = DatasetArray(self._dataset(column.values))
         mask = None if column.mask is None else DatasetArray(self._dataset(column.mask))
         categories = None if column.categories is None else np.asarray(reader.element(column.categories))
@@ -438,7 +438,7 @@ class OpenedDomain:
 
 
 def _warn(place: str, why: str) -> None:
-    """Warn that an object is left out; the warning points to the line that called xarray."""
+    """Warn that an object is not read; the warning points to the line that called xarray."""
     warnings.warn(f"{place} is left out: {why} drop_variables= drops it without a warning.", stacklevel=5)
 
 
