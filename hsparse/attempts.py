@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from hsparse.clock import Clock, jitter
 
 MAX_CHANGE_ATTEMPTS = 64
-"""The most attempts at a change of something that others change at the same time; then it fails as `Busy`."""
+"""The maximum number of attempts at a change of something that others also change; then the change fails as `Busy`."""
 MAX_READ_ATTEMPTS = 8
-"""The most attempts at a read of several objects that others change or delete meanwhile."""
+"""The maximum number of attempts at a read of several objects that others change or delete meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

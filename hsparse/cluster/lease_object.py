@@ -48,7 +48,7 @@ class ClockReading:
         return min(clock.monotonic() - self.monotonic, clock.now() - self.day)
 
     def apart(self, later: ClockReading) -> float:
-        """Return by how many seconds the time of day has advanced more than the monotonic clock; negative if less."""
+        """Return the seconds by which the time of day has advanced more than the monotonic clock; negative if less."""
         return (later.day - self.day) - (later.monotonic - self.monotonic)
 
     def jumped(self, later: ClockReading, tolerance: float) -> bool:
@@ -79,7 +79,7 @@ class Lease:
 
     @property
     def grace(self) -> float:
-        """Seconds after which the lease has run out on every node's clock, if it is not renewed."""
+        """The seconds after which a lease that is not renewed has run out on every node's clock."""
         return self.seconds * CLOCK_MARGIN
 
 
@@ -122,7 +122,7 @@ class LeaseObjects:
         return await self._overwrite(node, lease, RECALLED)
 
     async def revoke(self, node: str, lease: Lease) -> Lease | None:
-        """Revoke an unchanged lease; return the lease that is stored now, a renewed one if the holder was first."""
+        """Revoke an unchanged lease; return the lease stored now, which is a renewed lease if the holder was first."""
         return await self._overwrite(node, lease, REVOKED)
 
     async def evict(self, node: str, lease: Lease) -> bool:

@@ -26,7 +26,7 @@ def rendezvous_owner(nodes: Sequence[str], name: str) -> str:
 
 
 def rendezvous_order(nodes: Sequence[str], name: str) -> list[str]:
-    """Return the nodes by descending weight for `name`: the owner, then each next owner if those before were gone."""
+    """Return the nodes by descending weight for `name`: the owner, then the nodes that own it if those before fail."""
     return sorted(nodes, key=lambda node: (rendezvous_weight(node, name), node), reverse=True)
 
 
@@ -42,7 +42,7 @@ class Membership:
     """The data nodes of one epoch, by id. Memberships with equal epochs have equal `nodes`.
 
     `nodes` own objects. Nodes in `leaving` own nothing, but may still be storing changes that they had accepted. `urls`
-    has the addresses of both; if empty, all nodes are in this process. `servers` are whole servers, whose data nodes
+    has the addresses of these nodes; if empty, all are in this process. `servers` are whole servers, whose data nodes
     answer only their own service nodes. Members send them no messages and communicate with them only through the store.
     """
 
@@ -56,7 +56,7 @@ class Membership:
     versions: Mapping[str, int] = field(default_factory=dict)
     """The version of the messages that each reachable member speaks."""
     buckets: frozenset[str] | None = None
-    """The buckets besides the first that every data node serves; unknown (None) if no data node lists its buckets."""
+    """The buckets, besides the first, that every data node serves; None if no data node lists its buckets."""
     schema: Schema = FIRST_SCHEMA
     """The schema that members must know in order to use the stored data."""
 
@@ -80,7 +80,7 @@ class Membership:
         return rendezvous_owner(self.nodes, name)
 
     def stand_ins(self, node: str) -> tuple[str, ...]:
-        """Return the other nodes in the order in which they stand in for a node that does not answer."""
+        """Return the other nodes in the order in which they replace a node that does not answer."""
         return tuple(other for other in rendezvous_order(self.nodes, node) if other != node)
 
 

@@ -30,14 +30,14 @@ from hsparse.storage.object_store import ObjectStore
 
 KEY = "db/.cluster/members.json"
 OBJECT_VERSION = 1
-"""The version of the object's form, raised only for a form that older nodes must not read, not for a new field."""
+"""The version of the object's format; it is raised only for a format that older nodes must not read."""
 
 Members = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The etag of the membership object (None: there is none), and its epoch (None: it cannot be read)."""
+    """The etag of the membership object (None if there is none), and its epoch (None if it cannot be read)."""
 
     etag: str | None
     epoch: int | None
@@ -46,7 +46,7 @@ class Seen:
 class MembershipObject:
     """The stored membership of the data nodes that share a store and the secret `token`.
 
-    `buckets` are the buckets that this node serves besides the store's; `version` is that of the messages it speaks.
+    `buckets` are the buckets that this node serves besides the store's; `version` is the version of its messages.
     """
 
     def __init__(self, store: ObjectStore, token: str, buckets: Iterable[str] = (), version: int = 1) -> None:
@@ -56,40 +56,40 @@ class MembershipObject:
         self._secret = blake2b(token.encode(), digest_size=8, person=b"hsparse-member").hexdigest()
 
     async def read(self) -> Membership:
-        """Return the membership, without members if no node has ever joined.
+        """Return the membership, which has no members if no node has ever joined.
 
         `Corrupt` is raised for a damaged object, and `Misconfigured` for an object of a newer version.
         """
         return _membership((await self._load())[0])
 
     def other_token(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose nodes have another token, or None if the token is the same."""
+        """Return an error if the nodes of a membership have another token than this node, or None if they do not."""
         if not view.reachable or view.secret == self._secret:
             return None
         return Misconfigured(
-            "The data nodes of this store have another token: give every node the same HSPARSE_NODE_TOKEN."
+            "The data nodes of this store have another token than this one: give all nodes the same HSPARSE_NODE_TOKEN."
         )
 
     def unusable(self, view: Membership) -> Misconfigured | None:
-        """Return the error if a service node must not use the data nodes of a membership, or None if it may."""
+        """Return an error if a service node must not use the data nodes of a membership, or None if it may use them."""
         return self.unreachable(view) or self.unserved_bucket(view) or self.newer_schema(view, writes=False)
 
     def unreachable(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose data nodes would refuse this node's messages, or None."""
+        """Return an error if the data nodes of a membership would refuse this node's messages, or None if not."""
         return self.other_token(view) or self.other_version(view)
 
     def other_version(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership with a data node that speaks another version of the messages, or None."""
+        """Return an error if a data node of a membership speaks another version of the messages, or None if not."""
         for id, version in view.versions.items():
             if version != self._version:
                 return Misconfigured(
-                    f"The data node {id} speaks version {version} of the messages, this hsparse {self._version}: stop "
-                    "all nodes of one version."
+                    f"The data node {id} speaks messages of version {version}, this hsparse {self._version}: stop "
+                    "the nodes of either version."
                 )
         return None
 
     def newer_schema(self, view: Membership, *, writes: bool = True) -> Misconfigured | None:
-        """Return the error if this hsparse cannot read the store or, with `writes`, write to it; None if it can."""
+        """Return an error if this hsparse cannot read the store or, if `writes`, write to it; return None if it can."""
         name = "The store of this cluster"
         try:
             view.schema.check_readable(name)
@@ -100,7 +100,7 @@ class MembershipObject:
         return None
 
     def lacking_bucket(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose data nodes serve a bucket that this node does not serve, or None."""
+        """Return an error if a membership's data nodes serve a bucket that this node does not serve, or None if not."""
         lacking = sorted((view.buckets or frozenset()) - self._buckets)
         if not lacking:
             return None
@@ -110,7 +110,7 @@ class MembershipObject:
         )
 
     def unserved_bucket(self, view: Membership) -> Misconfigured | None:
-        """Return the error for a membership whose data nodes do not serve all buckets of this service node, or None."""
+        """Return an error if a membership's data nodes lack a bucket of this service node, or None if not."""
         unserved = [] if view.buckets is None else sorted(self._buckets - view.buckets)
         if not unserved:
             return None
@@ -133,7 +133,7 @@ class MembershipObject:
         return await self._change(lambda members: {**members, id: entry}, schema, check)
 
     async def join_as_server(self, id: str, schema: Schema = FIRST_SCHEMA) -> Membership:
-        """Add a whole server, with any buckets and any token, because no node sends to it; raises as `join`."""
+        """Add a whole server. Its buckets and token may be any, as no node sends messages to it; raises as `join`."""
         entry = {"url": "", "server": True}
         return await self._change(lambda members: {**members, id: entry}, schema, self.newer_schema)
 
@@ -196,10 +196,10 @@ class MembershipObject:
             except PreconditionFailed:
                 continue
             return _membership(form)
-        raise Busy("Other data nodes kept changing the membership; try again.")
+        raise Busy("Other data nodes kept changing the membership: try again.")
 
     async def _load(self) -> tuple[dict[str, Any], str | None]:
-        """Return the object's form and its etag, or a form without members and None if there is no object."""
+        """Return the object's content and etag; if there is no object, return content without members, and None."""
         try:
             stored = await self._store.get(KEY)
         except NotFound:
@@ -207,8 +207,8 @@ class MembershipObject:
         form = _decode(stored.data)
         if form["version"] > OBJECT_VERSION:
             raise Misconfigured(
-                f"The list of members has version {form['version']}, and this hsparse reads version {OBJECT_VERSION}: "
-                "install the newer hsparse."
+                f"The list of members has version {form['version']}, but this hsparse reads {OBJECT_VERSION}: "
+                "install a newer hsparse."
             )
         return form, stored.etag
 
@@ -319,11 +319,11 @@ async def rebuild_membership(
         for node in held:
             await leases.delete(node)
         return view
-    raise Busy("Data nodes kept changing the membership; try again.")
+    raise Busy("Data nodes kept changing the membership: try again.")
 
 
 def _epoch_after(seen: Seen, leases: list[Lease]) -> int:
-    """Return an epoch larger than the object's and than those in the leases.
+    """Return an epoch larger than the epochs of the object and of the leases.
 
     A lease may have an older epoch than its holder has adopted since. If the object's epoch is unknown, the new epoch
     is therefore so much larger that no node can have reached it.

@@ -16,11 +16,11 @@ YIELD_EVERY = 16
 YIELD_SECONDS = 0.003
 """Seconds of work on items after which other tasks may run."""
 _WAITING: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]] = WeakKeyDictionary()
-"""The futures of the tasks in `give_way`, by event loop, the longest waiting first."""
+"""Maps each event loop to the futures of the tasks in `give_way`; the future that waits longest is first."""
 
 
 async def give_way() -> None:
-    """Let other tasks run. Each iteration of the event loop resumes only one such task, so many cannot block it."""
+    """Let other tasks run. Each iteration of the loop resumes one such task, so many tasks cannot block the loop."""
     loop = asyncio.get_running_loop()
     waiting = _WAITING.setdefault(loop, deque())
     waiting.append(turn := loop.create_future())
@@ -105,7 +105,7 @@ def _forget(*kept: list[Any] | dict[int, Any]) -> None:
 
 
 async def with_pauses(items: Iterable[T], count: int) -> AsyncIterator[T]:
-    """Yield the items; let other tasks run between each `count` items and the next."""
+    """Yield the items; after every `count` items, let other tasks run."""
     for done, item in enumerate(items):
         if done and done % count == 0:
             await give_way()

@@ -1,4 +1,4 @@
-"""A memory budget: admission control by bytes. Requests wait for room, fairly by user, then fail as `Busy`.
+"""A memory budget: admission control by bytes. Requests wait for room, in fair turns of users, or fail as `Busy`.
 
 `FairQueue` is fair between users: one user's thousand entries delay another user's entry by one turn only.
 
@@ -22,13 +22,13 @@ from hsparse.errors import Busy
 T = TypeVar("T")
 
 MAX_IDLE_USERS = 1000
-"""The number of users without entries that may be remembered. Beyond it, users who are not behind are forgotten."""
+"""The maximum number of remembered users without entries. Beyond this, users who are not behind are forgotten."""
 
 LOOKED_AT = 100
 """How many entries `pop_of` examines to find a user who may be served, because each examination takes time."""
 
 Order: TypeAlias = tuple[float, int]
-"""The position of an entry; the greatest is served first, so that it is popped from the end of a list."""
+"""The position of an entry. The entry with the greatest position is served first: it is at the end of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class FairQueue(Generic[T]):
         return self._take(-1)
 
     def pop_of(self, may: Callable[[str], bool]) -> T | None:
-        """Remove and return the next item whose user passes `may`, or None if the first `LOOKED_AT` have none."""
+        """Remove and return the next item whose user passes `may`, or None if none is among the first `LOOKED_AT`."""
         passed: set[str] = set()
         for number in range(1, min(len(self._orders), LOOKED_AT) + 1):
             user = self._entries[self._orders[-number]].user
@@ -128,7 +128,7 @@ class FairQueue(Generic[T]):
 
 
 MAX_WAIT_SECONDS = 30.0
-"""The most seconds that a request waits for room."""
+"""The maximum number of seconds that a request waits for room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class _Waiter:
 
 
 class MemoryBudget:
-    """A budget of bytes that may be in use at a time; waiting users are admitted in turn, by equal bytes.
+    """A budget of bytes that may be in use at a time; users who wait are admitted in turns of equal bytes.
 
     Nobody is admitted before the request whose turn it is, so a large request is admitted in the end.
     """
@@ -161,7 +161,7 @@ class MemoryBudget:
 
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
-        """Hold `nbytes`, at most the whole budget; `Busy` without room within `patience` seconds or by the deadline."""
+        """Hold `nbytes`, at most the whole budget; raise `Busy` after `patience` seconds or the deadline."""
         nbytes = await self.take(nbytes)
         try:
             yield
@@ -171,7 +171,7 @@ class MemoryBudget:
     async def hold_for_request(self, nbytes: int) -> None:
         """Hold `nbytes` until the current request is answered; raises as `hold`.
 
-        A request that holds a part of the budget already takes no more, so that requests cannot deadlock. Nothing is
+        A request that already holds a part of the budget takes no more, so that requests cannot deadlock. Nothing is
         held outside a request.
         """
         trace = current_trace()
@@ -182,7 +182,7 @@ class MemoryBudget:
         trace.at_end(lambda: self.give_back(nbytes))
 
     async def take(self, nbytes: int) -> int:
-        """Wait for room for `nbytes`, at most the whole budget, and take it; return the bytes. Raises as `hold`."""
+        """Wait for room for `nbytes`, at most the whole budget; take and return these bytes. Raises as `hold`."""
         nbytes = min(nbytes, self.limit)
         if self.has_room(nbytes):
             self.used += nbytes

@@ -24,7 +24,7 @@ Attribute = str | int | float
 
 
 class Span(Protocol):
-    """A timed part of the work for a request, which has begun; `end` must be called once."""
+    """A timed part of the work for a request; the part has begun, and `end` must be called once."""
 
     def child(self, name: str, attributes: Mapping[str, Attribute]) -> Span:
         """Begin a span of a part of this work, in this process."""
@@ -48,14 +48,14 @@ class Tracer(Protocol):
     """Begins the first spans of a process that answers requests or messages."""
 
     def begin(self, name: str, headers: Mapping[str, str], attributes: Mapping[str, Attribute]) -> Span:
-        """Begin a span for a request with these HTTP headers; its parent is the span that they name, if any."""
+        """Begin a span for a request with these HTTP headers; its parent is the span that the headers name, if any."""
         ...
 
 
 ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
-"""The form of the ids that a client may send."""
+"""The pattern of the ids that a client may send."""
 QUEUE_PATIENCE = 30.0
-"""The most seconds that a request without a deadline waits for its turn."""
+"""The maximum number of seconds that a request without a deadline waits for its turn."""
 
 
 class Work(StrEnum):
@@ -154,7 +154,7 @@ def current_trace() -> RequestTrace | None:
 
 
 def queue_user() -> str:
-    """Return the user whose share of fair queues the current request uses, empty without a request."""
+    """Return the user whose share of fair queues the current request uses, or "" if there is no request."""
     trace = _CURRENT.get()
     return "" if trace is None else trace.queue_user
 
@@ -168,7 +168,7 @@ def queue_deadline() -> float:
 
 
 def seconds_left() -> float | None:
-    """Return how many seconds the current request may still take, at least 0, or None without a deadline."""
+    """Return the seconds, at least 0, that the current request may still take, or None if it has no deadline."""
     trace = _CURRENT.get()
     if trace is None or trace.deadline is None:
         return None
@@ -176,12 +176,12 @@ def seconds_left() -> float | None:
 
 
 def begin_trace(trace: RequestTrace | None) -> Token[RequestTrace | None]:
-    """Make `trace` the current one (None: no request), until `end_trace` is called with the returned token."""
+    """Make `trace` the current trace (None: no request) until `end_trace` is called with the returned token."""
     return _CURRENT.set(trace)
 
 
 def end_trace(token: Token[RequestTrace | None]) -> None:
-    """End the current trace, and make the previous one current."""
+    """End the current trace, and make the previous trace current."""
     trace = _CURRENT.get()
     _CURRENT.reset(token)
     if trace is not None:

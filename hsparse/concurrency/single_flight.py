@@ -1,4 +1,4 @@
-"""Single flight: callers that ask for the same thing at the same time share one task, and its result or error."""
+"""Single flight: callers that request the same thing at the same time share one task and its result or error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start attempts at the same result one after the other, until one succeeds."""
+"""Start several attempts at the same result, one after another, until an attempt succeeds."""
 
 from __future__ import annotations
 

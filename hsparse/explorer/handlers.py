@@ -1,7 +1,7 @@
 """Handlers of the explorer: the pages at `/` and `/docs`, and the files that they use.
 
-A page runs only scripts of this server and contacts no other (Content Security Policy Level 3). It has no rights of its
-own: it requests data as any client does, with the credentials that the user typed into it.
+A page runs only scripts of this server and contacts no other server (Content Security Policy Level 3). It has no own
+rights: it requests data as any client does, with the credentials that the user typed into it.
 
 The package contains the explorer's built files, compressed, under names that change with their content.
 """
@@ -65,7 +65,7 @@ class StaticFile:
 
 @cache
 def static_files() -> dict[str, StaticFile]:
-    """Return all files by name, read from the package once; they are about a megabyte."""
+    """Return all files by name, read from the package once; all files have about 1 MB."""
     found = {}
     for entry in (files("hsparse.explorer") / "static").iterdir():
         name = entry.name.removesuffix(SUFFIX)
@@ -140,7 +140,7 @@ async def get_explorer_file(request: Request) -> web.StreamResponse:
 async def get_rights(request: Request) -> web.StreamResponse:
     """Answer with the caller's rights in a domain or folder, so that a page offers only permitted actions.
 
-    Rights to change data are left out where nobody can change it: on a read-only server, in HDF5 files that are served
+    Rights to change data are omitted where nobody can change data: on a read-only server, in HDF5 files that are served
     in place, and in snapshots.
     """
     return respond({"rights": usable_rights(request, request.domain)})

@@ -57,7 +57,7 @@ class IssuedTokens:
 
 
 def read_grant(body: object) -> CodeGrant:
-    """Return the grant in a request body; a `BadRequest` names the wrong member without its value."""
+    """Return the grant in a request body; raise a `BadRequest` that names a wrong member without its value."""
     members = body if isinstance(body, dict) else {}
     code = _text(members, "code", MAX_CODE)
     redirect_uri = _text(members, "redirect_uri", MAX_URL)
@@ -65,7 +65,7 @@ def read_grant(body: object) -> CodeGrant:
 
 
 def _random_text(members: dict[str, object], name: str) -> str:
-    """Return a verifier, or a nonce, which has the same form (RFC 7636, section 4.1)."""
+    """Return a verifier or a nonce, which have the same format (RFC 7636, section 4.1)."""
     value = _text(members, name, 128)
     if not VERIFIER.fullmatch(value):
         raise BadRequest(f"{name} must have 43 to 128 letters, digits, and -._~ (RFC 7636, section 4.1).")
@@ -117,10 +117,10 @@ class CodeFlow:
         """
         address = queue_user()
         if self._under_way >= AT_ONCE:
-            raise Busy("Too many people are signing in at the issuer; try again in a few seconds.")
+            raise Busy("Too many people are signing in at the issuer: try again in a few seconds.")
         wait = self._tries.wait(address)
         if wait:
-            raise RateLimited(f"{FAILURES} sign-ins from this address have failed within a minute.", wait)
+            raise RateLimited(f"{FAILURES} sign-ins from this address failed within a minute: wait.", wait)
         self._tries.count(address)
         self._under_way += 1
         try:
@@ -165,7 +165,7 @@ class CodeFlow:
 
 
 def _tokens(found: Any) -> IssuedTokens:
-    """Return the tokens of a token response (OpenID Connect Core, 3.1.3.3); raise `Unauthenticated` without them."""
+    """Return the tokens of a token response (OpenID Connect Core, 3.1.3.3); raise `Unauthenticated` otherwise."""
     members = found if isinstance(found, dict) else {}
     access, identity = members.get("access_token"), members.get("id_token")
     if (
@@ -187,7 +187,7 @@ def _reason(found: Any) -> str:
 
 
 def make_sign_in(settings: OpenIdSettings, clock: Clock) -> tuple[CodeFlow | None, TokenAuthenticator]:
-    """Return the code flow, None without a client id for the explorer, and the authenticator of the issuer's tokens.
+    """Return a pair: the code flow, or None if the explorer has no client id, and the authenticator of tokens.
 
     Raises `Misconfigured` for an issuer that cannot be trusted, and for rules without an audience.
     """

@@ -38,7 +38,7 @@ async def get_sign_in_client(flow: CodeFlow | None, request: Request) -> web.Str
 
 
 async def post_sign_in_token(flow: CodeFlow | None, request: Request) -> web.StreamResponse:
-    """Handle `POST /sign-in/token`: exchange an issuer's code; return the token and the user's name."""
+    """Handle `POST /sign-in/token`: exchange an issuer's code for a token; return the token and the user's name."""
     flow = _known(flow)
     grant = read_grant(await read_json(request))
     async with request.without_place():
@@ -50,7 +50,7 @@ async def post_sign_in_token(flow: CodeFlow | None, request: Request) -> web.Str
 
 
 async def _accepted(request: Request, tokens: IssuedTokens) -> tuple[str, str]:
-    """Return the token that this server accepts, and the user's name.
+    """Return a pair: the token that this server accepts, and the user's name.
 
     The access token is preferred; the ID token is used if the server cannot verify the access token.
     """
@@ -66,12 +66,12 @@ async def _accepted(request: Request, tokens: IssuedTokens) -> tuple[str, str]:
 
 def _known(flow: CodeFlow | None) -> CodeFlow:
     if flow is None:
-        raise NotFound("This server has no sign-in at an issuer: its operator may set --oidc-client-id.")
+        raise NotFound("This server has no sign-in at an issuer: its operator can set --oidc-client-id.")
     return flow
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return the sign-in parts of a service node; without an issuer, the modules of sign-in are not imported."""
+    """Return the sign-in parts of a service node; if no issuer is set, the modules of sign-in are not imported."""
     asked = settings.section(OpenIdSettings)
     if asked.oidc_issuer is None and asked.oidc_audience:
         raise Misconfigured("--oidc-audience needs --oidc-issuer: name the issuer of the tokens.")

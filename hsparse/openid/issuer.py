@@ -30,7 +30,7 @@ KEY_TYPES = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "Ed25519": "OKP",
 }
-"""The key type of each accepted algorithm."""
+"""Maps each accepted algorithm to its key type."""
 TYPES = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
 MAX_TOKEN = 16 * 1024
 MAX_HEADER = 8 * 1024
@@ -73,7 +73,7 @@ class SigningKey:
 
 
 def read_keys(document: Any) -> tuple[SigningKey, ...]:
-    """Return the signing keys in a JWK set (RFC 7517); unusable keys are skipped, and all after the first 100."""
+    """Return the signing keys in a JWK set (RFC 7517), without unusable keys and without all after the first 100."""
     items = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(items, list):
         return ()
@@ -111,7 +111,7 @@ def read_header(token: str) -> TokenHeader:
 
 
 def verified_claims(token: str, header: TokenHeader, keys: tuple[SigningKey, ...]) -> dict[str, Any]:
-    """Return the claims of a token that one of `keys` verifies; raise `Unauthenticated` if no key does."""
+    """Return the claims of a token whose signature one of `keys` verifies; raise `Unauthenticated` if no key does."""
     registry = SignatureRegistry(algorithms=[header.algorithm], strict_check_header=False)
     for key in keys:
         try:
@@ -205,7 +205,7 @@ class Issuer:
         self._flight: asyncio.Task[None] | None = None
 
     async def keys_for(self, header: TokenHeader) -> tuple[SigningKey, ...]:
-        """Return the keys that may have made this signature; empty if the issuer has no such key.
+        """Return the keys that may have made this signature; the result is empty if the issuer has no such key.
 
         Raises `Busy` while the issuer cannot be reached and its keys are not known.
         """

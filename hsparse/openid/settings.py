@@ -10,7 +10,7 @@ from hsparse.api import setting
 
 @dataclass(frozen=True, slots=True)
 class OpenIdSettings:
-    """The issuer, and the rules for its tokens."""
+    """The issuer, and the rules that its tokens must satisfy."""
 
     GROUP: ClassVar[str] = "Sign-in"
     COMMANDS: ClassVar[tuple[str, ...]] = ("serve", "sn")

@@ -19,7 +19,7 @@ class TokenRules:
     """Requirements on tokens.
 
     One of `audiences` must be an audience of the token. `user_claim` has the user's name. `group_claim` has a list of
-    groups, or a string of them with spaces between; with `group_claim` None, tokens name no groups. Both claims are
+    groups, or a string of names separated by spaces; if `group_claim` is None, tokens name no groups. Both claims are
     names, or paths of names joined by dots. `leeway` is the tolerated difference between the clocks and
     `remember_time` the longest time for which a verified token is cached, both in seconds.
     """
@@ -56,7 +56,7 @@ class TokenAuthenticator:
         self._verified: BoundedCache[bytes, tuple[Principal, float]] = BoundedCache.of_entries(
             rules.remember_count
         )
-        """Principal and expiry by the hash of a verified token."""
+        """Maps the hash of each verified token to a pair: principal and expiry."""
         self._version = issuer.version
 
     def owns(self, text: str, *, whole: bool) -> bool:
@@ -138,7 +138,7 @@ def check_claims(
 
 
 def claimed(claims: dict[str, Any], name: str) -> Any:
-    """Return a claim by its name (which may have dots) or by a path such as `realm_access.roles`, None without it."""
+    """Return the claim of this name (dots allowed) or at a path like `realm_access.roles`, or None if there is none."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -150,7 +150,7 @@ def claimed(claims: dict[str, Any], name: str) -> Any:
 
 
 def _time(claims: dict[str, Any], name: str) -> float | None:
-    """Return a time claim in seconds, None if it is missing; raise `Unauthenticated` if it is not a number."""
+    """Return a time claim in seconds, or None if it is missing; raise `Unauthenticated` if it is not a number."""
     value = claims.get(name)
     if value is None:
         return None

@@ -55,9 +55,9 @@ class Name:
 
 
 async def count_folder(owners: Owners, folder: str, tell: Callable[[Name], None]) -> int:
-    """Return the bytes of all domains and folders below `folder`, and of their objects; each object counts once.
+    """Return the bytes of all domains and folders below `folder`, and of their objects; each object is counted once.
 
-    `tell` is called with each name whose record cannot be read. This name counts, but its objects do not.
+    `tell` is called with each name whose record cannot be read. The name's record is counted, but its objects are not.
     """
     total, roots = 0, dict[str, bool]()
     async for page in names_below(owners, folder):
@@ -145,7 +145,7 @@ class FolderUsage:
         self._told: set[str] = set()
 
     def learn(self, stored: Record) -> None:
-        """Use a stored count if it is newer; this node wrote it before a restart, or another node did."""
+        """Use a stored count if it is newer; this node stored the count before a restart, or another node stored it."""
         used, counted = stored.get("used"), stored.get("counted")
         if not isinstance(used, int) or not isinstance(counted, int | float):
             return
@@ -161,7 +161,7 @@ class FolderUsage:
     async def check(self, nbytes: int, limit: int) -> None:
         """Check that `nbytes` more bytes fit into `limit`, without reserving room for them.
 
-        Raises `OverQuota` if they do not fit by a count, and `Busy` if they may fit but no new count ends in time.
+        Raises `OverQuota` if a count shows that they do not fit, and `Busy` if no count ends in time to tell.
         """
         if not self._fits(nbytes, limit):
             await self.renew()
@@ -187,7 +187,7 @@ class FolderUsage:
         self._under_way -= nbytes
 
     async def renew(self) -> None:
-        """Wait up to `COUNT_WAIT_SECONDS` for a new count, which begins when the pause after the last one is over."""
+        """Wait up to `COUNT_WAIT_SECONDS` for a new count, which begins when the pause after the last count is over."""
         try:
             async with asyncio.timeout(COUNT_WAIT_SECONDS):
                 if self._count is not None:

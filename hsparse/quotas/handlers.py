@@ -36,7 +36,7 @@ DEFAULT = "default"
 
 
 async def get_quota(request: Request) -> web.StreamResponse:
-    """Return the quota of the folder itself, the bytes used of it, and the time of their count."""
+    """Return the quota of the folder itself, its used bytes, and the time when these were counted."""
     folder = _folder(request)
     limit, usage = await request.service.component(Quotas).of_folder(folder)
     used, counted = (None, None) if usage is None else (usage.used, usage.counted)
@@ -45,7 +45,7 @@ async def get_quota(request: Request) -> web.StreamResponse:
 
 
 async def put_quota(request: Request) -> web.StreamResponse:
-    """Set the folder's quota; null means no quota, for a home folder not even that of the setting. Admins only."""
+    """Set the folder's quota; null means no quota, not even the setting's for a home folder. Admins only."""
     folder = _folder(request)
     if not request.principal.admin:
         raise Forbidden("Only an admin can set a quota.")
@@ -106,7 +106,7 @@ ROUTES = (Route("GET", "/quota", get_quota, Right.READ), Route("PUT", "/quota", 
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return the quotas' parts of a service node, none for a read-only store; quotas may be set at any time."""
+    """Return a service node's parts for quotas, or none if the store is read-only; quotas may be set at any time."""
     if settings.store.read_only:
         return Parts()
     policies = ((AccessPolicy, QuotaPolicy()),)

@@ -36,7 +36,7 @@ HOME = "/home/"
 UNLIMITED = 2**63 - 1
 """Stored quota of a home folder without a quota, to which the setting `home_quota` does not apply either."""
 KNOWN_SECONDS = 10.0
-"""Seconds for which a node uses a quota it has read; a change by another node takes effect within this time."""
+"""The seconds for which a node uses a quota after reading it; changes by other nodes take effect within this time."""
 MAX_KNOWN = 10_000
 WITHOUT_QUOTA = (*MISSING_KINDS, ErrorKind.CORRUPT)
 """Kinds of failures to read a folder's record after which the folder counts as having no quota."""
@@ -51,7 +51,7 @@ class Quotas:
         self._clock = clock
         self._home_quota = home_quota
         self._known: BoundedCache[str, tuple[float, int | None]] = BoundedCache.of_entries(MAX_KNOWN)
-        """(expiry on the monotonic clock, quota in bytes or None) by folder."""
+        """Maps each folder to a pair: expiry on the monotonic clock, and quota in bytes or None."""
         self.free: BoundedCache[str, tuple[Record | None, float]] = BoundedCache.of_entries(MAX_KNOWN)
         """By path without a quota above it: the domain's record when checked, and the result's monotonic expiry."""
         self._usages: dict[str, FolderUsage] = {}
@@ -63,7 +63,7 @@ class Quotas:
         return cls(service.owners, service.clock, service.section(QuotaSettings).home_quota)
 
     def free_until(self, names: DomainNames) -> float:
-        """Return the monotonic time until which no folder above a domain has a quota; 0 if one has or may have."""
+        """Return the monotonic time until which no folder above a domain has a quota, or 0 if one may have one."""
         if names.others:
             return 0.0
         known = [self._known.get(folder, (0.0, None)) for folder in folders_above(names.path)]
@@ -86,7 +86,7 @@ class Quotas:
                 await growth.take(await tree_bytes(self._owners, root))
 
     async def of_folder(self, folder: str) -> tuple[int | None, FolderUsage | None]:
-        """Return a folder's quota and its usage, (None, None) without a quota; wait up to a second for a new count."""
+        """Return a folder's quota and usage, or (None, None) without a quota; wait up to a second for a new count."""
         self.forget(folder)
         limit = (await self._limits((folder,)))[0]
         if limit is None:
@@ -96,7 +96,7 @@ class Quotas:
         return limit, usage
 
     async def limited(self, *paths: str) -> list[tuple[FolderUsage, int]]:
-        """Return (usage, quota) of each folder with a quota above any of `paths`, nearest folders first."""
+        """Return a pair (usage, quota) for each folder with a quota above any of `paths`, the nearest folders first."""
         folders = tuple(dict.fromkeys(folder for path in paths for folder in folders_above(path)))
         limits = await self._limits(folders)
         pairs = zip(folders, limits, strict=True)
@@ -112,7 +112,7 @@ class Quotas:
             yield [Domain(name.path, name.record) for name in page]
 
     async def current(self, names: DomainNames) -> list[str]:
-        """Return the path, and the paths of the other names that still name the same objects."""
+        """Return the path, and those of the domain's other names that still name the same objects."""
         if not names.others:
             return [names.path]
         outcomes = zip(names.others, await self._owners.read(*names.others), strict=True)
@@ -120,7 +120,7 @@ class Quotas:
         return [names.path, *(other for other, record in found if record.get("root") == names.root)]
 
     async def may_read(self, folder: str, principal: Principal) -> bool:
-        """Tell whether the principal may read a folder."""
+        """Return whether the principal may read a folder."""
         [found] = await self._owners.read(folder)
         return found.failure is None and Domain(folder, found.unwrap()).allows(principal, Right.READ)
 
@@ -224,7 +224,7 @@ class Growth:
         self._taken = nbytes
 
     async def limits(self) -> list[tuple[FolderUsage, int]]:
-        """Return (usage, quota) of each folder with a quota to which the request may add bytes."""
+        """Return a pair (usage, quota) for each folder with a quota to which the request may add bytes."""
         if self._limited is None:
             limited = await self._quotas.limited(*await self._quotas.current(self._names))
             self._limited = [one for one in limited if one[0].folder not in self._besides]

@@ -10,7 +10,7 @@ from hsparse.api import setting
 
 @dataclass(frozen=True, slots=True)
 class QuotaSettings:
-    """The quota of a folder `/home/NAME` for which no admin has set another one."""
+    """The quota of a folder `/home/NAME` for which no admin has set a quota."""
 
     GROUP: ClassVar[str] = "Memory and limits"
     COMMANDS: ClassVar[tuple[str, ...]] = ("serve", "sn")

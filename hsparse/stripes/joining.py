@@ -9,6 +9,6 @@ from hsparse.stripes.store import StripedStore
 
 
 def joined(stores: Sequence[ObjectStore]) -> list[ObjectStore]:
-    """Return a striped store over each store; closing a striped store closes only the store below it."""
+    """Return a striped store for each store; closing a striped store closes only the store that it wraps."""
     buckets = {store.name: store for store in stores}
     return [StripedStore(store, buckets) for store in stores]

@@ -72,7 +72,7 @@ class StripedStore(DelegatingStore):
         self._buckets = buckets
         self.features = bucket_features(store.name, buckets.keys())
         self._noted: set[str] = set()
-        """Places that are known to be listed below `PLACES`."""
+        """The places that are known to have an entry below `PLACES`."""
 
     async def get(self, key: str) -> Stored:
         if not key.startswith(STRIPE, AT):
@@ -149,7 +149,7 @@ class StripedStore(DelegatingStore):
                 yield Page(some)
 
     async def _with_places(self, pages: AsyncIterator[Page], start_after: str) -> AsyncIterator[Page]:
-        """Yield the pages of a listing, with the chunks in the places that its markers name before these markers."""
+        """Yield the pages of a listing; before each marker, yield the chunks in the place that the marker names."""
         folder, markers = "", list[Entry]()
         async for page in pages:
             if page.prefixes:
@@ -208,7 +208,7 @@ class StripedStore(DelegatingStore):
             yield _renamed(page, root, "", place, start_after)
 
     def _place(self, key: str) -> tuple[ObjectStore, str]:
-        """Return the store that has an object, and its key there; raise `Misconfigured` if its bucket is not served."""
+        """Return a pair: the store of an object, and its key there; raise `Misconfigured` if its bucket is not served."""
         if not key.startswith(STRIPE, AT):
             return self._store, key
         if key.startswith(MARKER, AT):
@@ -223,7 +223,7 @@ class StripedStore(DelegatingStore):
         store = self._buckets.get(name)
         if store is None:
             raise Misconfigured(
-                f"The object {key} is in the bucket {name!r}, which is not served here; start the server with it too."
+                f"The object {key} is in the bucket {name!r}, which is not served here: start the server with it."
             )
         return store
 
@@ -243,7 +243,7 @@ class StripedStore(DelegatingStore):
 
 
 def _folder(entry: Entry) -> str:
-    """Return the folder of a dataset's stripes if an entry is a marker, otherwise an empty text."""
+    """Return the folder of a dataset's stripes if an entry is a marker, or "" if it is not."""
     return entry.key[:AT] + STRIPE if entry.key.startswith(MARKER, AT) else ""
 
 
@@ -283,7 +283,7 @@ async def _together(streams: Sequence[AsyncGenerator[Page, None]]) -> AsyncItera
 
 
 def _by_turns(entries: Sequence[Entry]) -> Iterator[dict[str, builtins.list[int]]]:
-    """Yield the indices of the entries by bucket (empty: this bucket): all but markers first, then the markers."""
+    """Yield dicts that map buckets ("": this bucket) to indices of entries; markers come last."""
     for markers in (False, True):
         turn: dict[str, builtins.list[int]] = {}
         for number, entry in enumerate(entries):
@@ -294,7 +294,7 @@ def _by_turns(entries: Sequence[Entry]) -> Iterator[dict[str, builtins.list[int]
 
 
 async def _in_time(store: ObjectStore, key: str, answer: Awaitable[R]) -> R:
-    """Await the answer of a bucket; raise `StoreFailed`, which names it, after most of the request's remaining time."""
+    """Await a bucket's answer; raise `StoreFailed`, naming the bucket, after most of the request's remaining time."""
     left = seconds_left() if key.startswith(STRIPE, AT) else None
     if left is None:
         return await answer

@@ -123,7 +123,7 @@ def make_tracer(service: str) -> OpenTelemetryTracer:
 
 @contextmanager
 def node_tracer(service: str) -> Iterator[Tracer | None]:
-    """Yield the tracer of a process, None if it exports no spans; export the remaining spans at the end."""
+    """Yield the tracer of a process, or None if it exports no spans; export the remaining spans at the end."""
     if not exports_spans():
         yield None
         return

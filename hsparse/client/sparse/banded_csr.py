@@ -1,6 +1,6 @@
-"""Build a CSR array from elements in row-major order, or chunk by chunk, which converts bands of rows concurrently.
+"""Build a CSR array from elements in row-major order, or from bands of rows, which are converted concurrently.
 
-A conversion scatters elements over all rows. If it covers one band of chunks, it stays in the processor's cache, and
+A conversion scatters elements over all rows. A conversion of one band of chunks stays in the processor's cache, and
 scipy releases the interpreter's lock for it. Measured with 60 million elements on two cores: a quarter of the time.
 """
 
@@ -23,13 +23,13 @@ MIN_THREADED_ELEMENTS = 1 << 20
 """The number of elements from which a conversion by threads is faster."""
 MAX_THREADS = 8
 SAMPLE_ELEMENTS = 1 << 12
-"""The number of elements whose order is checked first, before the order of all."""
+"""The number of elements whose order is checked first, before the order of all elements."""
 
 
 def row_bands(rows: NDArray[Any], height: int, length: int) -> list[int]:
     """Return the index in `rows: (n,)` at which each band of `height` rows begins, followed by n.
 
-    `rows` are row numbers below `length`. The result is right only if they are grouped by ascending bands, which
+    `rows` are row numbers below `length`. The result is right only if the rows are grouped by ascending bands, which
     `to_banded_csr` checks.
     """
     ends, count = [0], len(rows)
@@ -72,7 +72,7 @@ def to_banded_csr(
     shape: tuple[int, ...],
     ends: Sequence[int],
 ) -> Any:
-    """Return a `csr_array` with sorted indices, or None if the elements are few or not in disjoint, ascending bands.
+    """Return a `csr_array` with sorted indices, or None for few elements or for bands that overlap or descend.
 
     `rows`, `columns` and `values` are (n,), without repeated places; `ends` is the result of `row_bands`.
     """

@@ -1,6 +1,6 @@
 """Build a matrix in compressed rows (CSR) from chunks: the chunks with the same rows form a band.
 
-A conversion scatters elements over all rows. If it covers one band, it stays in the processor's cache, and scipy
+A conversion scatters elements over all rows. A conversion of one band stays in the processor's cache, and scipy
 releases the interpreter's lock for it, so bands are converted concurrently.
 """
 
@@ -72,8 +72,8 @@ class BandPiece:
 class RowBands:
     """Collects the rows of a matrix by bands, which any thread may fill in any order.
 
-    `rows` has the first row and the end of each band, ascending; rows outside all bands are empty. `most` has the most
-    elements that each band may have.
+    `rows` has the first row and the end of each band, ascending; rows outside all bands are empty. `most` has the
+    maximum number of elements of each band.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RowBands:
         self._values = np.empty(total, dtype.newbyteorder("="))
 
     def fill(self, band: int, pieces: Sequence[BandPiece]) -> None:
-        """Set the elements of a band, given pieces whose ranges of columns ascend."""
+        """Set the elements of a band from pieces, whose ranges of columns must ascend."""
         at, (first, end) = int(self._begins[band]), self._rows[band]
         for low, high, some in _lower_bands(pieces, end - first):
             size = sum(len(piece.values) for piece in some)
@@ -143,14 +143,14 @@ class RowBands:
 
 
 def _count_rows(rows: NDArray[Any], height: int) -> NDArray[np.intp]:
-    """Return how often each row below `height` occurs in the ascending `rows`, (height,)."""
+    """Return an array, (height,), of how often each row below `height` occurs in the ascending `rows`."""
     ends = np.searchsorted(rows, np.arange(height, dtype=rows.dtype), "right")
     ends[1:] -= ends[:-1].copy()
     return ends
 
 
 def _lower_bands(pieces: Sequence[BandPiece], height: int) -> Iterator[tuple[int, int, Sequence[BandPiece]]]:
-    """Split a band into parts of about `CONVERTED_ELEMENTS` at most; yield each one's first row, end row and pieces."""
+    """Split a band into parts of at most about `CONVERTED_ELEMENTS`; yield triples (first row, end row, pieces)."""
     size = sum(len(piece.values) for piece in pieces)
     if len(pieces) == 1 or size <= CONVERTED_ELEMENTS:
         if size:

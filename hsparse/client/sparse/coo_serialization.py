@@ -1,10 +1,10 @@
-"""Serialize `sparse.COO` between the processes of dask's `distributed`, with the fill value.
+"""Serialize `sparse.COO`, with its fill value, between the processes of dask's `distributed`.
 
 distributed's own serializer omits the fill value, so that undefined elements of a received array become zeros.
 
 The serializer of this module is used in processes that have imported it. distributed's own deserializer reads its
 frames: the frame of the coordinates is a pickle of the whole array, and the other frames are empty. Unpickling imports
-this module, so every process that has received such an array sends it, and arrays made from it, with the fill value.
+this module, so a process that has received such an array also sends the array, and arrays made from it, in full.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def whole_array(coords: Any, data: Any, shape: tuple[int, ...], fill_value: Any)
 
 
 def serialize_whole() -> None:
-    """Register the serializer, if this process has imported `distributed`, so that fill values are sent."""
+    """If this process has imported `distributed`, register the serializer, so that fill values are sent."""
     if DISTRIBUTED in sys.modules:
         _register()
 
 
 @cache
 def _register() -> None:
-    """Register the serializer, once, unless distributed's own one keeps the fill value."""
+    """Register the serializer once, unless distributed's own serializer keeps the fill value."""
     kind, protocol = COO.load().COO, SERIALIZE.load()
     probe = kind(np.zeros((1, 0), np.intp), np.zeros(0), shape=(1,), fill_value=1.0)
     if protocol.deserialize(*protocol.serialize(probe)).fill_value != 1:
@@ -55,7 +55,7 @@ def _register() -> None:
 
 
 def _frames(array: Any) -> tuple[dict[str, Any], list[Any]]:
-    """Return header and frames from which distributed calls `COO(array, None, shape=None)`, a copy of the array."""
+    """Return the pair (header, frames) for which distributed calls `COO(array, None, shape=None)`, which copies it."""
     serialize = SERIALIZE.load().serialize
     (header, frames), (nothing, no_frames) = serialize(WholeArray(array)), serialize(None)
     counts = [len(frames), len(no_frames)]

@@ -29,15 +29,15 @@ class ElementCodec(Protocol):
     nbytes: int
 
     def cast(self, values: Any) -> Array:
-        """Return values in the dataset's type; raise `WrongType` or `InvalidValue` if they do not fit it."""
+        """Return values in the dataset's type; raise `WrongType` or `InvalidValue` if the values do not fit."""
         ...
 
     def dense(self, values: Array) -> bytes:
-        """Encode all values of a selection, in its order, as dense bytes; `values` come from `cast`."""
+        """Encode all values of a selection, in the selection's order, as dense bytes; `values` come from `cast`."""
         ...
 
     def region(self, selection: Selection, values: Array) -> bytes:
-        """Encode a selection and its values (n,), which come from `cast`, in the structured form."""
+        """Encode a selection and its values (n,), which come from `cast`, as a structured chunk."""
         ...
 
 
@@ -67,7 +67,7 @@ class FixedCodec:
 class VlenCodec:
     """The codec of text, sequences (lists or arrays) and compounds with these, which are Python objects.
 
-    Several sequences are given as an array of objects or a list of lists, (n,); a list of numbers is one sequence.
+    Several sequences are an array of objects or a list of lists, (n,); a list of numbers is one sequence.
     """
 
     nbytes = TEXT_BYTES

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 
 class FrameArray(csr_array):  # type: ignore[misc]
-    """A `csr_array` that numpy converts to its dense values; scipy's own converts to an array of one object.
+    """A `csr_array` that numpy converts to its dense values; scipy's own class becomes an array of one object.
 
     The class is used only for parts of datasets of rank 3 or more, because AnnData accepts only scipy's own types.
     """

@@ -32,12 +32,12 @@ def from_scipy(
     overwrite: bool = False,
     progress: Progress = None,
 ) -> SparseDataset:
-    """Store a sparse array at a path of a group, and return its dataset, which is linked when all is stored.
+    """Store a sparse array at a path of a group, and return its dataset; it is linked when all elements are stored.
 
     Stored elements become defined, including zeros. A matrix of scipy is sent in bands of rows, or of columns if it is
     csc; an attribute records its form, so that AnnData can read it from the domain's file. Arrays of the package
     sparse, of any rank, keep their fill value. Raise `AlreadyExists`, before anything is sent, if the path has an
-    object; with `overwrite` the object is replaced when all is stored. By default a terminal shows a bar if tqdm or
+    object; `overwrite` replaces the object when all elements are stored. By default a terminal shows a bar if tqdm or
     rich is installed. `progress` may be a function of the bytes of values stored and their total, True (always a bar)
     or False (no bar).
 

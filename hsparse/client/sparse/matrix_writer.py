@@ -58,7 +58,7 @@ class MatrixWriter:
                 list(pool.map(lambda part: self._send(matrix.shape, *part), some))
 
     def _parts(self, matrix: Any, axis: int, first: int, last: int) -> Iterator[tuple[Corner, Any]]:
-        """Yield the pieces of a band: the row and column where a piece begins, and all elements of its chunks.
+        """Yield a pair for each piece of a band: the row and column where it begins, and all elements of its chunks.
 
         A piece has at most about `LARGEST_BATCH` elements; a piece with more elements is divided into lines.
         """
@@ -74,7 +74,7 @@ class MatrixWriter:
                 yield ((first + line, low) if axis == 0 else (low, first + line)), part
 
     def _lines(self, piece: Any, axis: int) -> Iterator[tuple[int, Any]]:
-        """Halve a piece until parts have `LARGEST_BATCH` elements or one line; yield each first line and matrix."""
+        """Halve a piece into parts of at most `LARGEST_BATCH` elements, or one line; yield (first line, matrix)."""
         count = piece.shape[axis]
         if piece.nnz <= LARGEST_BATCH or count == 1:
             yield 0, piece
@@ -98,7 +98,7 @@ class MatrixWriter:
 
 
 def _bands(matrix: Any, axis: int, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows or columns: one chunk's length each, or as many whole chunks as dask's longest block has."""
+    """Yield ranges of rows or columns: of one chunk's length, or of as many whole chunks as the longest block has."""
     length, step = matrix.shape[axis], chunks[axis]
     if hasattr(matrix, "numblocks"):
         step = max(step, max(matrix.chunks[axis]) // step * step)

@@ -16,7 +16,7 @@ FUTURES = OptionalModule("concurrent.futures")
 def prefetched(
     fetch: Callable[[K], T], keys: Iterable[K], *, meanwhile: Callable[[], object] | None = None
 ) -> Iterator[T]:
-    """Yield `fetch(key)` for each key; a thread fetches the next result while the caller uses one.
+    """Yield `fetch(key)` for each key; a thread fetches the next result while the caller uses the current result.
 
     A key is taken from `keys` when the result before it has been fetched. `meanwhile` is called during the first fetch.
     """

@@ -119,7 +119,7 @@ class SparseReads(Dataset):
         return np.asarray(self.to_numpy(), dtype)
 
     def to_scipy(self, format: str = "csr", key: Select = ..., *, progress: Progress = None) -> Any:
-        """Return the selected elements as a sparse array of scipy: in any format for rank 2, "coo" for rank 1.
+        """Return the selected elements as a sparse array of scipy: in any `format` for rank 2, and in "coo" for rank 1.
 
         Raise `InvalidValue` for other ranks, or if the fill value is not 0. `progress` is as in `to_numpy`.
 
@@ -181,7 +181,7 @@ class SparseReads(Dataset):
         return self._in_region(key, get)
 
     def _result(self, region: Region) -> Any:
-        """Return the value of `x[key]` for the region of the key."""
+        """Return the result of `x[key]`, where `region` is the region of the key."""
         if not region.shape:
             return self._dense(region)[()]
         if self.type.is_vlen:  # no package has sparse arrays of vlen elements
@@ -201,7 +201,7 @@ class SparseReads(Dataset):
         return self.type.unpack(region.arrange(self.source.dense_values(region.selection)))
 
     def _csr(self, region: Region) -> Any:
-        """Return a region of rank 1 or 2, with the fill value 0, as scipy's array; a `csr_array` for rank 2."""
+        """Return a region of rank 1 or 2 whose fill value is 0 as a sparse array of scipy; a `csr_array` for rank 2."""
         limit = self._limit(region)
         matrix = self._rows(region, limit)
         return self._placed(region, limit).to_csr() if matrix is None else matrix
@@ -224,7 +224,7 @@ class SparseReads(Dataset):
         )
 
     def _elements(self, region: Region) -> SparseResult:
-        """Return the defined elements of a region at their places in the result; raise `ResultTooLarge` if too many."""
+        """Return the defined elements of a region at their positions in the result; `ResultTooLarge` if too many."""
         return self._placed(region, self._limit(region, self._codec.nbytes + 8 * len(region.shape)))
 
     def _placed(self, region: Region, limit: ResultLimit | None) -> SparseResult:
@@ -239,7 +239,7 @@ class SparseReads(Dataset):
         return SparseResult(region.shape, columns, found_values, fill, bands)
 
     def _rows(self, region: Region, limit: ResultLimit | None) -> Any:
-        """Return a region of a matrix as a `csr_array`, or None if the source cannot return compressed rows of it."""
+        """Return a region of a matrix as a `csr_array`, or None if the source cannot return its compressed rows."""
         orders = region.orders() if isinstance(region, IndexedRegion) else None
         if orders is None or len(orders) != 2:
             return None
@@ -259,7 +259,7 @@ class SparseReads(Dataset):
         """Return the limit for the elements of a region, or None if no check is necessary during the read.
 
         An element takes `each` bytes, by default as many as in scipy's arrays. A low `max_bytes` is checked now, by one
-        request that counts the elements. With a high one the elements are counted only when many have been read.
+        request that counts the elements. With a high `max_bytes`, elements are counted only after many were read.
         """
         selected = region.selection.size
 

@@ -24,7 +24,7 @@ ARROW = OptionalModule("pyarrow", "arrow")
 
 
 def fills_with_zero(dtype: np.dtype[Any], fill_value: Any) -> bool:
-    """Return whether scipy has sparse arrays of a dtype (numbers without float16, bool) and fill value (0)."""
+    """Return whether scipy has sparse arrays of this dtype (bool, or a number except float16) and fill value (0)."""
     return dtype.kind in "biufc" and dtype != np.float16 and bool(fill_value == 0)
 
 
@@ -46,7 +46,7 @@ class SparseResult:
     def of_arrays(
         cls, shape: tuple[int, ...], columns: Columns, values: NDArray[Any], fill_value: NDArray[Any]
     ) -> SparseResult:
-        """Return elements that are arrays, values (n, ...), with their dimensions appended to the result's shape."""
+        """Return a result for elements that are arrays, values (n, ...); the shape ends with the arrays' dimensions."""
         inner = values.shape[1:]
         within = np.unravel_index(np.arange(prod(inner)), inner)
         places = [
@@ -93,7 +93,7 @@ class SparseResult:
             )
         except (TypeError, ValueError) as error:
             raise WrongType(
-                f"sparse.COO has no values of {self.values.dtype} ({error}): use to_numpy() or defined()."
+                f"sparse.COO cannot hold values of {self.values.dtype} ({error}): use to_numpy() or defined()."
             ) from error
 
     def to_arrow(self) -> Any:
@@ -104,7 +104,7 @@ class SparseResult:
             return module.table(columns | {"value": module.array(in_native_order(self.values))})
         except module.ArrowException as error:
             raise WrongType(
-                f"Arrow has no values of {self.values.dtype} ({error}): use to_numpy() or defined()."
+                f"Arrow cannot hold values of {self.values.dtype} ({error}): use to_numpy() or defined()."
             ) from error
 
     def _index_columns(self) -> tuple[NDArray[Any], ...]:

@@ -23,7 +23,7 @@ Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseValues:
-    """A sparse array: `columns`, (n,) integers per dimension; `values`, (n,); `fill_value` of other elements."""
+    """A sparse array: `columns` has (n,) integers per dimension, `values` is (n,); other elements are `fill_value`."""
 
     shape: tuple[int, ...]
     columns: Columns
@@ -65,7 +65,7 @@ class SparseValues:
 
 
 def sparse_values(values: Any) -> SparseValues | None:
-    """Return the elements of a sparse array of scipy, in any format, or of the package sparse; else None.
+    """Return the elements of a sparse array of scipy, in any format, or of the package sparse, else return None.
 
     Values that scipy stores for the same place are added, as scipy does.
     """
@@ -104,7 +104,7 @@ def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     if array.dtype.kind == "i" and dtype.kind == "u" and not may_fit:
         least, most = int(array.min()), int(array.max())
         if least < 0 or most > np.iinfo(dtype).max:
-            raise InvalidValue(f"The values, from {least} to {most}, do not fit a dataset of {dtype}.")
+            raise InvalidValue(f"Values from {least} to {most} exceed the range of the dataset's {dtype}.")
     elif dtype.kind not in "SV" and not may_fit and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise WrongType(
             f"Values of {array.dtype} do not fit a dataset of {dtype}: convert them with astype()."

@@ -40,8 +40,8 @@ class SparseWrites(Dataset):
         """Make the region equal to `values`, which are broadcast to its shape as in numpy.
 
         A sparse array (of scipy in any format, or `sparse.COO`) defines its stored elements and **erases** all other
-        elements of the region. The erasure is a separate first step: others may see the region empty between the steps,
-        and it stays empty if the second step fails; assign again then. A dense array, or a number, defines all
+        elements of the region. The erasure is a separate step: clients may see the region empty between the steps,
+        and the region stays empty if the second step fails; then assign again. A dense array, or a number, defines all
         elements; `write_region(..., drop_fill=True)` omits the fill value. More than 32 MiB are sent by several
         requests. If the key selects an element twice, the last value counts. Raise `InvalidValue` for a shape or fill
         value that does not fit, and `WrongType` for a type that numpy does not cast by its rule "same_kind".
@@ -86,7 +86,7 @@ class SparseWrites(Dataset):
         """Define the elements at `coords: (n, rank)` by `values: (n,)`; the last value of repeated coordinates counts.
 
         `drop_fill` omits elements that equal the fill value. Raise `OutOfRange` for coordinates outside the extent,
-        `InvalidValue` unless there is one value for each, and `WrongType` as for `x[key] = values`.
+        `InvalidValue` unless there is one value for each coordinate, and `WrongType` as for `x[key] = values`.
 
         >>> X.write([[1, 0], [1, 2]], [5, 6])
         >>> X[1].toarray(), X.nnz
@@ -189,7 +189,7 @@ class SparseWrites(Dataset):
         if values is not None:
             if count is None:
                 raise InvalidValue(
-                    f"Say by how many the dimension {dim} grows: append(coords, values, count=...)."
+                    f"Give the number of new rows along dimension {dim}: append(coords, values, count=...)."
                 )
             length = count
 
@@ -201,7 +201,7 @@ class SparseWrites(Dataset):
             return Slab(count, np.ascontiguousarray(self._codec.cast(values)), places)
         if count is not None:
             raise InvalidValue(
-                "Give a count only with coords and values; for an array its shape gives the count."
+                "count= is for coords and values only, as an array's shape gives it: leave count out."
             )
         found = sparse_values(block)
         if found is None:
@@ -296,7 +296,7 @@ class SparseWrites(Dataset):
         return added
 
     def _take_back(self, added: slice, dim: int) -> None:
-        """Undo an extension by the slice `added`; only erase it if other clients have extended the dataset since."""
+        """Undo an extension by the slice `added`; if other clients extended the dataset since, only erase it."""
         try:
             own = places_along(self.refresh(), dim)
             if own.stop == added.stop:
@@ -320,7 +320,7 @@ class SparseWrites(Dataset):
         return SparseValues(given.shape, given.columns, self._codec.cast(given.values), given.fill_value)
 
     def _upload_elements(self, points: Points, values: NDArray[Any], **params: object) -> None:
-        """Define the elements at `points` by `values: (n,)`, by as many requests as they need."""
+        """Define the elements at `points` by `values: (n,)`, by as many requests as their size needs."""
 
         def send(part: Selection, some: NDArray[Any]) -> None:
             self._put_elements(part, some, **params)

@@ -42,7 +42,7 @@ def type_item(dtype: np.dtype[Any]) -> dict[str, Any]:
     if dtype.kind == "V" and dtype.itemsize:
         return {"class": "H5T_OPAQUE", "size": dtype.itemsize, "tag": ""}
     raise Unsupported(
-        f"Values of dtype {dtype} have no fixed-size HDF5 type here; use numbers, bool, byte strings (S) or "
+        f"Values of dtype {dtype} have no fixed-size HDF5 type here: use numbers, bool, byte strings (S) or "
         "compounds of them."
     )
 
@@ -103,7 +103,7 @@ def base_and_dims(dtype: DTypeLike | None) -> tuple[DTypeLike | None, tuple[int,
 
 
 def packed(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype without gaps between fields, at any depth, which is the form of elements in requests."""
+    """Return the dtype without gaps between fields, at any depth, as elements are encoded in requests."""
     if dtype.subdtype is not None:
         return np.dtype((packed(dtype.base), dtype.shape))
     if dtype.names is None:

@@ -1,6 +1,6 @@
 """Convert values of any HDF5 type that numpy can hold from the bytes and JSON of the REST API, and back.
 
-Vlen text is an object array of `str`, vlen sequences are an object array of arrays; in a compound they are object
+Vlen text is an object array of `str`, vlen sequences are an object array of arrays; in a compound, both are object
 fields. An array type appends its dimensions to the dimensions of the data, as in h5py.
 """
 
@@ -39,7 +39,7 @@ OBJECT = np.dtype(object)
 
 @dataclass(frozen=True, slots=True)
 class Hdf5Type:
-    """An HDF5 type: `item` is its HDF5/JSON, `dtype` its numpy dtype, object for vlen elements."""
+    """An HDF5 type: `item` is its HDF5/JSON, `dtype` is its numpy dtype, which is object for vlen elements."""
 
     item: Any
     dtype: np.dtype[Any]
@@ -76,7 +76,7 @@ class Hdf5Type:
 
     @classmethod
     def of_dtype(cls, dtype: DTypeLike) -> Hdf5Type:
-        """Return the type of elements of a dtype: `str` gives vlen text, `h5py.vlen_dtype` sequences, else see `of`."""
+        """Return the type for a dtype: vlen text for `str`, sequences for `h5py.vlen_dtype`, else see `of`."""
         found = np.dtype(dtype)
         sequence = sequence_item(found)
         if sequence is not None:
@@ -97,7 +97,7 @@ class Hdf5Type:
 
     @property
     def wire(self) -> np.dtype[Any]:
-        """The dtype of elements in requests and answers: without gaps; an array type is one opaque element."""
+        """The dtype of elements in requests and answers: without gaps, and with an array type as one opaque element."""
         dtype = packed(self.dtype)
         return dtype if dtype.subdtype is None else np.dtype(f"V{dtype.itemsize}")
 
@@ -178,14 +178,14 @@ class Hdf5Type:
 
 
 def take_inner(values: Any, keys: Sequence[Any]) -> Any:
-    """Index the last dimensions of an array, one key (also a list) for each dimension of an array type."""
+    """Index the last dimensions of an array, which are those of an array type, with one key (also a list) for each."""
     for place, key in enumerate(keys):
         values = values[(..., key, *[slice(None)] * (len(keys) - 1 - place))]
     return values
 
 
 def _fixed_dtype(item: Any, element: Fixed) -> np.dtype[Any]:
-    """Return the dtype of a fixed-size type: `dtype_of` (HDF5's booleans as bool) or, without one, `element.dtype`."""
+    """Return `dtype_of` a fixed-size type (HDF5's booleans as bool), or `element.dtype` if numpy has no such dtype."""
     try:
         return dtype_of(item)
     except Unsupported:
@@ -212,7 +212,7 @@ def attribute_body(value: Any) -> dict[str, Any]:
 
 
 def shape_of(dataspace: Any) -> tuple[int, ...] | None:
-    """Return the shape in the HDF5/JSON of a dataspace: None for a null dataspace, `()` for a scalar.
+    """Return the shape in the HDF5/JSON of a dataspace, which is `()` for a scalar, or None for a null dataspace.
 
     A dataspace with lower bounds gives a `SignedExtent`.
     """

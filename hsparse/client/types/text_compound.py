@@ -37,7 +37,7 @@ TEXT_TYPE = {
 
 
 def text_compound_dtype(element: Compound) -> np.dtype[Any]:
-    """Return the dtype of a compound with vlen parts: object fields, with the dimensions of array types."""
+    """Return the dtype of a compound with vlen parts: these are object fields, array types keep their dimensions."""
     return np.dtype(
         [(name, _part_dtype(part)) for name, part in zip(element.names, element.parts, strict=True)]
     )
@@ -52,7 +52,7 @@ def _part_dtype(part: Element) -> np.dtype[Any]:
 
 
 def text_compound_item(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the type item of a dtype with object fields: sequences for `h5py.vlen_dtype`, else text."""
+    """Return the type item of a dtype with object fields: fields of `h5py.vlen_dtype` are sequences, others text."""
     fields = [{"name": name, "type": _field_item(dtype[name])} for name in dtype.names or ()]
     return {"class": "H5T_COMPOUND", "fields": fields}
 
@@ -119,7 +119,7 @@ def _decode_sequence(data: bytes, base: Element) -> NDArray[Any]:
 
 
 def encode_elements(values: NDArray[Any], element: Element) -> bytes:
-    """Encode an array of `decode_elements`' form as the bytes of a request; raise `WrongType` for a wrong object."""
+    """Encode an array as `decode_elements` returns it for a request; raise `WrongType` for a wrong object."""
     if isinstance(element, Compound):
         return _encode_compounds(values, element)
     return b"".join(_encode_part(one, element) for one in values.reshape(-1))
@@ -142,7 +142,7 @@ def _encode_compounds(values: NDArray[Any], element: Compound) -> bytes:
 def _encode_part(value: Any, part: Element, place: str = "") -> bytes:
     if isinstance(part, VlenString):
         if not isinstance(value, str | bytes):
-            raise WrongType(f"{value!r:.40}{place} is no text; give str.")
+            raise WrongType(f"{value!r:.40}{place} is not text: give a str.")
         return _prefixed(value.encode(errors="surrogateescape") if isinstance(value, str) else value)
     if isinstance(part, Region):
         return _prefixed(region_bytes(value))
@@ -155,7 +155,7 @@ def _encode_part(value: Any, part: Element, place: str = "") -> bytes:
     if isinstance(part, ArrayOfVlen):
         array = np.asarray(value, object)
         if array.shape != part.dims:
-            raise WrongType(f"{value!r:.40}{place} is no array of the shape {list(part.dims)}.")
+            raise WrongType(f"{value!r:.40}{place} is not an array of the shape {list(part.dims)}.")
         return b"".join(_encode_part(one, part.base, place) for one in array.reshape(-1))
     return _encode_compounds(np.asarray(value, text_compound_dtype(part)), part)
 

@@ -19,7 +19,7 @@ from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import Hdf5Type
 
 OWN_LAYOUTS = ("H5D_STRUCT_CHUNK", "H5D_CHUNKED")
-"""The layouts that a longer copy of a dataset inherits; a copy of a file-backed dataset, for example, is chunked anew."""
+"""The layouts that a longer copy of a dataset inherits; a copy of a file-backed dataset, for example, does not."""
 
 
 class StoredRows:

@@ -63,7 +63,7 @@ class ObjectReader(Protocol):
     least_size: int = 0
 
     def read(self, place: ObjectPlace) -> Buffer:
-        """Return the object's bytes; raise `ObjectChanged` if its etag differs, or `ObjectUnavailable` after a failure."""
+        """Return the object's bytes; raise `ObjectChanged` if its etag differs, `ObjectUnavailable` after a failure."""
         ...
 
     def read_each(self, places: Sequence[ObjectPlace], use: Use) -> None:
