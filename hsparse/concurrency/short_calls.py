@@ -20,7 +20,7 @@ MIN_ENDED_CALLS = 8
 class ShortCalls:
     """Calls of one event loop that rarely block, such as reads of cached files: one thread makes many of them.
 
-    128 such reads take 4 ms in one thread, and 11 ms if each has its own. Blocking calls get a thread each, up to `threads`.
+    128 such reads take 4 ms in one thread, 11 ms in one each. Blocking calls get a thread each, up to `threads`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: ThreadPoolExecutor, threads: int) -> None:

@@ -208,7 +208,7 @@ class StripedStore(DelegatingStore):
             yield _renamed(page, root, "", place, start_after)
 
     def _place(self, key: str) -> tuple[ObjectStore, str]:
-        """Return a pair: the store of an object, and its key there; raise `Misconfigured` if its bucket is not served."""
+        """Return the pair (store of an object, its key there); raise `Misconfigured` if its bucket is not served."""
         if not key.startswith(STRIPE, AT):
             return self._store, key
         if key.startswith(MARKER, AT):

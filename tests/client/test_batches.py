@@ -151,7 +151,7 @@ def test_batches_have_the_rows_that_are_chosen(dataset: SparseDataset, matrix: A
         assert batch.obs["depth"].tolist() == (batch.rows * 0.5).tolist()
         names = [f"type {row // (ROWS // LABELS)}" for row in batch.rows]
         assert batches.names("label", batch.obs["label"]).tolist() == names
-    with pytest.raises(MissingKey, match="depth is no categorical"):
+    with pytest.raises(MissingKey, match="depth is not a categorical"):
         batches.names("depth", [0])
     assert batches.names("label", [-1]).tolist() == [None]
 

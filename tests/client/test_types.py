@@ -126,7 +126,7 @@ def test_datasets(connection: Connection) -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(WrongType, match="3 in the field name is no text"):
+    with pytest.raises(WrongType, match="3 in the field name is not text"):
         Hdf5Type.of(np.zeros(1, DTYPE)).encode(np.array([(3, 1, "", (1, 2), True)], DTYPE))
     array = Hdf5Type.parse({"class": "H5T_ARRAY", "dims": [2], "base": TEXT_TYPE})
     with pytest.raises(WrongType, match=r"no array of the shape \[2\]"):
@@ -305,7 +305,7 @@ def test_lists_are_sequences(connection: Connection) -> None:
 
 def test_what_is_no_text_is_refused_by_a_dataset(connection: Connection) -> None:
     dataset = make(connection, "text")
-    with pytest.raises(WrongType, match="5 is no text; give str"):
+    with pytest.raises(WrongType, match="5 is not text: give a str"):
         dataset[0, 0] = 5
     with pytest.raises(OutOfRange):
         dataset.write([[99, 0]], ["x"])

@@ -122,7 +122,7 @@ async def test_data_nodes_of_one_version_are_members(store: MemoryStore) -> None
     ours, theirs = (MembershipObject(store, "secret", version=version) for version in (3, 1))
     before = await ours.join("a", "http://a")
     assert (before.versions, ours.unusable(before)) == ({"a": 3}, None)
-    refused = "a speaks version 3 of the messages, this hsparse 1"
+    refused = "a speaks messages of version 3, but this hsparse of version 1"
     assert refused in str(theirs.unusable(before))
     with pytest.raises(Misconfigured, match=refused):
         await theirs.join("b", "http://b")

@@ -104,7 +104,7 @@ def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     if array.dtype.kind == "i" and dtype.kind == "u" and not may_fit:
         least, most = int(array.min()), int(array.max())
         if least < 0 or most > np.iinfo(dtype).max:
-            raise InvalidValue(f"Values from {least} to {most} exceed the range of the dataset's {dtype}.")
+            raise InvalidValue(f"The values, from {least} to {most}, do not fit a dataset of {dtype}.")
     elif dtype.kind not in "SV" and not may_fit and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise WrongType(
             f"Values of {array.dtype} do not fit a dataset of {dtype}: convert them with astype()."

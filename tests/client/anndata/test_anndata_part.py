@@ -148,7 +148,7 @@ def test_parts_of_groups_and_of_what_is_no_anndata(new_file: hsparse.File, impor
     del group["layers"]
     group.layers["counts"] = matrix(3)
     assert list(named_arrays(new_file.to_anndata("mod/rna").layers)) == ["counts"]
-    with pytest.raises(KeyError, match=r"layers of .*/mod/rna has no 'none'; there are \['counts'\]"):
+    with pytest.raises(KeyError, match=r"layers of .*/mod/rna has no 'none'; it has \['counts'\]"):
         group.layers["none"]
     with open_file(imported_pbmc) as old, pytest.raises(InvalidValue, match=r"before 0\.7"):
         old.obs["x"] = [1]
@@ -157,8 +157,8 @@ def test_parts_of_groups_and_of_what_is_no_anndata(new_file: hsparse.File, impor
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda f: f.obs[:], r"obs is read by name, as obs\['a'\]; f.query\(\).obs returns a copy"),
-        (lambda f: f.obs[["n_genes"]], "is read by name"),
+        (lambda f: f.obs[:], r"obs is indexed by a name: obs\['a'\]; f.query\(\).obs returns a copy"),
+        (lambda f: f.obs[["n_genes"]], "is indexed by a name"),
         (lambda f: f.obs.head(), r"obs of a file has no attribute head; f.query\(\).obs returns a copy"),
         (lambda f: f.var.index, r"f.query\(\).var returns a copy"),
         (lambda f: f.shape, r"see f\['X'\].shape"),
@@ -326,7 +326,7 @@ def test_frames_matrices_and_dicts(file: hsparse.File, tmp_path: Path) -> None:
         assert (found.uns["d"]["a"], found.uns["d"]["b"]["d"]) == (1, "text")
         assert_equal(found.uns["d"]["e"], obs.iloc[:2])
         assert list(found.uns["categories"]) == ["x", "y", "x"]
-    with pytest.raises(InvalidValue, match=f"has {ROWS} rows, not 3"):
+    with pytest.raises(InvalidValue, match=f"has {ROWS} rows, but its replacement has 3"):
         file["obs"] = obs.iloc[:3]
     with pytest.raises(AlreadyExists):
         file["uns/d"] = {}

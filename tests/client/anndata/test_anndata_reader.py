@@ -77,7 +77,7 @@ def test_an_anndata_below_a_group(new_file: hsparse.File) -> None:
     assert_same(new_file.to_anndata("mod/rna"), data)
     assert_same(new_file.to_anndata("/mod/atac"), plain())
     assert new_file.query(obs=[0, 5], path="/mod/rna").obs.index.tolist() == ["cell0", "cell5"]
-    with pytest.raises(InvalidValue, match=r"no AnnData: there are \['mod'\]"):
+    with pytest.raises(InvalidValue, match=r"no AnnData, which needs obs and var: it has only \['mod'\]"):
         new_file.to_anndata()
     with pytest.raises(InvalidValue, match="it is empty"):
         new_file.to_anndata("mod/none")

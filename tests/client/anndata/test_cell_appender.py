@@ -283,8 +283,8 @@ def test_files_to_which_nothing_can_be_appended(new_file: hsparse.File, imported
     new_file.write_anndata(data)
     for change, words in (
         (lambda: new_file.__delitem__("obsp/distances"), r"obsp/distances.*del f\['obsp/distances'\]"),
-        (lambda: new_file.__delitem__("raw"), "has raw, and the AnnData has none"),
-        (lambda: new_file.__delitem__("varp/correlation"), "varp/correlation does not fit other genes"),
+        (lambda: new_file.__delitem__("raw"), "has raw, but the AnnData to append has none"),
+        (lambda: new_file.__delitem__("varp/correlation"), "varp/correlation does not fit the changed genes"),
     ):
         with pytest.raises(InvalidValue, match=words):
             hsparse.append_anndata(new_file, more(OTHERS["some missing"]))
@@ -526,7 +526,7 @@ def test_another_append_at_any_request(
             except Conflict as error:
                 problem = error.message
         if problem:
-            assert problem.endswith("was changed while cells were appended to it: append them again.")
+            assert problem.endswith("was changed by another client meanwhile: append the cells again.")
             conflicts += 1
             assert new_file.to_anndata(path).n_obs == 30 + 10
             hsparse.append_anndata(new_file, few("more", 20), path)

@@ -162,7 +162,7 @@ def test_raw_is_concatenated_if_all_have_it(url: str) -> None:
     cut = [data[:, 3:9].copy() for data in datas]
     check(url, cut, join="outer")
     cut[2].raw = None
-    with pytest.warns(UserWarning, match="has no raw: the concatenation has none"):
+    with pytest.warns(UserWarning, match="has no raw, so the concatenation has none"):
         file = hsparse.concat(stored(url, *cut), new())
     with file:
         assert "raw" not in file
@@ -233,7 +233,7 @@ EYE = sp.csr_matrix(np.eye(2))
         (
             [with_x(EYE), with_x(np.eye(2))],
             {},
-            r"X of /concat.* is dense, and that of another source is not.*--copy",
+            r"X of /concat.* is dense, but not in another source.*--copy",
         ),
         ([with_x(EYE), tiny(EYE, "aa")], {}, "var of /concat.* has 'a' twice: genes are matched by name"),
         (
@@ -248,7 +248,7 @@ EYE = sp.csr_matrix(np.eye(2))
             {"join": "outer", "fill_value": 7},
             "X is sparse, so its missing elements are 0, not 7",
         ),
-        ([], {}, "Name the files to concatenate in a list"),
+        ([], {}, "needs one or more sources"),
         (
             [with_x(EYE)],
             {"axis": "var"},

@@ -117,7 +117,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "a number for a name": (
         lambda data: data.uns.update({"a": {3: 1}}),
         WrongType,
-        "uns/a: the name 3 is no text",
+        "uns/a: the name 3 is not text",
     ),
     "a column of dates": (
         lambda data: data.obs.insert(0, "when", pd.Timestamp("2020")),
@@ -133,7 +133,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "a field of objects": (
         lambda data: data.uns.update(x=np.zeros(2, [("a", "O")])),
         WrongType,
-        "0 in the field a is no text",
+        "0 in the field a is not text",
     ),
 }
 

@@ -45,7 +45,7 @@ async def newer() -> Schema:
         ({"token": "guess"}, "HSPARSE_NODE_TOKEN"),
         ({"buckets": ("y",)}, "--bucket x"),
         ({"buckets": ("x",), "schema": newer}, "newer hsparse"),
-        ({"buckets": ("x",), "version": 2}, "speaks version 1 of the messages, this hsparse 2"),
+        ({"buckets": ("x",), "version": 2}, "speaks messages of version 1, but this hsparse"),
     ],
 )
 async def test_who_is_refused_leaves_no_trace(options: dict[str, object], named: str) -> None:
@@ -108,7 +108,7 @@ async def test_a_service_node_of_another_version_is_not_ready_until_the_nodes_ha
     async with cluster(1) as (made, urls):
         await create(made.owners())
         later = made.owners("later", version=2)
-        with pytest.raises(Misconfigured, match="speaks version 1 of the messages, this hsparse 2"):
+        with pytest.raises(Misconfigured, match="speaks messages of version 1, but this hsparse"):
             await read(later)
         made.kill(urls[0])
         member = made.members["http://later"] = made.make("http://later", version=2)
@@ -117,7 +117,7 @@ async def test_a_service_node_of_another_version_is_not_ready_until_the_nodes_ha
         assert await later.readiness_error() is None
         await write(later, 7)
         assert await read(later) == {7}
-        with pytest.raises(Misconfigured, match="speaks version 2 of the messages, this hsparse 1"):
+        with pytest.raises(Misconfigured, match="speaks messages of version 2, but this hsparse"):
             await read(made.owners())
 
 
