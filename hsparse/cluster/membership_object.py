@@ -83,8 +83,8 @@ class MembershipObject:
         for id, version in view.versions.items():
             if version != self._version:
                 return Misconfigured(
-                    f"The data node {id} speaks messages of version {version}, but this hsparse of version {self._version}: "
-                    "stop the nodes of either version."
+                    f"The data node {id} speaks messages of version {version}, but this hsparse of version "
+                    f"{self._version}: stop the nodes of either version."
                 )
         return None
 

@@ -129,7 +129,7 @@ def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(WrongType, match="3 in the field name is not text"):
         Hdf5Type.of(np.zeros(1, DTYPE)).encode(np.array([(3, 1, "", (1, 2), True)], DTYPE))
     array = Hdf5Type.parse({"class": "H5T_ARRAY", "dims": [2], "base": TEXT_TYPE})
-    with pytest.raises(WrongType, match=r"no array of the shape \[2\]"):
+    with pytest.raises(WrongType, match=r"not an array of the shape \[2\]"):
         array.encode(np.array(["text"], object))
 
 
