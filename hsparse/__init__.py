@@ -1,8 +1,8 @@
-"""Sparse HDF5 over HTTP: the client's names. Each name is imported at its first use, as servers need no client.
+"""Sparse HDF5 over HTTP: the names of the client. Each name is imported at its first use, to let servers start fast.
 
 `__init__.pyi` declares the same names for type checkers.
 
-The examples in docstrings use numpy as `np`, the names of their module, and
+The examples in docstrings use numpy as `np`, the names of the module that contains the example, and these names:
 
 - `f`, the file `data/home/admin/run.h5` in a store's directory. It has `X`, a sparse dataset of shape (4, 3);
 - `D`, a dense dataset of shape (4, 3) with the values 0 to 11;
@@ -54,7 +54,7 @@ _NAMES = {
     ),
 }
 _SUBMODULES = {"torch": "torch"}
-"""Modules of the client that are imported at their first use, and the extra that each of them needs."""
+"""Maps each module of the client that is imported at its first use to the extra that the module needs."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(["__version__", *_MODULES])
 

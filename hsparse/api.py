@@ -1,6 +1,6 @@
-"""The names that an extension may import, whose meaning stays the same within one `API_VERSION`.
+"""The names that an extension may import. Their meaning changes only if `API_VERSION` changes.
 
-`api.pyi` declares the same names for type checkers. Each name is imported at its first use: extensions start fast.
+`api.pyi` declares the same names for type checkers. Each name is imported at its first use, so extensions start fast.
 """
 
 from importlib import import_module

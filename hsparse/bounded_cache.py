@@ -1,7 +1,7 @@
 """Caches that are bounded in bytes or in entries and evict the least recently used entries.
 
-A cache whose results clients make as large as they choose is bounded in bytes: a bound on the number of results would
-let clients fill the memory.
+A cache is bounded in bytes if clients determine the size of its entries: with a bound on the number of entries only,
+clients could fill the memory.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ V = TypeVar("V")
 A = TypeVarTuple("A")
 
 ENTRY_BYTES = 256
-"""Overhead in bytes that each entry counts in addition to its own size."""
+"""Bytes that are added to the size of each entry, for the overhead of the entry."""
 
 
 class BoundedCache(dict[K, V]):
-    """A dict of values of at most `limit` bytes in total and `largest` each (default: an eighth of `limit`).
+    """A dict of at most `limit` bytes in total; a value has at most `largest` bytes (default: an eighth of `limit`).
 
     The least recently used entries are evicted first, but never the newest entry. `forgotten` is called with the key
     and the value of each evicted entry. Add values by `keep` and remove them by `forget` only. A dict lookup is cheap
@@ -47,11 +47,11 @@ class BoundedCache(dict[K, V]):
 
     @classmethod
     def of_entries(cls, limit: int, forgotten: Callable[[K, V], object] | None = None) -> BoundedCache[K, V]:
-        """Return a cache of at most `limit` entries, whose keys and values are small."""
+        """Return a cache that counts entries instead of bytes and has at most `limit` entries; for small values."""
         return cls(limit, min(limit, 1), entry_size=0, forgotten=forgotten)
 
     def use(self, key: K) -> V | None:
-        """Return the value of a key, or None, and mark the value as recently used."""
+        """Mark the value of a key as recently used and return the value, or None if the key is not in the cache."""
         if key in self._sizes:
             try:
                 self._sizes.move_to_end(key)
@@ -60,7 +60,7 @@ class BoundedCache(dict[K, V]):
         return self.get(key)
 
     def keep(self, key: K, value: V, size: int = 1) -> None:
-        """Set the value of a key; a value whose `size` in bytes exceeds `largest` is not kept, nor is the old value."""
+        """Set the value of a key; if `size`, in bytes, exceeds `largest`, only remove the old value of the key."""
         with self._lock:
             self.size -= self._sizes.pop(key, 0)
             super().pop(key, None)
@@ -80,7 +80,7 @@ class BoundedCache(dict[K, V]):
                 self._forgotten(oldest, value)
 
     def forget(self, key: K) -> V | None:
-        """Remove the value of a key, and return the value, or None for a key without one."""
+        """Remove the value of a key and return the value, or None if the key is not in the cache."""
         with self._lock:
             self.size -= self._sizes.pop(key, 0)
             return super().pop(key, None)
@@ -112,7 +112,7 @@ class RememberedResults(Generic[*A, V]):
         self.results: BoundedCache[tuple[object, ...], tuple[V]] = BoundedCache(limit, largest)
 
     def __call__(self, *arguments: *A) -> V:
-        """Return the cached result of the function, or call it."""
+        """Return the cached result for these arguments; if there is none, call the function and cache its result."""
         if (known := self.results.get(arguments)) is not None:
             return known[0]
         result = self._function(*arguments)
@@ -129,7 +129,7 @@ class Decorator(Protocol):
 
 
 def remember(limit: int, weigh: Callable[..., int], largest: int | None = None) -> Decorator:
-    """Return a decorator that makes a function a `RememberedResults` with these arguments."""
+    """Return a decorator that turns a function into a `RememberedResults` with this limit, `weigh` and `largest`."""
 
     def decorate(function: Callable[[*A], V]) -> RememberedResults[*A, V]:
         return RememberedResults(function, limit, weigh, largest)

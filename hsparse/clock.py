@@ -1,4 +1,4 @@
-"""Injected time and randomness; outside of tests nothing else reads the time or makes random numbers."""
+"""Injected time and randomness; outside of tests, no other module reads the time or makes random numbers."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Clock(Protocol):
 
 
 def jitter(clock: Clock) -> float:
-    """Return a random number in [0, 1) that varies pauses, so that clients do not retry at the same time."""
+    """Return a random number in [0, 1), by which clients vary their pauses so that they do not retry all at once."""
     return int.from_bytes(clock.token(4), "big") / 2**32
 
 
 def steady(boot_clock: int | None) -> Callable[[], float]:
-    """Return a function that reads the monotonic clock with this id, or Python's monotonic clock for None."""
+    """Return a function that reads the monotonic clock `boot_clock`, or Python's monotonic clock if the id is None."""
     return time.monotonic if boot_clock is None else partial(time.clock_gettime, boot_clock)
 
 
@@ -45,7 +45,7 @@ REMINDER_SECONDS = 60.0
 
 
 class Reminder:
-    """Limits repeated log messages: a message is due when it differs from the last one, or a minute later."""
+    """Limits repeated log messages: a message is due if it differs from the last message or is a minute younger."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -53,7 +53,7 @@ class Reminder:
         self._due = 0.0
 
     def is_due(self, message: str) -> bool:
-        """Tell whether to log a message now; if so, count it as logged."""
+        """Tell whether to log `message` now; if the result is True, the message counts as logged."""
         now = self._clock.monotonic()
         if message == self._said and now < self._due:
             return False

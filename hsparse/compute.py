@@ -16,19 +16,19 @@ T = TypeVar("T")
 MAX_INLINE_BYTES = 16 * 1024
 """Work on at most this many bytes runs on the event loop: a thread switch costs about 50 us, as much as the work."""
 MIN_THREAD_BYTES = 128 * 1024
-"""Work on fewer bytes runs in one shared thread. numpy holds the global interpreter lock for most of such work, so
-that several threads and the event loop would wait for each other. Measured: chunks of 2,000 points are written 1.14
-times as fast.
+"""Work on fewer bytes runs in one shared thread: numpy holds the global interpreter lock for most of such work, so
+several threads and the event loop would wait for each other. Measured: with one thread, chunks of 2,000 points are
+written 1.14 times as fast as with several.
 """
 LONG_WORK_BYTES = 1 << 30
 """Bytes to pass to `compute` for work of unknown size that may take long."""
 MAX_THREADS = 4
-"""Threads of a process for work on `MIN_THREAD_BYTES` bytes or more."""
+"""The number of threads of a process for work on `MIN_THREAD_BYTES` bytes or more."""
 
 
 @cache
 def _threads(name: str, count: int) -> ThreadPoolExecutor:
-    """Return a thread pool of this process; it is created at its first use."""
+    """Return the thread pool of this name and number of threads; the first call in a process creates the pool."""
     return ThreadPoolExecutor(count, thread_name_prefix=f"hsparse-{name}")
 
 
@@ -36,10 +36,10 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 async def compute(nbytes: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return `function(*args, **kwargs)`, called in a thread if it works on more than `MAX_INLINE_BYTES` bytes.
+    """Return `function(*args, **kwargs)`; the function runs in a thread if `nbytes` exceeds `MAX_INLINE_BYTES`.
 
-    For work in a Python loop, pass the number of elements as `nbytes`: an element takes as long as one to ten bytes.
-    Combine successive steps into one call. Work that takes at most 3 ms may stay on the event loop.
+    `nbytes` is the number of bytes that the function works on. For a Python loop, pass the number of iterations.
+    Combine successive steps into one call. Work that takes at most 3 ms needs no call of `compute`.
     """
     if nbytes <= MAX_INLINE_BYTES:
         return function(*args, **kwargs)

@@ -1,8 +1,8 @@
 """Settings of a server process, read from flags and the environment; no other module reads the environment.
 
 A setting is declared once, in the section of the part that uses it (`hsparse.setting`). Every setting `some_name`
-has the flag `--some-name` and the variable `HSPARSE_SOME_NAME`; a flag wins over the variable, the variable over
-the default. Sizes are in bytes, or have a unit; times are in seconds.
+has the flag `--some-name` and the variable `HSPARSE_SOME_NAME`; a flag takes precedence over the variable, and the
+variable over the default. A size is in bytes unless the size has a unit; times are in seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ T = TypeVar("T")
 NOT_FOR_JOBS = {
     f"{PREFIX}{name}" for name in ("NODE_TOKEN", "USER", "PASSWORD", "TOKEN", "TOKEN_FILE", "ENDPOINT")
 }
-"""Variables that a job's command must not inherit, because it gets a server and a credential of its own."""
+"""Variables that the command of a job must not inherit, because each job gets its own server and credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class Settings:
     service: ServiceSettings
     data: DataSettings
     added: Mapping[type, Any] = field(default_factory=dict)
-    """The settings of extensions, by their class."""
+    """Maps the class of the settings of each extension to the settings."""
 
     def section(self, kind: type[T]) -> T:
-        """Return the settings of an extension; they have their defaults if none were read."""
+        """Return the settings of class `kind` of an extension; if none were read, return the defaults."""
         found: T = self.added.get(kind) or kind()
         return found
 
     @property
     def signs_in(self) -> bool:
-        """Whether users can sign in: by passwords, or in a way whose settings have a true `signs_in`."""
+        """Whether users can sign in: by passwords, or by an extension whose settings have a true `signs_in`."""
         ways = (getattr(one, "signs_in", False) for one in self.added.values())
         return self.sign_in.password_file is not None or any(ways)
 
@@ -68,32 +68,32 @@ class Settings:
         """Raise `Misconfigured` if the server would listen beyond this machine without authentication."""
         if not is_loopback(self.server.host) and not self.signs_in:
             raise Misconfigured(
-                f"Without --password-file, --key-file or --oidc-issuer the server is open to everyone who reaches it: "
-                f"it listens on 127.0.0.1 only, not on {self.server.host}. Add users with "
-                "`hsparse user add NAME --password-file FILE`."
+                f"The server cannot listen on {self.server.host} without --password-file, --key-file or "
+                "--oidc-issuer, because everyone who reaches it would have all rights: listen on 127.0.0.1, or "
+                "add users with `hsparse user add NAME --password-file FILE`."
             )
 
     def check_node_token(self) -> None:
-        """Raise `Misconfigured` if a cluster's node has no token; every account of the machine can reach its port."""
+        """Raise `Misconfigured` if a node of a cluster has no token: any account of the machine can reach its port."""
         if not self.cluster.node_token.strip():
             raise Misconfigured(
-                "The nodes of an installation share a secret: make one with `openssl rand -hex 32`, and set "
-                "HSPARSE_NODE_TOKEN to it for every `hsparse dn` and `hsparse sn`."
+                "HSPARSE_NODE_TOKEN, the secret that all nodes of an installation share, is not set: make one with "
+                "`openssl rand -hex 32`, and set the variable for every `hsparse dn` and `hsparse sn`."
             )
 
 
 SECTIONS: dict[str, type] = {name: kind for name, kind in get_type_hints(Settings).items() if name != "added"}
-"""The class of each section, by its name in `Settings`, without those of extensions."""
+"""Maps the name of each field of `Settings`, except `added`, to the class of the section."""
 SETTINGS: dict[str, Declaration] = {
     name: one
     for section in (*SECTIONS.values(), *extension_sections())
     for name, one in declared_settings(section).items()
 }
-"""All settings, by name."""
+"""Maps the name of each setting to its declaration, including the settings of extensions."""
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is reachable from this machine only: `localhost`, `::1`, and all of 127.0.0.0/8."""
+    """Tell whether only this machine can reach the address `host`: `localhost`, `::1`, or one of 127.0.0.0/8."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -110,7 +110,7 @@ SEPARATOR = re.compile(r"(?<!\\),")
 
 
 def _split(value: Any) -> Any:
-    """Return the items of a comma-separated list, or of all lists of a repeated flag; `\\,` is a comma in an item."""
+    """Split a comma-separated list, or all lists of a repeated flag, into items; `\\,` is a comma inside an item."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list):
         return value
@@ -127,7 +127,7 @@ def _size(value: Any) -> Any:
 
 
 def _model_field(one: Declaration) -> tuple[Any, Any]:
-    """Return the annotation and default of a setting, for pydantic."""
+    """Return a pair for pydantic: the annotation of a setting, and a field with its default and bounds."""
     annotation = one.annotation
     if annotation == tuple[str, ...]:
         annotation = Annotated[annotation, NoDecode, BeforeValidator(_split)]
@@ -141,7 +141,7 @@ _Reader = create_model("_Reader", __base__=_Environment, **_FIELDS)
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Read settings from the environment and from flags that are not None; a flag wins.
+    """Read settings from the environment and from the flags that are not None; a flag overrides the environment.
 
     Raises `Misconfigured` for an invalid setting, and for a flag that is no setting.
     """
@@ -167,7 +167,7 @@ def load_settings(**flags: Any) -> Settings:
 
 
 def cache_directory() -> Path | None:
-    """Return the user's cache directory of hsparse, which speeds up its start, or None without a home directory."""
+    """Return the cache directory of hsparse for this user, or None if the user has no home directory."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hsparse"
     except RuntimeError:
@@ -175,7 +175,7 @@ def cache_directory() -> Path | None:
 
 
 def exports_spans() -> bool:
-    """Tell whether OpenTelemetry's standard variables ask for spans; its SDK reads the other `OTEL_...` variables."""
+    """Tell whether OpenTelemetry's standard variables ask for spans; its SDK reads all other `OTEL_` variables."""
 
     def value(name: str) -> str:
         return os.environ.get(f"OTEL_{name}", "").strip().lower()
@@ -187,12 +187,12 @@ def exports_spans() -> bool:
 
 
 def child_environment(node_token: str) -> dict[str, str]:
-    """Return the environment of a data node's process: the current one plus the secret, which must not be in a flag."""
+    """Return the environment for the process of a data node: the current variables, and the token of the nodes."""
     return {**os.environ, "HSPARSE_NODE_TOKEN": node_token}
 
 
 def job_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment of a job's process: the current one without credentials, plus the S3 settings."""
+    """Return the environment for the process of a job: the current variables without credentials, and S3 settings."""
     service = {
         "HSPARSE_S3_ENDPOINT": settings.store.s3_endpoint,
         "HSPARSE_S3_REGION": settings.store.s3_region,

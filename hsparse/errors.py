@@ -1,4 +1,4 @@
-"""Error classes and their kinds, divided by how the caller must react.
+"""Error classes and their kinds. Errors have different kinds if the caller must react differently.
 
 `ErrorKind` is append-only, because its values are sent between nodes and appear in logs and responses. HTTP
 statuses are in `hsparse.wire.remote_node`.
@@ -41,13 +41,13 @@ class ErrorKind(StrEnum):
 
 
 MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
-"""Error kinds of a missing object, which was never created or has been deleted."""
+"""Error kinds for an object that was never created or that has been deleted."""
 UNREADABLE_KINDS = (ErrorKind.CORRUPT, ErrorKind.DAMAGED_FILE, ErrorKind.UNSUPPORTED)
-"""Error kinds of an existing record that cannot be read: it is damaged, or a newer hsparse wrote it."""
+"""Error kinds for a record that cannot be read because the record is damaged or was written by a newer hsparse."""
 
 
 class HsparseError(Exception):
-    """Base of every error that hsparse raises on purpose; `message` is one sentence for a person.
+    """Base of every error that hsparse raises on purpose; `message` explains the error to the user.
 
     >>> try:
     ...     f["Y"]
@@ -58,15 +58,15 @@ class HsparseError(Exception):
 
     kind: ClassVar[ErrorKind] = ErrorKind.INTERNAL
     is_of_proxy = False
-    """Whether the answer comes from a proxy or another program that is not a server of the REST API."""
+    """Whether the error was answered by a proxy or another program that is not a server of the REST API."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
         self.request_id: str | None = None
-        """The id of the request that a server answered with this error."""
+        """The id of the request that a server answered with this error, or None if the server sent no id."""
         self.status: int | None = None
-        """The HTTP status of the server's answer."""
+        """The HTTP status of the server's answer, or None if no server answered."""
 
     def __str__(self) -> str:
         return self.message  # KeyError, also a base of some errors of the client, would quote it
@@ -84,7 +84,7 @@ class BadRequest(HsparseError):
 
 
 class OutOfRange(BadRequest):
-    """A coordinate or selection is outside the bounds of a dataset; the message names both."""
+    """A coordinate or selection is outside the bounds of a dataset; the message names the coordinate and the bounds."""
 
     kind = ErrorKind.OUT_OF_RANGE
 
@@ -126,7 +126,7 @@ class TooLarge(HsparseError):
 
 
 class Busy(HsparseError):
-    """The server lacks capacity, or time before the request's deadline; retry after `retry_after` seconds."""
+    """The server has no capacity, or too little time before the request's deadline; retry in `retry_after` seconds."""
 
     kind = ErrorKind.BUSY
 
@@ -136,7 +136,7 @@ class Busy(HsparseError):
 
 
 class Moved(HsparseError):
-    """The request was planned for an extent that is no longer current."""
+    """The request was planned for an extent (a shape of the dataset) that is no longer current."""
 
     kind = ErrorKind.MOVED
 
@@ -148,13 +148,13 @@ class PreconditionFailed(HsparseError):
 
 
 class Corrupt(HsparseError):
-    """Stored bytes do not decode; the message names the object and the section."""
+    """Stored bytes cannot be decoded; the message names the object and the section with these bytes."""
 
     kind = ErrorKind.CORRUPT
 
 
 class DamagedFile(Corrupt):
-    """A file that is served in place is damaged; the message names the file, and the dataset and chunk in it."""
+    """An HDF5 file that is served in place is damaged; the message names the file, the dataset and the chunk."""
 
     kind = ErrorKind.DAMAGED_FILE
 
@@ -166,7 +166,7 @@ class StoreFailed(HsparseError):
 
 
 class StoreFull(StoreFailed):
-    """The object store, or the file system of a file, is full; the message names it and the remedy."""
+    """The object store or a file system is full; the message names the store or the file, and the remedy."""
 
     kind = ErrorKind.STORE_FULL
 
@@ -175,11 +175,11 @@ FULL = {
     errno.ENOSPC: "free space on its file system",
     errno.EDQUOT: "raise the quota of its file system",
 }
-"""The remedy for a full file system, by its error number."""
+"""Maps each error number of a full file system to the remedy."""
 
 
 def unwritten(error: OSError, name: object) -> StoreFailed:
-    """Return the error for a file that cannot be written because of `error`, an error of its file system."""
+    """Return the error that says that the file `name` cannot be written because of `error` of its file system."""
     code = error.errno or 0
     if code in FULL:
         return StoreFull(f"{name} cannot be written ({error.strerror}); {FULL[code]}.")
@@ -199,7 +199,7 @@ class Unsupported(HsparseError):
 
 
 class LeftOut(Unsupported):
-    """An object of an HDF5 file is left out as it cannot be served; the message names it, the reason and the remedy."""
+    """An object of an HDF5 file cannot be served, so it is omitted; the message names it, the reason and the remedy."""
 
     kind = ErrorKind.LEFT_OUT
 
@@ -215,7 +215,7 @@ class RateLimited(HsparseError):
 
 
 class Misdirected(HsparseError):
-    """The message was planned for a membership that is no longer current; no part of it was carried out."""
+    """The message between nodes was planned for a membership that is no longer current; the node changed nothing."""
 
     kind = ErrorKind.MISDIRECTED
 
@@ -227,7 +227,7 @@ class Unanswered(HsparseError):
 
 
 class Outdated(HsparseError):
-    """A node uses another version of the messages and carried out nothing; the message names both versions."""
+    """A node uses another message version and carried out nothing; the error message names the two versions."""
 
     kind = ErrorKind.OUTDATED
 

@@ -11,7 +11,7 @@ UNKNOWN_MEMORY = 12 << 30
 
 
 def machine_memory(root: Path = Path("/")) -> int:
-    """Return the bytes of memory of the machine, or the limit of the container or service if that is lower."""
+    """Return the memory of the machine in bytes, or the memory limit of the container or service if lower."""
     return min([_physical(), *_cgroup_limits(root)])
 
 

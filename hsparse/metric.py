@@ -1,6 +1,6 @@
-"""Declaration of metrics, and their output in Prometheus's text format, for service nodes and data nodes.
+"""Declaration of the metrics of service nodes and data nodes, and their output in Prometheus's text format.
 
-Labels must have few values, independent of what clients send.
+A label must have few possible values, and clients must not be able to add values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Modules imported at their first use, because importing takes long or needs an extra that may not be installed.
+"""Modules that are imported at their first use, because the import takes long or needs an extra of hsparse.
 
-Their names are string arguments of `OptionalModule`, so that `tests/test_import_law.py` can read them as imports.
+The name of such a module is a string argument of `OptionalModule`: `tests/test_import_law.py` reads it as an import.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hsparse.errors import Misconfigured
 
 @dataclass(frozen=True, slots=True)
 class OptionalModule:
-    """A module and the extra of hsparse that it requires, None for the base install."""
+    """A module and the extra of hsparse that the module requires, or None if the base install is enough."""
 
     module: str
     extra: str | None = None
@@ -28,5 +28,5 @@ class OptionalModule:
             if name == "hsparse" or self.extra is None:
                 raise
             raise Misconfigured(
-                f'This needs {name}, which is not installed here: pip install "hsparse[{self.extra}]"'
+                f'This needs the package {name}, which is not installed: run pip install "hsparse[{self.extra}]"'
             ) from error

@@ -1,6 +1,6 @@
-"""Sections of settings of a process: address and log, cluster, sign-in, and the settings of client commands.
+"""Groups of settings (sections): address and log, cluster, sign-in, and the settings of client commands.
 
-The sections of the store and the nodes are beside their code. This module needs only the base install.
+The sections of stores and nodes are in the packages of stores and nodes. This module needs only the base install.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The address of a server process, and its log."""
+    """The address, the timeouts and the log of a server process."""
 
     GROUP: ClassVar[str] = "Server"
 
@@ -93,7 +93,7 @@ class SignInSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The server of a command, and its credentials. Secrets have no flag, as all users of a machine can see flags."""
+    """The server and credentials of a client command. A secret has no flag, as all users of a machine can see flags."""
 
     GROUP: ClassVar[str] = "Server"
 

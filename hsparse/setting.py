@@ -1,9 +1,9 @@
-"""Declaration of settings: each setting is a field of a frozen dataclass, the section of the part that uses it.
+"""Declaration of settings: a section is a frozen dataclass, and each setting is a field of a section.
 
 Sections are `StoreSettings`, `DataSettings`, `ServiceSettings`, and the classes in `hsparse.sections`. A field declared
 by `setting` gets a flag, a variable, a help text and checked bounds from its declaration. A field with a plain default
-cannot be configured from outside. A section's `GROUP` is the title of its flags in the help; its `COMMANDS` are the
-commands that have the flags (default: all that take the section).
+cannot be set by users. `GROUP` of a section is the title of its flags in the help; `COMMANDS` of a section are the
+commands that have its flags (default: all commands that read the section).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNITS: dict[str, int] = {
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
 }
 STRIPPED = (PREFIX, "HS_", "AWS_", "AZURE_", "GOOGLE_", "GCS_", "OTEL_")
-"""Prefixes of the variables that name servers, buckets and secrets; `HS_` is HSDS's."""
+"""Prefixes of the variables that name servers, buckets and secrets; variables of HSDS begin with `HS_`."""
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 SIZE = re.compile(r"(\d+(?:_\d+)*)(\.\d+)?\s*([a-z]*)", re.ASCII | re.IGNORECASE)
 MAX_DIGITS = 18
@@ -37,10 +37,10 @@ MAX_DIGITS = 18
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A declared setting. Bounds are inclusive; a bound of None is no bound.
+    """A declared setting. The bounds `ge` and `le` are inclusive; None means that there is no bound.
 
-    `commands` are the commands that have its flag; with None, all commands that take its section. With `is_size`, the
-    value is a number of bytes, which may be given with a unit.
+    `commands` are the commands that have the flag; None means all commands that read the section. With `is_size`, the
+    value is a number of bytes, which users may write with a unit.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Declaration:
 
     @property
     def default_text(self) -> str:
-        """The default as a user would write it; empty if there is none."""
+        """The default as a user would write the value, or an empty text if the setting has no default."""
         if isinstance(self.default, tuple):
             return ",".join(self.default)
         if isinstance(self.default, bool):
@@ -88,7 +88,7 @@ def setting(
 ) -> T:
     """Declare the field of a section as a setting; see `Declaration`. The description begins in lower case.
 
-    Without `group` the setting is in the group of its section. A `secret` is left out of the section's `repr`.
+    Without `group` the setting is in the group of its section. The `repr` of a section omits its secret settings.
     """
     declared = {
         "description": description,
@@ -103,7 +103,7 @@ def setting(
 
 
 def declared_settings(section: type) -> dict[str, Declaration]:
-    """Return the settings declared in a section, by name, in the order of its fields."""
+    """Return a dict that maps the name of each setting of a section to its declaration, in the order of the fields."""
     annotations = get_type_hints(section)
     group, commands = getattr(section, "GROUP", "Settings"), getattr(section, "COMMANDS", None)
     return {
@@ -129,24 +129,24 @@ def parse_size(text: str) -> int:
     """
     match = SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:40]!r} is no size; write it as 1000000, 512MiB or 1GB")
+        raise ValueError(f"{text[:40]!r} is not a size; write a size like 1000000, 512MiB or 1GB")
     whole, fraction, unit = match.groups()
     factor: int | None = UNITS.get(unit.lower() or "b")
     if factor is None:
-        raise ValueError(f"{unit[:10]!r} is no unit of size; write kB, MB, GB, TB, or KiB, MiB, GiB, TiB")
+        raise ValueError(f"{unit[:10]!r} is not a unit of size; write kB, MB, GB, TB, KiB, MiB, GiB or TiB")
     digits = whole.replace("_", "")
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a size has at most {MAX_DIGITS} digits")
+        raise ValueError(f"a size must have at most {MAX_DIGITS} digits; write it in a larger unit")
     nbytes = int(digits) * factor
     if fraction:
         nbytes += round(float(fraction) * factor)
         if factor == 1:
-            raise ValueError(f"{text!r} is not a whole number of bytes")
+            raise ValueError(f"{text!r} is not a whole number of bytes; omit the fraction, or add a unit")
     return nbytes
 
 
 def format_size(nbytes: int) -> str:
-    """Format bytes for `parse_size`, in the largest of KiB, MiB, GiB and TiB that gives a whole number."""
+    """Return a text of a number of bytes that `parse_size` reads, in the largest unit that gives a whole number."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         factor = UNITS[unit.lower()]
         if nbytes and nbytes % factor == 0:
@@ -157,27 +157,27 @@ def format_size(nbytes: int) -> str:
 def strip_variables(environ: MutableMapping[str, str]) -> None:
     """Remove trailing line ends from the variables with the prefixes `STRIPPED`, and log a warning for each.
 
-    `echo TOKEN | base64`, `--from-file` and editors leave a line end. Variables of other packages stay unchanged.
+    `echo TOKEN | base64`, `--from-file` and editors add a line end to a value. All other variables stay unchanged.
     """
     for name, value in list(environ.items()):
         if name.upper().startswith(STRIPPED) and value != (bare := value.rstrip("\r\n")):
             environ[name] = bare
-            log.warning("the variable %s ends with a line end, which is ignored", name)
+            log.warning("the value of the variable %s has a line end at its end, which is ignored", name)
 
 
 def unprintable(environ: Mapping[str, str]) -> str | None:
-    """Return a message about the first variable with a prefix in `STRIPPED` and a control character, or None."""
+    """Return a message if a variable with a prefix of `STRIPPED` has a control character, or None if none has one."""
     for name in sorted(environ):
         if name.upper().startswith(STRIPPED) and CONTROL.search(environ[name].rstrip("\r\n")):
-            return f"The variable {name} has a line end or another control character: set it to one line of text."
+            return f"The variable {name} contains a line end or a control character: set {name} to one line of text."
     return None
 
 
 def misspelling(names: list[str], known: list[str]) -> str | None:
-    """Return a message about the first of `names` that has the prefix `PREFIX` but is not in `known`, or None."""
+    """Return a message if one of `names` begins with `PREFIX` but is not in `known`, or None if there is none."""
     for name in sorted(names):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             nearest = get_close_matches(name.upper(), known, 1)
-            remedy = f"do you mean {nearest[0]}?" if nearest else "no setting has a similar name; unset it."
+            remedy = f"do you mean {nearest[0]}?" if nearest else f"no setting has such a name; unset {name}."
             return f"There is no variable {name}: {remedy}"
     return None

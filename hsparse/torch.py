@@ -22,11 +22,11 @@ Format: TypeAlias = Literal["torch", "torch_csr", "csr", "numpy"]
 
 
 class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent where types are checked
-    """The batches of `hsparse.Batches`, with its options, divided among the workers of a `DataLoader`.
+    """The batches of `hsparse.Batches`, divided among the workers of a `DataLoader`.
 
-    Each row is in one batch of an epoch, over all workers and ranks; the order follows from the seed, the epoch and the
-    number of workers. Give the `DataLoader` `batch_size=None`, because batches are made here. Each worker has `memory`
-    bytes. `rank` and `world` default to the values of `torch.distributed`, if it is in use, else to 0 and 1.
+    Over all workers and ranks, each row is in one batch of an epoch; the seed, the epoch and the number of workers
+    determine the order. Pass `batch_size=None` to the `DataLoader`, because this class makes the batches. Each worker
+    uses up to `memory` bytes. `rank` and `world` default to those of `torch.distributed` if initialized, or to 0 and 1.
 
     >>> batches = hsparse.torch.Batches(X, {"label": [0, 1, 1, 0]}, size=3, seed=1)
     >>> for x, obs, rows in torch.utils.data.DataLoader(batches, batch_size=None):
@@ -47,7 +47,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
     ) -> None:
         """Take the arguments of `hsparse.Batches`; the formats "torch" (dense) and "torch_csr" make `x` a tensor.
 
-        With these formats the columns of `obs` are tensors as well, except text.
+        With these two formats, the columns of `obs` are tensors as well, except columns of text.
         """
         super().__init__()
         if rank is None or world is None:
@@ -59,7 +59,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
 
     @property
     def categories(self) -> dict[str, Any]:
-        """The categories of the categorical columns, by column.
+        """A dict that maps the name of each categorical column to its categories.
 
         >>> hsparse.torch.Batches(cells["X"], ["cell_type"]).categories
         {'cell_type': array(['B', 'NK', 'T'], dtype=object)}
@@ -67,7 +67,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
         return self._batches.categories
 
     def names(self, column: str, codes: Any) -> Any:
-        """Return the categories of the codes of a categorical column; see `hsparse.Batches.names`.
+        """Return the category of each of the `codes` of a categorical column; see `hsparse.Batches.names`.
 
         >>> hsparse.torch.Batches(cells["X"], ["cell_type"]).names("cell_type", torch.tensor([2, 0]))
         array(['T', 'B'], dtype=object)
@@ -75,7 +75,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
         return self._batches.names(column, codes)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the rows, also in persistent workers; call this before each epoch.
+        """Set the number of the epoch, which determines the order of the rows; call this method before each epoch.
 
         >>> batches = hsparse.torch.Batches(X, size=4, seed=1)
         >>> batches.set_epoch(2)
@@ -114,7 +114,7 @@ def _csr_tensor(matrix: Any) -> Any:
 
 
 def _native(values: Any) -> Any:
-    """Return an array that torch takes: in the machine's byte order, writable."""
+    """Return the values as an array that torch accepts: in the machine's byte order, contiguous and writable."""
     return np.require(values, values.dtype.newbyteorder("="), ["C", "W"])
 
 

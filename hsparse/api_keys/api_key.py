@@ -1,7 +1,7 @@
 """API keys: secrets that let programs act as a user until the key expires or is revoked.
 
-A key is printed once: `hsk_` and two runs of hex digits, a public id of 48 bits and a secret of 256 bits. The key file
-stores the SHA-256 of the whole key: the secret cannot be guessed, so a slow hash as for passwords is not needed.
+A key is `hsk_`, a public id of 12 hex digits (48 bits), `_`, and a secret of 64 hex digits (256 bits). The key file
+stores the SHA-256 of the whole key. Keys need no slow hash as passwords do, because the secret cannot be guessed.
 
 The key file has one line for each key:
 
@@ -44,7 +44,7 @@ ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 TIME = "%Y%m%dT%H%M%SZ"
 NEVER = "never"
-UNKNOWN = "The API key is not known to this server; it may have been revoked."
+UNKNOWN = "The API key is not in the key file of this server: ask for a new key if the key was revoked."
 
 
 class Role(StrEnum):
@@ -76,14 +76,14 @@ class ApiKey:
 
     def __post_init__(self) -> None:
         if ID.fullmatch(self.id) is None or DIGEST.fullmatch(self.digest) is None:
-            raise BadRequest("a key's id has 12 hex digits and its digest 64.")
+            raise BadRequest("the id of a key must have 12 hex digits, and the digest 64 hex digits.")
         check_user_name(self.user)
         for group in self.groups:
             check_group_name(group)
         if NAME.fullmatch(self.name) is None or ID.fullmatch(self.name) is not None:
             raise BadRequest(
-                f"{self.name!r} cannot be a key's name: use 1 to 128 letters, digits, '.', '_', '-', '@', "
-                "and not the form of an id."
+                f"{self.name!r} cannot be the name of a key: use 1 to 128 letters, digits, '.', '_', '-' or '@', "
+                "but not 12 hex digits, which are an id."
             )
 
     @property
@@ -96,19 +96,19 @@ class ApiKey:
 
     @classmethod
     def of_line(cls, line: str) -> ApiKey:
-        """Parse a line; raise `BadRequest` with the reason, but not the digest, if it is invalid."""
+        """Parse a line of a key file; an invalid line raises `BadRequest`, with a message that omits the digest."""
         fields = line.split(":")
         if len(fields) != 8:
             raise BadRequest(
-                f"a key has 8 fields, id:digest:user:role:groups:created:expires:name, not {len(fields)}."
+                f"a line must have the 8 fields id:digest:user:role:groups:created:expires:name, but has {len(fields)}."
             )
         id, digest, user, role, groups, created, expires, name = fields
         if role not in list(Role):
-            raise BadRequest(f"the role of key {name} must be account, user or admin.")
+            raise BadRequest(f"the role of the key {name} must be account, user or admin.")
         members = tuple(groups.split(",")) if groups else ()
         made = _read_time(created)
         if made is None:
-            raise BadRequest(f"the key {name} has no time of creation.")
+            raise BadRequest(f"the time of creation of the key {name} must be a time, not {NEVER}.")
         return cls(id, digest, user, Role(role), members, made, _read_time(expires), name)
 
     def matches(self, text: str) -> bool:
@@ -119,7 +119,7 @@ class ApiKey:
 def new_key(
     clock: Clock, name: str, user: str, role: Role, groups: tuple[str, ...], expires: int | None
 ) -> tuple[str, ApiKey]:
-    """Return a new key's text, which is not stored, and the key for the file."""
+    """Create a key; return a pair: the text of the key, which is never stored, and the `ApiKey` for the key file."""
     id = clock.token(6).hex()
     text = f"{PREFIX}{id}_{clock.token(32).hex()}"
     return text, ApiKey(id, digest_of(text), user, role, groups, int(clock.now()), expires, name)
@@ -143,7 +143,7 @@ def digest_of(text: str) -> str:
 
 
 def written_time(seconds: int | None) -> str:
-    """Return a time in ISO 8601's basic format in UTC, without colons, or `never` for None."""
+    """Return a time in UTC in the basic format of ISO 8601, which has no colons, or `never` if the time is None."""
     return NEVER if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime(TIME)
 
 
@@ -153,7 +153,7 @@ def _read_time(text: str) -> int | None:
     try:
         return int(datetime.strptime(text, TIME).replace(tzinfo=UTC).timestamp())
     except ValueError:
-        raise BadRequest(f"{text!r} is not a time like 20270131T120000Z, or {NEVER}.") from None
+        raise BadRequest(f"{text!r} is not a time: write it like 20270131T120000Z, or {NEVER}.") from None
 
 
 def _read_key(line: str) -> tuple[str, ApiKey]:
@@ -165,13 +165,13 @@ KEY_LINES = LineFormat("key file", "make one with 'hsparse key add'", _read_key)
 
 
 class KeyFile(LineFile[ApiKey]):
-    """A key file; its entries are the keys by id."""
+    """A key file; its entries map the id of each key to the key."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, KEY_LINES)
 
     def add(self, key: ApiKey) -> None:
-        """Add a key, creating the file if missing; raise `Conflict` if a key has that name."""
+        """Add a key, and create the key file if missing; raise `Conflict` if the file has a key of the same name."""
 
         def change(lines: list[str]) -> None:
             if any(one.name == key.name for one in _keys_of(lines)):
@@ -189,7 +189,7 @@ class KeyFile(LineFile[ApiKey]):
         def change(lines: list[str]) -> None:
             gone.extend(key for key in _keys_of(lines) if picks(key))
             if not gone:
-                raise NotFound(f"There is no such key in {self.path}; 'hsparse key list' shows all.")
+                raise NotFound(f"No key in {self.path} matches; 'hsparse key list' shows all keys.")
             lines[:] = [line for line in lines if is_blank(line) or not picks(ApiKey.of_line(line))]
 
         self.edit(change)
@@ -201,9 +201,9 @@ def _keys_of(lines: list[str]) -> list[ApiKey]:
 
 
 class KeyAuthenticator:
-    """Authenticates with the current key file, so that a revoked key is refused at once.
+    """Authenticates API keys with the current key file, so that a revoked key is rejected at once.
 
-    A check costs a stat and a SHA-256, so its result is not cached.
+    Results are not cached, because a check costs only a stat and a SHA-256.
     """
 
     def __init__(self, file: KeyFile, clock: Clock, accounts: PasswordFile | None = None) -> None:
@@ -212,21 +212,21 @@ class KeyAuthenticator:
         self._accounts = accounts
 
     def users(self) -> frozenset[str]:
-        """Return the users that have keys; raise `Misconfigured` as `LineFile.served` does."""
+        """Return the users that have keys; raise `Misconfigured` if the key file cannot be used."""
         return frozenset(key.user for key in self._file.served().values())
 
     def principal(self, text: str, user: str | None = None) -> Principal:
         """Return the principal of the key `text`; with `user`, the key must belong to that user.
 
-        Raises `Unauthenticated` for a key that is unknown, revoked, expired or another user's, or whose user was
-        removed, and `Misconfigured` if a file cannot be used.
+        Raises `Unauthenticated` if the key is unknown, revoked or expired, belongs to another user, or belongs to a
+        removed user, and `Misconfigured` if the key file or the password file cannot be used.
         """
         key = self._file.served().get(id_of(text))
         if key is None or not key.matches(text) or user not in (None, key.user):
             raise Unauthenticated(UNKNOWN)
         if key.expires is not None and self._clock.now() >= key.expires:
             raise Unauthenticated(
-                f"The API key {key.name} expired at {written_time(key.expires)}; ask for a new one."
+                f"The API key {key.name} expired at {written_time(key.expires)}; ask for a new key."
             )
         return self._principal(key)
 
@@ -236,7 +236,7 @@ class KeyAuthenticator:
         account = self._accounts.served().get(key.user) if self._accounts is not None else None
         if account is None:
             raise Unauthenticated(
-                f"The user {key.user} of the API key {key.name} is not in the password file."
+                f"The user {key.user} of the API key {key.name} is not in the password file; ask for a new key."
             )
         return account.principal
 
@@ -259,12 +259,12 @@ class KeyScheme:
 
     async def principal(self, text: str, user: str | None = None) -> Principal:
         if not is_api_key(text):
-            raise Unauthenticated("This is not a whole API key: it is hsk_ and 77 more characters.")
+            raise Unauthenticated("The API key is not complete: send hsk_ and its other 77 characters.")
         return self._keys.principal(text, user)
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return sign-in by the settings' key file, if there is one; raise `Misconfigured` if the file cannot be used."""
+    """Return the `Parts` for sign-in by API keys, empty without a key file; `Misconfigured` if a file is unusable."""
     path, passwords = settings.section(KeySettings).key_file, settings.sign_in.password_file
     if path is None:
         return Parts()

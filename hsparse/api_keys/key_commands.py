@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, clock: Clock | None = None) -> int:
 
 def _add(file: KeyFile, args: argparse.Namespace, clock: Clock) -> None:
     if not 0 <= args.days <= MAX_DAYS:
-        raise BadRequest(f"--days must be 0 to {MAX_DAYS}, not {args.days}.")
+        raise BadRequest(f"--days is {args.days}, but must be from 0 (never expires) to {MAX_DAYS}.")
     expires = int(clock.now()) + args.days * DAY if args.days else None
     groups = tuple(dict.fromkeys(args.group))
     text, key = new_key(clock, args.name, args.of, _role(args), groups, expires)
@@ -47,20 +47,20 @@ def _role(args: argparse.Namespace) -> Role:
         return Role.ADMIN if args.admin else Role.USER
     if args.admin or args.group:
         raise BadRequest(
-            "Role and groups of a user are in the password file: set them by 'hsparse user role', or give the "
-            "key its own with --service."
+            "With --password-file, a key has the role and groups of its user: change these by 'hsparse user role', or "
+            "add --service to give the key its own role and groups."
         )
     if args.of not in PasswordFile(Path(args.password_file)).entries():
         raise BadRequest(
-            f"There is no user {args.of!r} in {args.password_file}; add the user first, or give the key a role "
-            "and groups of its own with --service."
+            f"There is no user {args.of!r} in {args.password_file}; add the user first, or add --service to give "
+            "the key its own role and groups."
         )
     return Role.ACCOUNT
 
 
 def _revoke(file: KeyFile, args: argparse.Namespace, clock: Clock) -> None:
     if sum((args.name is not None, args.of is not None, args.expired)) != 1:
-        raise BadRequest("Say which keys to revoke: a name or id, or --of USER, or --expired.")
+        raise BadRequest("Name the keys to revoke by exactly one of NAME, --of USER and --expired.")
 
     def picks(key: ApiKey) -> bool:
         if args.expired:

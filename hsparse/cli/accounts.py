@@ -50,7 +50,7 @@ def _add(file: PasswordFile, args: argparse.Namespace) -> None:
 
 
 def _import(file: PasswordFile, args: argparse.Namespace) -> None:
-    """Add the users of HSDS's file; `admin` becomes an admin, as in HSDS."""
+    """Add the users of an HSDS password file; the user `admin` becomes an admin, as in HSDS."""
     found = read_hsds_users(args.file)
     admins = {HSDS_ADMIN, *args.admin}
     if missing := [name for name in args.admin if name not in found]:
@@ -82,7 +82,7 @@ def _list(file: PasswordFile) -> None:
 
 
 def _read_password() -> str:
-    """Return the password, typed twice on a terminal, or else the first line of standard input."""
+    """Ask for the password twice on a terminal, or read the first line of standard input; return the password."""
     if not sys.stdin.isatty():
         try:
             return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
@@ -93,7 +93,7 @@ def _read_password() -> str:
         password = getpass.getpass("Password: ")
         again = getpass.getpass("Again: ")
     except EOFError:
-        raise BadRequest("No password was typed; nothing was changed.") from None
+        raise BadRequest("No password was typed, so nothing was changed; run the command again.") from None
     if password != again:
-        raise BadRequest("The two passwords differ; nothing was changed.")
+        raise BadRequest("The two typed passwords differ, so nothing was changed; run the command again.")
     return password

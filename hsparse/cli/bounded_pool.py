@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import TypeVar
 
 MAX_BYTES_IN_FLIGHT = 256 * 1024 * 1024
-"""The maximum number of bytes in flight; a single larger piece of work runs alone."""
+"""The maximum memory, in bytes, of queued and running work; work that needs more memory runs alone."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class BoundedPool:
-    """Runs work in threads; the first failure cancels queued work, calls `stop`, and is raised by the next call."""
+    """Runs work in threads; the first error skips queued work, calls `stop`, and is raised by `submit` or `finish`."""
 
     def __init__(
         self, count: int, memory: int = MAX_BYTES_IN_FLIGHT, stop: Callable[[], None] = lambda: None
@@ -41,7 +41,7 @@ class BoundedPool:
         self._pool.shutdown(cancel_futures=True)
 
     def submit(self, nbytes: int, work: Callable[[], None]) -> None:
-        """Queue work that takes `nbytes` of memory, after waiting until the bound allows it."""
+        """Wait until the memory bound allows work that takes `nbytes` of memory, and queue the work."""
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -56,13 +56,13 @@ class BoundedPool:
         self._pool.submit(self._run, nbytes, work)
 
     def finish(self) -> None:
-        """Wait until all work is done; raise the first failure."""
+        """Wait until all submitted work is done; raise the first error of the work."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or not self._running)
             self._check()
 
     def ahead(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-        """Yield `work(item)` for each item, in order, computed ahead by the threads."""
+        """Yield `work(item)` for each item, in order; the threads compute the next results in advance."""
         waiting: deque[Future[Result]] = deque()
         for item in items:
             waiting.append(self._pool.submit(work, item))

@@ -28,7 +28,7 @@ class ChildNodes:
     watchers: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def start(self) -> asyncio.subprocess.Process:
-        """Start a data node. It exits when its standard input closes, even if this process is killed."""
+        """Start a data node. The node exits when its standard input closes, even because this process is killed."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "hsparse.cli.main", "dn", "--with-parent", "--port", "0"),
             *inherited_flags(self.settings),
@@ -40,17 +40,17 @@ class ChildNodes:
         return process
 
     async def watch(self, process: asyncio.subprocess.Process) -> None:
-        """Start another child whenever one exits before `stop`."""
+        """Start a new data node whenever the running one exits; return after `stop` was called."""
         while True:
             status = await process.wait()
             self.processes.remove(process)
             if self.stopping:
                 return
-            log.error("a data node ended with status %s; starting another one", status)
+            log.error("a data node exited with status %s; starting another data node", status)
             process = await self.start()
 
     async def stop(self) -> None:
-        """Let every child finish its accepted requests and stop; kill it after `GRACE_SECONDS`."""
+        """Tell all data nodes to finish their accepted requests and exit; kill nodes that run after `GRACE_SECONDS`."""
         self.stopping = True
         running = list(self.processes)
         for process in running:
@@ -79,7 +79,7 @@ async def child_nodes(settings: Settings, token: str) -> AsyncIterator[ChildNode
 
 
 def inherited_flags(settings: Settings) -> list[str]:
-    """Return the flags that give a data node this process's store, its share of the limits, and the log settings."""
+    """Return the flags of a data node: the store, log and lease of this process, and a share of its memory limits."""
     server = settings.server
     flags = ["--log-level", server.log_level, "--log-format", server.log_format]
     flags += ["--slow-request", str(server.slow_request), "--lease", str(settings.cluster.lease)]

@@ -1,4 +1,4 @@
-"""The parser of a command; the error for a wrong flag shows that command's usage and the closest flag."""
+"""The parser of a command; its error for an unknown flag shows the usage of the command and the closest flag."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ GROUPS = {
     "files": ("import", "export", "concat", "map", "job"),
     "the past of domains": ("snapshot", "log", "diff", "restore", "clone"),
 }
-"""The groups of commands in the help; commands that are not listed here follow as others."""
+"""Maps the title of each group in the help to its commands; all other commands follow in the group "others"."""
 
 
 class CommandParser(argparse.ArgumentParser):
-    """The parser of a command or subcommand; `hsparse` itself lists its `commands` in groups."""
+    """The parser of a command or subcommand; the help of `hsparse` lists its `commands` in groups."""
 
     commands: Mapping[str, Command] = {}
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; show this parser's usage, not its parent's, in the error for unknown arguments."""
+        """Parse arguments; the error for unknown arguments shows the usage of this parser instead of its parent's."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             flags = FLAG.findall(self.format_usage())
@@ -36,7 +36,7 @@ class CommandParser(argparse.ArgumentParser):
         return parsed, unknown
 
     def format_help(self) -> str:
-        """Return the help, with commands in groups if there are any."""
+        """Return the text of the help; a parser with `commands` lists the commands in groups."""
         if not self.commands:
             return super().format_help()
         formatter = argparse.HelpFormatter(self.prog)
@@ -58,7 +58,7 @@ class _HelpLine(argparse.Action):
 
 
 def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
-    """Return a question that names the closest of `known` for each given name, or "" if none is close."""
+    """Return a question that names the closest `known` name of each given name, or "" if no known name is close."""
     names = list(known)
     near = [match for one in given for match in difflib.get_close_matches(one, names, 1)]
     return f"; did you mean {' '.join(dict.fromkeys(near))}?" if near else ""

@@ -1,10 +1,10 @@
-"""Command flags for the server and the credential: none, a password, a token, or a job's credential.
+"""The flags by which a client command gets its server and its credential: none, a password, a token, or a job's.
 
-A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request to the first line
-of the job's standard input (empty without authentication), which keeps it out of arguments and variables. The end of
-the input interrupts the command like Ctrl-C: the server has canceled the job, or has died.
+A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request (empty without
+authentication) as the first line of the command's standard input: arguments and variables could be read by others. The
+end of the input interrupts the command like Ctrl-C: the server has canceled the job, or has exited.
 
-A credential in environment variables is for the server in HSPARSE_ENDPOINT, if that is set, and is sent to no other.
+If HSPARSE_ENDPOINT is set, a credential in environment variables is sent only to the server in HSPARSE_ENDPOINT.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ STANDARD_INPUT = 0
 UNDO_SECONDS = 20.0
 """The time, in seconds, that an interrupted command has to undo its changes."""
 MAX_HEADER_BYTES = 1 << 16
-"""The maximum number of bytes of a header; servers accept fewer."""
+"""The maximum length of an `Authorization` header in bytes; servers accept only shorter headers."""
 INTERRUPTED = 130
 NOT_SENT = "hsparse: the credential in HSPARSE_... is for {} and is not sent to {}; sign in there by a flag."
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential of a connection; all fields are None for no credential."""
+    """A credential of a connection: a user and a password, or a token; all fields are None without a credential."""
 
     user: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -46,7 +46,7 @@ class Credential:
 
 
 def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
-    """Add the flags of the credential; `piped` is for commands that servers start as jobs."""
+    """Add the flags for the credential; `piped` also adds `--piped`, for commands that servers start as jobs."""
     parser.set_defaults(piped=False)
     parser.add_argument(
         "--user",
@@ -69,7 +69,7 @@ def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -
 
 
 def read_credential(args: argparse.Namespace) -> Credential:
-    """Return the credential from the arguments or, if they have none, from environment variables.
+    """Return the credential from the arguments or, if no argument gives a credential, from environment variables.
 
     Variables are ignored if they are for another server. Raises `BadRequest` if the credential cannot be read, or if
     several are given.
@@ -115,7 +115,7 @@ def parse_header(header: str) -> Credential:
 
 
 def _password(user: str, endpoint: str) -> str:
-    """Return the password from HSPARSE_PASSWORD if that is for this user and server, else from standard input."""
+    """Return HSPARSE_PASSWORD if the variable is for this user and server, or a password from standard input."""
     password = client_default("password")
     is_here = SignIn(client_default("endpoint")).is_for(endpoint)
     if password is not None and is_here and client_default("user") in (None, user):
@@ -123,7 +123,7 @@ def _password(user: str, endpoint: str) -> str:
     try:
         return getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     except EOFError:
-        raise BadRequest("No password was typed; nothing was written.") from None
+        raise BadRequest("No password was typed, so nothing was done; run the command again.") from None
     except UnicodeDecodeError:
         # No cause, because it would contain the password.
         raise BadRequest("The password is not valid Unicode; type it in UTF-8.") from None
@@ -133,11 +133,11 @@ def _token(path: Path) -> str:
     try:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
-        raise BadRequest(f"The token in {path} cannot be read.") from None
+        raise BadRequest(f"The token file {path} cannot be read: name a readable text file.") from None
 
 
 def _piped() -> Credential:
-    """Return the credential on standard input; afterwards, the end of input interrupts the main thread."""
+    """Read the credential from standard input; from then on, the end of the input interrupts the main thread."""
     # SIGINT may be ignored, as for a shell's background jobs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     line = b""
@@ -149,7 +149,7 @@ def _piped() -> Credential:
 
 
 def _watch() -> None:
-    """Wait for the end of the input, then interrupt the main thread; exit if it runs on for `UNDO_SECONDS`."""
+    """At the end of the input, interrupt the main thread; exit if the process still runs `UNDO_SECONDS` later."""
     while os.read(STANDARD_INPUT, 1):
         continue
     main = threading.main_thread().ident
@@ -161,11 +161,11 @@ def _watch() -> None:
 
 ENDPOINT: str = CLIENT_SETTINGS["endpoint"].default
 ANSWER_SECONDS = 300.0
-"""The longest wait for an answer to begin, in seconds."""
+"""The maximum time, in seconds, until the server begins to answer."""
 
 
 def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -> None:
-    """Add the flags that `connector` takes; `piped` is for commands that servers start as jobs."""
+    """Add the flags that `connector` reads; `piped` also adds `--piped`, for commands that servers start as jobs."""
     parser.add_argument(
         "--endpoint",
         default=client_default("endpoint") or ENDPOINT,
@@ -181,14 +181,14 @@ def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) ->
 
 
 def connector(args: argparse.Namespace, domain: str | None = None) -> Callable[[], Connection]:
-    """Return a function that opens connections as the flags say; a password is asked for once."""
+    """Return a function that opens connections to `domain` with the server and credential that the flags give."""
     return partial(domain_connector(args), domain)
 
 
 def domain_connector(args: argparse.Namespace) -> Callable[..., Connection]:
-    """Return a function that opens a connection to its argument, a domain or None, as the flags say.
+    """Return a function that opens a connection to a domain, or to no domain if its argument is None.
 
-    Its optional argument `retry` is for connections that retry requests themselves, without a `RetryingClient`.
+    The flags give the server and the credential. The optional argument `retry` lets the connection retry requests.
     """
     who = read_credential(args)
     return lambda domain, retry=None: Connection(

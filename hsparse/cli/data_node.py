@@ -1,6 +1,6 @@
-"""`hsparse dn`, a data node as a process, and the data node inside the process of `hsparse serve`.
+"""`hsparse dn` (a process that is a data node), and the data node inside the process of `hsparse serve`.
 
-The module imports nothing of the service node, so that a data node starts in two thirds of a server's time.
+The module imports no code of service nodes, so that a data node starts in two thirds of the time of a server.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 STANDARD_INPUT = 0
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with `--host`: other nodes cannot use it
 JOIN_AGAIN = 1.0
-"""Seconds between attempts to join a cluster whose members cannot all be reached."""
+"""Seconds between attempts to join a cluster while some members of the cluster cannot be reached."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -62,14 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 async def serve_data_node(settings: Settings) -> None:
-    """Run a data node that serves the nodes of a cluster."""
+    """Run a data node of a cluster until a signal; raise `Misconfigured` if the settings are for a single process."""
     settings.check_node_token()
     if settings.store.single_writer:
-        raise Misconfigured("--single-writer means one process: use `hsparse serve`.")
+        raise Misconfigured("--single-writer allows one process only: run `hsparse serve` without --dn.")
     if settings.store.read_only:
         raise Misconfigured(
-            "The data nodes of a cluster write their leases to the store: use `hsparse serve --read-only`, any "
-            "number of which can share a store."
+            "A data node of a cluster cannot be read-only, because it writes its lease to the store: run "
+            "`hsparse serve --read-only`; several such servers can share a store."
         )
     stop = stop_signal()
     if settings.cluster.with_parent:
@@ -78,7 +78,7 @@ async def serve_data_node(settings: Settings) -> None:
 
 
 async def serve_until(stop: asyncio.Event, settings: Settings) -> None:
-    """Serve the nodes of a cluster until `stop` is set; raise the error that stopped the node before."""
+    """Run a data node of a cluster until `stop` is set; if an error stops the node earlier, raise the error."""
     with _serving(settings), node_tracer("hsparse-dn") as tracer:
         requests: StoreRequests = Counter()
         admission = Admission(settings.data.messages_at_once)
@@ -92,7 +92,7 @@ async def serve_until(stop: asyncio.Event, settings: Settings) -> None:
     if node.refused is not None:
         raise node.refused
     if node.defect.is_set():
-        raise HsparseError("The data node has stopped after an internal error; its log has the cause.")
+        raise HsparseError("The data node stopped after an internal error: see its log for the cause.")
 
 
 async def _open_member(settings: Settings, requests: StoreRequests, admission: Admission) -> MemberNode:
@@ -121,7 +121,7 @@ async def serve_member(
     metrics: NodeMetrics,
     tracer: Tracer | None,
 ) -> None:
-    """Be a member until `stop` is set, the node has a defect, or it may no longer be a member."""
+    """Join the cluster and serve its nodes until `stop` is set, the node fails, or the node may not be a member."""
     token, slow = settings.cluster.node_token, settings.server.slow_request
     app = create_node_app(node, token, slow, lambda: node.in_force and not stop.is_set(), metrics, tracer)
     runner = AppRunner(
@@ -153,13 +153,13 @@ def _state(node: MemberNode, requests: StoreRequests) -> NodeState:
 
 @asynccontextmanager
 async def _joined(node: MemberNode, url: str, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Be a member of the cluster while the context lasts; joining is retried until `stop` is set."""
+    """Join the cluster, retrying until `stop` is set, and leave the cluster when the context ends."""
     while not stop.is_set():
         try:
             await node.join(url)
             break
         except Unanswered as error:
-            log.warning("cannot join yet: %s", error.message)
+            log.warning("the data node cannot join the cluster yet, and will retry: %s", error.message)
         try:
             async with asyncio.timeout(JOIN_AGAIN):
                 await stop.wait()
@@ -176,15 +176,15 @@ def _advertised(settings: Settings, url: str) -> str:
         return settings.cluster.advertise
     if settings.server.host in ANY_ADDRESS:
         raise Misconfigured(
-            f"A data node that listens on {settings.server.host} must say how others reach it: --advertise http://HOST:PORT"
+            f"A data node that listens on {settings.server.host} needs a URL for other nodes: --advertise http://HOST:PORT"
         )
     return url
 
 
 def _serving(settings: Settings) -> AbstractContextManager[None]:
-    """Return the context that locks the store for this node; a child of `hsparse serve` uses its parent's lock.
+    """Return a context that locks the store for this node; a child of `hsparse serve` uses the lock of its parent.
 
-    After a parent is killed its lock is gone, but its children only finish requests that nobody waits for.
+    When a parent is killed, its lock ends with it, but its children only finish requests that nobody waits for.
     """
     if settings.cluster.with_parent:
         return nullcontext()
@@ -192,7 +192,7 @@ def _serving(settings: Settings) -> AbstractContextManager[None]:
 
 
 def _stop_with_parent(stop: asyncio.Event) -> None:
-    """Stop at the end of standard input: the parent process has closed it or has died."""
+    """Set `stop` at the end of standard input: the parent process has closed the input or has exited."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:
@@ -207,10 +207,10 @@ def _stop_with_parent(stop: asyncio.Event) -> None:
 async def server_data_node(
     settings: Settings, watch: StoreWatch | None = None
 ) -> AsyncIterator[tuple[DataNode, tuple[str, ...]]]:
-    """Hold the data node of a whole server over the configured stores; yield the node and the buckets' names.
+    """Open the data node of a whole server over the configured stores; yield a pair: the node, the buckets' names.
 
-    A directory has only one server. A bucket may have several: this server becomes a member before the node is yielded.
-    A read-only server is not a member, and revalidates everything that it reads.
+    A directory has only one server. Several servers may share a bucket: each joins the members before this yields.
+    A read-only server is not a member, and checks with the store that cached objects are current at each read.
     """
     stores, clock = await open_stores(settings.store, watch), SystemClock()
     buckets = tuple(store.name for store in stores)
@@ -229,7 +229,7 @@ async def server_data_node(
 
 
 async def _open_member_server(settings: Settings, stores: list[ObjectStore], clock: Clock) -> MemberNode:
-    """Return the data node of a server once the other members of the first store know it."""
+    """Return the data node of a server after it has joined the other members that use the first store."""
     make = partial(_make_node, stores, clock, settings)
     lease, schema = settings.cluster.lease, partial(needed_schema, stores)
     node = MemberNode(make, stores[0], clock, "", _connect_to_nobody, lease, server=True, schema=schema)
@@ -247,7 +247,7 @@ def _connect_to_nobody(url: str) -> DataNode:
 
 
 async def _check(settings: Settings, store: ObjectStore) -> None:
-    """Raise `Misconfigured` for settings that an extension cannot combine with the state of the first store."""
+    """Raise `Misconfigured` if an extension cannot work with these settings and the state of the first store."""
     for one in extensions():
         if one.store is not None and not one.every_bucket:
             await one.store.load().check(settings, store)
@@ -281,7 +281,7 @@ def _make_node(
 def extended(
     settings: Settings, store: ObjectStore, ownership: Ownership, number: int = 0
 ) -> tuple[ObjectStore, Ownership]:
-    """Return a store and its ownership, wrapped by extensions; `number` is its index among the buckets."""
+    """Return a pair: a store and its ownership, each wrapped by extensions; `number` is the index of the bucket."""
     for one in extensions():
         if one.store is not None and (one.every_bucket or not number):
             store, ownership = one.store.load().wrapped(settings, store, ownership)

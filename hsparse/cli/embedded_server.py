@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @contextmanager
 def embedded_server(settings: Settings) -> Iterator[str]:
-    """Serve like `hsparse serve` on a free port while the context lasts, and yield the URL.
+    """Run a server like `hsparse serve` in a thread while the context lasts; yield the URL of the server.
 
     Raises the error that prevents the start or, on exit, the error that stopped the server.
     """
@@ -36,7 +36,7 @@ def embedded_server(settings: Settings) -> Iterator[str]:
 def in_thread(
     serve: Callable[[], AbstractAsyncContextManager[T]],
 ) -> Iterator[tuple[T, asyncio.AbstractEventLoop]]:
-    """Enter the context `serve()` in a thread with an event loop; yield its value and the loop.
+    """Enter the context `serve()` in a thread with an event loop; yield a pair: the value of the context and the loop.
 
     Raises the error that prevents the start or, on exit, the error that ended the context.
     """
@@ -71,7 +71,7 @@ def in_thread(
 
 @asynccontextmanager
 async def embedded_app(settings: Settings, command: str) -> AsyncIterator[Application]:
-    """Yield a server's application, with its data node open in the context; may raise `Misconfigured`."""
+    """Open a data node while the context lasts, and yield the application of a server; may raise `Misconfigured`."""
     with serving_store(settings.store, command):
         async with server_data_node(settings) as (node, buckets):
             parts = service_parts(settings)

@@ -1,7 +1,7 @@
-"""A store that this process serves to itself over socket pairs, without a port.
+"""A store whose server runs in the process of its client; they are connected by socket pairs instead of a port.
 
-The server is the one of `hsparse serve`, so that reads, writes and durability have one implementation. The client loads
-this module by name when it opens a directory (`hsparse.client.embedded`).
+The server is that of `hsparse serve`, so that reads, writes and durability have one implementation. The client imports
+this module by name when the client opens a directory (`hsparse.client.embedded`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMMAND = "an embedded store"
 
 
 class EmbeddedStore:
-    """The store in the directory `root`, which is created if missing; usable from any thread until closed.
+    """The store in the directory `root`, which is created if missing. Any thread may use the store until it is closed.
 
     Raises `Misconfigured` if a process already serves the directory. The environment does not configure the
     store: writes are durable, and every request acts as the user `admin`.
@@ -39,13 +39,13 @@ class EmbeddedStore:
             self._server, self._loop = self._stack.enter_context(in_thread(lambda: _serve(settings)))
         except ServedAlready as error:
             raise Misconfigured(
-                f"The directory {str(root)!r} is in use by process {error.pid} on {error.host} ({error.command}). "
-                "Only one process can use a directory: run `hsparse serve --root` on it, and open the server's URL "
-                "in all processes."
+                f"The directory {str(root)!r} is served by process {error.pid} on {error.host} ({error.command}). "
+                "Only one process can open a directory: run `hsparse serve --root` on the directory, and open the "
+                "server's URL in all processes."
             ) from error
 
     def connect(self) -> socket.socket:
-        """Return one end of a new socket pair whose other end the server has accepted."""
+        """Return a socket that is connected to the server."""
         mine, theirs = socket.socketpair()
         try:
             theirs.setblocking(False)
@@ -58,7 +58,7 @@ class EmbeddedStore:
         return mine
 
     def close(self) -> None:
-        """Finish the requests in flight, and stop."""
+        """Wait for the requests in flight, and stop the server."""
         self._stack.close()
 
 

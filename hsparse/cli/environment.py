@@ -1,6 +1,6 @@
 """The environment of commands: defaults of client flags, and a check for variables that match no setting.
 
-The module needs only the base install; `hsparse.config`, which reads the server's settings, needs its packages.
+This module needs only the base install; `hsparse.config`, which reads the settings of servers, needs more packages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
 CLIENT_SETTINGS: dict[str, Declaration] = declared_settings(ClientSettings)
-"""The settings of client commands, by name."""
+"""Maps the name of each setting of client commands to its declaration."""
 SERVER_SETTINGS: dict[str, Declaration] = {
     name: one
     for section in (
@@ -33,7 +33,7 @@ SERVER_SETTINGS: dict[str, Declaration] = {
 
 
 def client_default(name: str) -> str | None:
-    """Return the default of a client's flag from its environment variable, or None if that is unset or empty."""
+    """Return the value of a client setting's environment variable, or None if the variable is unset or empty."""
     return _variable(CLIENT_SETTINGS[name])
 
 
@@ -43,17 +43,17 @@ def _variable(one: Declaration) -> str | None:
 
 
 def is_on_by_default(name: str) -> bool:
-    """Return whether the environment variable of a client's flag is set to a true value."""
+    """Return whether the environment variable of a client setting has a value that means true, such as "1" or "yes"."""
     return (client_default(name) or "").lower() in ("1", "true", "t", "yes", "y", "on")
 
 
 def server_default(name: str) -> str | None:
-    """Return the default of a flag for a server's setting, as `client_default` does."""
+    """Return the value of a server setting's environment variable, or None if the variable is unset or empty."""
     return _variable(SERVER_SETTINGS[name])
 
 
 def check_environment() -> None:
-    """Raise `Misconfigured` for a variable with several lines, or named `HSPARSE_...` without such a setting."""
+    """Raise `Misconfigured` if a variable has control characters, or if no setting has the variable `HSPARSE_...`."""
     strip_variables(os.environ)
     known = {one.env_var for settings in (CLIENT_SETTINGS, SERVER_SETTINGS) for one in settings.values()}
     sentence = unprintable(os.environ) or misspelling(list(os.environ), sorted(known))

@@ -1,7 +1,7 @@
-"""The `hsparse` command, and the table of the command modules, which are imported on demand.
+"""The `hsparse` command, and the table of its subcommands with their modules.
 
-Commands name modules as strings, because a command takes up to a second to import and may need an extra that is not
-installed.
+The module of a subcommand is named by a string and imported when the subcommand runs, because the import may take a
+second or need an extra that is not installed.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ CORE = {
 COMMANDS: dict[str, Command] = CORE | {
     name: command for one in built_in() for name, command in one.commands.items()
 }
-"""The commands of this package."""
+"""Maps the name of each command of this package to the command."""
 
 
 def all_commands() -> dict[str, Command]:
-    """Return all commands, including commands of other packages, which take a while to find."""
+    """Return all commands by name, including those of other packages; the first call takes a while to find these."""
     return COMMANDS | {name: command for one in extensions() for name, command in one.commands.items()}
 
 
 def make_parser(command: str | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
-    """Return the parser that knows the names of all commands, and the arguments of `command`.
+    """Return a parser that has the names of all commands but only the arguments of `command`.
 
     A `whole` parser has the arguments of every command whose extras are installed.
     """
@@ -80,19 +80,19 @@ def make_parser(command: str | None = None, *, whole: bool = False) -> argparse.
 
 
 def parse_arguments(given: list[str]) -> argparse.Namespace:
-    """Return the parsed arguments of a command line, which begins with the name of a command."""
+    """Parse a command line without the program's name, such as `["ls", "/"]`; print an error and exit if invalid."""
     name = given[0] if given else ""
     known = name in COMMANDS or name in all_commands()
     if name and not known and not name.startswith("-"):
         meant = did_you_mean([name], all_commands())
-        make_parser().error(f"there is no command {name!r}{meant or '.'} hsparse --help lists all.")
+        make_parser().error(f"there is no command {name!r}{meant or ';'} hsparse --help lists all commands.")
     return make_parser(name if known else None).parse_args(given)
 
 
 def _parse_own_arguments() -> argparse.Namespace:
-    """Parse this process's command line, and exempt the modules imported by then from garbage collection.
+    """Parse the command line of this process, and exempt all modules imported so far from garbage collection.
 
-    The modules stay to the end; scanning them repeatedly took half of a server's start and exit time.
+    These modules are never freed; to scan them again and again took half of the start and exit time of a server.
     """
     gc.disable()
     args = parse_arguments(sys.argv[1:])
@@ -102,7 +102,7 @@ def _parse_own_arguments() -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command, by default this process's; an error prints one sentence to standard error and returns 2."""
+    """Run a command, by default that of this process; return its status, or print an error message and return 2."""
     try:
         args = _parse_own_arguments() if arguments is None else parse_arguments(arguments)
         ENVIRONMENT.load().check_environment()

@@ -1,4 +1,4 @@
-"""The log of a node on standard error: lines with the request's id, as text or as JSON."""
+"""The log of a node on standard error: each line has the id of the request; lines are text or JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_REQUEST = "-"
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON, with an exception's traceback as `error`."""
+    """Formats a log record as one line of JSON; `error` is the traceback if the record has an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         item = {
@@ -35,14 +35,14 @@ class JsonFormatter(logging.Formatter):
 
 
 def add_request(record: logging.LogRecord) -> bool:
-    """Add the id of the current request to a log record; a filter that lets every record pass."""
+    """Add the id of the current request to a log record, and return True: this log filter accepts every record."""
     trace = current_trace()
     record.request = NO_REQUEST if trace is None else trace.id
     return True
 
 
 def make_handler(form: LogFormat, stream: TextIO) -> logging.Handler:
-    """Return a handler that writes records in the given format."""
+    """Return a log handler that writes records to `stream` in the given format."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else logging.Formatter(TEXT))
     handler.addFilter(add_request)
@@ -58,6 +58,6 @@ def configure_log(settings: ServerSettings) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write to standard error at once; `logging` takes several times as long."""
+    """Write a line to standard error without `logging`, which would take several times as long."""
     with suppress(OSError):  # standard error is closed, so this cannot be reported
         sys.stderr.write(line)  # line-buffered

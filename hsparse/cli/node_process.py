@@ -1,6 +1,6 @@
 """The common parts of `hsparse serve`, `sn` and `dn`: flags, log, memory, listener and shutdown.
 
-Flags are generated from the settings, so that a flag, its variable and its help are defined once.
+Flags are generated from the declarations of settings, so that a flag, its variable and its help are defined once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
 
 FIRST = ("root", "bucket", "host", "port", "password_file")
-"""Settings whose flags most servers need; the help lists them first."""
+"""The names of the settings that most servers need; the help lists the flags of these settings first."""
 BACKLOG = 4096
-"""The maximum number of connections that wait to be accepted; others are dropped silently, and retry after seconds."""
+"""The maximum number of connections that wait to be accepted; further attempts are ignored, and clients retry them."""
 
 
 def add_node_arguments(
@@ -42,7 +42,7 @@ def add_node_arguments(
     sections: tuple[type, ...],
     serving: Callable[[Settings], Awaitable[None]],
 ) -> None:
-    """Add the flags of these and of extensions' sections, if for the command, and set `run` to run `serving`."""
+    """Add the command's flags of the given sections and of extensions, and set `run` to run a server by `serving`."""
     names = [
         name
         for section in (ServerSettings, *sections, *extension_sections())
@@ -54,7 +54,7 @@ def add_node_arguments(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command until a signal stops it."""
+    """Run the server of a command until a signal stops the server; return 0."""
     settings = settings_of(args)
     configure_log(settings.server)
     limit_arenas()
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 @asynccontextmanager
 async def listening(runner: web.BaseRunner, settings: Settings) -> AsyncIterator[str]:
-    """Listen while the context lasts, and yield the URL; on exit, wait for requests in flight."""
+    """Listen on the configured address while the context lasts; yield the URL. On exit, wait for requests in flight."""
     server = settings.server
     await runner.setup()
     try:
@@ -86,14 +86,14 @@ async def listening(runner: web.BaseRunner, settings: Settings) -> AsyncIterator
 def _listen_remedy(error: OSError) -> str:
     # Recent versions of asyncio set no errno if none of the host's addresses belongs to this machine.
     if isinstance(error, socket.gaierror) or error.errno in (None, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-        return "choose a --host that is an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them"
+        return "set --host to an address of this machine, such as 127.0.0.1, or to 0.0.0.0 for all addresses"
     if error.errno == errno.EACCES:
-        return "choose a --port from 1024 on, which needs no rights of the administrator"
-    return "choose another --port"
+        return "set --port to 1024 or more; lower ports are for administrators"
+    return "set --port to a port that no other process uses"
 
 
 def stop_signal() -> asyncio.Event:
-    """Return an event that each Ctrl-C or SIGTERM sets."""
+    """Return an event that is set whenever this process gets SIGINT (Ctrl-C) or SIGTERM."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -102,15 +102,15 @@ def stop_signal() -> asyncio.Event:
 
 
 def say_ready(line: str) -> None:
-    """Print that a node is ready, and exempt current objects from garbage collection (35 to 90 ms each time)."""
+    """Print that a node is ready, and exempt all objects so far from garbage collections, which saves 35 ms in each."""
     gc.freeze()
     print(line, flush=True)
 
 
 def add_setting_flags(parser: argparse.ArgumentParser, *names: str, first: tuple[str, ...] = ()) -> None:
-    """Add the flags of these settings to a command's parser, grouped by the settings' groups.
+    """Add the flags of the settings with these names to a parser; the help has a title for each group of settings.
 
-    The settings in `first` form a group before the others.
+    The settings in `first` form a group before all other groups.
     """
     names = (*(name for name in first if name in names), *(name for name in names if name not in first))
     titles = {name: "What most servers need" if name in first else SETTINGS[name].group for name in names}
@@ -127,21 +127,21 @@ def add_setting_flags(parser: argparse.ArgumentParser, *names: str, first: tuple
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings from a command's flags and the environment."""
+    """Return the settings that the parsed flags of a command and the environment give."""
     return load_settings(**{name: value for name, value in vars(args).items() if name in SETTINGS})
 
 
 M_ARENA_MAX = -8
-"""The parameter's number in glibc's `malloc.h`."""
+"""The number of the parameter "maximum number of arenas" in glibc's `malloc.h`."""
 ARENAS = 2
 
 
 def limit_arenas() -> None:
-    """Limit all threads to two of glibc's malloc arenas; other C libraries are left alone.
+    """Let all threads share two of glibc's malloc arenas; with another C library, do nothing.
 
-    Otherwise each thread of the store and the codecs keeps its own arena, which retains freed buffers of megabytes. On
-    a read of 2 GiB with default settings, 588 to 677 MiB were resident without the limit and 351 to 387 MiB with it;
-    mapping each buffer on its own took 256 MiB, at half the speed.
+    Without the limit, each thread of stores and codecs has its own arena, which retains freed buffers of megabytes. A
+    read of 2 GiB with default settings used 588 to 677 MiB of memory without the limit, and 351 to 387 MiB with the
+    limit. A separate memory mapping for each buffer used 256 MiB, but halved the speed.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -149,7 +149,7 @@ def limit_arenas() -> None:
 
 
 def node_tracer(service: str) -> AbstractContextManager[Tracer | None]:
-    """Return a context that yields the process's tracer, or None if it exports no spans."""
+    """Return a context that yields the tracer of this process, or None if the process exports no spans."""
     found: AbstractContextManager[Tracer | None] = nullcontext()
     for one in (one.tracer for one in extensions() if one.tracer is not None):
         found = one.load().node_tracer(service)

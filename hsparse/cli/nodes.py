@@ -27,9 +27,9 @@ and for a data node the newest version of messages that it supports.
 
 Without --root and --bucket, the command asks the server in HSPARSE_ENDPOINT, if set, for its data nodes.
 
-With --rebuild an empty list replaces the list, even if that is damaged or missing. The command first revokes all
-leases, and waits a few seconds until none is in force. It does not touch data. Running data nodes and servers notice
-that their leases are revoked, and join again; until then changes wait, but reads do not.
+With --rebuild an empty list replaces the list of members, even if the list is damaged or missing. The command first
+revokes all leases, and waits a few seconds until no lease is in force. It changes no data. Running data nodes and
+servers notice that their leases are revoked, and join again; until then changes wait, but reads do not.
 """
 
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the members, or rebuild their list."""
+    """Print the members or, with `--rebuild`, empty the list of members and print the empty list; return 0."""
     settings, endpoint = settings_of(args), client_default("endpoint")
     if endpoint is None or args.rebuild or settings.store.root is not None or settings.store.bucket:
         asyncio.run(_list(settings, args.rebuild))

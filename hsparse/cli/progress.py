@@ -1,8 +1,8 @@
 """Progress of a command: a bar on a terminal, or JSON lines for a program.
 
-The lines are objects: `{"done": bytes, "total": bytes, "rate": bytes a second, "left": seconds}`, at most one per
-second, with `"elements"`, the count so far, if elements are counted; `{"message": text}`; and, if the command fails, a
-last line `{"error": {"kind": ..., "message": ...}}`.
+Each line is an object: `{"done": bytes, "total": bytes, "rate": bytes per second, "left": seconds}`, at most once per
+second, with `"elements": count` if elements are counted; `{"message": text}` for a message; or, as the last line of a
+command that fails, `{"error": {"kind": ..., "message": ...}}`.
 
 `interruptible` makes Ctrl-C reliable in a program with several threads.
 """
@@ -27,11 +27,11 @@ from hsparse.errors import HsparseError
 
 LINE_SECONDS = 1.0
 BAR_SECONDS = 0.1
-"""Seconds between lines, and between updates of the bar."""
+"""Seconds between updates of the bar."""
 BAR_WIDTH = 30
 MB = 1e6
 WIPE = "\r\x1b[K"
-"""Moves to the start of the terminal's line and clears it (ECMA-48)."""
+"""Control characters that move the cursor to the start of the terminal's line and clear the line (ECMA-48)."""
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -45,16 +45,16 @@ class ProgressForm(StrEnum):
 
 
 class Advance(Protocol):
-    """A function that is called with the numbers of bytes, and of elements if counted, that were just finished.
+    """A function that is called with the number of bytes that were just finished and, if counted, of elements.
 
-    `before` is True if an earlier, interrupted command had finished them.
+    `before` is True if an earlier command that was interrupted had already finished these bytes.
     """
 
     def __call__(self, nbytes: int, elements: int = 0, *, before: bool = False) -> object: ...
 
 
 class ProgressDisplay:
-    """Counts finished bytes from any thread; calls `_show`, a no-op here, at most every `seconds`."""
+    """Counts finished bytes, from any thread, and shows nothing; subclasses show progress at most every `seconds`."""
 
     def __init__(self, total: int | None, clock: Clock | None, seconds: float) -> None:
         self._clock = clock or SystemClock()
@@ -65,7 +65,7 @@ class ProgressDisplay:
         self._started = self._next = self._clock.monotonic()
 
     def advance(self, nbytes: int, elements: int = 0, *, before: bool = False) -> None:
-        """Count more bytes as finished; see `Advance`."""
+        """Add to the numbers of finished bytes and elements; see `Advance` for the arguments."""
         with self._lock:
             self._done += nbytes
             if before:
@@ -75,7 +75,7 @@ class ProgressDisplay:
             self._show_when_due()
 
     def update(self, done: int, total: int) -> None:
-        """Set the number of finished bytes and the total."""
+        """Set the number of finished bytes and the total number of bytes."""
         with self._lock:
             self._done, self._total = done, total
             self._show_when_due()
@@ -93,7 +93,7 @@ class ProgressDisplay:
             self._show(now)
 
     def _speed(self, now: float) -> tuple[float, float, float | None]:
-        """Return bytes and elements per second, and the remaining seconds, None if unknown."""
+        """Return a triple: bytes per second, elements per second, and the remaining seconds, or None if unknown."""
         seconds = now - self._started
         if seconds <= 0:
             return 0.0, 0.0, None
@@ -106,7 +106,7 @@ class ProgressDisplay:
 
 
 class ProgressBar(ProgressDisplay):
-    """A line on a terminal, cleared at the end."""
+    """Displays progress as a bar in one line of a terminal, and clears the line at the end."""
 
     def __init__(self, name: str, total: int | None, file: TextIO, clock: Clock | None = None) -> None:
         super().__init__(total, clock, BAR_SECONDS)
@@ -150,7 +150,7 @@ class JsonLines(ProgressDisplay):
 
 
 def add_progress_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--progress` to a command whose `run` is wrapped by `reports_failure`."""
+    """Add the flags `--progress` and `--quiet` to a command whose `run` is wrapped by `reports_failure`."""
     parser.add_argument(
         "--progress",
         type=ProgressForm,
@@ -169,7 +169,7 @@ def add_progress_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def reports_failure(run: Run) -> Run:
-    """Wrap `run` so that with `--progress json` an error is also printed as a JSON line; the error is raised again."""
+    """Wrap `run` so that, with `--progress json`, an error is printed as a JSON line before the error is raised."""
 
     def wrapped(args: argparse.Namespace) -> int:
         try:
@@ -184,7 +184,7 @@ def reports_failure(run: Run) -> Run:
 
 @contextmanager
 def show_progress(form: ProgressForm, name: str, total: int | None = None) -> Iterator[ProgressDisplay]:
-    """Show the progress of the work `name`, out of `total` bytes if known, during the context; yield the display."""
+    """Display the progress of the work `name` in the context; `total` is its bytes if known. Yield the display."""
     display = ProgressDisplay(total, None, math.inf)
     if form is ProgressForm.JSON:
         display = JsonLines(total)
@@ -198,7 +198,7 @@ def show_progress(form: ProgressForm, name: str, total: int | None = None) -> It
 
 
 def print_message(form: ProgressForm, text: str, file: TextIO | None = None) -> None:
-    """Print a sentence as JSON on standard output, or as text to `file`; quiet drops text for standard output."""
+    """Print a message as a JSON line on standard output, or as text to `file`; QUIET prints only to a given `file`."""
     if form is ProgressForm.JSON:
         _write({"message": text})
     elif form is not ProgressForm.QUIET or file is not None:
@@ -214,9 +214,9 @@ def _write(line: dict[str, Any]) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` after Ctrl-C, wherever it arrives.
+    """Raise `KeyboardInterrupt` after Ctrl-C, even if Ctrl-C interrupts Python's code of locks.
 
-    An interrupt inside Python's lock code would release a lock twice and surface as a `RuntimeError`.
+    Without this context, such an interrupt would release a lock twice and raise a `RuntimeError`.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Runs a command for each of many items; a failed item is reported, and the other items continue."""
+"""Runs a command for each of many items; the error of a failed item is printed, and the remaining items still run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hsparse.errors import HsparseError, Unauthenticated
 
 FAILED, INTERRUPTED = 2, 130
 AT_ONCE = 16
-"""The maximum number of small items that run at a time."""
+"""The maximum number of small items that run at the same time."""
 SMALL_ITEM_BYTES = MAX_BYTES_IN_FLIGHT // AT_ONCE
 """The memory that a small item is assumed to use, in bytes."""
 Item = TypeVar("Item")
@@ -34,11 +34,11 @@ def run_each(
     is_small: Callable[[Item], bool] = _none_is_small,
     stop: Callable[[], None] = lambda: None,
 ) -> int:
-    """Return the worst status of `run` for the items, or 130 at once after an interruption.
+    """Call `run` for each item; return 2 if an item failed, or else the highest status. Status 130 ends the loop.
 
-    Small items run up to `AT_ONCE` at a time, in threads; any other item runs alone, after the items before it. `done`
-    is the text after the count in the final message. `Unauthenticated` and `Unreachable` concern all items, so they are
-    raised, after `stop` was called.
+    Up to `AT_ONCE` small items run at a time, in threads; a large item runs alone, after all items before it. `done` is
+    the text after the count in the final message. The errors `Unauthenticated` and `Unreachable` concern all items:
+    they call `stop` and are raised.
     """
     statuses: list[int] = []
     stopped = Event()

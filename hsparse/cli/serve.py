@@ -1,4 +1,4 @@
-"""`hsparse serve` and `hsparse sn`: a whole server, and a service node on its own."""
+"""`hsparse serve`, which runs a whole server, and `hsparse sn`, which runs a service node on its own."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
 RIGHTS_OF_FILES = (
-    "All users who sign in can read the files of --files, unless `hsparse acl /NAME` says otherwise."
+    "All users who sign in can read the files of --files; set the rights of users by `hsparse acl /NAME`."
 )
 EVICTION_LEASES = 3.0
-"""The number of lease periods within which data nodes evict a killed data node."""
+"""The number of lease periods until data nodes have evicted a killed data node."""
 START_SECONDS = 10.0
-"""The time within which a data node starts, in seconds."""
+"""The maximum time, in seconds, that a data node needs to start."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -54,13 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """Serve clients, with a data node in this process, or with `--dn` processes of data nodes."""
+    """Serve clients until a signal, with a data node in this process or, with `--dn N`, N data nodes as processes."""
     settings.check_exposure()
     if settings.cluster.dn and settings.store.single_writer:
-        raise Misconfigured("--single-writer means one process: leave out --dn.")
+        raise Misconfigured("--single-writer allows one process only: omit --dn.")
     if settings.cluster.dn and settings.store.read_only:
         raise Misconfigured(
-            "--read-only means one process, beside any number of others: leave out --dn, and start several."
+            "--read-only cannot be combined with --dn: omit --dn; several read-only servers can share a store."
         )
     stop = stop_signal()
     new = is_new(settings.store)
@@ -71,7 +71,7 @@ async def serve(settings: Settings) -> None:
 
 
 async def serve_service_node(settings: Settings) -> None:
-    """Serve clients over data nodes that run elsewhere."""
+    """Serve clients until a signal, with data nodes that run as other processes, maybe on other machines."""
     settings.check_exposure()
     settings.check_node_token()
     stop, watch = stop_signal(), StoreWatch(SystemClock())
@@ -88,7 +88,7 @@ async def serve_service_node(settings: Settings) -> None:
 async def _owners(
     settings: Settings, stop: asyncio.Event, watch: StoreWatch
 ) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
-    """Yield the data nodes of the server, and the names of the buckets that they serve."""
+    """Yield a pair: the data nodes of the server, and the names of the buckets that the data nodes serve."""
     if settings.cluster.dn:
         # Opened here so that an unusable store fails once, not in every child.
         async with opened_stores(settings.store, watch=watch) as stores:
@@ -103,9 +103,9 @@ async def _owners(
 
 
 async def wait_until_ready(owners: Owners, lease: float, stop: asyncio.Event) -> None:
-    """Wait until killed members of an earlier start, which have another token, are evicted.
+    """Wait until the data nodes are ready: killed members of an earlier start, with another token, must be evicted.
 
-    If those members are alive, this node stays not ready, and reports why.
+    If these members are still alive, the wait ends without an error; the server is then not ready, and reports why.
     """
     for _ in range(ceil((EVICTION_LEASES * lease + START_SECONDS) / MEMBERSHIP_READ_SECONDS)):
         if await owners.readiness_error() is None:
@@ -147,7 +147,7 @@ async def _serve_clients(
 
 
 async def _drain(seconds: float, stop: asyncio.Event) -> None:
-    """Answer for `seconds` more, or until `stop`, so that load balancers notice in `/readyz` that the node stops."""
+    """Wait for `seconds` or until `stop` is set, so that load balancers see in `/readyz` that the node will stop."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()

@@ -1,4 +1,4 @@
-"""The parts of a service node, made from its settings: owners (data nodes), service and application."""
+"""Functions that make the parts of a service node from its settings: owners (data nodes), service and application."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 
 LOCAL = "dn-001"
-"""The name of the only data node of a server."""
+"""The name of the data node that runs in the process of a server."""
 
 
 @asynccontextmanager
 async def cluster_owners(stores: list[ObjectStore], token: str, watch: StoreWatch) -> AsyncIterator[Owners]:
-    """Yield the data nodes of a cluster over some stores; the membership is in the first store."""
+    """Yield the data nodes of a cluster that serves these stores; the first store has the list of members."""
     stored = MembershipObject(stores[0], token, [store.name for store in stores[1:]], MESSAGE_VERSION)
     nodes = ClusterNodes(stored, SystemClock(), lambda url: RemoteNode(url, token))
     try:
@@ -46,7 +46,7 @@ async def cluster_owners(stores: list[ObjectStore], token: str, watch: StoreWatc
 
 
 def local_owners(node: DataNode, watch: StoreWatch | None = None) -> Owners:
-    """Return the one data node of this process as owners; `watch` reports failing stores."""
+    """Return owners that consist of the data node of this process; `watch` reports stores that fail."""
     refused = (lambda: node.refused) if isinstance(node, MemberNode) else (lambda: None)
     return Owners(FixedNodes({LOCAL: node}, refused), trouble=None if watch is None else watch.error)
 
@@ -58,7 +58,7 @@ def make_service(
     parts: Sequence[Parts] = (),
     clock: Clock | None = None,
 ) -> Service:
-    """Make a service node over `owners`, which serve these buckets; extensions add authentication schemes."""
+    """Make the service of a service node over `owners`, which serve these buckets; `parts` add sign-in schemes."""
     clock = clock or SystemClock()
     origins = settings.service.cors_origins
     chosen = replace(
@@ -76,7 +76,7 @@ def make_service(
 
 
 def service_parts(settings: Settings, clock: Clock | None = None) -> tuple[Parts, ...]:
-    """Return the parts that extensions add to a service node, and a part that refuses changes if it is read-only."""
+    """Return the parts that extensions add to a service node; a read-only store adds a part that rejects changes."""
     clock = clock or SystemClock()
     modules = [one.service.load() for one in extensions() if one.service is not None]
     reading = Parts(policies=((Cors, ReadOnly(ONLY_READS)),), about={"read_only": True})
@@ -85,7 +85,7 @@ def service_parts(settings: Settings, clock: Clock | None = None) -> tuple[Parts
 
 
 def _directory(settings: Settings) -> str:
-    """Return the path of the first store's directory, or "" for a bucket."""
+    """Return the path of the directory of the first store, or "" if the stores are buckets."""
     return "" if are_buckets(settings.store) else str(root_of(settings.store))
 
 
@@ -106,7 +106,7 @@ def make_app(
 
 @asynccontextmanager
 async def running(parts: Sequence[Parts], service: Service, url: str) -> AsyncIterator[None]:
-    """Run the extensions' background work while a node serves requests at `url`."""
+    """Run the background work of `parts` while the context lasts, in which the node serves requests at `url`."""
     async with AsyncExitStack() as stack:
         for one in parts:
             if one.running is not None:

@@ -14,11 +14,11 @@ from hsparse.sn.auth.roles import GroupFile, Roles
 
 
 def make_authenticator(settings: SignInSettings, schemes: Sequence[Scheme], clock: Clock) -> Authenticator:
-    """Make the authenticator for passwords and `schemes`; raise `Misconfigured` at once for an unusable file."""
+    """Make the authenticator for passwords and `schemes`; raise `Misconfigured` if a file of users is unusable."""
     if settings.password_file is None and not schemes:
         if settings.group_file is not None or settings.admins:
             raise Misconfigured(
-                "--group-file and --admins need users: add --password-file, --key-file or --oidc-issuer."
+                "--group-file and --admins need sign-in: add --password-file, --key-file or --oidc-issuer."
             )
         return SingleUser(settings.user)
     accounts = PasswordFile(settings.password_file) if settings.password_file is not None else None

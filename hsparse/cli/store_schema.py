@@ -1,7 +1,7 @@
 """The schema of a whole store: an object that the first start creates and every start checks.
 
-A store without this object was written by hsparse 0.1 or by HSDS; it has version 1 and no features. The object changes
-only for data that concerns more than one record; a single record has its own schema (`hsparse.model.schema`).
+A store without this object was written by hsparse 0.1 or by HSDS, and has version 1 and no features. The object changes
+only with formats that concern several records; a single record has its own schema (`hsparse.model.schema`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 async def with_schema(
     store: ObjectStore, prepare: Callable[[ObjectStore], Awaitable[ObjectStore]]
 ) -> ObjectStore:
-    """Return `prepare(store)` once the schema is known to be supported; create the schema if there is none.
+    """Check that this hsparse supports the schema of a store, and return `prepare(store)`; create a missing schema.
 
-    Raises `Misconfigured` if this hsparse cannot read the store. If it can only read the store, the store is returned
-    read-only, without calling `prepare`, which may write.
+    If this hsparse cannot read the store, raise `Misconfigured`. If it can read but not write the store, return the
+    store as a read-only store; then `prepare`, which may write, is not called.
     """
     schema = await read_schema(store)
     if schema is not None and not (schema.writable and _is_kept(schema)):
@@ -42,9 +42,9 @@ async def with_schema(
 
 
 async def needed_schema(stores: Iterable[ObjectStore]) -> Schema:
-    """Return the combined schema of opened stores; features that only writers need do not count for read-only stores.
+    """Return the combined schema of opened stores, without the features that only writers of read-only stores need.
 
-    Raises `Misconfigured` if this hsparse cannot read one of them.
+    Raises `Misconfigured` if this hsparse cannot read one of the stores.
     """
     needed = Schema()
     for store in stores:
@@ -56,7 +56,7 @@ async def needed_schema(stores: Iterable[ObjectStore]) -> Schema:
 
 
 async def read_schema(store: ObjectStore) -> Schema | None:
-    """Return the schema of a store, or None if it has none; raise `Misconfigured` if this hsparse cannot read it."""
+    """Return the schema of a store, or None if the store has none; raise `Misconfigured` if the store is unreadable."""
     try:
         stored = await store.get(SCHEMA_KEY)
     except NotFound:
@@ -66,7 +66,7 @@ async def read_schema(store: ObjectStore) -> Schema | None:
         schema.check_readable(_name(store))
     except orjson.JSONDecodeError as error:
         raise Misconfigured(
-            f"{_name(store)} has a schema that is not JSON; restore it from a copy."
+            f"{_name(store)} has a damaged schema, which is not JSON; restore the object from a backup."
         ) from error
     except (Corrupt, Unsupported) as error:
         raise Misconfigured(error.message) from error
@@ -77,8 +77,8 @@ def _read_only(store: ObjectStore, schema: Schema) -> ObjectStore:
     try:
         schema.check_writable(_name(store))
         raise Unsupported(
-            f"{_name(store)} needs the feature {VERSIONS!r} to be changed, whose extension is not installed here: it "
-            "can be read only."
+            f"{_name(store)} is read-only here, because the extension that maintains its feature {VERSIONS!r} is not "
+            "installed: install the extension to change the store."
         )
     except Unsupported as error:
         log.warning("%s", error.message)
@@ -86,7 +86,7 @@ def _read_only(store: ObjectStore, schema: Schema) -> ObjectStore:
 
 
 def _is_kept(schema: Schema) -> bool:
-    """Return whether the extensions that maintain the store's features are installed."""
+    """Return whether an extension that maintains the feature `VERSIONS` is installed, if the store has this feature."""
     return VERSIONS not in schema.write_features or any(VERSIONS in one.features for one in extensions())
 
 

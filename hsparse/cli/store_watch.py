@@ -1,4 +1,4 @@
-"""Readiness of the buckets of a process, for `/readyz`: a bucket whose last operation failed is probed again."""
+"""Readiness of the buckets of a process, for `/readyz`: a bucket whose last operation failed is listed as a probe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROBE_SECONDS = 1.0
 
 
 class StoreWatch:
-    """Watches the buckets that are added to it; buckets that work cost no request."""
+    """Watches buckets; only buckets whose last operation failed get extra requests."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,11 +27,11 @@ class StoreWatch:
         self._reminder = Reminder(clock)
 
     def add(self, bucket: Any) -> None:
-        """Watch a `BucketClient` that can be listed."""
+        """Add a bucket (a `BucketClient`) that has the method `list` to the watched buckets."""
         self._buckets.append(bucket)
 
     async def error(self) -> Misconfigured | None:
-        """Return why a bucket does not answer, or None if all do."""
+        """Return an error that says why a bucket does not answer, or None if all buckets answer."""
         troubled = [bucket for bucket in self._buckets if bucket.trouble is not None]
         if troubled and self._clock.monotonic() >= self._next_look:
             self._next_look = self._clock.monotonic() + PROBE_SECONDS

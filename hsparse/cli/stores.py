@@ -1,4 +1,4 @@
-"""The stores that the settings name, directories and buckets: opened, probed and locked."""
+"""Functions that open, probe and lock the stores that the settings name: directories or buckets."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from hsparse.storage.posix import PosixStore
 from hsparse.storage.store_settings import StoreSettings
 
 DEFAULT_ROOT = Path("hsparse-data")
-ONLY_READS = "This server is read-only (--read-only): make changes on one that writes to the same place."
+ONLY_READS = "This server is read-only (--read-only): send changes to another server of the same store."
 S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
-"""The store of a bucket; importing aiobotocore takes a sixth of a data node's start time."""
+"""The module of the stores in S3 buckets; the import of aiobotocore takes a sixth of the start time of a data node."""
 CLOUD_STORE = OptionalModule("hsparse.storage.clouds.obstore_store", "clouds")
 CLOUDS = ("az://", "gs://")
 DIRECTORY_BUCKET = "--x-s3"
-"""The suffix of the names of S3's directory buckets, and of no others."""
+"""The suffix by which the names of S3's directory buckets, and no other names of buckets, end."""
 
 
 @contextmanager
 def serving_store(settings: StoreSettings, command: str, *, shared: bool = False) -> Iterator[None]:
-    """Return the context in which a process serves the configured stores; entering may raise `Misconfigured`.
+    """Lock the configured directories for a server while the context lasts; raise `Misconfigured` if one is locked.
 
-    A directory has one server, or several `shared` processes, the members of one cluster. S3 buckets have no locks, and
-    read-only servers need none.
+    One server can lock a directory, or several `shared` processes, the members of one cluster. Buckets have no locks,
+    and read-only servers need no locks.
     """
     with ExitStack() as roots:
         for place in _places(settings):
@@ -51,12 +51,12 @@ def serving_store(settings: StoreSettings, command: str, *, shared: bool = False
 
 
 def root_of(settings: StoreSettings) -> Path:
-    """Return the directory that is served by default, for stores that are directories."""
+    """Return the absolute path of the directory that is served by default."""
     return (settings.root or DEFAULT_ROOT).resolve()
 
 
 async def open_stores(settings: StoreSettings, watch: StoreWatch | None = None) -> list[ObjectStore]:
-    """Open the configured stores, one for each bucket; `watch` watches the buckets.
+    """Open and return the configured stores, one for each directory or bucket; buckets are added to `watch`.
 
     Raises `Misconfigured` if a store ignores conditional requests, was written by a newer hsparse, or cannot be used.
     """
@@ -69,7 +69,7 @@ async def open_stores(settings: StoreSettings, watch: StoreWatch | None = None) 
 
 @asynccontextmanager
 async def closed_on_failure(stores: list[ObjectStore]) -> AsyncIterator[None]:
-    """Close stores if the context fails, because another store or the data node cannot be opened."""
+    """Close the stores that `stores` has by then if the context fails, such as when another store cannot be opened."""
     try:
         yield
     except BaseException:
@@ -82,13 +82,13 @@ async def closed_on_failure(stores: list[ObjectStore]) -> AsyncIterator[None]:
 async def opened_stores(
     settings: StoreSettings, *, put_log: bool = False, there: bool = False, watch: StoreWatch | None = None
 ) -> AsyncIterator[list[ObjectStore]]:
-    """Hold the configured stores open while the context lasts; entering raises as `open_stores` does.
+    """Open the configured stores by `open_stores`, yield the stores, and close them at the end of the context.
 
-    Without `put_log` puts bypass the write-ahead log. With `there` a missing directory raises `NotFound`.
+    Unless `put_log` is set, puts bypass the write-ahead log. With `there`, a missing directory raises `NotFound`.
     """
     missing = [str(one) for one in _places(settings) if there and isinstance(one, Path) and not one.is_dir()]
     if missing:
-        raise NotFound(f"There is no directory {missing[0]!r}; name a store by --root or --bucket.")
+        raise NotFound(f"There is no directory {missing[0]!r}: name an existing store by --root or --bucket.")
     stores = await open_stores(settings if put_log else replace(settings, put_log=False), watch)
     try:
         yield stores
@@ -98,7 +98,7 @@ async def opened_stores(
 
 
 def joined_stores(stores: list[ObjectStore]) -> list[ObjectStore]:
-    """Return opened stores; several stores are wrapped by extensions so that each can reach the others."""
+    """Return the stores; extensions wrap the stores, if there are several, so that each store can reach all stores."""
     for one in extensions() if len(stores) > 1 else ():
         if one.stores is not None:
             stores = one.stores.load().joined(stores)
@@ -106,23 +106,23 @@ def joined_stores(stores: list[ObjectStore]) -> list[ObjectStore]:
 
 
 def is_new(settings: StoreSettings) -> bool:
-    """Return whether the directory served by default is missing or empty, so that a new store will be created."""
+    """Return whether the server will create a new store: the directory served by default is missing or empty."""
     root = root_of(settings)
     return not are_buckets(settings) and not (root.is_dir() and any(root.iterdir()))
 
 
 def are_buckets(settings: StoreSettings) -> bool:
-    """Return whether the configured stores are buckets, not directories."""
+    """Return whether the configured stores are buckets instead of directories."""
     return settings.root is None and bool(settings.bucket)
 
 
 def are_writable(stores: Iterable[ObjectStore]) -> bool:
-    """Return whether opened stores can be written here."""
+    """Return whether this process may write to all of the opened stores."""
     return not any(isinstance(store, ReadOnlyStore) for store in stores)
 
 
 def _places(settings: StoreSettings) -> list[Path | str]:
-    """Return the directories, or the buckets as the settings name them; the first is served by default."""
+    """Return the paths of the directories, or the names of the buckets; the first of the list is served by default."""
     if are_buckets(settings):
         places: list[Path | str] = [
             one[5:].rstrip("/") if one.startswith("s3://") else one for one in settings.bucket
@@ -133,8 +133,8 @@ def _places(settings: StoreSettings) -> list[Path | str]:
         for directory in beside:
             if not directory.is_dir():
                 raise Misconfigured(
-                    f"There is no directory {str(directory)!r}: with --root, --bucket names directories beside it. "
-                    "For buckets of a cloud leave out --root."
+                    f"There is no directory {str(directory)!r}: with --root, --bucket names directories beside the "
+                    "root; omit --root to serve buckets of a cloud."
                 )
         places = [root, *beside]
     names = [_name(place) for place in (places if are_buckets(settings) else places[1:])]
@@ -179,7 +179,7 @@ async def _open_store(settings: StoreSettings, place: Path | str, watch: StoreWa
 
 
 async def _only_read(store: ObjectStore) -> ObjectStore:
-    """Return a store for reading only, after checking that it can be listed and read."""
+    """Check that a store can be listed and read, and return the store as a read-only store."""
     async for _ in store.list(SCHEMA_KEY):
         break
     await read_schema(store)
@@ -187,10 +187,10 @@ async def _only_read(store: ObjectStore) -> ObjectStore:
 
 
 def _bucket(settings: StoreSettings, place: str) -> Any:
-    """Return the unopened store of a bucket."""
+    """Return the store of the bucket with this name or URL; the store is not open yet."""
     if place.startswith(CLOUDS):
         if settings.requester_pays:
-            raise Misconfigured(f"--requester-pays is for buckets of S3: leave it out for {place!r}.")
+            raise Misconfigured(f"--requester-pays is for buckets of S3 only: omit it for {place!r}.")
         return CLOUD_STORE.load().ObstoreStore(place, unsigned=settings.unsigned)
     if place.endswith(DIRECTORY_BUCKET):
         raise Misconfigured(
@@ -216,7 +216,7 @@ async def _probed(store: ObjectStore) -> ObjectStore:
 
 
 async def probed_bucket(store: Any) -> ObjectStore:
-    """Probe an `S3Store`; if it refuses quoted etags, probe it again with etags without quotes."""
+    """Probe an `S3Store` and return the store; if the service rejects quoted etags, use etags without quotes."""
     try:
         return await _probed(store)
     except CurrentEtagRefused:

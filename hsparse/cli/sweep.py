@@ -1,4 +1,4 @@
-"""`hsparse sweep`: removes unreachable objects from a store; servers may run meanwhile."""
+"""`hsparse sweep`: removes objects that no domain reaches from a store; servers may run at the same time."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Sweep every store; print each finding."""
+    """Sweep every configured store, and print each finding and the totals; return 0."""
     if not args.min_age >= 0:
-        raise BadRequest(f"--min-age is a number of hours, not {args.min_age:g}.")
+        raise BadRequest(f"--min-age is {args.min_age:g}, but must be a number of hours, 0 or more.")
     with show_progress(args.progress, "sweep") as display:
         found = asyncio.run(_sweep(settings_of(args), args, display.advance))
     for store, finding in found:
@@ -73,6 +73,6 @@ async def _sweep(
 
 
 def describe(finding: Finding) -> str:
-    """Return a finding in words."""
+    """Return a text that describes a finding: the kind of waste, its name, its objects and bytes."""
     size = f": {finding.objects} objects, {finding.nbytes} bytes" if finding.nbytes else ""
     return f"{finding.waste.value} {finding.name}{size}"

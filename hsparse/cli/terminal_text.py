@@ -1,4 +1,4 @@
-"""Untrusted text for a terminal, such as names in a file: it can neither control the terminal nor hide other text."""
+"""Makes untrusted text, such as names in a file, safe for a terminal: it cannot control the terminal or hide text."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TextIO
 
 
 def terminal_text(text: str, file: TextIO) -> str:
-    """Return text for `file`: if that is a terminal, with escapes for all characters that are not printable.
+    """Return the text as it can be written to `file`.
 
-    Line ends stay. Text for a file or a program is unchanged.
+    If `file` is a terminal, all characters that are not printable are escaped, except line ends.
     """
     if not file.isatty():
         return text

@@ -11,7 +11,7 @@ TYPED = "The password is asked for twice, or read as one line when standard inpu
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Add `add`, `import`, `password`, `role`, `list` and `remove`, and set `run` in the parsed arguments."""
+    """Add the subcommands, from `add` to `remove`, and set `run` in the parsed arguments."""
     parser.description = "Add, change, list and remove the users of a password file."
     commands = parser.add_subparsers(dest="user_command", required=True, metavar="COMMAND")
     add = commands.add_parser("add", help="add a user", description=f"Add a user. {TYPED}")

@@ -12,7 +12,7 @@ RIGHTS = ("create", "read", "update", "delete", "readACL", "updateACL")
 
 
 class Acls(MutableMapping[str, frozenset[str]]):
-    """The access control list of a domain or a folder: rights by user name, group (`g:x`) or `default`.
+    """The access control list of a domain or a folder: maps a user, a group (`g:x`) or `default` to a set of rights.
 
     Each lookup asks the server. The rights are `create`, `read`, `update`, `delete`, `readACL` and `updateACL`.
 
@@ -39,7 +39,7 @@ class Acls(MutableMapping[str, frozenset[str]]):
             raise MissingKey(f"{self._connection.domain} has no ACL entry for {name!r}.") from error
 
     def __setitem__(self, name: str, rights: Iterable[str]) -> None:
-        """Set the rights of a user, a group or `default` to exactly these; raise `InvalidValue` for an unknown right.
+        """Replace the rights of a user, a group or `default` by `rights`; an unknown right raises `InvalidValue`.
 
         >>> f.acls["default"] = ["read"]
         >>> f.acls["default"] = []
@@ -52,7 +52,7 @@ class Acls(MutableMapping[str, frozenset[str]]):
         self._connection.json("PUT", f"/acls/{name}", {right: right in given for right in RIGHTS})
 
     def __delitem__(self, name: str) -> None:
-        """Remove a user's entry, so that their groups' entries or `default` apply; raise `MissingKey` if there is none.
+        """Remove an entry, so that the entries of the user's groups or `default` apply; a missing one is `MissingKey`.
 
         >>> f.acls["ann"] = ["read"]
         >>> del f.acls["ann"]

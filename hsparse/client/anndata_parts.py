@@ -13,11 +13,11 @@ PART = OptionalModule("hsparse.client.integrations.anndata.anndata_part")
 
 
 class AnnDataParts:
-    """Accessors of the parts of an AnnData stored in a group; a base class of `Group`."""
+    """The properties of a group for the parts of the AnnData that the group stores; a base class of `Group`."""
 
     @property
     def obs(self) -> AnnDataPart:
-        """The columns of obs; each value is an array, or a Series or categorical of pandas.
+        """A mapping from the name of each column of obs to an array, or to a Series or categorical of pandas.
 
         >>> f.write_anndata(adata, "rna")
         >>> f["rna"].obs["score"] = [0.5, 1.5, 2.5, 3.5]
@@ -28,7 +28,7 @@ class AnnDataParts:
 
     @property
     def var(self) -> AnnDataPart:
-        """The columns of var, with values as in `obs`.
+        """A mapping from the name of each column of var to an array, or to a Series or categorical of pandas.
 
         >>> list(cells.var)
         []
@@ -37,7 +37,7 @@ class AnnDataParts:
 
     @property
     def layers(self) -> AnnDataPart:
-        """The layers: matrices of the same shape as X.
+        """A mapping from the name of each layer to a matrix of the same shape as X.
 
         >>> f.write_anndata(adata, "rna")
         >>> f["rna"].layers["counts"] = adata.X * 2
@@ -48,7 +48,7 @@ class AnnDataParts:
 
     @property
     def obsm(self) -> AnnDataPart:
-        """The arrays that have one row for each cell.
+        """A mapping from names to arrays that have one row for each cell.
 
         >>> f.write_anndata(adata, "rna")
         >>> f["rna"].obsm["X_umap"] = np.zeros((4, 2))
@@ -60,7 +60,7 @@ class AnnDataParts:
 
     @property
     def varm(self) -> AnnDataPart:
-        """The arrays that have one row for each gene.
+        """A mapping from names to arrays that have one row for each gene.
 
         >>> len(cells.varm)
         0

@@ -1,4 +1,4 @@
-"""Append rows to a dataset in the background: a thread sends all appends made during one request as the next one.
+"""Append rows to a dataset in the background: while a request runs, further rows are collected for the next request.
 
 Tests: tests/client/test_appender.py.
 """
@@ -28,7 +28,7 @@ MOST_FRAMES = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A block of rows that waits to be sent, the future of its slice in the dataset, and the time of its append."""
+    """A block of rows that waits to be sent; `place` is the future of the slice of its rows, `since` when it came."""
 
     slab: Slab
     place: Future[slice]
@@ -40,10 +40,10 @@ AppendSlab = Callable[[Slab], slice]
 
 
 class Appender:
-    """Appends rows or frames in the order of the calls, many in one request; see `Dataset.appender`.
+    """Appends rows or frames in the order of the calls, many in each request; see `Dataset.appender`.
 
-    Threads may share an appender. A thread of the appender sends one request at a time, each with all rows that were
-    appended during the request before it.
+    Several threads may use one appender. Its own thread sends one request at a time; a request has all rows that were
+    appended while the previous request ran.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Appender:
         *,
         below: bool = False,
     ) -> None:
-        """`make` turns the arguments of `append` into a slab (a block of rows), and `append` sends a slab.
+        """`make` turns the arguments of the method `append` into a slab (a block of rows); `append` sends a slab.
 
-        `dim` is the dimension that grows. With `below`, each append goes below the previous one.
+        `dim` is the dimension that grows. With `below`, it grows downwards: each block goes below the previous block.
         """
         self._below = below
         self._make, self._append, self._dim = make, append, dim
@@ -68,7 +68,7 @@ class Appender:
         self._changed = threading.Condition()
         self._waiting: deque[_Waiting] = deque()
         self._nbytes = 0
-        """Bytes of the slabs that wait or are being sent."""
+        """The number of bytes of all slabs that wait or are being sent."""
         self._sending = 0
         self._flushing = 0
         """The number of threads that wait in `flush`."""
@@ -80,11 +80,11 @@ class Appender:
     def append(
         self, block: Any, values: ArrayLike | None = None, *, count: int | None = None
     ) -> Future[slice]:
-        """Append a block as `SparseDataset.append` does; return a future of the slice of its rows in the dataset.
+        """Queue a block as an argument of `SparseDataset.append`; return a future of the slice of its rows.
 
-        A block whose shape does not fit raises at once. If an earlier request failed, this call raises its error; the
-        waiting blocks were dropped then, and the appender accepts no more. The call blocks while `2 * max_bytes` bytes
-        or more are pending.
+        A block whose shape does not fit raises an error at once. If an earlier request failed, all queued blocks were
+        dropped, and each further call raises the error of that request. The call waits while `2 * max_bytes` bytes or
+        more are queued.
 
         >>> with X.appender() as appender:
         ...     places = [appender.append([number, 0, 0]) for number in (7, 8)]
@@ -99,14 +99,14 @@ class Appender:
                 self._changed.wait()
             self._raise_error()
             if self._is_closed:
-                raise InvalidValue("The appender is closed: make another one.")
+                raise InvalidValue("The appender is closed: create another appender to append.")
             self._waiting.append(_Waiting(slab, place, self._clock.monotonic()))
             self._nbytes += slab.nbytes
             self._changed.notify_all()
         return place
 
     def flush(self) -> None:
-        """Wait until everything appended so far is durable and visible; raise the error of a request that failed.
+        """Wait until all rows appended so far are durable and visible; raise the error of a request that failed.
 
         >>> with X.appender(max_delay=60) as appender:
         ...     place = appender.append([7, 0, 0])
@@ -123,7 +123,7 @@ class Appender:
             self._raise_error()
 
     def close(self) -> None:
-        """Flush and end the thread; raise the error of a request that failed. Leaving a `with` block closes it.
+        """Send all queued rows and end the thread; raise the error of a failed request. A `with` block also closes.
 
         >>> appender = X.appender()
         >>> place = appender.append([7, 0, 0])
@@ -173,7 +173,7 @@ class Appender:
                 self._changed.notify_all()
 
     def _next(self) -> list[_Waiting]:
-        """Wait until a request is due and return its slabs; return an empty list once closed and drained."""
+        """Wait until a request is due, and return its slabs, or an empty list if the appender is closed and empty."""
         with self._changed:
             while not self._is_due():
                 left = None
@@ -185,14 +185,14 @@ class Appender:
             return group
 
     def _is_due(self) -> bool:
-        """Return whether to send now: after max_delay or max_bytes, in a flush, or when the appender is closed."""
+        """Return whether to send now: max_delay or max_bytes is reached, a thread flushes, or the appender is closed."""
         if self._is_closed or not self._waiting:
             return self._is_closed
         late = self._clock.monotonic() - self._waiting[0].since >= self._max_delay
         return bool(late or self._flushing or self._nbytes >= self._max_bytes)
 
     def _take(self) -> list[_Waiting]:
-        """Remove and return the leading slabs that fit into one request."""
+        """Remove as many slabs from the head of the queue as fit into one request, and return these slabs."""
         group: list[_Waiting] = []
         count = nbytes = 0
         while self._waiting:
@@ -208,7 +208,7 @@ class Appender:
         return group
 
     def _fail(self, error: Exception, group: Sequence[_Waiting]) -> None:
-        """Set the error of a failed request on the future of every slab that has not been appended."""
+        """Store the error of a failed request, and set the error in the futures of all slabs that were not appended."""
         with self._changed:
             self._error = error
             failed = [*group, *self._waiting]

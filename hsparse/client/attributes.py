@@ -14,14 +14,14 @@ from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.client.types.text_compound import object_array
 
 SEPARATOR = "\0"
-"""Separates names in a list of attribute names; no name contains it."""
+"""The character that separates names in a list of attribute names, because no name contains it."""
 
 
 class Attributes(MutableMapping[str, Any]):
-    """The attributes of the object at `path` (`/groups/g-...`), fetched together on first use and cached.
+    """The attributes of the object whose URL is `path` (`/groups/g-...`); the first use fetches and caches them all.
 
-    A value is a `str`, a numpy scalar or an array, or None for a null dataspace. A change is durable when the method
-    returns.
+    A value is a `str`, a numpy scalar or an array, or None if the attribute has a null dataspace. A change is durable
+    when the method returns.
 
     >>> X.attrs["unit"] = "counts"
     >>> X.attrs.update(run=7, center=[1.5, 2.5])
@@ -30,13 +30,13 @@ class Attributes(MutableMapping[str, Any]):
     """
 
     def __init__(self, connection: Connection, path: str, known: Json | None = None) -> None:
-        """`known` has the HDF5/JSON records of all attributes by name, if an answer of the server has listed them."""
+        """`known` maps the names of all attributes to HDF5/JSON records, or is None if they must be fetched."""
         self._connection = connection
         self._path = path
         self._known = known
 
     def __getitem__(self, name: str) -> Any:
-        """Return the value of an attribute; raise `MissingKey`, listing the existing names, if there is none.
+        """Return the value of an attribute; if it does not exist, raise a `MissingKey` that lists all names.
 
         >>> f.attrs["title"]
         Traceback (most recent call last):
@@ -48,7 +48,7 @@ class Attributes(MutableMapping[str, Any]):
             raise self._missing(name) from None
 
     def __setitem__(self, name: str, value: ArrayLike | None) -> None:
-        """Set an attribute to text, a number, an array or a list of these, replacing an existing one.
+        """Create or replace an attribute; the value is a text, a number, an array, or a list of texts or numbers.
 
         >>> f.attrs["axes"] = ["cell", "gene"]
         >>> f.attrs["axes"]
@@ -57,7 +57,7 @@ class Attributes(MutableMapping[str, Any]):
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
-        """Remove an attribute; raise `MissingKey` if it does not exist.
+        """Remove an attribute; raise `MissingKey` if the attribute does not exist.
 
         >>> f.attrs["title"] = "draft"
         >>> del f.attrs["title"]
@@ -71,7 +71,7 @@ class Attributes(MutableMapping[str, Any]):
         self._connection.json("DELETE", f"{self._path}/attributes", attr_names=name, separator=SEPARATOR)
 
     def update(self, other: Any = (), /, **more: Any) -> None:
-        """Set several attributes in one request.
+        """Create or replace several attributes in one request.
 
         >>> f.attrs.update({"title": "cells"}, run=7)
         >>> dict(f.attrs)
@@ -97,7 +97,7 @@ class Attributes(MutableMapping[str, Any]):
         return list(self)
 
     def refresh(self) -> None:
-        """Drop the cached attributes, so that changes by other clients are seen.
+        """Drop the cached attributes; the next use fetches them again, with the changes of other clients.
 
         >>> "run" in f.attrs
         False
@@ -109,7 +109,7 @@ class Attributes(MutableMapping[str, Any]):
         self._known = None
 
     def bodies(self) -> Json:
-        """Return all attributes as the request bodies that create them, by name.
+        """Return a dict that maps the name of each attribute to the request body that creates the attribute.
 
         >>> X.attrs["unit"] = "counts"
         >>> X.attrs.bodies()["unit"]["value"]
@@ -129,9 +129,9 @@ class Attributes(MutableMapping[str, Any]):
 
 
 def attribute_value(record: Json) -> Any:
-    """Return the value of an attribute's HDF5/JSON record: a `str` or a numpy scalar if it is scalar, else an array.
+    """Return the value in the HDF5/JSON record of an attribute: a `str` or numpy scalar for a scalar, or an array.
 
-    Fixed-length text is decoded to `str`, and stays bytes if it is not valid UTF-8. A null dataspace gives None.
+    Fixed-length text is decoded to `str` unless it is not valid UTF-8. The value of a null dataspace is None.
     """
     array = Hdf5Type.parse(record["type"]).attribute(record)
     if array is None:
@@ -143,7 +143,7 @@ def attribute_value(record: Json) -> Any:
 
 
 def attribute_bodies(attributes: Mapping[str, Any] | None) -> Json:
-    """Return the `attributes` member of a creation body, or an empty dict without attributes."""
+    """Return a dict with the member `attributes` of a creation body, or an empty dict if there are no attributes."""
     if not attributes:
         return {}
     return {"attributes": {name: attribute_body(value) for name, value in attributes.items()}}

@@ -13,18 +13,18 @@ from hsparse.model.ids import COLLECTIONS, new_id
 Json: TypeAlias = dict[str, Any]
 MOST_OBJECTS = 2000
 MOST_BYTES = 8 << 20
-"""The batch is sent once its values, encoded in base64, have this many bytes."""
+"""The batch is sent when its values have this many bytes, encoded in base64."""
 
 
 class PendingCreations:
-    """The objects and attributes that one thread creates in a domain and that are not sent yet.
+    """The objects and attributes of a domain that one thread has created and that are not sent yet.
 
-    The client chooses the ids, so new objects are usable at once. Any other request, of any thread, sends the batch
-    first.
+    The client chooses the ids of objects, so new objects are usable at once. Before any other request, of any thread,
+    the batch is sent.
     """
 
     def __init__(self, request: Callable[..., Json], member: str) -> None:
-        """Take `request`, the `json` method of a connection, and `member`, the id of any object of the domain."""
+        """`request` is the method `json` of a connection; `member` is the id of any object of the domain."""
         self._request = request
         self._member = member
         self._thread = threading.get_ident()
@@ -36,13 +36,13 @@ class PendingCreations:
         return self._thread == threading.get_ident()
 
     def create(self, collection: str, body: Json, path: str) -> Json:
-        """Queue the creation of an object and return its record, which is updated with the server's answer later.
+        """Queue the creation of an object and return the record of the object, which the server's answer updates later.
 
         `path` is absolute. Raises `AlreadyExists` if the batch already has an object at the path.
         """
         with self._lock:
             if path in self._ids:
-                raise AlreadyExists(f"There is an object at {path} already.")
+                raise AlreadyExists(f"There is an object at {path} already: choose another path.")
             id = new_id(collection, self._member, SystemClock())
             self._bodies[id] = body | {"id": id} | self._place(path)
             self._ids[path] = id
@@ -53,7 +53,7 @@ class PendingCreations:
             return record
 
     def put_attributes(self, id: str, attributes: Mapping[str, Json]) -> None:
-        """Queue attributes of an object, which may be on the server or in the batch."""
+        """Queue attributes of an object; the object may exist on the server, or be queued in the batch."""
         with self._lock:
             body = self._bodies.get(id)
             waiting = (
@@ -62,7 +62,7 @@ class PendingCreations:
             waiting.update(attributes)
 
     def send(self) -> None:
-        """Send all queued objects and attributes. Each request is atomic; no request is sent after a failed one."""
+        """Send all queued objects and attributes. Each request is atomic; after a failed request no more are sent."""
         with self._lock:
             bodies, records, attributes = self._bodies, self._records, self._attributes
             self._forget()
@@ -91,7 +91,7 @@ class PendingCreations:
         self._nbytes = 0
 
     def _place(self, path: str) -> Json:
-        """Return the part of a creation body that links the object, below an ancestor in the batch or the root."""
+        """Return the members of a creation body that give the path, relative to an ancestor in the batch or the root."""
         above, names = path, list[str]()
         while above:
             above, _, name = above.rpartition("/")
@@ -102,7 +102,7 @@ class PendingCreations:
 
 
 def _described(body: Json) -> Json:
-    """Return an object's record as far as its creation body determines it, for use until the server answers."""
+    """Return the members of an object's record that follow from its creation body; used until the server answers."""
     if "type" not in body:
         return {}
     record = {name: body[name] for name in ("type", "creationProperties") if name in body}

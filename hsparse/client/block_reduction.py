@@ -1,9 +1,9 @@
-"""Reductions computed by the client, block by block, for servers that do not compute them.
+"""Reductions that the client computes block by block, for servers that do not compute reductions.
 
     found = BlockReduction(dataset, selection, ("mean", "var"), axes=(0,)).run()
 
-The code is the server's, so the results are equal: integer sums are exact, float sums compensated between blocks.
-`read_groups` reads the labels by which a reduction groups its first axis, as the server does for the parameter `by`.
+The client runs the code of the server, so the results are equal: sums of integers are exact, and sums of floats are
+compensated between blocks. `read_groups` reads the labels by which a reduction groups its first axis.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ CODES, CATEGORIES = "codes", "categories"
 
 
 def read_groups(connection: Connection, by: Any, length: int) -> LabelGroups:
-    """Return the groups of an axis of `length` indices; raise `InvalidValue` unless each index has a label.
+    """Return the groups that the labels `by` give an axis of `length` indices; each index must have one label.
 
-    `by` is a list of labels, or the path or id of a 1-D dataset or categorical column (`NotFound` if missing).
+    `by` is a list of labels, or the path or id of a 1-D dataset or categorical column of labels.
     """
     if not isinstance(by, str):
         listed = np.asarray(by, object).tolist()
@@ -52,8 +52,8 @@ def read_groups(connection: Connection, by: Any, length: int) -> LabelGroups:
         codes, categories = [_record(connection, f"{by.rstrip('/')}/{one}") for one in (CODES, CATEGORIES)]
     except NotFound as error:
         raise InvalidValue(
-            f"{by} is a group without the datasets {CODES} and {CATEGORIES}: by is a dataset, or a categorical "
-            "column of AnnData."
+            f"{by} is a group without the datasets {CODES} and {CATEGORIES}: name a dataset, or a categorical column "
+            "of AnnData, in the argument by."
         ) from error
     labels = _values(connection, categories, None)
     return LabelGroups.of_categories(_values(connection, codes, length), labels, codes["id"])
@@ -66,10 +66,10 @@ def _record(connection: Connection, by: str) -> Json:
 
 
 def _values(connection: Connection, record: Json, length: int | None) -> NDArray[Any] | list[Any]:
-    """Return the values of a 1-D dataset: numbers as an array, text as a list."""
+    """Return the values of a 1-D dataset: an array if the values are numbers, or a list if the values are texts."""
     kind, extent = Hdf5Type.parse(record["type"]), shape_of(record["shape"]) or ()
     if len(extent) != 1:
-        raise InvalidValue(f"{record['id']} has {len(extent)} dimensions; labels have one.")
+        raise InvalidValue(f"{record['id']} has {len(extent)} dimensions: labels must be in a 1-D dataset.")
     if length is not None:
         check_labels(extent[0], length)
     check_size(extent[0] * element_bytes(kind.dtype), connection.max_bytes, extent)
@@ -82,15 +82,15 @@ def _values(connection: Connection, record: Json, length: int | None) -> NDArray
 
 
 BLOCK_BYTES = 32 << 20
-"""The target size of a block in bytes, if defined elements are evenly spread; two blocks are in memory at a time."""
+"""The target size in bytes of a block, if the defined elements are spread evenly; memory holds two blocks at a time."""
 UNEVEN_FACTOR = 2
-"""A block that is split because it has many elements itself has up to this many times `BLOCK_BYTES`."""
+"""The size of a block, as a multiple of `BLOCK_BYTES`, to which a block with too many elements is split."""
 STATE_BYTES = 64
-"""An upper estimate of the bytes for one element of the result during the computation."""
+"""An upper bound for the bytes that the computation needs for each element of the result."""
 
 
 class BlockSource(Protocol):
-    """The members of a dataset that a reduction uses."""
+    """The attributes of a dataset that a reduction uses."""
 
     connection: Connection
     id: str
@@ -106,15 +106,15 @@ class BlockSource(Protocol):
     def source(self) -> ValueSource: ...
     @property
     def has_undefined(self) -> bool:
-        """Whether elements may be undefined; False for a dense dataset."""
+        """Whether elements may be undefined; False if the dataset is dense."""
         ...
 
 
 class BlockReduction:
-    """A reduction of a selection over `axes`; with `by`, the first axis is grouped by its labels.
+    """A reduction of a selection over `axes`; with `by`, the first of `axes` is grouped by these labels.
 
-    With `fills`, undefined elements count as the fill value. `field` names the field of compound elements. Raises the
-    server's errors: `BadRequest` for operations that the element type lacks, `TooLarge`, and `NotFound` for labels.
+    With `fills`, undefined elements count as the fill value. `field` names the field of compound elements. Raises
+    `BadRequest` for unsupported operations of the element type, `TooLarge`, or `NotFound` for missing labels.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class BlockReduction:
     ) -> None:
         unknown = [name for name in operations if name not in OPERATIONS]
         if unknown or not operations:
-            raise InvalidValue(f"There is no operation {unknown}; there are: {', '.join(OPERATIONS)}.")
+            raise InvalidValue(f"There are no operations {unknown}: give some of {', '.join(OPERATIONS)}.")
         check_numbers(dataset.dtype, field, operations)
         self._dataset = dataset
         self._selection = selection
@@ -140,7 +140,7 @@ class BlockReduction:
         self._ddof = ddof
         self._codes: Codes | None = None
         self.labels: list[Any] | None = None
-        """The labels of the groups, or None without groups."""
+        """The labels of the groups, or None if the reduction has no groups."""
         if by is not None:
             found = read_groups(dataset.connection, by, selection.extent[axes[0]])
             self._codes = found.codes[ax.indices(selection.axes[axes[0]]).astype(np.intp)]
@@ -155,7 +155,7 @@ class BlockReduction:
         )
 
     def run(self) -> dict[str, NDArray[Any]]:
-        """Return the result of each operation by its name."""
+        """Compute the reduction; return a dict that maps the name of each operation to its result."""
         reduction, fill = self._reduction, self._fill()
         shape, number = reduction.result_shape, reduction.numbers(fill)
         check_size(reduction.places * STATE_BYTES, self._dataset.max_bytes, shape)
@@ -168,7 +168,7 @@ class BlockReduction:
         return {name: finished(name, state, number, self._ddof).reshape(shape) for name in self._operations}
 
     def _fill(self) -> NDArray[Any]:
-        """Return the fill value in native byte order, or 0 for vlen elements, which are only counted."""
+        """Return the fill value in native byte order, or 0 if the elements are vlen, because these are only counted."""
         dtype = self._dataset.dtype
         if dtype.kind == "O":
             return np.zeros((), "u1")
@@ -185,9 +185,9 @@ class BlockReduction:
         return self._sparse_blocks(whole, chunks, dtype.itemsize + 8 * len(selection.extent))
 
     def _sparse_blocks(self, whole: Block, chunks: Sequence[int], each: int) -> Iterator[Block]:
-        """Yield blocks with about `BLOCK_BYTES` of defined elements; `each` is the size of an element with coordinates.
+        """Yield blocks with about `BLOCK_BYTES` of defined elements, of `each` bytes including their coordinates.
 
-        A block is split by its own count of elements if it could exceed the dataset's `max_bytes`.
+        If a block could exceed the dataset's `max_bytes`, the defined elements in the block are counted to split it.
         """
 
         def most(block: Block) -> int:
@@ -202,7 +202,7 @@ class BlockReduction:
                 yield from block.divided(chunks, UNEVEN_FACTOR * most(block))
 
     def _reduced(self, block: Block) -> Partials:
-        """Return the partial results of a block (such as its sums), at their positions in the whole result."""
+        """Return the partial results of a block, such as its sums, at their positions in the result of the reduction."""
         selection = Orthogonal.trusted(self._selection.extent, block.axes)
         codes, grouped = self._codes, self._reduction.grouped
         if codes is not None:
@@ -225,7 +225,7 @@ class BlockReduction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """A part of a selection: `axes` are its axes, `origin` is the position of its first element in the selection."""
+    """A block of a selection; `axes` select it from the dataset, `origin` is the position of its first element."""
 
     axes: tuple[ax.Axis, ...]
     origin: tuple[int, ...]
@@ -235,7 +235,7 @@ class Block:
         return prod(axis.size for axis in self.axes)
 
     def divided(self, chunks: Sequence[int], most: int) -> Iterator[Block]:
-        """Split into blocks of at most `most` elements, cut between chunks unless one chunk exceeds `most`."""
+        """Split the block into blocks of at most `most` elements, between chunks unless a chunk has more elements."""
         if self.size <= most:
             yield self
             return
@@ -246,7 +246,7 @@ class Block:
             yield from Block(tuple(axes), tuple(origin)).divided(chunks, most)
 
     def _middle(self, chunks: Sequence[int]) -> tuple[int, int]:
-        """Return the dimension to cut and the number of indices before the cut, between two chunks if possible."""
+        """Return a pair: the dimension to cut, and how many indices are before the cut, between chunks if possible."""
         for dim, (axis, chunk) in enumerate(zip(self.axes, chunks, strict=False)):
             low, high = ax.bounds(axis) or (0, 1)
             first, last = low // chunk, (high - 1) // chunk

@@ -11,7 +11,7 @@ from hsparse.client.errors import MissingKey
 from hsparse.errors import BadRequest, Forbidden
 
 ABOUT = """\
-Show the rights of users in a domain or a folder or, with a user and rights, set them.
+Show the rights of users in a domain or a folder or, with a user and rights, set the rights of the user.
 
   hsparse acl /home/ann/run1.h5
   hsparse acl /home/ann/run1.h5 bob read
@@ -24,8 +24,8 @@ RIGHTS are some of create, read, update, delete, readACL, updateACL, or all, or 
 USER `default` means users without an entry, `g:NAME` a group. --remove removes an entry, so that the entries of the
 user's groups, or `default`, apply. An entry `anonymous`, or else `default`, decides who may read without sign-in.
 
-With -r the command applies to a folder and all folders and domains in it, and prints the path before each entry. If the
-caller may not see or change the rights of one of them, it prints a warning and continues.
+With -r the command applies to a folder and all folders and domains in it, and prints the path before each entry. For a
+folder or domain whose rights the caller may not see or change, it prints a warning and continues.
 """
 ALL, NONE = "all", "none"
 
@@ -45,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def show_acl(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Set or remove rights, if requested, then show the rights of the user or of all entries."""
+    """Set or remove the rights of a user, if requested; then print the rights of that user, or of all entries."""
     if args.remove is not None and args.who is not None:
-        raise BadRequest("--remove USER stands alone: leave out the arguments USER and RIGHTS.")
+        raise BadRequest("--remove USER cannot be combined with the arguments USER and RIGHTS: omit these.")
     rights = None if args.rights is None else _rights(args.rights)
     place = tree.find_place(args.path)
     if not args.recursive:
@@ -73,7 +73,7 @@ def show_acl(args: argparse.Namespace, tree: ServerTree, output: Output) -> None
 def _entries(
     args: argparse.Namespace, rights: list[str] | None, tree: ServerTree, place: TreeEntry
 ) -> dict[str, frozenset[str]]:
-    """Set or remove an entry of a place, as the arguments say, and return the entries to show."""
+    """Set or remove an entry of a domain or folder, if the arguments say so; return a dict of the entries to print."""
     with tree.patient(place.path) as connection:
         acls = Acls(connection)
         if args.remove is not None:
@@ -95,5 +95,5 @@ def _rights(text: str) -> list[str]:
         return list(RIGHTS) if text == ALL else []
     found = text.split(",")
     if unknown := [one for one in found if one not in RIGHTS]:
-        raise BadRequest(f"{unknown[0]!r} is not a right: give some of {', '.join(RIGHTS)}, or all, or none.")
+        raise BadRequest(f"{unknown[0]!r} is no right: give some of {', '.join(RIGHTS)}, or all, or none.")
     return found

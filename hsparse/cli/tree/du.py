@@ -8,7 +8,7 @@ from hsparse.cli.tree.server_tree import Kind, ServerTree, TreeEntry, require_pl
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 
 ABOUT = """\
-Print the bytes of domains and folders in the store, each folder after its content.
+Print the size in bytes of domains and folders in the store; a folder is printed after the domains and folders in it.
 
   hsparse du -H /home/ann
   hsparse du -s '/home/*'
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def print_usage(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Print a line for each path and for everything below it."""
+    """Print a line with the size of each path and, unless `--summarize` is set, of all folders and domains below."""
 
     def usage(entry: TreeEntry, depth: int) -> int:
         if entry.kind is Kind.FOLDER:

@@ -1,4 +1,4 @@
-"""`hsparse info`: describes a server, a folder, a domain or an object by facts, which are JSON values with names."""
+"""`hsparse info`: prints facts (names with JSON values) about a server, a folder, a domain or an object."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def describe_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Write the facts about each path; as text, one per line, with an empty line between paths."""
+    """Print the facts about each path, or about the server if there are no paths; texts have one fact per line."""
     found = (_facts(tree, entry) for path in args.paths for entry in tree.expand(path))
     for count, facts in enumerate(found if args.paths else [server_facts(tree)]):
         if count and not output.is_json:
@@ -50,7 +50,7 @@ def describe_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -
 
 
 def server_facts(tree: ServerTree) -> Json:
-    """Return the facts about the server."""
+    """Ask the server for facts about itself, and return them as a dict."""
     about = tree.json("GET", "/about")
     return {
         "name": about.get("name"),
@@ -84,7 +84,7 @@ def _facts(tree: ServerTree, entry: TreeEntry) -> Json:
 
 
 def domain_facts(record: Json) -> Json:
-    """Return the facts in the verbose JSON of a domain."""
+    """Return a dict of the facts that the verbose JSON of a domain has, such as its numbers of objects and bytes."""
     return _dated(record) | {
         "root": record["root"],
         "groups": record.get("num_groups"),
@@ -98,7 +98,7 @@ def domain_facts(record: Json) -> Json:
 
 
 def dataset_facts(record: Json, defined: int | None) -> Json:
-    """Return the facts in the verbose JSON of a dataset; `defined` is None if it is not sparse."""
+    """Return a dict of the facts that the verbose JSON of a dataset has, and `defined`, unless the dataset is dense."""
     properties = record.get("creationProperties") or {}
     facts: Json = {"type": record["type"], "shape": record["shape"]}
     facts["layout"] = properties.get("layout") or record.get("layout")

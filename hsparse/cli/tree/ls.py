@@ -28,16 +28,16 @@ List the content of a folder, a domain or a group, by name; a pattern lists its 
   hsparse ls -r /home/ann/run1.h5
   hsparse ls /home/ann/run1.h5/frames
 
-With -r everything below is listed too: for a folder all folders and domains, for a domain or group all objects.
+With -r the list includes all levels below: all folders and domains in a folder, all objects in a domain or group.
 In a path, {PATTERN_HELP}.
 """
 UNLISTED = (NotFound, Gone, Forbidden, Conflict, BadRequest, Unsupported, Corrupt, StoreFailed)
-"""Errors of one entry, after which the listing continues and ends with the status `WARNED`."""
+"""Errors that concern one entry only: the listing prints a warning, continues, and ends with the status `WARNED`."""
 LONG_TYPE = 40
-"""A compound type with a longer text is listed by the number of its fields."""
+"""The maximum length of the text of a compound type; a longer text is replaced by the number of fields."""
 PLACE_KEYS = ("owner", "created", "lastModified", "total_size", "num_objects")
 OBJECT_KEYS = ("created", "lastModified", "type", "shape", "linkCount", "attributeCount", "missing")
-"""The keys that `--json` with `-l` prints of folders and domains, and of objects."""
+"""The keys that `--json -l` prints: `PLACE_KEYS` for folders and domains, and `OBJECT_KEYS` for objects."""
 MISSING_OBJECT: Json = {"missing": True}
 UNREADABLE_OBJECT: Json = {}
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def list_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Write a line for each entry."""
+    """Print a line for each entry that the arguments ask for."""
     walk = TreeWalk(tree, output, recursive=args.recursive, verbose=args.long, size_only=not args.json)
     for path in args.paths:
         for entry in walk.listed(path):
@@ -64,7 +64,7 @@ def list_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> No
 
 
 class TreeWalk:
-    """A walk that yields each entry before its members; `verbose` and `size_only` are as in `ServerTree.members`."""
+    """A walk over entries, each before its members; for `verbose` and `size_only` see `ServerTree.members`."""
 
     def __init__(
         self, tree: ServerTree, output: Output, *, recursive: bool, verbose: bool, size_only: bool = False
@@ -76,7 +76,7 @@ class TreeWalk:
         self._visited: set[str | None] = set()
 
     def listed(self, path: str) -> Iterator[TreeEntry]:
-        """Yield the members at a path, or the matches of a pattern, and with `recursive` everything below."""
+        """Yield the members of the entry at a path, or the matches of a pattern; `recursive` adds all levels below."""
         has_pattern = PATTERN.search(path) is not None
         for found in self._tree.expand(path):
             self._visited = {found.id, found.record.get("root")}
@@ -95,7 +95,7 @@ class TreeWalk:
                 yield from self._below(member)
 
     def _below(self, entry: TreeEntry, *, inside: bool = False) -> Iterator[TreeEntry]:
-        """Yield the entries below a folder or group, each group once; enter a domain only if `inside`."""
+        """Yield all entries below a folder or group, and visit each group once; enter a domain only if `inside`."""
         if entry.kind is Kind.DOMAIN and not inside:
             return
         if entry.kind is Kind.GROUP:
@@ -116,7 +116,7 @@ class TreeWalk:
 
 
 def _with_record(tree: ServerTree, output: Output, entry: TreeEntry) -> TreeEntry:
-    """Return an object's entry with the object's JSON in place of its link's."""
+    """Return the entry of an object with the JSON of the object as `record` instead of the JSON of its link."""
     try:
         record = tree.record(entry)
     except NotFound:
@@ -128,7 +128,7 @@ def _with_record(tree: ServerTree, output: Output, entry: TreeEntry) -> TreeEntr
 
 
 def entry_json(entry: TreeEntry, *, long: bool) -> Json:
-    """Return an entry as JSON for programs; `long` adds the keys of `-l`."""
+    """Return an entry as a JSON object for programs; `long` adds the keys that the flag `-l` asks for."""
     item: Json = {"path": entry.path, "class": entry.kind.value}
     if entry.id is not None:
         item["id"] = entry.id

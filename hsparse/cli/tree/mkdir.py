@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def make_folders(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Create the folders, in order."""
+    """Create the folders that the arguments name, in order; with `--parents`, create missing parents too."""
     for text in args.paths:
         path = normal_path(text)
         if args.parents:
@@ -39,13 +39,13 @@ def make_folders(args: argparse.Namespace, tree: ServerTree, output: Output) -> 
 
 
 def make_folder(tree: ServerTree, output: Output, path: str, owner: str | None = None) -> None:
-    """Create a folder; raise `Conflict` if the path exists, `NotFound` without a parent folder."""
+    """Create a folder; raise `Conflict` if the path exists, and `NotFound` if the parent folder does not exist."""
     tree.create(path, {"folder": 1} | ({} if owner is None else {"owner": owner}))
     output.report("created", f"{path}/")
 
 
 def make_with_parents(tree: ServerTree, output: Output, path: str) -> None:
-    """Create a folder and missing parents; raise `Conflict` if a domain is in the way."""
+    """Create a folder and its missing parents; raise `Conflict` if the path of one of these folders is a domain."""
     found = tree.exists(path)
     if found is None:
         parent = path.rpartition("/")[0]
@@ -56,4 +56,4 @@ def make_with_parents(tree: ServerTree, output: Output, path: str) -> None:
         except Conflict:  # created concurrently by another client
             found = tree.exists(path)
     if found is not None and found.kind is not Kind.FOLDER:
-        raise Conflict(f"{path} is a domain, and no folder can have its name.")
+        raise Conflict(f"{path} is a domain, so it cannot be a folder: choose another name.")

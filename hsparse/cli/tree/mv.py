@@ -1,7 +1,7 @@
 """`hsparse mv`: moves domains and folders.
 
-A domain moves without copying: a domain with the same root group is created at the new path, then the old domain is
-deleted without its objects. The objects therefore always belong to a domain.
+Moving a domain copies no data: the command creates a domain with the same root group at the new path, and then deletes
+the old domain but not its objects. The objects therefore belong to a domain at any time.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def move_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Move each source to its new path."""
+    """Move each source that the arguments name to its new path."""
     Mover(tree, output).move(list(pairs(args, tree)))
 
 
 class Mover:
-    """Moves domains and folders with the rights of the tree's credential."""
+    """Moves domains and folders with the rights of the user that the tree's credential names."""
 
     def __init__(self, tree: ServerTree, output: Output) -> None:
         self._tree = tree
@@ -53,7 +53,7 @@ class Mover:
         self._is_admin = bool(tree.json("GET", "/about").get("isadmin"))
 
     def move(self, pairs: list[tuple[TreeEntry, str]]) -> None:
-        """Move domains, and folders with everything in them, to new paths; raise `Conflict` if a path exists."""
+        """Move domains, and folders with all their content, to new paths; raise `Conflict` if a new path exists."""
         domains = [pair for pair in pairs if pair[0].kind is not Kind.FOLDER]
         for source, path in self._tree.each(domains, self._move_domain):
             self._output.report("moved", source, to=path)
@@ -69,13 +69,13 @@ class Mover:
             self.move([(member, f"{path}/{member.name}") for member in self._tree.members(entry)])
         except HsparseError as error:
             raise type(error)(
-                f"{error.message} What was not moved is in {entry.path}; go on by hsparse mv '{entry.path}/*' {path}"
+                f"{error.message} The rest is still in {entry.path}; move it by hsparse mv '{entry.path}/*' {path}"
             ) from error
         remove(self._tree, entry)
         self._output.report("removed", entry.display_path)
 
     def _move_domain(self, pair: tuple[TreeEntry, str]) -> tuple[str, str]:
-        """Move one domain; return its old path and its new one."""
+        """Move one domain; return a pair: the old path and the new path."""
         entry, path = pair
         root = self._tree.root(entry)
         found = self._tree.exists(path)
@@ -88,22 +88,22 @@ class Mover:
         self._copy_acls(entry.path, path)
         if self._tree.json("GET", "/", path).get("root") != root:
             raise Conflict(
-                f"{path} was replaced while {entry.path} was moved there; {entry.path} is as it was."
+                f"Another user replaced {path} during the move, so {entry.path} was not moved: move it again."
             )
         try:
             self._tree.delete_name(entry.path, path)
         except NotFound as error:
             raise Conflict(
-                f"{entry.path} was deleted or moved by someone else meanwhile; see what {path} is before using it."
+                f"Another user deleted or moved {entry.path} during the move; check {path} before you use it."
             ) from error
         return entry.path, path
 
     def _owner(self, entry: TreeEntry) -> str | None:
-        """Return the owner to name in the request, or None for the caller: only an admin can name another user."""
+        """Return the owner of the new entry, or None for the user who moves: only an admin can name another owner."""
         return entry.record.get("owner") if self._is_admin else None
 
     def _copy_acls(self, source: str, target: str) -> None:
-        """Add the entries of the source's ACL to the target, which keeps entries inherited from its folder."""
+        """Add the entries of the ACL of the source to the target; the target keeps the entries that it inherited."""
         for acl in self._tree.json("GET", "/acls", source)["acls"]:
             user = acl["userName"]
             # An ACL record also has the user and the domain in which it was set.

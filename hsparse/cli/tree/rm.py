@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 
 def remove_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Delete the named entries; nothing is deleted unless all of them exist."""
+    """Delete the domains and folders that the arguments name; if one does not exist, delete nothing."""
     entries = [require_place(entry) for path in args.paths for entry in tree.expand(path)]
     if args.recursive:
         remove_all(tree, output, entries)
@@ -47,7 +47,7 @@ def remove_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> 
 
 
 def remove_all(tree: ServerTree, output: Output, entries: list[TreeEntry]) -> None:
-    """Delete domains, then folders, deepest first; a domain with clones is deleted after its clones."""
+    """Delete first the domains, clones before the domains they clone, and then the folders, the deepest first."""
     domains, folders = tree.below(entries)
     while domains:
         refused = list(_refused(tree, output, domains))
@@ -60,7 +60,7 @@ def remove_all(tree: ServerTree, output: Output, entries: list[TreeEntry]) -> No
 
 
 def _refused(tree: ServerTree, output: Output, domains: list[TreeEntry]) -> Iterator[TreeEntry]:
-    """Delete domains; yield the domains that the server refuses to delete because clones depend on them."""
+    """Delete domains; yield each domain that the server refuses to delete because a clone depends on the domain."""
 
     def attempt(entry: TreeEntry) -> tuple[TreeEntry, bool]:
         try:
@@ -77,9 +77,9 @@ def _refused(tree: ServerTree, output: Output, domains: list[TreeEntry]) -> Iter
 
 
 def remove(tree: ServerTree, entry: TreeEntry, wait: int = 0) -> TreeEntry:
-    """Delete a domain or an empty folder, if it still exists, and return it; raise `Conflict` if it is not empty.
+    """Delete a domain or an empty folder, if it still exists; return `entry`. A folder with content raises `Conflict`.
 
-    The server waits up to `wait` seconds until a clone's objects are deleted, after which its source can be deleted.
+    The server waits up to `wait` seconds until the objects are deleted; a domain can be deleted after its clones.
     """
     try:
         with suppress(NotFound):  # deleted by a request whose answer was lost, or by another client
@@ -88,7 +88,7 @@ def remove(tree: ServerTree, entry: TreeEntry, wait: int = 0) -> TreeEntry:
         if entry.kind is not Kind.FOLDER:
             raise
         raise Conflict(
-            f"The folder {entry.path} is not empty: delete what is in it first, or all of it by hsparse rm -r."
+            f"The folder {entry.path} is not empty: delete its content first, or delete both by hsparse rm -r."
         ) from error
     return entry
 

@@ -1,7 +1,7 @@
-"""The tree of a server: folders, the domains in them, and the objects in domains, found by paths and patterns.
+"""The tree of a server: folders, domains in folders, and objects in domains, which paths and patterns name.
 
 A path continues inside a domain: `/home/ann/run.h5/frames` is the object `/frames` of the domain `/home/ann/run.h5`.
-The module also formats sizes, times, types and shapes for people.
+This module also formats sizes, times, types and shapes as text for users.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from hsparse.errors import BadRequest, Forbidden, HsparseError, NotFound
 PROTOCOL = "hdf5:/"
 PATTERN = re.compile(r"[*?[]")
 PAGE_MEMBERS = 1000
-"""The maximum number of members of a folder in an answer."""
+"""The maximum number of members of a folder in one answer of the server."""
 LINKS_PAGE = 5000
-"""The maximum number of links of a group in an answer."""
+"""The maximum number of links of a group in one answer of the server."""
 CONCURRENCY = 16
-"""The number of domains that a command changes concurrently."""
+"""The maximum number of domains that a command changes at the same time."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -50,16 +50,16 @@ class Kind(StrEnum):
 CONTAINERS = frozenset({Kind.FOLDER, Kind.DOMAIN, Kind.GROUP})
 COLLECTIONS = {Kind.GROUP: "groups", Kind.DATASET: "datasets", Kind.DATATYPE: "datatypes"}
 KINDS = {"g": Kind.GROUP, "d": Kind.DATASET, "t": Kind.DATATYPE}
-"""The kind of an object, by the first letter of its id."""
+"""Maps the first letter of the id of an object to the kind of the object."""
 LINKS = {"H5L_TYPE_SOFT": Kind.SOFT_LINK, "H5L_TYPE_EXTERNAL": Kind.EXTERNAL_LINK}
 
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """The entry at a path; `record` is its JSON from the server, or its link's JSON for a link and in a listing.
+    """The entry at a path. `record` is the JSON of the entry; in listings, and for links, it is the JSON of the link.
 
-    `domain` is the path of the domain that holds the entry, a domain's own path, or None for a folder. `id` is the id
-    of an object, None for other entries.
+    `domain` is the path of the domain that contains the entry or is the entry, or None if the entry is a folder. `id`
+    is the id of an object, or None if the entry is no object.
     """
 
     path: str
@@ -76,12 +76,12 @@ class TreeEntry:
 
     @property
     def display_path(self) -> str:
-        """The path, with a slash at the end of a folder's."""
+        """The path; the path of a folder ends with a slash."""
         return f"{self.path.rstrip('/')}/" if self.kind is Kind.FOLDER else self.path
 
 
 class ServerTree:
-    """The tree of a server, seen with one credential; `connect` opens a connection to a domain or to none."""
+    """The tree that one user sees; `connect(domain)` opens a connection, to no domain if its argument is None."""
 
     def __init__(self, connect: Callable[..., Connection]) -> None:
         self.connect = connect
@@ -95,9 +95,9 @@ class ServerTree:
         self._server.close()
 
     def each(self, items: Iterable[Item], work: Callable[[Item], Result]) -> Iterator[Result]:
-        """Yield `work(item)` for each item, in order, `CONCURRENCY` at a time; `work` must not call this method.
+        """Yield `work(item)` for each item, in order; up to `CONCURRENCY` calls of `work` run at a time, in threads.
 
-        After an error no more work starts; the results of work already started are yielded before the error is raised.
+        An error is raised after the results of all started calls were yielded. `work` must not call this method.
         """
         begun: deque[Future[Result]] = deque()
         failure: BaseException | None = None
@@ -117,21 +117,21 @@ class ServerTree:
             raise failure
 
     def patient(self, domain: str) -> Connection:
-        """Open a connection to a domain or folder that retries requests itself where that is safe."""
+        """Open a connection to a domain or folder; the connection retries failed requests that are safe to repeat."""
         return self.connect(domain, retry=Retry(MAX_TRIES, BUSY_SECONDS))
 
     def json(self, method: str, path: str, domain: str | None = None, **params: Any) -> Json:
-        """Send a request that may be repeated after a lost answer, about a domain or the server; return its JSON."""
+        """Send a request about a domain or the server, and return the JSON answer; repeat it if the answer is lost."""
         return self._server.json(method, path, domain=domain, **params)
 
     def create(self, domain: str, body: Json) -> Json:
-        """Create a domain or folder; not repeated after a lost answer, because the repeat would be refused."""
+        """Create a domain or folder. If the answer is lost, raise an error: a second request would fail."""
         return self._server.ask(lambda one: one.json("PUT", "/", body, domain=domain), idempotent=False)
 
     def delete_name(self, domain: str, other: str) -> None:
-        """Delete a domain but keep its objects, which the domain `other` also has.
+        """Delete a domain but keep its objects, which also belong to the domain `other`.
 
-        The request is not repeated, so that `NotFound` means that another client deleted the domain.
+        The request is never repeated, so `NotFound` means that another client deleted the domain.
         """
         self._server.ask(
             lambda one: one.json("DELETE", "/", domain=domain, keep_root=True, linked_domain=other),
@@ -139,15 +139,15 @@ class ServerTree:
         )
 
     def put(self, path: str, body: Json, domain: str) -> Json:
-        """Send a PUT that may be repeated after a lost answer; return its JSON."""
+        """Send a PUT request and return the JSON answer; the request is repeated if the answer is lost."""
         return self._server.json("PUT", path, body, domain=domain)
 
     def post(self, path: str, body: Json, domain: str, *, repeated: bool = False) -> Json:
-        """Send a POST about a domain; `repeated` allows a repeat after a lost answer."""
+        """Send a POST request and return the JSON answer; with `repeated`, repeat the request if the answer is lost."""
         return self._server.ask(lambda one: one.json("POST", path, body, domain=domain), idempotent=repeated)
 
     def find(self, text: str) -> TreeEntry:
-        """Return the entry at a path; raise `NotFound` if there is none."""
+        """Return the folder, domain or object at a path; raise `NotFound` if the path does not exist."""
         path = normal_path(text)
         if path == "/":
             return TreeEntry(path, Kind.FOLDER, {"class": Kind.FOLDER.value})
@@ -168,18 +168,18 @@ class ServerTree:
         raise failure if isinstance(failure, BadRequest) else _missing(path) from failure
 
     def find_place(self, text: str) -> TreeEntry:
-        """Return the folder or domain at a path; raise `NotFound` if there is none, `BadRequest` for an object."""
+        """Return the folder or domain at a path; raise `NotFound` for a missing path, `BadRequest` for an object."""
         return require_place(self.find(text))
 
     def exists(self, text: str) -> TreeEntry | None:
-        """Return the folder or domain at a path, or None if there is none."""
+        """Return the folder or domain at a path, or None if the path does not exist."""
         try:
             return self.find_place(text)
         except NotFound:
             return None
 
     def expand(self, text: str) -> Iterator[TreeEntry]:
-        """Yield the entry at a path, or all matches of a pattern: `*`, `?` and `[a-z]` in any component.
+        """Yield the entry at a path or, if a component of the path has `*`, `?` or `[a-z]`, all entries that match.
 
         Raises `NotFound` if nothing matches.
         """
@@ -192,14 +192,14 @@ class ServerTree:
         matches = self._matches(self.find("/" + "/".join(components[:first])), components[first:])
         entry = next(matches, None)
         if entry is None:
-            raise NotFound(f"Nothing matches {path}.")
+            raise NotFound(f"No folder, domain or object matches {path}.")
         yield entry
         yield from matches
 
     def members(
         self, entry: TreeEntry, pattern: str | None = None, *, verbose: bool = False, size_only: bool = False
     ) -> Iterator[TreeEntry]:
-        """Yield the members of a folder, domain or group by name, all or those that match a pattern.
+        """Yield the members of a folder, domain or group in the order of names, or the members that match `pattern`.
 
         `verbose` adds statistics to the JSON of domains; with `size_only`, files of `--files` get only their size.
         """
@@ -208,7 +208,7 @@ class ServerTree:
         return self._objects(entry, pattern) if entry.kind in CONTAINERS else iter(())
 
     def below(self, entries: Iterable[TreeEntry]) -> tuple[list[TreeEntry], list[TreeEntry]]:
-        """Return the domains and the folders among the entries and below them, the deepest folders first."""
+        """Return a pair of lists of the entries and all levels below: the domains, and the folders, deepest first."""
         domains, folders = [], []
         waiting = list(entries)
         while waiting:
@@ -222,12 +222,12 @@ class ServerTree:
         return sorted(domains, key=lambda entry: entry.path), folders
 
     def root(self, domain: TreeEntry) -> str:
-        """Return a domain's root group; raise `Forbidden` if the user may not read the domain."""
+        """Return the id of the root group of a domain; raise `Forbidden` if the user may not read the domain."""
         found = domain.record if "root" in domain.record else self.json("GET", "/", domain.path)
         return str(found["root"])
 
     def record(self, entry: TreeEntry, **params: Any) -> Json:
-        """Return the server's JSON of an object; raise `NotFound` if it was deleted."""
+        """Ask the server for an object and return its JSON; raise `NotFound` if the object was deleted."""
         return self.json("GET", f"/{COLLECTIONS[entry.kind]}/{entry.id}", entry.domain, **params)
 
     def _object(self, path: str, place: str, inside: str) -> TreeEntry:
@@ -250,7 +250,7 @@ class ServerTree:
                 yield member
 
     def _behind(self, entry: TreeEntry) -> TreeEntry:
-        """Return the entry that a link leads to, at the link's path, or the link itself if it is dangling."""
+        """Return the target of a link, with the path of the link, or the link if its target is missing or forbidden."""
         if entry.kind not in LINKS.values():
             return entry
         with suppress(NotFound, Forbidden):
@@ -306,7 +306,7 @@ class ServerTree:
 
 
 def normal_path(text: str) -> str:
-    """Return an absolute path without a leading `hdf5:/` and trailing slashes; raise `BadRequest` for other text."""
+    """Return a path without a leading `hdf5:/` and trailing slashes; raise `BadRequest` if the path is not absolute."""
     if text.startswith(PROTOCOL):
         text = "/" + text.removeprefix(PROTOCOL).lstrip("/")
     check_domain(text)
@@ -314,10 +314,10 @@ def normal_path(text: str) -> str:
 
 
 def require_place(entry: TreeEntry) -> TreeEntry:
-    """Return an entry that is a folder or a domain; raise `BadRequest` for an object."""
+    """Return `entry` if the entry is a folder or a domain; raise `BadRequest` if the entry is an object."""
     if entry.kind not in (Kind.FOLDER, Kind.DOMAIN):
         raise BadRequest(
-            f"{entry.path} is a {entry.kind.value} in the domain {entry.domain}; name a folder or a domain."
+            f"{entry.path} is a {entry.kind.value} in the domain {entry.domain}: name a folder or a domain."
         )
     return entry
 
@@ -339,7 +339,7 @@ ANY_LENGTH = "H5T_VARIABLE"
 
 
 def size_text(nbytes: int, *, human: bool) -> str:
-    """Return a number of bytes; with `human`, in the largest unit whose value is at least one."""
+    """Return a number of bytes as text; with `human`, in the largest unit that gives a value of at least one."""
     if not human:
         return str(nbytes)
     value, unit = float(nbytes), 0
@@ -349,12 +349,12 @@ def size_text(nbytes: int, *, human: bool) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time, given in seconds since the Unix epoch, in UTC."""
+    """Return a time, given in seconds since the Unix epoch, as a text of the date and time in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def shape_text(shape: Json) -> str:
-    """Return a dataspace as h5ls shows it: in `{3, 10/Inf}` the second dimension is unlimited."""
+    """Return a dataspace as text in the format of h5ls: in `{3, 10/Inf}` the second dimension is unlimited."""
     dims, limits = shape.get("dims"), shape.get("maxdims")
     if shape["class"] != "H5S_SIMPLE" or dims is None:
         return "{null}" if shape["class"] == "H5S_NULL" else "{scalar}"
@@ -366,7 +366,7 @@ def shape_text(shape: Json) -> str:
 
 
 def type_text(item: Any) -> str:
-    """Return a short form of a type: a predefined name, or a class with its components."""
+    """Return a short text for a type: the name of a predefined type, or a class with the components of the type."""
     if not isinstance(item, dict):
         return str(item)
     kind, base = item["class"], item.get("base")
@@ -387,7 +387,7 @@ def type_text(item: Any) -> str:
 
 
 def filters_text(filters: list[Any]) -> str:
-    """Return filters in pipeline order, each with its level and the section of a chunk that it applies to."""
+    """Return filters as text, in pipeline order; each has its level and the section of a chunk that it encodes."""
     return ", ".join(map(_filter_text, filters))
 
 

@@ -1,4 +1,4 @@
-"""Common parts of the commands on a server's tree: flags, the tree, output lines, and exit status.
+"""Common code of the commands on the tree of a server: flags, output lines, and exit status.
 
 `pairs` resolves the sources and targets of `hsparse cp` and `hsparse mv`.
 """
@@ -21,28 +21,28 @@ from hsparse.errors import BadRequest, Conflict
 
 INTERRUPTED = 130
 WARNED = 1
-"""The status of a command that warned about entries it skipped, and continued."""
+"""The exit status of a command that skipped some entries and warned about each of these entries."""
 PATTERN_HELP = "`*`, `?` and `[a-z]` match names; quote them, or the shell looks for files"
 
 
 class Output:
-    """Lines on standard output, each flushed: text for people, or with `is_json` an object for programs."""
+    """Prints lines to standard output, each at once: text for users or, with `is_json`, JSON objects for programs."""
 
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
         self.has_warned = False
 
     def write(self, text: str, item: Json) -> None:
-        """Write one line."""
+        """Print one line: `item` as JSON if `is_json` is set, or else `text`."""
         print(json.dumps(item) if self.is_json else terminal_text(text, sys.stdout), flush=True)
 
     def warn(self, text: str) -> None:
-        """Write a sentence to standard error; the command ends with the status `WARNED`."""
+        """Print a warning to standard error; the command will end with the status `WARNED`."""
         self.has_warned = True
         print(f"hsparse: {terminal_text(text, sys.stderr)}", file=sys.stderr, flush=True)
 
     def report(self, action: str, path: str, **more: str) -> None:
-        """Report an action: `removed /home/ann/old.h5`, or `{"action": "removed", "path": ...}`."""
+        """Print a line about an action: `removed /home/ann/old.h5`, or `{"action": "removed", "path": ...}`."""
         tail = "".join(f" {name} {value}" for name, value in more.items())
         self.write(f"{action} {path}{tail}", {"action": action, "path": path, **more})
 
@@ -53,9 +53,9 @@ Action: TypeAlias = Callable[[argparse.Namespace, ServerTree, Output], None]
 def add_tree_arguments(
     parser: argparse.ArgumentParser, about: str, action: Action, *, piped: bool = False
 ) -> None:
-    """Add the common arguments and the description `about`, and set `run`, which calls `action`.
+    """Add the common arguments and the description `about`, and set `run` to a function that calls `action`.
 
-    `piped` is for commands that servers start as jobs.
+    `piped` adds the flag `--piped`, for commands that servers start as jobs.
     """
     parser.description = about
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -65,7 +65,7 @@ def add_tree_arguments(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; raise the error that stops it."""
+    """Run the action of a command and return the exit status; an error of the action is raised."""
     tree, output = ServerTree(domain_connector(args)), Output(is_json=args.json)
     try:
         with interruptible():
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for sources and the target."""
+    """Add the arguments SOURCE and TARGET and the flag `--exact`, for commands that move or copy."""
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="a domain or a folder")
     parser.add_argument("target", metavar="TARGET", help="the new path, or an existing folder to put it in")
     parser.add_argument(
@@ -93,10 +93,10 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[TreeEntry, str]]:
-    """Yield each source and its new path: inside the target if that is a folder, else the target itself.
+    """Yield a pair for each source: its entry and its new path, which is the target or is in the target folder.
 
-    All sources are found first. Raises `BadRequest` for a folder that would move into itself, and for several sources
-    without a target folder.
+    All sources are looked up before the first is yielded. Raises `BadRequest` if a folder would move into itself, or if
+    there are several sources but the target is not a folder.
     """
     find = (lambda text: (tree.find(text),)) if args.exact else tree.expand
     entries = [require_place(entry) for text in args.sources for entry in find(text)]
@@ -106,16 +106,18 @@ def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[TreeEntr
     several = len(args.sources) > 1 or (not args.exact and any(map(PATTERN.search, args.sources)))
     if not into and (several or args.target.endswith("/")):
         raise BadRequest(
-            f"There is no folder {target} to put these in; create it first: hsparse mkdir -p {target}"
+            f"The target {target} is not a folder; create the folder first: hsparse mkdir -p {target}"
         )
     for entry in entries:
         path = f"{target.rstrip('/')}/{entry.name}" if into else target
         if f"{path}/".startswith(f"{entry.path.rstrip('/')}/"):
-            raise BadRequest(f"{entry.path} cannot get into itself: {path} is not another place.")
+            raise BadRequest(
+                f"{entry.path} cannot move into itself: name a target outside of it, not {path}."
+            )
         yield entry, path
 
 
 def require_free(tree: ServerTree, path: str) -> None:
     """Raise `Conflict` if the path has a domain or a folder."""
     if tree.exists(path) is not None:
-        raise Conflict(f"{path} exists already; choose another name, or delete it first: hsparse rm {path}")
+        raise Conflict(f"{path} exists already: choose another name, or delete {path} by hsparse rm {path}")
