@@ -185,7 +185,7 @@ class Appender:
             return group
 
     def _is_due(self) -> bool:
-        """Return whether to send now: max_delay or max_bytes is reached, a thread flushes, or the appender is closed."""
+        """Return whether to send now: max_delay or max_bytes is reached, a thread flushes, or the appender closes."""
         if self._is_closed or not self._waiting:
             return self._is_closed
         late = self._clock.monotonic() - self._waiting[0].since >= self._max_delay

@@ -91,7 +91,7 @@ class PendingCreations:
         self._nbytes = 0
 
     def _place(self, path: str) -> Json:
-        """Return the members of a creation body that give the path, relative to an ancestor in the batch or the root."""
+        """Return the members of a creation body that give the path, from an ancestor in the batch or from the root."""
         above, names = path, list[str]()
         while above:
             above, _, name = above.rpartition("/")

@@ -202,7 +202,7 @@ class BlockReduction:
                 yield from block.divided(chunks, UNEVEN_FACTOR * most(block))
 
     def _reduced(self, block: Block) -> Partials:
-        """Return the partial results of a block, such as its sums, at their positions in the result of the reduction."""
+        """Return the partial results of a block, such as its sums, at their positions in the whole result."""
         selection = Orthogonal.trusted(self._selection.extent, block.axes)
         codes, grouped = self._codes, self._reduction.grouped
         if codes is not None:

@@ -36,7 +36,7 @@ Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
 T = TypeVar("T")
 GROWING = ("append", "extend")
-"""Parameters, or body members, of requests that are not idempotent unless repeats carry the same idempotency key."""
+"""Names of parameters or body members; a request that has one is not idempotent without an idempotency key."""
 KEY_HEADER = "Idempotency-Key"
 TIMEOUT_HEADER = "Request-Timeout"
 CHANGING_POSTS = (
@@ -49,11 +49,11 @@ CHANGING_POSTS = (
     "/restore",
     "/materialize",
 )
-"""Path endings of POST requests that change something; the others only read, with parameters too long for a URL."""
+"""The ends of the paths of POST requests that change data; all other POST requests only read."""
 OPENED_TO_READ = "was opened read-only, with mode 'r': open it with 'r+' to change it."
 NEVER_CHANGES = "is a snapshot, which never changes: change the domain itself, or a clone of it."
 TIMED_BODY = 1 << 20
-"""The largest body, in bytes, sent with the timeout header; a larger upload would use up the server's timeout."""
+"""The maximum size, in bytes, of a body that is sent with the timeout header: a larger upload could take longer."""
 
 
 class Connection:
@@ -61,21 +61,21 @@ class Connection:
 
     `url` is the URL of the server, `domain` the path of the domain (`/home/user/file.h5`). Every request carries `user`
     and `password` as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the server's issuer, as a
-    bearer token (RFC 6750). `timeout` is the number of seconds without a byte after which a request fails; the server
-    gets it too, and stops working on a read after that time.
+    bearer token (RFC 6750). A request fails if no byte arrives for `timeout` seconds; the server also gets `timeout`,
+    and stops working on a read after that time.
 
-    Each request has an HTTP connection to itself until its answer is read; up to `MAX_IDLE` idle connections are kept.
-    If a kept connection turns out to be closed, a GET is sent again once over a new one; any other request may have
-    been carried out, so it raises `Unreachable`. `retry` bounds the retries: the time for a busy server, and the number
-    for a server that does not answer a read. An append or extend carries an `Idempotency-Key`, and is retried like a
-    read if the server supports such keys.
+    No two requests use an HTTP connection at the same time; up to `MAX_IDLE` idle connections are kept for reuse. If a
+    kept connection breaks, a GET is sent once more over a new connection; any other request may have been carried out,
+    so it raises `Unreachable`. `retry` bounds the time of retries if the server is busy, and the number of retries if
+    the server does not answer a read. An append or extend carries an `Idempotency-Key`, and is retried like a read if
+    the server supports such keys.
 
-    `proxy` is the URL of an HTTP proxy, `http://user:password@host:port`, or "" for none; by default `HTTPS_PROXY`,
-    `HTTP_PROXY` and `NO_PROXY` apply, except for this machine. `ca_file` is a PEM file of authorities to trust in
-    addition to the system's; the default is `HSPARSE_CA_FILE`.
+    `proxy` is the URL of an HTTP proxy, `http://user:password@host:port`, or "" to use no proxy; by default, the
+    variables `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` apply, but not to servers on this machine. `ca_file` is a PEM
+    file of authorities to trust in addition to the system's; the default is `HSPARSE_CA_FILE`.
 
-    A forked process opens its own connections. A pickle has the URL, the domain **and the credentials**, but no
-    connections: keep it as safe as the password.
+    A forked process opens its own HTTP connections. A pickle of this object has the URL, the domain **and the
+    credentials**: keep the pickle as safe as the password.
 
     >>> with hsparse.Connection("http://127.0.0.1:5101", "/home/ann/run.h5", token="...") as connection:
     ...     print(connection.url, connection.domain)
@@ -83,17 +83,17 @@ class Connection:
     """
 
     direct: Any = False
-    """How stored chunks are read directly (see `hsparse.client.sources.elements.Direct`); False: they are not."""
+    """How stored chunks are read without the server (`hsparse.client.sources.elements.Direct`), or False if never."""
     max_bytes: int = default_limit()
-    """The largest result, in bytes, of datasets opened from now on; the default is a third of the memory."""
+    """The maximum size of a result, in bytes, of datasets that are opened later; default: a third of the memory."""
     is_read_only = False
-    """Whether changes are refused by the client: the domain was opened with mode "r", or is a snapshot."""
+    """Whether the client rejects changes, because the domain was opened with mode "r" or is a snapshot."""
     snapshot: int | None = None
-    """The number of the snapshot that the domain is, or None if it is not a snapshot."""
+    """The number of the snapshot, or None if the domain is not a snapshot."""
     is_closed = False
-    """Whether the file or folder was closed, so that every request is refused."""
+    """Whether the file or folder was closed; then every request raises an error."""
     batch: PendingCreations | None = None
-    """The batch to send before any other request; see `Group.batch`."""
+    """The batch of new objects that must be sent before any other request, or None; see `Group.batch`."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Connection:
         self.timeout = timeout
         self._retry = retry or Retry()
         self._heeds_keys: list[bool] = []
-        """Not empty once the server has reported that it supports idempotency keys; shared with `for_domain`."""
+        """Has an item if the server is known to support idempotency keys; `for_domain` shares the list."""
         self._route = proxy, ca_file
         self._pool = self._new_pool()
 
@@ -127,7 +127,7 @@ class Connection:
         return ConnectionPool(parts.scheme, parts.hostname or "", parts.port, self.timeout, *self._route)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle: all attributes, credentials included, except connections and batch."""
+        """Return the attributes to pickle: all, including the credentials, except the connections and the batch."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_pool", "batch")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ class Connection:
 
     @property
     def is_here(self) -> bool:
-        """Whether the server is on this machine, according to its address.
+        """Whether the address of the server is an address of this machine, such as `localhost`.
 
         >>> hsparse.Connection("http://127.0.0.1:5101").is_here
         True
@@ -150,9 +150,9 @@ class Connection:
         return is_loopback(urlsplit(self.url).hostname or "")
 
     def for_domain(self, domain: str | None) -> Self:
-        """Return a connection to another domain of the server, or to none, that shares the HTTP connections.
+        """Return a `Connection` to another domain, or to no domain if None; both share their HTTP connections.
 
-        Closing one does not close the other.
+        `close` of one `Connection` does not mark the other as closed.
 
         >>> f.connection.for_domain("/home/admin").json("GET", "/")["class"]
         'folder'
@@ -162,7 +162,7 @@ class Connection:
         return other
 
     def close(self) -> None:
-        """Close the idle connections, and busy ones once they are done; later requests raise `InvalidValue`.
+        """Close all HTTP connections, busy ones after their requests; later requests raise `InvalidValue`.
 
         >>> f.connection.close()
         >>> f.connection.json("GET", "/")
@@ -175,10 +175,10 @@ class Connection:
         self._pool.close()
 
     def json(self, method: str, path: str, body: Body | None = None, **params: object) -> Json:
-        """Send a request and return the JSON object of its answer, `{}` for an empty answer.
+        """Send a request and return the JSON object of its answer, or `{}` if the answer is empty.
 
-        A dict or list `body` is sent as JSON, bytes as `application/octet-stream`. In `params`, None leaves a parameter
-        out and booleans become 1 and 0. Raises the `HsparseError` that the server names.
+        A `body` that is a dict or list is sent as JSON; bytes are sent as `application/octet-stream`. Parameters that
+        are None are omitted, and booleans are sent as 1 and 0. Raises the `HsparseError` that the server answers.
 
         >>> f.connection.json("GET", "/")["lastModified"] > 0
         True
@@ -191,7 +191,7 @@ class Connection:
         return json_object(self.url, f"{method} {path}", data, response.status)
 
     def binary(self, method: str, path: str, body: Body | None = None, **params: object) -> bytes:
-        """Send a request as `json` does, and return the bytes of its answer.
+        """Send a request like `json`, and return the bytes of the answer.
 
         >>> data = f.connection.binary("GET", f"/datasets/{X.id}/value", select="[0,:]")
         >>> np.frombuffer(data, "<f4")
@@ -202,9 +202,9 @@ class Connection:
     def json_if_changed(
         self, path: str, etag: str | None, **params: object
     ) -> tuple[Json | None, str | None]:
-        """Return a JSON object and its etag, as in the header; the object is None if it still has the given `etag`.
+        """Return a pair: the JSON object at a path, or None if its etag still is `etag`; and its etag from the header.
 
-        The etag is None if the server sends none.
+        The etag is None if the server sends no etag.
 
         >>> path = f"/datasets/{X.id}/map"
         >>> answer, etag = f.connection.json_if_changed(path, None)
@@ -227,7 +227,7 @@ class Connection:
         return json_object(self.url, f"GET {path}", data), response.headers.get("ETag")
 
     def repeated(self, read: Callable[[], T]) -> T:
-        """Return `read()`, which must change nothing, retried as `retry` says; for answers that are read by `stream`.
+        """Return `read()`, which must only read, and call it again as `retry` allows; used for answers of `stream`.
 
         >>> f.connection.repeated(lambda: f.connection.json("GET", "/")["owner"])
         'admin'
@@ -238,11 +238,11 @@ class Connection:
     def stream(
         self, method: str, path: str, accept: str, body: Body | None = None, **params: object
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request that changes nothing, as `json` does, and yield its answer for reading inside the context.
+        """Send a request that only reads, like `json`, and yield its answer, which the caller reads inside the context.
 
-        The HTTP connection is kept if the answer is read to its end. If a kept connection turns out to be closed, the
-        request, even a POST, is sent again over a new one. Raises the `HsparseError` that the server names, and
-        `Unreachable` if the connection breaks, also inside the context.
+        The HTTP connection is kept if the answer is read to its end. If a kept connection breaks, the request, even a
+        POST, is sent once more over a new connection. Raises the `HsparseError` that the server answers, or
+        `Unreachable` if the connection breaks, even while the caller reads the answer.
 
         >>> with f.connection.stream("GET", f"/datasets/{X.id}/value", "application/octet-stream") as answer:
         ...     print(len(answer.read()))
@@ -264,7 +264,7 @@ class Connection:
     def _answer(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request that changes nothing, and yield its answer; see `stream`."""
+        """Send a request that only reads, and yield its answer for `stream`."""
         connection, response = self._ask_again(method, target, data, headers)
         is_whole = False
         try:
@@ -279,10 +279,10 @@ class Connection:
     def response(
         self, method: str, path: str, headers: Headers | None = None, **params: object
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request without a body, once, and yield the answer for reading inside the context.
+        """Send a request without a body and without retries; yield its answer, which the caller reads in the context.
 
-        Raises the `HsparseError` that the server names, and `Unreachable` if the connection breaks, also inside the
-        context. The answer to a failed HEAD has no body that names the error, so a GET of one byte follows it.
+        Raises the `HsparseError` that the server answers, or `Unreachable` if the connection breaks, even while the
+        caller reads the answer. A failed HEAD is followed by a GET of one byte, because its answer names no error.
 
         >>> with f.connection.response("GET", "/about") as answer:
         ...     print(answer.status, answer.headers["Content-Type"])
@@ -309,7 +309,7 @@ class Connection:
 
     @property
     def open_batch(self) -> PendingCreations | None:
-        """The batch that the calling thread has open, or None.
+        """The batch that the calling thread has opened, or None if the thread has no open batch.
 
         >>> with f.batch():
         ...     print(f.connection.open_batch is None)
@@ -318,9 +318,9 @@ class Connection:
         return self.batch if self.batch is not None and self.batch.is_of_this_thread else None
 
     def check_open(self, method: str = "GET", path: str = "/") -> None:
-        """Send a waiting batch, and raise `InvalidValue` if a request with this method and path is not allowed.
+        """Check that a request with this method and path is allowed, and send a waiting batch.
 
-        A closed connection allows no request. A connection opened read-only allows no request that changes something.
+        Raises `InvalidValue` for any request if the connection is closed, or for a change if it is read-only.
 
         >>> f.connection.check_open("PUT", "/")
         """
@@ -366,7 +366,7 @@ class Connection:
         return response, answer
 
     def _is_made_once(self) -> bool:
-        """Return whether the server applies a change once per idempotency key; it is asked until it confirms that."""
+        """Return whether the server applies a change once per idempotency key; cache the server's answer if true."""
         if not self._heeds_keys:
             try:
                 response, data = self._exchange("GET", self._target("/about", {}), None, self._headers)
@@ -380,7 +380,7 @@ class Connection:
     def _parts(
         self, path: str, body: Body | None, accept: str, params: Mapping[str, object]
     ) -> tuple[str, Buffer | None, Headers]:
-        """Return the target, the body and the headers of a request."""
+        """Return a triple: the target (path and query), the body in bytes, and the headers of a request."""
         headers = self._headers | {"Accept": accept}
         data: Buffer | None = None
         if body is not None:
@@ -393,9 +393,9 @@ class Connection:
     def _ask_again(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send a request that changes nothing, once more if a kept connection broke.
+        """Send a request that only reads; if a kept connection breaks, send it once more over a new connection.
 
-        Return the connection and its unread answer.
+        Return a pair: the connection, and the answer, which is not read yet.
         """
         connection, kept = self._take()
         while True:
@@ -415,7 +415,7 @@ class Connection:
     def _exchange(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request in a span; repeat a GET if a kept connection broke."""
+        """Send a request in a tracing span; return a pair: the response and its bytes. Repeat a GET if needed."""
         with client_span(method, target.partition("?")[0], headers) as span:
             connection, kept = self._take()
             try:
@@ -426,7 +426,7 @@ class Connection:
         return response, answer
 
     def _take(self) -> tuple[http.client.HTTPConnection, bool]:
-        """Return a connection, and whether it was kept from an earlier request; raise `Unreachable` if none opens."""
+        """Return a pair: a connection, and whether an earlier request used it; raise `Unreachable` if none opens."""
         try:
             return self._pool.take()
         except OSError as error:
@@ -443,7 +443,7 @@ class Connection:
                 raise
             if process != os.getpid():
                 raise Unreachable(
-                    f"The answer of {self.url} belongs to the process that sent the request: repeat it in this one."
+                    f"Only the process that sent a request to {self.url} can read the answer: send it again here."
                 ) from error
             raise self._unreachable("GET", error) from error
 
@@ -452,7 +452,7 @@ class Connection:
         if isinstance(error, ssl.SSLCertVerificationError):
             cause = "lacks extensions that RFC 5280 requires" if is_incomplete(error) else "is not trusted"
             return InvalidValue(
-                f"The certificate of {self.url} {cause} ({error.verify_message}): give its CA's file as "
+                f"The certificate of {self.url} {cause} ({error.verify_message}): name the file of its CA in "
                 f"ca_file= or HSPARSE_CA_FILE{', which relaxes that requirement' * is_incomplete(error)}."
             )
         if (other := other_protocol(self.url, error)) is not None:
@@ -463,11 +463,11 @@ class Connection:
             reason += f", through the proxy {self._pool.proxy.host}:{self._pool.proxy.port}"
         if method == "GET":
             return Unreachable(
-                f"{self.url} does not answer ({reason}); see that the server runs and ask again."
+                f"{self.url} does not answer ({reason}): check that the server runs, and try again."
             )
         return Unreachable(
-            f"{self.url} did not answer a {method} ({reason}): it may or may not have been done; "
-            "see that the server runs, and look before sending it again."
+            f"{self.url} did not answer a {method} request ({reason}), and may or may not have carried it out: "
+            "check that the server runs, and look for the change before you send the request again."
         )
 
 
@@ -475,12 +475,12 @@ def _credentials(user: str | None, password: str | None, token: str | None) -> d
     if token is not None:
         if user is not None or not token.isascii() or not token.isprintable():
             # The message omits the token, because it may be a secret.
-            raise InvalidValue("A token must be printable ASCII, and given without user and password.")
+            raise InvalidValue("A token must be printable ASCII, and be given without user and password.")
         return {"Authorization": f"Bearer {token}"}
     if user is None:
         return {}
     if ":" in user:
-        raise InvalidValue(f"The user name {user!r} has a colon, which HTTP Basic credentials cannot carry.")
+        raise InvalidValue(f"The user name {user!r} must have no colon, as HTTP Basic cannot send one.")
     pair = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
     return {"Authorization": f"Basic {pair}"}
 

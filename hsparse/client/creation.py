@@ -1,4 +1,4 @@
-"""The request body that creates a dataset, from h5py's options and those that only hsparse has."""
+"""Makes the request body that creates a dataset from the options of h5py and hsparse."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
 Filter: TypeAlias = str | int | Mapping[str, Any]
-"""A filter as in `creationProperties.filters`: its name, its number, or an object with its parameters."""
+"""A filter as the REST API describes it (`creationProperties.filters`): a name, a number, or a dict of parameters."""
 Shape: TypeAlias = int | Sequence[int]
 MaxShape: TypeAlias = int | Sequence[int | None] | None
 SPARSE: Json = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 MATRIX_CHUNK = OptionalModule("hsparse.model.initial_values")
 UNLIMITED = "H5S_UNLIMITED"
 ASSUMED_LENGTH = 1024
-"""The assumed future length of a dimension that is still empty, as in h5py."""
+"""The length that is assumed for a dimension of length 0 when chunks are chosen, as in h5py."""
 SPARSITY = 64
-"""One element in this many is assumed to be defined in a sparse dataset whose density is unknown."""
+"""Default chunks of a sparse dataset assume that one in this many elements is defined."""
 
 
 def limits_json(limits: MaxShape) -> list[int | str] | None:
-    """Return `maxshape` or `minlower` in the form of request bodies."""
+    """Return `maxshape` or `minlower` as JSON for request bodies, with "H5S_UNLIMITED" for None."""
     if limits is None:
         return None
     each = (limits,) if isinstance(limits, int) else limits
@@ -38,10 +38,10 @@ def limits_json(limits: MaxShape) -> list[int | str] | None:
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How a new dataset is stored: the options of h5py's `create_dataset`, plus `filters`, `stripes` and lower bounds.
+    """How a new dataset is stored: the options of h5py's `create_dataset`, and `filters`, `stripes` and lower bounds.
 
-    `compression` is as in h5py: `"gzip"`, `"lzf"`, a gzip level, True, or the number of a filter with its client values
-    in `compression_opts`. `filters` give a whole pipeline, as in `creationProperties.filters`.
+    `compression` is `"gzip"`, `"lzf"`, a gzip level, True (gzip), or the number of a filter, whose parameters are in
+    `compression_opts`. `filters` lists all filters, as in `creationProperties.filters` of the REST API.
     """
 
     chunks: Shape | bool | None = None
@@ -57,7 +57,7 @@ class StorageOptions:
     minlower: MaxShape = None
 
     def body(self, kind: Hdf5Type, shape: tuple[int, ...], *, sparse: bool = False) -> Json:
-        """Return the body that creates a dataset; raise `InvalidValue` for options that contradict each other."""
+        """Return the request body that creates a dataset; raise `InvalidValue` if options contradict each other."""
         pipeline = self._pipeline()
         properties: Json = {"filters": pipeline} if pipeline else {}
         layout = self._layout(shape, is_filtered=bool(pipeline), sparse=sparse)
@@ -80,7 +80,7 @@ class StorageOptions:
         return body
 
     def sparse_body(self, shape: tuple[int, ...], dtype: DTypeLike) -> Json:
-        """Return the body that creates a sparse dataset."""
+        """Return the request body that creates a sparse dataset with this shape and dtype."""
         return self.body(Hdf5Type.of_dtype(dtype), shape, sparse=True)
 
     def _layout(self, shape: tuple[int, ...], *, is_filtered: bool, sparse: bool) -> Json:
@@ -92,14 +92,14 @@ class StorageOptions:
             return SPARSE | (named or {"dims": _sparse_chunks(shape)}) | striped
         is_signed = self.lower is not None or self.minlower is not None
         if self.chunks is False and (is_filtered or striped or self.maxshape is not None or is_signed):
-            raise InvalidValue("Filters, stripes, maxshape and lower need chunks: leave chunks=False out.")
+            raise InvalidValue("Filters, stripes, maxshape and lower need chunks: omit chunks=False.")
         return {"class": "H5D_CHUNKED"} | named | striped if self.chunks or striped else {}
 
     def _pipeline(self) -> list[Filter]:
         given = self.compression not in (None, False) or self.shuffle or self.fletcher32
         if self.filters and given:
             raise InvalidValue(
-                "filters gives the whole pipeline: leave compression, shuffle and fletcher32 out."
+                "filters must list all filters if given: omit compression, shuffle and fletcher32."
             )
         if not given:
             return list(self.filters)
@@ -115,7 +115,7 @@ class StorageOptions:
         if isinstance(kind, int) and 0 <= kind < 10:
             if options is not None:
                 raise InvalidValue(
-                    "A gzip level as compression has no compression_opts: give compression='gzip' with them."
+                    "compression is a gzip level already: omit compression_opts, or give compression='gzip'."
                 )
             kind, options = "gzip", kind
         if isinstance(kind, int):
@@ -124,13 +124,13 @@ class StorageOptions:
             return {"class": "H5Z_FILTER_DEFLATE", "level": 4 if options is None else int(options)}
         if options is not None:
             raise InvalidValue(
-                f"compression_opts is for gzip and filter numbers: give the parameters of {kind!r} in filters=[...]."
+                f"compression_opts needs gzip or the number of a filter: list {kind!r} in filters=[...] instead."
             )
         return str(kind)
 
 
 def shape_tuple(shape: Shape) -> tuple[int, ...]:
-    """Return a shape as a tuple; like numpy's functions, accept a single number."""
+    """Return a shape as a tuple of ints; a single number is the shape of one dimension, as in numpy."""
     return (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(length) for length in shape)
 
 

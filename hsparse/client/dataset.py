@@ -1,4 +1,4 @@
-"""The common base of dense and sparse datasets: name, type and extent, and changes of the extent."""
+"""The common base class of dense and sparse datasets: name, type, extent, filters and iteration over rows."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ T = TypeVar("T")
 HTML = OptionalModule("hsparse.client.html_repr")
 """Imported on first use."""
 LONG_POLL = 25
-"""The longest wait of a long poll, in seconds."""
+"""The maximum time, in seconds, that the server may wait for new rows before it answers a request."""
 SHUFFLE, FLETCHER32 = 2, 3
 NO_COMPRESSORS = (SHUFFLE, FLETCHER32, 5, 6)
-"""Ids of HDF5's own filters that do not compress: shuffle, fletcher32, nbit and scaleoffset."""
+"""The ids of HDF5 filters that do not count as compressors: shuffle, fletcher32, nbit and scaleoffset."""
 COMPRESSORS = {1: "gzip", 4: "szip", 32000: "lzf"}
-"""h5py's names of compressors, by filter id."""
+"""Maps the id of each compressor that h5py knows to its name in h5py."""
 
 
 class Dataset(DatasetExtent):
     """A dataset on a server. `shape` is the last known extent, or () for a null dataspace; `refresh` updates it.
 
-    If a dataset has lower bounds, indices do not count from the end: `x[-5]` is the element at coordinate -5. Its
-    coordinates run from `lower` to `lower + shape`, exclusive. Results are ordinary arrays.
+    If a dataset has lower bounds, its coordinates run from `lower` to `lower + shape`, exclusive, and negative indices
+    are coordinates: `x[-5]` is the element at coordinate -5. Results are ordinary arrays.
 
-    Reading more than `max_bytes`, initially the connection's limit, raises before anything is fetched. All methods
-    raise the server's `HsparseError`. Threads and forked processes may share a dataset; a pickle has the credentials of
-    its `Connection`.
+    A read of more than `max_bytes` (initially the limit of the connection) raises an error before data are fetched. All
+    methods raise the `HsparseError` that the server answers. Threads and forked processes may share a dataset; a pickle
+    of a dataset has the credentials of its `Connection`.
 
     >>> dataset = f["X"]
     >>> dataset.name, dataset.shape, dataset.id == X.id
@@ -55,7 +55,7 @@ class Dataset(DatasetExtent):
     """
 
     def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
-        """Take a dataset's record, as answered by `GET /datasets/{id}`, and the path by which it was opened."""
+        """`record` is the JSON of `GET /datasets/{id}`; `name` is the path by which the dataset was opened, or None."""
         self.connection = connection
         self.record = record
         self.name = name
@@ -69,7 +69,7 @@ class Dataset(DatasetExtent):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the elements; object for vlen text and vlen sequences.
+        """The dtype of the elements; it is `object` if the elements are vlen text or vlen sequences.
 
         >>> X.dtype
         dtype('float32')
@@ -91,7 +91,7 @@ class Dataset(DatasetExtent):
 
     @property
     def size(self) -> int:
-        """The number of elements in the extent, defined or not.
+        """The number of elements in the extent, including undefined elements.
 
         >>> X.size, X.nnz
         (12, 4)
@@ -100,7 +100,7 @@ class Dataset(DatasetExtent):
 
     @property
     def lower(self) -> tuple[int, ...]:
-        """The coordinate of the first element in each dimension, 0 unless the dataset has lower bounds.
+        """The coordinate of the first element in each dimension: 0, unless the dataset has lower bounds.
 
         >>> S.lower, S.shape, X.lower
         ((-2, 0), (5, 3), (0, 0))
@@ -109,7 +109,7 @@ class Dataset(DatasetExtent):
 
     @property
     def minlower(self) -> tuple[int | None, ...]:
-        """The lowest values that the lower bounds may reach, with None for an unlimited dimension.
+        """The minimum of the lower bound of each dimension, or None if the lower bound of a dimension is unlimited.
 
         >>> S.minlower, X.minlower
         ((None, 0), (0, 0))
@@ -121,7 +121,7 @@ class Dataset(DatasetExtent):
 
     @property
     def maxshape(self) -> tuple[int | None, ...]:
-        """The maximum extent, with None for an unlimited dimension.
+        """The maximum length of each dimension, or None if a dimension is unlimited.
 
         >>> X.maxshape
         (None, 3)
@@ -145,7 +145,7 @@ class Dataset(DatasetExtent):
 
     @cached_property
     def fillvalue(self) -> Any:
-        """The value of elements that were never written: a scalar of the dtype.
+        """The value of elements that were never written; a scalar with the dtype of the dataset.
 
         >>> X.fillvalue
         np.float32(0.0)
@@ -160,7 +160,7 @@ class Dataset(DatasetExtent):
 
     @property
     def compression(self) -> str | None:
-        """h5py's name for the compressor, or None without one.
+        """The name of the compressor, as in h5py, or None if the dataset has no compressor.
 
         >>> f.create_dataset("t", (5,), "f8", compression="gzip", compression_opts=7).compression
         'gzip'
@@ -170,7 +170,7 @@ class Dataset(DatasetExtent):
 
     @property
     def compression_opts(self) -> Any:
-        """The gzip level, or the client values of another compressor, or None without one.
+        """The level of gzip or the parameters of another compressor, or None if there is no compressor.
 
         >>> f.create_dataset("t", (5,), "f8", compression=7).compression_opts
         7
@@ -198,7 +198,7 @@ class Dataset(DatasetExtent):
 
     @property
     def nbytes(self) -> int:
-        """The size in memory, in bytes, of all elements of the extent, defined or not.
+        """The size in bytes that an array with all elements has in memory, including undefined elements.
 
         >>> X.nbytes
         48
@@ -206,7 +206,7 @@ class Dataset(DatasetExtent):
         return self.size * self.dtype.itemsize
 
     def _extent_text(self) -> str:
-        """Return the text for the extent in a repr, with a note if indices do not count from the end."""
+        """Return the text that describes the extent in a repr; it says if indices do not count from the end."""
         if not isinstance(self.shape, SignedExtent):
             return f"shape {self.shape}"
         each = (places_along(self.shape, dim) for dim in range(self.ndim))
@@ -224,7 +224,7 @@ class Dataset(DatasetExtent):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("A dataset without dimensions has no length.")
+            raise TypeError("A dataset without dimensions has no length: use its size instead.")
         return self.shape[0]
 
     def __bool__(self) -> bool:
@@ -232,23 +232,23 @@ class Dataset(DatasetExtent):
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
-            raise TypeError("A dataset without dimensions has no rows.")
+            raise TypeError("A dataset without dimensions has no rows: read its value by dataset[()].")
         return map(self.__getitem__, places_along(self.shape, 0))
 
     def __reversed__(self) -> Iterator[Any]:
         return map(self.__getitem__, reversed(places_along(self.shape, 0)))
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the selected elements: an array of a dense dataset, a sparse array of a sparse one."""
+        """Return the selected elements: an array if the dataset is dense, or a sparse array if it is sparse."""
         raise NotImplementedError
 
     def iter_rows(
         self, count: int, start: int | None = None, stop: int | None = None, *, progress: Progress = False
     ) -> Iterator[Any]:
-        """Yield `x[start:stop]` in blocks of `count` rows, the last one shorter, each as `x[a:b]` returns it.
+        """Yield the rows from `start` to `stop` in blocks of `count` rows; the last block may be shorter.
 
-        The next block is fetched while the current one is used. `progress` reports the finished rows: True shows a bar,
-        None shows one on a terminal, and a function is called with the number of finished rows and the total.
+        The next block is fetched while the caller uses the current block. `progress` reports finished rows: True shows
+        a bar, None shows a bar on a terminal, and a function is called with the numbers of finished and of all rows.
 
         >>> [(block.shape, block.nnz) for block in X.iter_rows(3)]
         [((3, 3), 3), ((1, 3), 1)]
@@ -259,7 +259,7 @@ class Dataset(DatasetExtent):
         (3, 3)
         """
         if count < 1 or not self.shape:
-            raise InvalidValue("iter_rows needs a count of 1 or more, and a dataset with dimensions.")
+            raise InvalidValue("iter_rows needs a dataset with dimensions, and a count of at least 1.")
         cut, extent = slice(start, stop), self.shape
         first, last, _ = (slice_from(cut, 0, extent) if isinstance(extent, SignedExtent) else cut).indices(
             extent[0]
@@ -274,10 +274,10 @@ class Dataset(DatasetExtent):
     def follow(
         self, start: int | None = None, *, count: int | None = None, timeout: float | None = None
     ) -> Iterator[Any]:
-        """Yield rows as they are appended, from now on or from row `start`, each block as `x[a:b]` returns it.
+        """Yield blocks of new rows whenever rows are appended, beginning with the next new row or with row `start`.
 
-        Each block has at most `count` rows. Iteration ends after `timeout` seconds without a new row; without a timeout
-        it never ends. The server is asked by long polling.
+        A block has at most `count` rows. The iteration ends after `timeout` seconds without a new row; without a
+        timeout, it never ends. Requests wait at the server until there are new rows (long polling).
 
         >>> rows = X.follow()
         >>> X.extend(2)
@@ -286,7 +286,7 @@ class Dataset(DatasetExtent):
         ((2, 3), (6, 3))
         """
         if not self.shape:
-            raise InvalidValue("A dataset without dimensions does not grow.")
+            raise InvalidValue("A dataset without dimensions has no rows to follow: follow another dataset.")
         last = places_along(self.refresh(), 0).stop
         return self._follow(last if start is None else start, count, timeout)
 
@@ -313,7 +313,7 @@ class Dataset(DatasetExtent):
             left = None if left is None else left - seconds
 
     def storage(self) -> tuple[int, int]:
-        """Return the number of stored chunks and their size in bytes.
+        """Return a pair: the number of stored chunks, and their size in bytes.
 
         >>> chunks, nbytes = X.storage()
         >>> chunks, nbytes > 0
@@ -323,11 +323,11 @@ class Dataset(DatasetExtent):
         return int(record["num_chunks"]), int(record["allocated_size"])
 
     def _compressor(self) -> Json:
-        """Return the first filter that compresses, or an empty dict without one."""
+        """Return the first filter that compresses, or an empty dict if no filter compresses."""
         return next((one for one in self._filters() if one.get("id", SHUFFLE) not in NO_COMPRESSORS), {})
 
     def _filters(self) -> list[Json]:
-        """Return the filters, as in the server's answers, of all sections."""
+        """Return the filters of all sections of a chunk, as dicts from the server's answer."""
         if self.connection.batch is not None:
             self.connection.batch.send()
         items = self.record.get("creationProperties", {}).get("filters") or []

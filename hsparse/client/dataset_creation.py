@@ -29,15 +29,15 @@ from hsparse.errors import Conflict
 from hsparse.optional_module import OptionalModule
 
 ASSIGNMENT = OptionalModule("hsparse.client.integrations.anndata.element_assignment")
-"""Imported on first use: most files have no data frames."""
+"""The module is imported at its first use, because most files have no data frames."""
 COLUMN = re.compile(r"/(obs|var|(obsm|varm|uns)/[^/]+)/[^/]+$")
-"""Matches the paths of columns in an AnnData's data frames."""
+"""Matches the path of a column of a data frame in an AnnData."""
 MAX_INLINE_BYTES = 256 << 10
-"""Up to this many bytes of values are sent with the creation of their dataset; every server accepts that in JSON."""
+"""Values of at most this many bytes are sent with the creation of their dataset; all servers accept such requests."""
 
 
 class DatasetCreation:
-    """The methods of a group that create objects; `name` is the group's path.
+    """The methods of a group that create objects; `name` is the path of the group.
 
     >>> f.create_dataset("t", data=[1, 2]).name
     '/t'
@@ -67,15 +67,15 @@ class DatasetCreation:
         filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> DenseDataset:
-        """Create a dense dataset and missing parent groups, and write `data`, which also gives shape and dtype.
+        """Create a dense dataset and missing parent groups, and write `data`, whose shape and dtype are the defaults.
 
-        The options are h5py's; without `chunks` the server chooses them. `filters` are as in
-        `creationProperties.filters`, and replace `compression`, `shuffle` and `fletcher32`. `stripes` spreads the
-        chunks over that many prefixes of the store, or over the listed buckets (`bucket`, `bucket/prefix`). `lower` is
-        the coordinate of the first element, and `minlower` limits how far it may move down, as `maxshape` does at the
-        upper end; with either, indices do not count from the end. Attributes and values of up to 256 KiB are sent with
-        the creation in one request. A dataset with more values becomes visible once all are written, and is deleted if
-        that fails. Raises `AlreadyExists` if the path has an object.
+        The options are those of h5py; without `chunks`, the server chooses the chunks. `filters` lists all filters, as
+        in `creationProperties.filters` of the REST API, instead of `compression`, `shuffle` and `fletcher32`. `stripes`
+        spreads the chunks over this number of prefixes of the store, or over the listed buckets (`bucket`,
+        `bucket/prefix`). `lower` is the coordinate of the first element, and `minlower` is the minimum of `lower`; with
+        `lower` or `minlower`, indices do not count from the end. Attributes and values of up to 256 KiB are sent in the
+        request that creates the dataset. A larger dataset becomes visible when all its values are written, or is
+        deleted if an error occurs. Raises `AlreadyExists` if the path has an object.
 
         >>> t = f.create_dataset("t", data=[[1.5, 2], [3, 4]], attributes={"unit": "s"})
         >>> t.shape, t.dtype, t.attrs["unit"]
@@ -154,10 +154,10 @@ class DatasetCreation:
         filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> SparseDataset:
-        """Create a sparse dataset and missing parent groups, and assign `data`, if given.
+        """Create a sparse dataset and missing parent groups, and write `data`, whose shape and dtype are the defaults.
 
-        `data` also gives shape and dtype. The options are as in `create_dataset`; default chunks suit few defined
-        elements. If `data` is dense, its elements that differ from the fill value become defined.
+        For the options see `create_dataset`; the default chunks suit datasets with few defined elements. If `data` is
+        dense, only the elements that differ from the fill value become defined.
 
         >>> y = f.create_sparse("y", (0, 512, 512), "u2", (1, 512, 512), maxshape=(None, 512, 512))
         >>> y.shape, y.chunks, y.nnz
@@ -214,7 +214,7 @@ class DatasetCreation:
         *,
         attributes: Mapping[str, Any] | None = None,
     ) -> DenseDataset | SparseDataset:
-        """Create a dataset whose elements are mapped to other datasets, and missing parent groups. Nothing is copied.
+        """Create a dataset whose elements are read from other datasets, and missing parent groups. No data are copied.
 
         >>> layout = hsparse.VirtualLayout((3, 2), "f4", sparse=True)
         >>> layout[:] = hsparse.VirtualSource(".", "X", (4, 3))[1:4, ::2]
@@ -230,11 +230,11 @@ class DatasetCreation:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Send creations of groups, attributes and datasets with small values together, which is many times faster.
+        """Collect the groups, attributes and small datasets that this thread creates, and send them in few requests.
 
-        The objects that this thread creates are sent when the context ends, or before any other request, so every read
-        sees them. An error of the server is raised only then, and concerns the whole request. If the context ends with
-        an exception, the waiting objects are discarded.
+        The objects are sent when the context ends, and before any other request, so every read sees the objects. An
+        error of the server is raised when they are sent, and then none of the objects of that request exists. If the
+        context ends with an exception, the objects that are not sent yet are discarded.
 
         >>> with f.batch():
         ...     for number in range(100):
@@ -256,9 +256,9 @@ class DatasetCreation:
             self.connection.batch = None
 
     def _frame_of(self, path: str) -> Any:
-        """Return the data frame (a group) that the object at a path is a column of, or None.
+        """Return the data frame (a group) of which the object at a path is a column, or None if there is none.
 
-        The frame is looked for only at paths where an AnnData has data frames.
+        The server is asked only if an AnnData may have a data frame at the path.
         """
         if cast(Parent, self)._old is not None:  # all existing objects are being replaced
             return None
@@ -266,11 +266,11 @@ class DatasetCreation:
         return ASSIGNMENT.load().frame_at(self, whole.rpartition("/")[0]) if COLUMN.search(whole) else None
 
     def _whole(self, path: str) -> str:
-        """Return the absolute form of a path."""
+        """Return a path as an absolute path; a relative path is relative to this group."""
         return path if path.startswith("/") else f"{self.name.rstrip('/')}/{path}"
 
     def create_object(self, collection: str, path: str, body: Json) -> tuple[Json, str]:
-        """Create an object from a body of the REST API; return its record and its absolute path.
+        """Create an object from a request body of the REST API; return a pair: its record and its absolute path.
 
         Raises `AlreadyExists` if the path has an object.
 
@@ -296,14 +296,14 @@ class DatasetCreation:
 
 
 def _values_of(data: Any, dtype: DTypeLike | None) -> NDArray[Any]:
-    """Return the values of a sparse dataset as an array; vlen sequences, which numpy would join, become objects."""
+    """Return values as an array; vlen sequences become an array of objects, as numpy would join them to a matrix."""
     if dtype is not None and np.dtype(dtype).hasobject:
         return codec_of(Hdf5Type.of_dtype(dtype)).cast(data)
     return np.asarray(data, dtype)
 
 
 def _reshaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return the values of a new dataset in its shape; raise `InvalidValue` if their number does not fit."""
+    """Return the array reshaped to `shape`; raise `InvalidValue` if the number of its values does not fit."""
     if array.size != prod(shape):
-        raise InvalidValue(f"The data has {array.size} values; the shape {list(shape)} has {prod(shape)}.")
+        raise InvalidValue(f"Shape {list(shape)} needs {prod(shape)} values, but data has {array.size}.")
     return array.reshape(shape)

@@ -1,4 +1,4 @@
-"""Changes of a dataset's extent: resize, append and drop rows, at either end."""
+"""Changes of the extent of a dataset: resize the dataset, and append or drop rows at the upper or lower end."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from hsparse.optional_module import OptionalModule
 if TYPE_CHECKING:
     from hsparse.client.appender import Appender
 
-OTHERS_WROTE = "other clients have extended it meanwhile: repeat the call"
-NOT_ALLOWED = "leave erase=False out"
+OTHERS_WROTE = "other clients have extended the dataset since this client read the extent: repeat the call"
+NOT_ALLOWED = "omit erase=False"
 T = TypeVar("T")
 Side: TypeAlias = Literal["upper", "lower"]
 """The end at which a dimension grows."""
 APPENDER = OptionalModule("hsparse.client.appender")
-"""Imported on first use."""
+"""The module is imported at its first use."""
 
 
 class DatasetExtent:
@@ -54,7 +54,7 @@ class DatasetExtent:
     shape: tuple[int, ...]
 
     def refresh(self) -> tuple[int, ...]:
-        """Ask the server for the extent, which other clients may have changed, and return it.
+        """Ask the server for the current extent, which other clients may have changed, and return the extent.
 
         >>> f["X"].extend(6)
         slice(4, 10, None)
@@ -74,13 +74,13 @@ class DatasetExtent:
         erase: bool = True,
         minlower: MaxShape = None,
     ) -> None:
-        """Set the extent, or with `axis` one length, as in h5py; elements outside the new extent are erased for good.
+        """Set the extent or, with `axis`, the length of one dimension; elements outside of the new extent are erased.
 
-        The upper end moves, and lower bounds stay. `minlower`, for datasets with lower bounds, limits how far these may
-        move down (None is unlimited) and may be given alone. Raises `Conflict` if a limit is above its bound.
+        The upper ends move, and lower bounds stay. `minlower`, for datasets with lower bounds, sets the minimum of each
+        lower bound (None is unlimited); it may be given alone. Raises `Conflict` if a minimum is above its lower bound.
 
-        Raises `InvalidValue` for a resize that shrinks a dimension with `erase=False`, or that shrinks it only because
-        other clients have extended it meanwhile. Raises `Conflict` if the extent changes during the call.
+        Raises `InvalidValue` if a dimension would shrink with `erase=False`, or would shrink only because other clients
+        have extended it since the last `refresh`. Raises `Conflict` if the extent changes during the call.
 
         >>> X.resize((8, 3))
         >>> X.resize((1, 3), erase=False)
@@ -97,7 +97,7 @@ class DatasetExtent:
             self._require_lower("minlower")
         if shape is None:
             if not limits:
-                raise InvalidValue("A resize needs a shape or, with lower bounds, minlower.")
+                raise InvalidValue("resize needs a new shape, or minlower for a dataset with lower bounds.")
             with in_own_words(self.id, self.name):
                 self.connection.json("PUT", self._path("shape"), limits)
             self.refresh()
@@ -117,17 +117,17 @@ class DatasetExtent:
             self.refresh()
 
     def _resized(self, shape: Sequence[int] | int, axis: int | None) -> tuple[int, ...]:
-        """Return the extent that a resize asks for."""
+        """Return the new extent that the arguments of `resize` ask for."""
         if axis is not None:
             dim = self._axis(axis, self.shape)
             return (*self.shape[:dim], int(np.asarray(shape)), *self.shape[dim + 1 :])
         return tuple(map(int, np.atleast_1d(shape)))
 
     def drop_before(self, place: int, axis: int = 0) -> None:
-        """Raise the lower bound of a dimension to `place`, and erase the elements below it; the upper end stays.
+        """Raise the lower bound of a dimension to the coordinate `place`, and erase all elements below `place`.
 
-        The cost depends on the dropped part only. Nothing changes if the lower bound is already at or above `place`.
-        Raises `OutOfRange` if `place` is above the upper bound, `Conflict` if the lower bounds changed meanwhile.
+        The cost depends only on the erased elements. Nothing changes if the lower bound is already at or above `place`.
+        Raises `OutOfRange` if `place` is above the upper bound, or `Conflict` if other clients move the lower bounds.
 
         >>> S.drop_before(1)
         >>> S.lower, S.shape, S[1].toarray()
@@ -153,26 +153,26 @@ class DatasetExtent:
     def _require_lower(self, what: str) -> None:
         if not isinstance(self.shape, SignedExtent):
             raise InvalidValue(
-                f"{self.name or self.id} has no lower bound, so it has no {what}: create it with lower= or minlower=."
+                f"{what} needs lower bounds, which {self.name or self.id} lacks: create it with lower= or minlower=."
             )
 
     def check_from_zero(self, what: str) -> None:
-        """Raise `InvalidValue` if the dataset has lower bounds; `what` names the use that does not support them.
+        """Raise `InvalidValue` if the dataset has lower bounds; `what` names the caller, which does not support these.
 
         >>> X.check_from_zero("Batches")
         >>> S.check_from_zero("Batches")
         Traceback (most recent call last):
-        hsparse.client.errors.InvalidValue: /S counts from (-2, 0), Batches from 0: take a part of it as an array.
+        hsparse.client.errors.InvalidValue: Batches does not support lower bounds, as /S has: read it as an array.
         """
         if isinstance(self.shape, SignedExtent):
             raise InvalidValue(
-                f"{self.name or self.id} counts from {self.shape.lower}, {what} from 0: take a part of it as an array."
+                f"{what} does not support lower bounds, as {self.name or self.id} has: read it as an array."
             )
 
     def extend(self, count: int, axis: int = 0, *, side: Side = "upper") -> slice:
-        """Append `count` rows (or columns, ...) to a dimension, and return the slice of their indices.
+        """Append `count` rows (indices of the dimension `axis`) without values; return the slice of the new indices.
 
-        Concurrent clients each get a slice of their own. `side` may be "lower" for a dataset with lower bounds.
+        Clients that call this at the same time get different slices. `side` is "lower" to extend below lower bounds.
 
         >>> X.extend(10), X.shape
         (slice(4, 14, None), (14, 3))
@@ -194,17 +194,17 @@ class DatasetExtent:
         drop_fill: bool = False,
         side: Side = "upper",
     ) -> slice:
-        """Grow a dimension and define elements there, as one change; return the slice of the new rows.
+        """Append rows with values to the dimension `axis`, in one change; return the slice of the new rows.
 
-        A dense dataset takes an array with the shape of the new part, or of a single row or frame. A sparse dataset
-        takes such an array, or a sparse array (any scipy format, `sparse.COO`), whose stored elements become defined;
-        or `append(coords, values, count=10)`: 10 rows, and elements in them at `coords: (n, rank)`, counted from the
-        first new row. With `side="lower"`, for datasets with lower bounds, the new rows go directly below the old ones.
+        `block` is an array with the shape of all new rows, or of a single row or frame. For a sparse dataset, it may be
+        a sparse array (any scipy format, `sparse.COO`), whose stored elements become defined; or `append(coords,
+        values, count=10)` appends 10 rows with elements at `coords: (n, rank)`, which count from the first new row.
+        With `side="lower"`, for datasets with lower bounds, the new rows go directly below the old rows.
 
-        Other clients see the old extent, or the new one with the values, and may append concurrently. An append too
-        large for one request (96 MiB, or the server's limit) is split: other clients then see the new extent before the
-        values. Raises `OutOfRange` for `coords` outside the new part, `InvalidValue` for a shape that does not fit, and
-        `WrongType` for a type that numpy does not cast by "same_kind".
+        Other clients see either the old extent, or the new extent with all values, and may append at the same time. An
+        append that is too large for one request (96 MiB, or the server's limit) is split: other clients then see the
+        new extent before the values. Raises `OutOfRange` if `coords` are outside of the new rows, `InvalidValue` if the
+        shape does not fit, or `WrongType` if numpy does not cast the dtype by "same_kind".
 
         >>> import scipy.sparse
         >>> X.append(scipy.sparse.csr_array([[0, 0, 8], [9, 0, 0]]))
@@ -226,9 +226,9 @@ class DatasetExtent:
         axis: int = 0,
         drop_fill: bool = False,
     ) -> slice:
-        """Append at the lower end: the new rows go directly below the old lower bound, in their order; see `append`.
+        """Append rows directly below the lower bound, in the order of `block`; for the arguments see `append`.
 
-        Existing elements keep their coordinates, and are not rewritten.
+        Existing elements keep their coordinates and are not rewritten.
 
         >>> S.prepend([[7, 8, 9], [4, 5, 6]])
         slice(-4, -2, None)
@@ -246,13 +246,13 @@ class DatasetExtent:
         drop_fill: bool = False,
         side: Side = "upper",
     ) -> Appender:
-        """Return an appender, which sends many small appends in few requests and reports the slice of each.
+        """Return an `Appender`, which sends many small appends in few requests and reports the slice of each append.
 
-        With `side="lower"` each append goes below the previous one, as in `prepend`.
+        With `side="lower"`, each append goes below the previous append, as in `prepend`.
 
-        A request is sent once the first append has waited for `max_delay` seconds, or `max_bytes` wait. Its elements
+        A request is sent when an append has waited for `max_delay` seconds, or when `max_bytes` bytes wait. Its rows
         are durable and visible when the request returns, in the order of the appends. In a sparse dataset all elements
-        of a dense block become defined, or with `drop_fill` only those that differ from the fill value.
+        of a dense block become defined or, with `drop_fill`, only the elements that differ from the fill value.
 
         >>> with X.appender(max_delay=0.05) as appender:
         ...     places = [appender.append([number] * 3) for number in range(100)]
@@ -260,7 +260,7 @@ class DatasetExtent:
         (slice(4, 5, None), (104, 3))
         """
         if max_delay < 0 or max_bytes < 1:
-            raise InvalidValue(f"max_delay must be 0 or more, max_bytes 1 or more: {max_delay}, {max_bytes}.")
+            raise InvalidValue("max_delay must be at least 0 seconds, and max_bytes must be at least 1 byte.")
         dim = self._axis(axis, self.shape)
         appender: Appender = APPENDER.load().Appender(
             lambda block, values, count: self._slab(block, values, count, dim),
@@ -275,31 +275,31 @@ class DatasetExtent:
     def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
         """Return the arguments of an append along `dim` as a slab: the new elements and the number of new rows.
 
-        Raise `InvalidValue`, `WrongType` or `OutOfRange` if they do not fit the dataset.
+        Raise `InvalidValue`, `WrongType` or `OutOfRange` if the arguments do not fit the dataset.
         """
         raise NotImplementedError
 
     def _append_slab(self, slab: Slab, dim: int, drop_fill: bool, side: Side) -> slice:
-        """Append a slab made by `_slab`, and return the slice of the new rows."""
+        """Append a slab that `_slab` has made, and return the slice of the new rows."""
         raise NotImplementedError
 
     def _on_side(self, side: Side, name: str) -> dict[str, str]:
-        """Return the request parameter for the end at which a dimension grows; an empty dict for "upper"."""
+        """Return a dict with the request parameter `name` if `side` is "lower", or an empty dict if it is "upper"."""
         if side not in ("upper", "lower"):
-            raise InvalidValue(f"{name} is 'upper' or 'lower', not {side!r}.")
+            raise InvalidValue(f"{name} must be 'upper' or 'lower', not {side!r}.")
         if side == "upper":
             return {}
         self._require_lower("lower side")
         return {name: side}
 
     def _nothing_new(self, dim: int, side: Side) -> slice:
-        """Return the empty slice at the end that `side` names, as the result of an append of no rows."""
+        """Return the result of an append of no rows: the empty slice at the upper or lower end of the dimension."""
         own = places_along(self.shape, dim)
         end = own.start if side == "lower" else own.stop
         return slice(end, end)
 
     def _whole_slab(self, values: NDArray[Any], dim: int) -> Slab:
-        """Return the slab of an array that covers the new part, or a single row or frame of it."""
+        """Return the slab of an array that has the values of all new rows, or of a single row or frame."""
 
         def fitting(extent: tuple[int, ...]) -> Slab:
             array = np.expand_dims(values, dim) if values.ndim == len(extent) - 1 else values
@@ -309,16 +309,16 @@ class DatasetExtent:
         return self._in_current_extent(fitting)
 
     def _check_slab(self, shape: tuple[int, ...], extent: tuple[int, ...], dim: int) -> None:
-        """Raise `InvalidValue` unless an array of the shape can be appended along the dimension."""
+        """Raise `InvalidValue` if an array of this shape cannot be appended along `dim` to a dataset of this extent."""
         own = shape[:dim] + shape[dim + 1 :]
         if len(shape) != len(extent) or own != extent[:dim] + extent[dim + 1 :]:
             raise InvalidValue(
                 f"Values of shape {list(shape)} cannot be appended to {self.name or self.id} along dimension {dim}: "
-                f"the other lengths must be those of {list(extent)}."
+                f"in all other dimensions, the lengths must equal those of the extent {list(extent)}."
             )
 
     def check_extent(self, extent: Sequence[int]) -> None:
-        """Raise `Conflict` if the dataset was shrunk below `extent`, an older extent: reads would be incomplete.
+        """Raise `Conflict` if the dataset no longer contains the older extent `extent`, so reads would be incomplete.
 
         >>> X.check_extent((9, 3))
         Traceback (most recent call last):
@@ -337,22 +337,22 @@ class DatasetExtent:
         return f"/datasets/{self.id}/{what}"
 
     def _axis(self, axis: int, extent: tuple[int, ...]) -> int:
-        """Return the dimension of an axis, which may count from the last one; raise `NoSuchAxis` if there is none."""
+        """Return the dimension of `axis`, which is negative to count from the end; `NoSuchAxis` if out of range."""
         rank = len(extent)
         if not -rank <= axis < rank:
-            raise NoSuchAxis(f"{self.name or self.id} has no axis {axis}; it has {rank} dimensions.")
+            raise NoSuchAxis(f"{self.name or self.id} has no axis {axis}: give {-rank} to {rank - 1}.")
         return axis % rank
 
     def _grown(self, answer: Json, dim: int) -> slice:
-        """Return the slice of the new rows along `dim`, which the server's answer names, and update the extent."""
+        """Return the slice of the new rows along `dim` from the server's answer, and update the known extent."""
         start, stop = map(int, answer["selection"].strip("[]").split(",")[dim].split(":"))
         self.shape = grown_to(self.shape, dim, slice(start, stop))
         return slice(start, stop)
 
     def _in_current_extent(self, work: Callable[[tuple[int, ...]], T]) -> T:
-        """Return `work(extent)`; after a `BadRequest`, repeat it once if the extent has changed meanwhile.
+        """Return `work(extent)`; if it raises `BadRequest` and the extent has changed, call `work` with the new extent.
 
-        The repeat is safe, because a bad request changes nothing. Other threads may set `shape` meanwhile.
+        The second call is safe, because a bad request changes nothing. Other threads may set `shape` during the call.
         """
         extent = self.shape
         with in_own_words(self.id, self.name), as_client_errors():
@@ -366,12 +366,12 @@ class DatasetExtent:
 
 
 def _smaller(extent: tuple[int, ...], wanted: tuple[int, ...]) -> list[int]:
-    """Return the dimensions that become smaller."""
+    """Return the dimensions in which `wanted` is smaller than `extent`."""
     return [dim for dim, (old, new) in enumerate(zip(extent, wanted, strict=False)) if new < old]
 
 
 def _is_moved(extent: tuple[int, ...], old: Sequence[int]) -> bool:
-    """Return whether an extent with lower bounds lacks coordinates of an older one."""
+    """Return whether an extent with lower bounds lacks coordinates of the older extent `old`."""
     if not isinstance(extent, SignedExtent) or not isinstance(old, SignedExtent):
         return False
     pairs = ((places_along(extent, dim), places_along(old, dim)) for dim in range(len(extent)))

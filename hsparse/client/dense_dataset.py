@@ -1,4 +1,4 @@
-"""Dense datasets as arrays: every element has a value, the fill value until it is written."""
+"""Dense datasets as arrays: every element has a value, which is the fill value until the element is written."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ DASK_ARRAY = OptionalModule("hsparse.client.integrations.dask.dask_array")
 
 
 class DenseDataset(ReducedDataset):
-    """A dense dataset on a server, with numpy's keys: `x[0:10, -1]`, `x[[3, 1]] = 7`.
+    """A dense dataset on a server; the keys of reads and writes are as in numpy: `x[0:10, -1]`, `x[[3, 1]] = 7`.
 
-    A write is durable when it returns.
+    A write is durable when the call returns.
 
     >>> D
     <DenseDataset /D: shape (4, 3), int64, chunks (4, 3)>
@@ -48,7 +48,7 @@ class DenseDataset(ReducedDataset):
     """
 
     def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
-        """Take a record as `Dataset` does; `source` reads the values of fixed-size elements."""
+        """For the arguments see `Dataset`. `source` reads the values if the elements have a fixed size."""
         super().__init__(connection, record, name)
         self.source = ChosenElements(connection, record, self.type.wire)
 
@@ -56,7 +56,7 @@ class DenseDataset(ReducedDataset):
         return f"<DenseDataset {self.name or self.id}: {self._extent_text()}, {self.dtype}, chunks {self.chunks}>"
 
     def __getitem__(self, key: Key) -> Any:
-        """Return the selected values: an array, or a scalar where numpy returns one.
+        """Return the selected values: an array, or a scalar if numpy would return a scalar.
 
         >>> D[-1], D[0, 1], D[[3, 0], 0]
         (array([ 9, 10, 11]), np.int64(1), array([9, 0]))
@@ -67,7 +67,7 @@ class DenseDataset(ReducedDataset):
         return values[()] if values.shape == () else values
 
     def take(self, select: Select) -> NDArray[Any]:
-        """Return the values of a selection, in any form of `Select`, as an array.
+        """Return the values of a selection as an array; the selection has any of the types of `Select`.
 
         >>> D.take("[0:2,1]")
         array([[1],
@@ -76,7 +76,7 @@ class DenseDataset(ReducedDataset):
         return self._in_region(select, self._read)
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
-        """Set the selected elements to values, which are broadcast as in numpy.
+        """Set the selected elements to `values`, which are broadcast as in numpy.
 
         Large writes are split into requests of at most 32 MiB each.
 
@@ -105,12 +105,12 @@ class DenseDataset(ReducedDataset):
 
     def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
         if values is not None or count is not None:
-            raise InvalidValue(f"{self.name or self.id} is dense: append an array, without values or count.")
+            raise InvalidValue(f"{self.name or self.id} is dense: append an array, omit values and count.")
         return self._whole_slab(self._codec.cast(block), dim)
 
     def _append_slab(self, slab: Slab, dim: int, drop_fill: bool, side: Side) -> slice:
         if drop_fill:
-            raise InvalidValue(f"{self.name or self.id} is dense: drop_fill is for sparse datasets.")
+            raise InvalidValue(f"drop_fill is for sparse datasets: omit it for {self.name or self.id}.")
         if not slab.count:
             return self._nothing_new(dim, side)
         data, path = self.type.encode(slab.values), self._path("value")
@@ -120,12 +120,12 @@ class DenseDataset(ReducedDataset):
         return self._grown(answer, dim)
 
     def _put(self, selection: Selection, values: NDArray[Any]) -> None:
-        """Write values in the shape of the selection by one request; raise `TooLarge` if they do not fit into it."""
+        """Write values of the selection's shape in one request; raise `TooLarge` if one request cannot hold them."""
         request = SelectionRequest.of(selection, named=True)
         is_one = request.body is None and values.size > 1 and not any(values.strides)
         data = self.type.encode(values.reshape(-1)[:1] if is_one else values)
         if len(data) > REQUEST_BYTES and values.size > 1:
-            raise TooLarge(f"The values have {len(data)} bytes, too many for a request: write fewer at once.")
+            raise TooLarge(f"{len(data)} bytes exceed the limit of a request: write fewer values at once.")
         if request.body is None:
             params = {
                 "select": request.select,
@@ -140,11 +140,11 @@ class DenseDataset(ReducedDataset):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("The values are on a server: numpy gets a copy.")
+            raise ValueError("The values are on a server, so numpy can only get a copy: omit copy=False.")
         return np.asarray(self[...], dtype)
 
     def to_numpy(self, key: Key = ..., *, progress: Progress = None) -> NDArray[Any]:
-        """Return the selected values as an array; `progress` is as in `SparseDataset.to_numpy`.
+        """Return the selected values as an array; for `progress` see `SparseDataset.to_numpy`.
 
         >>> D.to_numpy(np.s_[2:, 0])
         array([6, 9])
@@ -154,7 +154,7 @@ class DenseDataset(ReducedDataset):
             return np.asarray(self[key])
 
     def to_dask(self, chunks: Blocks = None) -> Array:
-        """Return a `dask.array.Array`; its blocks have about 100 MB unless `chunks` gives their shape.
+        """Return the dataset as a `dask.array.Array` with blocks of the shape `chunks`, by default of about 100 MB.
 
         >>> array = D.to_dask(chunks=(2, 3))
         >>> array.numblocks, array[1:3].sum().compute()

@@ -1,4 +1,4 @@
-"""Connections to a store in a local directory that this process serves itself (the extra `server`)."""
+"""Connections to a store in a local directory that this process itself serves; they need the extra `server`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ HOST = "localhost"
 
 
 class EmbeddedConnection(Connection):
-    """A `Connection` to a store that the client's own process serves; one open store per directory is shared.
+    """A `Connection` to a store in a directory that this process serves; connections to a directory share one store.
 
-    The first request opens the store. The store closes when all connections of this process to it are closed. While it
-    is open, no other process can use the directory: requests in another process, including a forked child, raise
-    `Misconfigured`, which names the process that uses the directory. A pickle has only the path of the directory.
+    The first request opens the store. The store closes when all its connections are closed. While the store is open, no
+    other process can use the directory: requests in another process, including a forked child, raise a `Misconfigured`
+    that names the process that uses the directory. A pickle of this object has only the path of the directory.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class EmbeddedConnection(Connection):
 
 
 class EmbeddedPool(ConnectionPool):
-    """Connections to the open store of the directory `root`; the pool keeps the store open until it is closed."""
+    """Connections to the store of the directory `root`; the store stays open until the pool is closed."""
 
     def __init__(self, root: Path, timeout: float) -> None:
         super().__init__("http", HOST, None, timeout)
@@ -77,7 +77,7 @@ class EmbeddedPool(ConnectionPool):
 
 
 class EmbeddedHttp(http.client.HTTPConnection):
-    """An HTTP connection over a socket pair, whose other end the embedded store serves."""
+    """An HTTP connection over a socket pair; the server of the embedded store has the other end of the pair."""
 
     def __init__(self, store: Any, timeout: float) -> None:
         super().__init__(HOST, timeout=timeout)
@@ -87,7 +87,7 @@ class EmbeddedHttp(http.client.HTTPConnection):
         try:
             sock: socket.socket = self._store.connect()
         except RuntimeError as error:  # the event loop is closed
-            raise ConnectionError("the embedded store has stopped") from error
+            raise ConnectionError("the embedded store has stopped: open it again") from error
         sock.settimeout(self.timeout)
         self.sock = sock
 
@@ -102,7 +102,7 @@ class _Lease:
 
     @classmethod
     def begin(cls, root: Path) -> _Lease:
-        """Count one more pool that uses the store of a directory, and return the lease; the first opens the store."""
+        """Count one more pool that uses the store of `root`, and return the lease; the first pool opens the store."""
         with _OPENING:
             lease = _LEASES.get(root)
             if lease is None:
@@ -112,7 +112,7 @@ class _Lease:
             return lease
 
     def end(self) -> None:
-        """End one pool's use; the last pool closes the store."""
+        """Count one pool less that uses the store; if no pool is left, close the store."""
         with _OPENING:
             self.pools -= 1
             if not self.pools:
@@ -126,7 +126,7 @@ _OPENING = threading.Lock()
 
 @cache
 def _close_at_exit() -> None:
-    """Arrange that open stores are closed at exit; the interpreter could crash if their threads ran on."""
+    """Register a function that closes open stores at exit: the interpreter could crash if their threads still ran."""
     # This must run before concurrent.futures joins its threads, which a closing store uses; `atexit` runs later.
     register: Any = getattr(threading, "_register_atexit", atexit.register)
     register(_close_all)

@@ -1,7 +1,7 @@
-"""The client's exceptions: classes of `hsparse.errors` that also derive from Python's built-in ones where these fit.
+"""The exceptions of the client: they derive from a class of `hsparse.errors`, and from a built-in exception of Python.
 
-Both `except hsparse.NotFound` and `except KeyError` catch a missing object. Each error has `kind`, and, if a server
-answered, `request_id`, the id of the request in the server's log.
+`except hsparse.NotFound` and `except KeyError` therefore both catch a missing object. Each error has a `kind` and, if
+a server answered, a `request_id`, the id of the request in the server's log.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class MissingFile(MissingKey, FileNotFoundError):
 
 
 class DeletedKey(MissingKey, Gone):
-    """The object or domain was deleted; `except` catches it like one that never existed."""
+    """The object or domain was deleted; `except MissingKey` catches this error too."""
 
     kind = ErrorKind.GONE
 
 
 class PermissionDenied(Forbidden, PermissionError):
-    """The user lacks the right for the request."""
+    """The user has no right to do what the request asks for."""
 
 
 class NotSignedIn(Unauthenticated, PermissionError):
-    """The server requires a credential, or does not accept the one given."""
+    """The request has no credential although the server requires one, or the server rejects the credential."""
 
 
 class AlreadyExists(Conflict, FileExistsError):
-    """An object, a link or a domain of that name exists already."""
+    """An object, a link or a domain with the name of the new one exists already."""
 
 
 class InvalidValue(BadRequest, ValueError):
@@ -61,25 +61,25 @@ class InvalidValue(BadRequest, ValueError):
 
 
 class WrongType(BadRequest, TypeError):
-    """An argument has an unsuitable type."""
+    """An argument has a type that is not accepted, or that cannot be converted."""
 
 
 class OutOfRange(PlaceOutOfRange, IndexError):
-    """An index is beyond the extent, a mask has another length, or a key has more indices than dimensions."""
+    """An index is outside the extent, a mask has the wrong length, or a key has more indices than dimensions."""
 
 
 class NoSuchAxis(InvalidValue, OutOfRange):
-    """The dataset does not have the named axis."""
+    """The dataset has no axis with this number or name."""
 
     kind = ErrorKind.BAD_REQUEST
 
 
 class ResultTooLarge(TooLarge, MemoryError):
-    """A result exceeds the client's memory limit, or a request exceeds the server's limits."""
+    """A result exceeds the memory limit of the client, or a request exceeds a limit of the server."""
 
 
 class QuotaExceeded(OverQuota, OSError):
-    """A folder has reached its quota in bytes: delete something below it, or ask an admin for more."""
+    """A folder has reached its quota in bytes: delete domains in the folder, or ask an admin for a larger quota."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -87,7 +87,7 @@ class QuotaExceeded(OverQuota, OSError):
 
 
 class NoSpaceLeft(StoreFull, OSError):
-    """The server's store, or a disk that it needs, is full; the message says how to make room."""
+    """The store or a disk of the server is full; the message says how to make space."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -99,19 +99,19 @@ class NotImplementedHere(Unsupported, NotImplementedError):
 
 
 class LeftOutKey(LeftOut, KeyError):
-    """An object of an HDF5 file is left out of its domain; h5py also raises `KeyError` if it cannot open one."""
+    """The server cannot serve an object of an HDF5 file; also a `KeyError`, as h5py raises for unreadable objects."""
 
 
 class Unreachable(HsparseError, ConnectionError):
-    """The server does not answer, or broke off its answer; the message says whether the request may have been done."""
+    """The server sent no answer or an incomplete answer; the message says if the request may have been carried out."""
 
 
 class GatewayFailed(Unreachable):
-    """A proxy answered with a 5xx status, because the server did not answer the proxy, or the proxy itself failed."""
+    """A proxy answered with a 5xx status: the server did not answer the proxy, or the proxy itself failed."""
 
 
 class OtherServer(HsparseError):
-    """The answer comes from something that is not an HDF REST server, such as a proxy."""
+    """The answer comes from a program that is not an HDF REST server, such as a proxy."""
 
 
 BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
@@ -130,12 +130,12 @@ BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
         LeftOutKey,
     )
 }
-"""The client's class for each error kind that a server names."""
+"""Maps each kind of error that a server may answer to the class that the client raises."""
 
 
 @contextmanager
 def as_client_errors() -> Iterator[None]:
-    """Convert errors of `hsparse.format`, code that the server shares, to the client's classes of the same kinds."""
+    """Convert errors of code that client and server share (`hsparse.format`) to the client's class of the same kind."""
     try:
         yield
     except HsparseError as error:
@@ -147,7 +147,7 @@ def as_client_errors() -> Iterator[None]:
 
 @contextmanager
 def in_own_words(id: str = "", name: str | None = None) -> Iterator[None]:
-    """Reword server errors: give the object's path in place of its id, and "maxshape" in place of "maxdims"."""
+    """Reword errors of the server: replace the id of the object by its path, and "maxdims" by "maxshape"."""
     try:
         yield
     except HsparseError as error:

@@ -1,4 +1,4 @@
-"""A domain opened as a file of arrays."""
+"""The class of an open domain: a file of arrays, which may also store an AnnData."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from hsparse.client.progress import Progress
 
 OF_DOMAIN = ("connection", "id", "name", "attrs", "filename", "owner", "_labels_of", "_names")
-"""The attributes that a `File` lacks until its domain is created; see `_unmade`."""
+"""The attributes that a `File` lacks before its domain is created; see `_unmade`."""
 READER = OptionalModule("hsparse.client.integrations.anndata.anndata_reader")
 LAZY = OptionalModule("hsparse.client.integrations.anndata.lazy_anndata")
 ENCODER = OptionalModule("hsparse.client.integrations.anndata.element_encoder")
 QUERY = OptionalModule("hsparse.client.integrations.anndata.query")
-"""These modules are imported on first use, because they would delay reading a first value."""
+"""These modules are imported at their first use, because their import would delay the first read of a value."""
 
 
 OF_ANNDATA = {
@@ -42,11 +42,11 @@ OF_ANNDATA = {
     "obs_names": "f.query().obs_names",
     "var_names": "f.query().var_names",
 }
-"""Where a `File` has the values that AnnData offers as attributes."""
+"""Maps an attribute of AnnData that a `File` lacks to the expression that gives its value."""
 
 
 class File(Group, Versions):
-    """A domain, as its root group. Once closed, the file and its objects refuse requests; writes are durable at once.
+    """An open domain; the file is also its root group. Writes are durable at once. A closed file raises errors.
 
     >>> with hsparse.open("data/home/admin/run.h5") as file:
     ...     print(list(file), file["X"].shape, file.filename, file.owner)
@@ -54,16 +54,16 @@ class File(Group, Versions):
     """
 
     _unmade: Connection | None = None
-    """The connection to a domain that is created, replacing `_old` if set, when the file is first used."""
+    """The connection to a domain that will be created (and will replace `_old`) at the first use of the file, or None."""
     _old: File | None = None
     _is_new = False
-    """Whether the domain was created for this file, with nothing written to it before."""
+    """Whether this file has created its domain, so that the domain was empty."""
 
     def __init__(self, connection: Connection, record: Json, *, is_new: bool = False) -> None:
         self._bind(connection, record, is_new=is_new)
 
     def _bind(self, connection: Connection, record: Json, *, is_new: bool) -> None:
-        """Set the attributes that depend on the domain, whose record is `record`."""
+        """Set the attributes that depend on the domain; `record` is the JSON of the domain."""
         self._unmade, self._old, self._is_new = None, None, is_new
         if "snapshot" in record:
             connection.is_read_only, connection.snapshot = True, record["snapshot"]
@@ -74,7 +74,7 @@ class File(Group, Versions):
 
     @classmethod
     def _to_replace(cls, old: File) -> Self:
-        """Return a file that replaces another one when it is first used or closed."""
+        """Return a file that replaces the file `old` when the new file is first used or closed."""
         file = cls.__new__(cls)
         file._unmade, file._old = old.connection, old
         return file
@@ -82,7 +82,7 @@ class File(Group, Versions):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Create the domain if an attribute that needs it is read."""
+            """Create the domain of the file if the attribute needs the domain, and return the attribute."""
             if self._unmade is None or name not in OF_DOMAIN:
                 where = OF_ANNDATA.get(name)
                 raise AttributeError(f"A File has no {name}{f': see {where}' if where else ''}.")
@@ -93,7 +93,7 @@ class File(Group, Versions):
             return getattr(self, name)
 
     def _unmake(self) -> None:
-        """Delete a domain created for this file if it is empty; it is created again on the next use."""
+        """Delete the domain if this file has created it and it is empty; the next use creates the domain again."""
         with suppress(HsparseError):
             if self._is_new and not len(self) and not len(self.attrs):
                 connection = self.connection
@@ -120,7 +120,7 @@ class File(Group, Versions):
 
     @property
     def mode(self) -> str:
-        """ "r" if the file was opened read-only, else "r+".
+        """The mode of the file: "r" if the file was opened read-only, or else "r+".
 
         >>> f.mode, hsparse.open("data/home/admin/run.h5", "r").mode
         ('r+', 'r')
@@ -129,7 +129,7 @@ class File(Group, Versions):
 
     @property
     def acls(self) -> Acls:
-        """The access control list: a mapping from user names to rights.
+        """The access control list of the domain: a mapping from user names to rights; see `Acls`.
 
         >>> f.acls["ann"] = ["read", "update"]
         >>> sorted(f.acls["ann"])
@@ -138,7 +138,7 @@ class File(Group, Versions):
         return Acls(self.connection)
 
     def flush(self) -> None:
-        """Send what waits in a `batch`; everything else is durable already.
+        """Send the objects that wait in a `batch`; all other writes are durable already.
 
         >>> with f.batch():
         ...     group = f.create_group("runs")
@@ -147,7 +147,7 @@ class File(Group, Versions):
         self.connection.check_open()
 
     def close(self) -> None:
-        """Close the connections. The file becomes false, and its groups and datasets raise `InvalidValue`.
+        """Close the connections. `bool(file)` becomes False, and later requests of its objects raise `InvalidValue`.
 
         >>> f.close()
         >>> bool(f)
@@ -159,7 +159,7 @@ class File(Group, Versions):
         self.connection.close()
 
     def refresh(self) -> None:
-        """Drop the cached objects of the domain and the cached labels, so that changes by others are seen.
+        """Drop the cached objects and labels of the domain; the next use reads them again, with all changes.
 
         >>> before = cells.query("n_genes > 0").n_obs
         >>> cells.refresh()
@@ -169,11 +169,11 @@ class File(Group, Versions):
         self._names.forget()
 
     def to_anndata(self, path: str = "/", *, lazy: bool = False, progress: Progress = None) -> AnnData:
-        """Return the AnnData at a path, equal to `anndata.read_h5ad` of the domain's file.
+        """Read and return the AnnData at a path; it equals the AnnData that `anndata.read_h5ad` reads from the file.
 
-        It takes two requests, or more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw are dask
-        arrays, whose blocks are read when they are computed. Needs the extra `anndata`; `lazy` needs dask too.
-        `progress` is as in `SparseDataset.to_numpy`, and is ignored with `lazy`.
+        A read sends two requests, or more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw are
+        dask arrays, whose blocks are read when they are computed. Needs the extra `anndata`; `lazy` also needs dask.
+        For `progress` see `SparseDataset.to_numpy`; `lazy` ignores `progress`.
 
         >>> data = cells.to_anndata()
         >>> data.shape, data.obs["cell_type"].tolist(), data.var_names.tolist()
@@ -201,14 +201,14 @@ class File(Group, Versions):
         overwrite: bool = False,
         progress: Progress = None,
     ) -> None:
-        """Store an AnnData, so that `to_anndata` returns it and `anndata.read_h5ad` reads the domain's file.
+        """Store an AnnData at a path, in the file format of AnnData, so that `to_anndata` can read it again.
 
-        Other clients see nothing of it until all is stored. With `overwrite` they see the old AnnData until then. They
-        also see the old domain until then if it was opened with mode "w" and this call is the first use of the file.
+        Other clients do not see the AnnData until it is stored completely. Until then, they see the old AnnData with
+        `overwrite`, or the old domain if the file was opened with mode "w" and this call is its first use.
         Sparse matrices become sparse datasets, written in bands; X and layers may be dask arrays or backed. `chunks`
-        apply to X and layers, `filters` to matrices and large arrays. Raises `AlreadyExists` if the group has elements
-        of the same names, and `WrongType` for values that AnnData's file format cannot store; in both cases nothing is
-        changed, and no domain is created.
+        applies to X and layers, `filters` to matrices and large arrays. Raises `AlreadyExists` if the group has
+        elements of the same names, or `WrongType` if the file format of AnnData cannot store a value; after either
+        error nothing has changed, and no domain was created.
 
         >>> f.write_anndata(adata, "rna", chunks=(2, 3))
         >>> f["rna/X"].shape, list(f["rna"])
@@ -239,7 +239,7 @@ class File(Group, Versions):
         progress: Progress = None,
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
-        """Write elements at a path; if this file is to replace an old one, they replace all objects of the old file."""
+        """Write elements at a path; if this file will replace an old file, replace all objects of the old file."""
         old = self._old
         if old is None:
             super()._write_elements(elements, path, replaced, progress, options)
@@ -273,13 +273,13 @@ class File(Group, Versions):
         raw: bool = True,
         path: str = "/",
     ) -> AnnDataQuery:
-        """Choose rows and columns of the AnnData at a path; only the needed data is read, in one or two requests.
+        """Return a query for rows and columns of the AnnData at a path; the query reads only the data that it needs.
 
-        `obs` and `var` are a condition (`"cell_type == 'B cell' and n_genes > 500"`), names, indices or a mask. `layer`
-        becomes X: the name of a layer, or `"raw"`, which has its own columns. An AnnData of the query has all elements,
-        as `data[rows, columns].copy()` has; each of `layers`, `obsm`, ..., and `columns` for obs, limits its part to
-        the names listed (`[]`: none). The first query reads the list of the domain's objects, which is cached until
-        `refresh`.
+        `obs` chooses the rows and `var` the columns, each by a condition (`"cell_type == 'B cell' and n_genes > 500"`),
+        names, indices or a mask. `layer` is the name of the layer to use as X, or `"raw"`, which has its own columns.
+        The AnnData of a query has all elements, like `data[rows, columns].copy()`, unless `layers`, `obsm`, `varm`, ...
+        list the names of elements to read; `columns` and `var_columns` list columns of obs and var. The list of the
+        domain's objects is cached until `refresh`.
 
         >>> found = cells.query(obs="cell_type == 'T' and n_genes > 1", var=["MS4A1", "CD3E"])
         >>> found.to_anndata().to_df()
@@ -300,7 +300,7 @@ class File(Group, Versions):
 
 
 def create_domain(connection: Connection, body: Json) -> Json:
-    """Create the domain of a connection and return its record; raise `AlreadyExists` if it exists."""
+    """Create the domain or folder of a connection and return its record; raise `AlreadyExists` if the path exists."""
     try:
         return connection.json("PUT", "/", body)
     except Conflict as error:

@@ -1,4 +1,4 @@
-"""Groups: the parts of h5py's `Group` that arrays need; h5pyd offers all of h5py."""
+"""Groups, with the methods of h5py's `Group` that arrays need; the package h5pyd has all methods of h5py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 COPY = OptionalModule("hsparse.client.links")
 TREE = OptionalModule("hsparse.client.tree_text")
 MAX_COMPLETIONS = 1000
-"""The maximum number of names that a notebook completes."""
+"""The maximum number of names that a notebook offers when it completes a path."""
 WRITER = OptionalModule("hsparse.client.integrations.anndata.element_writer")
 NO_OPTIONS: Mapping[str, Any] = {}
 FROM_SCIPY = OptionalModule("hsparse.client.sparse.from_scipy")
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class NamedType:
-    """A committed datatype; its `item` is HDF5/JSON.
+    """A committed datatype; `item` is the datatype as HDF5/JSON.
 
     >>> record = f.connection.json("POST", "/datatypes", {"type": "H5T_STD_I32LE", "h5path": "/count"})
     >>> f["count"].item["base"], f["count"].name
@@ -58,7 +58,7 @@ class NamedType:
 
 
 class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
-    """A group on a server: a mapping from paths to groups and datasets, which are fetched on access.
+    """A group on a server: a mapping from paths to groups, datasets and datatypes; each access fetches the object.
 
     >>> group = f.create_group("raw")
     >>> group.attrs["title"] = "as measured"
@@ -70,9 +70,9 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
     def __init__(
         self, connection: Connection, record: Json, name: str, labels_of: LabelsOf | None = None
     ) -> None:
-        """Take a group's record, as answered by `GET /groups/{id}`, and its path in the domain.
+        """`record` is the JSON of `GET /groups/{id}`, and `name` is the path of the group in the domain.
 
-        `labels_of` returns, for the path of a sparse dataset, the labels along its axes.
+        `labels_of(path)` returns the labels along the axes of the sparse dataset at a path.
         """
         self.connection = connection
         self.id: str = record["id"]
@@ -81,7 +81,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         self.attrs = Attributes(connection, f"/groups/{self.id}", record.get("attributes"))
 
     _old: Group | None = None
-    """The old file that this `File` replaces when it is first used, or None; always None for other groups."""
+    """The old file that this `File` will replace at its first use, or None; always None for a group that is no file."""
 
     def _take_over(self, attributes: Collection[str]) -> None:
         raise NotImplementedError("Only a file replaces another one.")
@@ -94,7 +94,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         progress: Progress = None,
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
-        """Write elements at a path, replacing existing ones with the names `replaced`."""
+        """Write elements at a path; the existing elements with the names `replaced` are removed."""
         writer = WRITER.load().ElementWriter(self.connection, **options)
         writer.write(elements, self, path, replaced=replaced, progress=progress)
 
@@ -109,7 +109,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return [link["title"] for link in answer["links"]]
 
     def __getitem__(self, path: str) -> Member:
-        """Return the object at a path, relative to this group or absolute, with one request.
+        """Return the object at a path, which is absolute or relative to this group; sends one request.
 
         >>> f["X"].shape
         (4, 3)
@@ -132,7 +132,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return make_member(self.connection, record, whole, self._labels_of)
 
     def __contains__(self, path: object) -> bool:
-        """Return whether a path has a link; as in h5py, the link may be dangling.
+        """Return whether a link exists at a path; as in h5py, the target of the link may be missing.
 
         >>> f["broken"] = hsparse.SoftLink("/none")
         >>> "broken" in f, "none" in f, f.get("broken")
@@ -148,7 +148,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return isinstance(group, Group) and (not title or group._has_link(title))
 
     def items(self) -> ItemsView[str, Any]:
-        """Return the names with their objects; as in h5py, None for a dangling link.
+        """Return pairs of names and objects; as in h5py, the object of a dangling link is None.
 
         >>> f["broken"] = hsparse.SoftLink("/none")
         >>> [(name, type(member).__name__) for name, member in f.items()]
@@ -157,7 +157,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return MemberItems(self)
 
     def values(self) -> ValuesView[Any]:
-        """Return the objects in the order of their names; as in h5py, None for a dangling link.
+        """Return the objects in the order of their names; as in h5py, the object of a dangling link is None.
 
         >>> len(f.values())
         1
@@ -191,7 +191,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return Group(self.connection, record, whole, self._labels_of)
 
     def require_group(self, path: str) -> Group:
-        """Return the group at a path, creating it if missing; raise `InvalidValue` if the path has another object.
+        """Return the group at a path, or create a missing group; raise `InvalidValue` if the path is no group.
 
         >>> f.require_group("runs").name, f.require_group("runs").name
         ('/runs', '/runs')
@@ -202,7 +202,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         except AlreadyExists:
             found = self[path]
         if not isinstance(found, Group):
-            raise InvalidValue(f"{found.name} is a {type(found).__name__}, not a group.")
+            raise InvalidValue(f"{found.name} is a {type(found).__name__}: give the path of a group.")
         return found
 
     def require_dataset(
@@ -215,10 +215,10 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         *,
         maxshape: MaxShape = None,
     ) -> DenseDataset | SparseDataset:
-        """Return the dataset at a path, creating it if missing.
+        """Return the dataset at a path, or create a missing dataset.
 
-        Raises `WrongType` if it has another shape, or a dtype that cannot hold all values of `dtype`; with `exact`, if
-        its dtype differs.
+        Raises `WrongType` if the existing dataset has another shape, or a dtype that cannot hold all values of `dtype`;
+        with `exact`, its dtype must equal `dtype`.
 
         >>> f.require_dataset("X", (4, 3), "f2") == X, f.require_dataset("new", (5,), "i4").shape
         (True, (5,))
@@ -227,7 +227,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
             return self.create_dataset(path, shape, dtype, data, maxshape=maxshape)
         found, wanted = self[path], np.dtype(dtype)
         if not isinstance(found, DenseDataset | SparseDataset):
-            raise WrongType(f"{found.name} is a {type(found).__name__}, not a dataset.")
+            raise WrongType(f"{found.name} is a {type(found).__name__}: give the path of a dataset.")
         if found.shape != shape_tuple(shape):
             raise WrongType(
                 f"{found.name} has the shape {list(found.shape)}, not {list(shape_tuple(shape))}."
@@ -237,7 +237,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return found
 
     def get(self, path: str, default: Any = None, getclass: bool = False, getlink: bool = False) -> Any:
-        """Return the object at a path, else `default`; with `getclass` its class, with `getlink` its link.
+        """Return the object at a path, or `default` if there is none; `getclass` returns its class, `getlink` its link.
 
         >>> f["newest"] = hsparse.SoftLink("/X")
         >>> f.get("newest", getlink=True), f.get("newest").shape, f.get("none")
@@ -252,11 +252,11 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return type(found) if getclass else found
 
     def __setitem__(self, path: str, value: Member | SoftLink | ExternalLink | Values) -> None:
-        """Link an object, a `SoftLink` or an `ExternalLink` at a path (also h5py's), or create a dataset there.
+        """Store a value at a path: an object or a link (also of h5py) is linked; an array becomes a new dataset.
 
-        A sparse array (scipy's or `sparse.COO`) becomes a sparse dataset, see `hsparse.from_scipy`; other arrays become
-        dense ones. Data frames, categoricals, dicts and columns of a data frame are stored in AnnData's file format. A
-        data frame replaces an existing one with the same number of rows.
+        A sparse array (of scipy, or `sparse.COO`) becomes a sparse dataset, see `hsparse.from_scipy`; any other array
+        becomes a dense dataset. Data frames, categoricals, dicts and columns of a data frame are stored in AnnData's
+        file format. A data frame replaces an existing data frame with the same number of rows.
 
         >>> f["times"] = [0.5, 1.5]
         >>> f["same"] = f["times"]
@@ -286,7 +286,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         self._put_link(path, link)
 
     def __delitem__(self, path: str) -> None:
-        """Remove the link at a path; the object stays while other links lead to it.
+        """Remove the link at a path; the object is deleted only if no other link leads to the object.
 
         >>> del f["X"]
         >>> list(f)
@@ -300,7 +300,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         self.connection.json("DELETE", f"/groups/{parent.id}/links", titles=title, separator="\0")
 
     def move(self, source: str, dest: str) -> None:
-        """Move the link at `source` to `dest`; the object and other links to it are unchanged.
+        """Move the link at `source` to `dest`; the object and all other links to the object are unchanged.
 
         >>> f.move("X", "raw/X")
         >>> list(f), f["raw/X"].shape
@@ -322,10 +322,10 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         shallow: bool = False,
         without_attrs: bool = False,
     ) -> None:
-        """Copy an object, with everything below it, to a path or into a group, even of another file.
+        """Copy an object, with all objects below, to a path or into a group; the group may be in another file.
 
-        Values pass through the client in blocks; links are copied as links. With `shallow`, only the direct members of
-        a group are copied. Raises `AlreadyExists` if the target exists.
+        Values pass through the client in blocks; soft and external links are copied as links. With `shallow`, only the
+        direct members of a group are copied. Raises `AlreadyExists` if the target path exists.
 
         >>> f.copy("X", "backup/X")
         >>> f["backup/X"].nnz
@@ -357,7 +357,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
                     made._copy(source[title], title, shallow=shallow, with_attributes=with_attributes)
 
     def visit(self, visitor: Callable[[str], T | None]) -> T | None:
-        """Call `visitor(path)` once for each object below; return the first result that is not None.
+        """Call `visitor(path)` once for each object below the group, until a result is not None; return that result.
 
         >>> f["runs/1"] = [1, 2]
         >>> f.visit(print)
@@ -368,7 +368,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return self.visititems(lambda path, _: visitor(path))
 
     def visititems(self, visitor: Callable[[str, Member], T | None]) -> T | None:
-        """Call `visitor(path, object)` once for each object below; return the first result that is not None.
+        """Call `visitor(path, object)` for each object below the group, until a result is not None; return it.
 
         One request reads all records. Soft and external links are not followed.
 
@@ -388,7 +388,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return None
 
     def tree(self) -> str:
-        """Return the tree below the group as printable text, with shapes and dtypes, from one request.
+        """Return a text with the tree of objects below the group, with their shapes and dtypes; sends one request.
 
         >>> f["runs/1"] = [1, 2]
         >>> print(f.tree())
@@ -401,7 +401,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return text
 
     def links(self) -> dict[str, Json]:
-        """Return the links of the group as HDF5/JSON by name.
+        """Return a dict that maps the name of each link of the group to the link as HDF5/JSON.
 
         >>> f["newest"] = hsparse.SoftLink("/X")
         >>> {name: link["class"] for name, link in f.links().items()}
@@ -410,10 +410,10 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return self._links()
 
     def records(self) -> dict[str, Json]:
-        """Return the records, with attributes, of all objects below by path, from one request.
+        """Return a dict that maps the path of each object below the group to its record, with attributes.
 
-        An object is listed once for each path that leads to it, including soft and external links; each external link
-        takes one more request. Dangling links, and links to objects that the user may not read, are left out.
+        An object is listed once for each path that leads to it, even through soft and external links. Sends one
+        request, and one more for each external link. Omits dangling links and links to objects the user may not read.
 
         >>> f["runs/1"] = [1, 2]
         >>> {path: record["id"][0] for path, record in f.records().items()}
@@ -438,13 +438,13 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
         return any(link["title"] == title for link in answer["links"])
 
     def _place(self, path: str, *, create: bool = False) -> tuple[Group, str]:
-        """Return the group that has the link at a path, and the link's name; with `create`, create a missing group."""
+        """Return a pair for a path: the group that has the link, created if missing with `create`; the link's name."""
         above, _, title = self._whole(path).rstrip("/").rpartition("/")
         if above == self.name.rstrip("/"):
             return self, title
         parent = self.require_group(above) if create and above else self[above or "/"]
         if not isinstance(parent, Group):
-            raise MissingKey(f"{above} is a {type(parent).__name__}, not a group.")
+            raise MissingKey(f"{above} is a {type(parent).__name__}: only a group can have members.")
         return parent, title
 
     def _link(self, path: str) -> Link:
@@ -465,7 +465,7 @@ class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
 
 
 class MemberItems(ItemsView[str, Any]):
-    """The names and members of a group, with None for dangling links."""
+    """The pairs of names and members of a group; the member of a dangling link is None."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -477,7 +477,7 @@ class MemberItems(ItemsView[str, Any]):
 
 
 class MemberValues(ValuesView[Any]):
-    """The members of a group, with None for dangling links."""
+    """The members of a group; the member of a dangling link is None."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -489,17 +489,17 @@ class MemberValues(ValuesView[Any]):
 
 
 def has_own_form(value: Any) -> bool:
-    """Return whether a value is stored in AnnData's file format: a mapping, a table of pandas or a value of anndata."""
+    """Return whether a value must be stored in AnnData's file format: a dict, or a value of pandas or anndata."""
     module, name = type(value).__module__.partition(".")[0], type(value).__name__
     is_array = module == "pandas" and (name == "Series" or name.endswith("Index"))
     return isinstance(value, Mapping) or module == "anndata" or (module == "pandas" and not is_array)
 
 
 def make_member(connection: Connection, record: Json, path: str, labels_of: LabelsOf | None = None) -> Member:
-    """Return the object of a record: a group, a dataset or a committed datatype, depending on its id.
+    """Return the object that a record describes: a group, a dataset or a committed datatype.
 
-    The object behind an external link gets a connection to its own domain, and its path there. `labels_of` is called
-    with `path`.
+    The target of an external link gets a connection to its own domain, and its path in that domain. `labels_of(path)`
+    returns the labels of a sparse dataset.
     """
     labels = None if labels_of is None or not is_sparse(record) else labels_of(path)
     if "h5path" in record:

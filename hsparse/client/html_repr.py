@@ -1,4 +1,4 @@
-"""HTML representations of datasets for notebooks: bounded in size, from at most one request."""
+"""HTML representations of datasets for notebooks; each has a bounded size and needs at most one request."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from hsparse.errors import HsparseError
 
 MAX_CHARACTERS = 200
-"""The maximum number of characters shown of a name or a value."""
+"""The maximum number of characters of a name or a value; the rest is not shown."""
 SIDE = 64
-"""The maximum number of bins of the density picture in each direction."""
+"""The maximum number of bins in each direction of the picture that shows the density of a sparse dataset."""
 MAX_EXACT_ELEMENTS = 1 << 24
-"""In datasets of more elements than this, defined elements are estimated: each chunk is taken as uniform."""
+"""For larger datasets, the density is estimated: the server assumes that elements are evenly spread in each chunk."""
 MOST_CHUNKS = 10_000
-"""The maximum number of chunks whose elements are counted for a picture."""
+"""The maximum number of chunks that are counted for the picture of a dataset with more than `MAX_EXACT_ELEMENTS`."""
 LINE = '<div style="font-family:monospace;white-space:pre;padding-left:{}em">{}</div>'
 
 
 def dataset_html(dataset: Any) -> str:
-    """Return a dataset's properties as HTML, with a picture of its density if the dataset is sparse."""
+    """Return HTML with the properties of a dataset and, if the dataset is sparse, a picture of its density."""
     facts = {
         "shape": "null" if dataset.is_null else dataset.shape,
         "grows to": dataset.maxshape if dataset.maxshape != dataset.shape else None,
@@ -47,7 +47,7 @@ def dataset_html(dataset: Any) -> str:
 
 
 def _density_html(dataset: Any) -> str:
-    """Return a picture of the density over the last two dimensions; takes one request."""
+    """Return HTML with a picture of the density over the last two dimensions; sends one request."""
     shape = dataset.shape
     bins = [*shape[:-2], *(-(-length // SIDE) for length in shape[-2:])]
     cheap: dict[str, Any] = (
@@ -67,7 +67,7 @@ def _density_html(dataset: Any) -> str:
 
 
 def _png(grey: NDArray[np.uint8]) -> bytes:
-    """Return a grey image, (height, width) uint8, as PNG."""
+    """Return a grey image, an array of shape (height, width) and dtype uint8, in the file format PNG."""
     height, width = grey.shape
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
@@ -81,6 +81,6 @@ def _png(grey: NDArray[np.uint8]) -> bytes:
 
 
 def html_text(value: Any) -> str:
-    """Return a value as escaped, shortened HTML text, because other users may have written it."""
+    """Return a value as shortened and escaped text for HTML: the value may come from other users."""
     text = str(value)
     return escape(text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}...")

@@ -1,4 +1,4 @@
-"""Objects that are created without links, and linked once they are complete, possibly replacing others."""
+"""Objects that are created without links, and linked when they are complete; they may replace existing objects."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from hsparse.errors import (
 from hsparse.model.ids import COLLECTIONS
 
 WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, OverQuota, TooLarge, Unauthenticated)
-"""Errors after which a request has certainly changed nothing."""
+"""Errors of requests that have certainly changed nothing."""
 
 
 class Parent(Protocol):
-    """The interface of a group that this module uses."""
+    """The attributes and methods of a group that this module uses."""
 
     connection: Connection
     id: str
@@ -40,22 +40,22 @@ class Parent(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
     def require_group(self, path: str) -> Parent:
-        """Return the group at a path, creating it if missing."""
+        """Return the group at a path, or create a missing group."""
         ...
 
     @property
     def _old(self) -> Parent | None:
-        """The file that this one replaces when it is first used, or None."""
+        """The old file that this file will replace at its first use, or None."""
 
     def _take_over(self, attributes: Collection[str]) -> None:
-        """Become the replaced file, with its connection and id, and delete its attributes except those named."""
+        """Take the connection and id of the replaced file, and delete its attributes except those in `attributes`."""
 
 
 ParentT = TypeVar("ParentT", bound=Parent)
 
 
 class UncertainLink(Exception):
-    """A request to set a link failed with the error `cause`, but the link may exist, and its object be visible."""
+    """A request to set a link failed with the error `cause`, but the link may exist, so its object may be visible."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -64,7 +64,7 @@ class UncertainLink(Exception):
 
 @dataclass(frozen=True, slots=True)
 class UnlinkedDataset:
-    """A dataset that is written before it is linked."""
+    """A dataset that exists but has no link yet, so that no other client sees it."""
 
     connection: Connection
     record: Json
@@ -76,12 +76,12 @@ class UnlinkedDataset:
 def unlinked_dataset(
     group: Parent, path: str, body: Json, *, overwrite: bool = False
 ) -> Iterator[UnlinkedDataset]:
-    """Create a dataset for the context, and link it at a path of a group at the end.
+    """Create a dataset and yield it; at the end of the context, link the dataset at a path of a group.
 
-    A path with a leading slash is absolute. Missing groups are created. Raises `AlreadyExists`, before anything is
-    sent, if the path has an object. With `overwrite` the existing object stays visible until the end, and is then
-    replaced. If the group is a file that replaces an old one, all objects of the old file are replaced at the end.
-    After an error the new dataset is deleted.
+    A path with a leading slash is absolute. Missing groups are created. If the path has an object, `AlreadyExists` is
+    raised before the dataset is created; with `overwrite`, the existing object stays visible until the end of the
+    context, and is then replaced. If the group is a file that will replace an old file, all objects of the old file are
+    replaced at the end. After an error the new dataset is deleted.
     """
     old = group._old
     if old is None and path.startswith("/") and group.name != "/":
@@ -115,13 +115,13 @@ def unlinked_dataset(
 
 
 def nearest_group(group: ParentT, path: str) -> tuple[ParentT, str]:
-    """Return the nearest existing group on the way to a path, and the missing rest of the path."""
+    """Return a pair: the deepest group on the path that exists, and the rest of the path, which is missing."""
     parts = path.split("/") if path else []
     for count in range(len(parts), 0, -1):
         with suppress(NotFound):
             found = group["/".join(parts[:count])]
             if not found.id.startswith("g-") or found.connection.domain != group.connection.domain:
-                raise InvalidValue(f"{found.name} is not a group of {group.connection.domain}.")
+                raise InvalidValue(f"{found.name} must be a group of {group.connection.domain}.")
             return found, "/".join(parts[count:])
     return group, path
 
@@ -129,15 +129,15 @@ def nearest_group(group: ParentT, path: str) -> tuple[ParentT, str]:
 def link_objects(
     connection: Connection, group: str, links: Mapping[str, Json], removed: Collection[str] = ()
 ) -> None:
-    """Set and remove links of the group with the id `group` as one change; raise `AlreadyExists` if a name is taken.
+    """Set `links` and remove the links `removed` of the group with the id `group`, in one atomic request.
 
-    Raises `UncertainLink` for an error after which the links may exist.
+    Raises `AlreadyExists` if a name is taken, or `UncertainLink` for an error after which the links may exist.
     """
     body = {"links": dict(links)} | ({"remove": list(removed)} if removed else {})
     try:
         connection.json("PUT", f"/groups/{group}/links", body)
     except Conflict as error:
-        raise AlreadyExists(f"{connection.domain} has such elements already: {error.message}") from error
+        raise AlreadyExists(f"{connection.domain} has these names already: {error.message}") from error
     except WITHOUT_EFFECT:
         raise
     except BaseException as error:
@@ -145,16 +145,16 @@ def link_objects(
 
 
 class ReplacedObjects:
-    """The objects behind links that will be replaced; `delete` deletes those to which no other link leads."""
+    """The objects of links that will be replaced; `delete` deletes the objects that then have no link any more."""
 
     def __init__(self, connection: Connection, group: str, names: Collection[str]) -> None:
-        """Take the id of a group, and the names of its links."""
+        """`group` is the id of a group, and `names` are the names of its links that will be replaced."""
         self.names = names
         self._connection = connection
         self._ids = self._below(group) if names else set()
 
     def delete(self) -> None:
-        """Delete the objects to which no link leads any more."""
+        """Delete those of the objects that no link leads to any more."""
         if not self._ids:
             return
         with suppress(HsparseError):  # ignored: the replacement has succeeded
@@ -176,7 +176,7 @@ class ReplacedObjects:
 
 
 def delete_objects(connection: Connection, ids: Iterable[str]) -> None:
-    """Delete unlinked objects; one that cannot be deleted stays invisible, but takes space."""
+    """Delete objects without links; an error is ignored, because such an object is invisible and only uses space."""
     for id in ids:
         with suppress(HsparseError):
             connection.json("DELETE", f"/{COLLECTIONS[id[0]]}/{id}")

@@ -1,6 +1,6 @@
-"""h5py's link classes, their HDF5/JSON, and copies of datasets by the client.
+"""Classes of links as in h5py, their HDF5/JSON, and copies of datasets by the client.
 
-A copy's values pass through this process, in blocks, within a file or between files.
+The values of a copied dataset pass through this process in blocks, within a file and between files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hsparse.client.sparse_dataset import SparseDataset
 
 
 def own_link(value: object) -> object:
-    """Return the link of this module for a soft or external link of h5py or h5pyd; other values as they are."""
+    """Convert a soft or external link of h5py or h5pyd to the class of this module; return any other value unchanged."""
     kind = type(value)
     if kind.__module__.partition(".")[0] in ("h5py", "h5pyd"):
         if kind.__name__ == "SoftLink":
@@ -29,7 +29,7 @@ def own_link(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class HardLink:
-    """A link to an object itself, as returned by `get(name, getlink=True)`.
+    """A link to an object instead of a path; `get(name, getlink=True)` returns it.
 
     >>> f.get("X", getlink=True)
     HardLink()
@@ -38,7 +38,7 @@ class HardLink:
 
 @dataclass(frozen=True, slots=True)
 class SoftLink:
-    """A link to a path, which need not exist.
+    """A link to a path in the same domain; the path need not exist.
 
     >>> f["newest"] = hsparse.SoftLink("/X")
     >>> f["newest"].shape
@@ -50,7 +50,7 @@ class SoftLink:
 
 @dataclass(frozen=True, slots=True)
 class ExternalLink:
-    """A link to a path in another domain.
+    """A link to a path in another domain; the domain and the path need not exist.
 
     >>> f["other"] = hsparse.ExternalLink("/home/admin/other.h5", "/X")
     >>> f.links()["other"]["class"]
@@ -62,7 +62,7 @@ class ExternalLink:
 
     @property
     def filename(self) -> str:
-        """The domain, under h5py's name for it.
+        """The path of the domain; h5py's name for `domain`.
 
         >>> hsparse.ExternalLink("/home/admin/other.h5", "/X").filename
         '/home/admin/other.h5'
@@ -74,14 +74,14 @@ Link: TypeAlias = HardLink | SoftLink | ExternalLink
 
 
 def link_of(record: Json) -> Link:
-    """Return the link of a record as the server lists it."""
+    """Return the link object for the JSON of a link in the server's answer."""
     if "h5domain" in record:
         return ExternalLink(record["h5domain"], record["h5path"])
     return SoftLink(record["h5path"]) if "h5path" in record else HardLink()
 
 
 def link_body(record: Json) -> Json:
-    """Return the body that creates a link with the target of the given link record."""
+    """Return the request body that creates a link with the same target as the link of `record`."""
     return {name: record[name] for name in ("id", "h5path", "h5domain") if name in record}
 
 
@@ -123,7 +123,7 @@ def _body(source: DenseDataset | SparseDataset) -> Json:
 
 
 def _blocks(source: DenseDataset | SparseDataset) -> Iterator[slice]:
-    """Yield ranges of rows that cover whole chunks."""
+    """Yield slices of rows that together cover the dataset; each has whole chunks and about `BLOCK_BYTES` bytes."""
     if not source.shape:
         yield slice(None)
         return

@@ -1,4 +1,4 @@
-"""Read the records of all objects below a group by path: through hard links, then through soft and external links."""
+"""Reads the records of all objects below a group, first through hard links, then through soft and external links."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from hsparse.model.ids import domain_hex
 from hsparse.model.link import EXTERNAL, HARD
 
 UNREACHABLE = (NotFound, Forbidden, LeftOut)
-"""Errors of a link that is dangling, or that leads to a domain that the user may not read."""
+"""Errors of a link whose target is missing, cannot be served, or is in a domain that the user may not read."""
 MAX_HOPS = 64
-"""The maximum number of links followed for one path; a longer chain is treated as a cycle."""
+"""The maximum number of soft links that are followed for one path; a longer chain is treated as a cycle."""
 MAX_ENTERED = 100_000
-"""Once this many paths are found through soft and external links, no more groups are entered through such links: groups
-that link to each other have infinitely many paths."""
+"""The number of paths found through soft and external links after which such links enter no more groups. Groups that
+link to each other have infinitely many paths."""
 
 
 def home_of(connection: Connection, record: Json) -> Connection:
-    """Return a connection to an object's domain, which differs from `connection`'s behind an external link."""
+    """Return a connection to the domain of an object; for the target of an external link, this is another domain."""
     return connection.for_domain(record["domain"]) if "h5path" in record else connection
 
 
 @dataclass(frozen=True)
 class _Domain:
-    """The records of a domain by id; `name` is None for the domain in which the walk begins."""
+    """A domain; `objects` maps ids to records, and `name` is its path, or None for the domain where the walk begins."""
 
     connection: Connection
     root: str
@@ -43,14 +43,14 @@ class _Domain:
         return links
 
     def record(self, id: str, place: str) -> Json:
-        """Return an object's record; in another domain it includes domain and path, as the server's record does."""
+        """Return the record of an object; for an object in another domain, add its domain and its path `place`."""
         record = self.objects[id]
         return record if self.name is None else record | {"domain": self.name, "h5path": place}
 
     def target(self, group: str, path: str) -> str | None:
-        """Return the id of the object at a path from the group with id `group`.
+        """Return the id of the object at a path relative to the group with the id `group`.
 
-        Return None if there is no object, and "" if the path leads through an external link.
+        Return None if the object does not exist, or "" if the path leads through an external link.
         """
         at, titles, hops = group, [path], 0
         while titles:
@@ -77,8 +77,8 @@ class _Domain:
 class _Group:
     """A group whose links will be read.
 
-    `path` is its path below the group where the walk began, `place` its path in its domain. `above` has the ids of its
-    ancestors and its own.
+    `path` is its path relative to the group where the walk began; `place` is its path in its domain. `above` has the
+    ids of the group and its ancestors.
     """
 
     domain: _Domain
@@ -94,10 +94,10 @@ class _Group:
 
 @dataclass
 class ObjectRecords:
-    """The records below the group with id `id` and path `name`, by path relative to that group.
+    """Maps the paths of all objects below the group `id`, relative to its path `name`, to their records.
 
-    An object is listed once for each path, hard links first. Dangling links, and links to objects that the user may not
-    read, are left out, and no group is entered below itself. `hard_only` leaves out soft and external links.
+    An object is listed once for each path, hard links first. Dangling links and links to objects that the user may not
+    read are omitted, and no group is entered below itself. `hard_only` omits soft and external links.
     """
 
     connection: Connection
@@ -106,10 +106,10 @@ class ObjectRecords:
     hard_only: bool = False
     found: dict[str, Json] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
-    """The paths of links that were followed, but are dangling or not readable for the user."""
+    """The paths of links that were followed but whose target is missing, or may not be read by the user."""
 
     def read(self) -> dict[str, Json]:
-        """Return the records, by one request, one more for each external link, and one more for each other domain."""
+        """Return the records. Sends one request, one for each external link, and one for each further domain."""
         own = _Domain.read(self.connection)
         self._domains: dict[str, _Domain] = {}
         self._groups = [_Group(own, self.id, "", self.name, frozenset({self.id}))]
@@ -128,7 +128,7 @@ class ObjectRecords:
         return self.found
 
     def _enter(self) -> None:
-        """Record the hard links of the groups to enter, and queue their other links."""
+        """Record the targets of the hard links of all groups to enter, and queue their soft and external links."""
         while self._groups:
             group = self._groups.pop()
             for title, link in group.domain.links(group.id).items():
@@ -158,7 +158,7 @@ class ObjectRecords:
             self.lost.add(f"{group.path}{title}")
 
     def _leave(self, group: _Group, title: str) -> None:
-        """Record the object behind an external link, and queue it to be entered if it is a group."""
+        """Record the target of an external link, and queue the target if it is a group."""
         member = group.member(title, "")
         try:
             record = group.domain.connection.json(

@@ -1,4 +1,4 @@
-"""`hsparse.open`: opens a domain as a file of arrays, or a folder of domains."""
+"""`hsparse.open`, which opens a domain as a file of arrays, or opens a folder of domains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGE_MEMBERS = 1000
 
 
 class Folder(Mapping[str, "File | Folder"]):
-    """A folder: a mapping from names to domains and folders, which are fetched on access.
+    """A folder: a mapping from names to domains and folders; each access sends a request.
 
     >>> folder = hsparse.open("data/home/admin")
     >>> "run.h5" in folder, folder["run.h5"].filename
@@ -51,7 +51,7 @@ class Folder(Mapping[str, "File | Folder"]):
         self.close()
 
     def __getitem__(self, name: str) -> File | Folder:
-        """Return the domain or folder with this name; raise `MissingKey` if there is none.
+        """Return the domain or folder at a name or relative path; raise `MissingKey` if it does not exist.
 
         >>> hsparse.open("data")["home"]["admin/run.h5"].filename
         '/home/admin/run.h5'
@@ -70,7 +70,7 @@ class Folder(Mapping[str, "File | Folder"]):
         return not self.connection.is_closed
 
     def records(self) -> Iterator[Json]:
-        """Yield the server's record of each domain and folder inside: `name`, `class`, `owner` and times.
+        """Yield the JSON of each domain and folder in this folder: `name` (a path), `class`, `owner` and times.
 
         >>> [record["name"] for record in hsparse.open("data/home").records()]
         ['/home/admin']
@@ -87,7 +87,7 @@ class Folder(Mapping[str, "File | Folder"]):
 
     @property
     def acls(self) -> Acls:
-        """The folder's access control list, see `Acls`; domains created in the folder get a copy.
+        """The access control list of the folder (see `Acls`); new domains in the folder get a copy of the list.
 
         >>> folder = hsparse.open("data/home/admin")
         >>> folder.acls["ann"] = ["read"]
@@ -97,7 +97,7 @@ class Folder(Mapping[str, "File | Folder"]):
         return Acls(self.connection)
 
     def create_folder(self, name: str) -> Folder:
-        """Create a folder; raise `AlreadyExists` if a folder or domain has the name.
+        """Create a folder in this folder; raise `AlreadyExists` if a folder or domain has the same name.
 
         >>> hsparse.open("data/home/admin").create_folder("2026").name
         '/home/admin/2026'
@@ -107,7 +107,7 @@ class Folder(Mapping[str, "File | Folder"]):
         return Folder(connection)
 
     def close(self) -> None:
-        """Close the connections of the folder; domains and folders opened through it stay open.
+        """Close this folder; domains and folders that were opened through this folder stay open.
 
         >>> with hsparse.open("data/home") as folder:
         ...     file = folder["admin/run.h5"]
@@ -138,24 +138,24 @@ def open(
 ) -> File | Folder:
     """Open a domain or a folder of a server, or of a store in a local directory.
 
-    `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
-    directory (`data/home/ann/x.h5`, or the domain's path with `root`), which this process then reads and writes itself.
+    `address` is `http://host:5101/home/ann/x.h5`; or the path of a domain, with the URL of the server in `endpoint`; or
+    a path in the directory of a store, which this process then serves (`data/home/ann/x.h5`, or the path of a domain
 
-    `mode` is "r" to read what exists, "r+" (default) to change it too, "a" to create a missing domain, "w" to replace
-    it, "x" (or "w-") to create it. With "w" the old domain stays until the file is first used or closed; if that use is
-    `write_anndata`, `from_scipy` or the like, until all is stored. Replacing it may delete its snapshots. `snapshot` is
-    the number of a snapshot to read, the same as `x.h5@3`; a snapshot never changes.
+    with the directory in `root`). `mode` is "r" to read an existing domain, "r+" (default) to read and change it, "a"
+    to also create a missing domain, "w" to replace or create it, or "x" (or "w-") to create it. With "w" the old domain
+    stays until the file is first used or closed or, if the first use stores an AnnData or a matrix, until all is stored;
+    its snapshots may be deleted. `snapshot` is the number of a snapshot to read: 3 is the same as the path `x.h5@3`.
 
-    `username` is h5pyd's name for `user`. Without `user` and `password`, or `token`, credentials come from the
-    environment and `~/.hscfg` (`hsparse.client.http.sign_in`). `timeout` is in seconds without a byte. A busy server is
-    retried for `patience` seconds, at the intervals of its `Retry-After`; one that does not answer a read is retried
-    `retries` times. `proxy` and `ca_file` are as in `Connection`. A result larger than `max_bytes`, by default a third
-    of the memory, is refused before it is fetched.
+    `username` is h5pyd's name for `user`. If neither `user` nor `token` is given, credentials come from the environment
+    and `~/.hscfg` (`hsparse.client.http.sign_in`). A request fails if no byte arrives for `timeout` seconds. If the
+    server is busy, a request is retried for `patience` seconds; if the server does not answer, a read is retried
+    `retries` times. For `proxy` and `ca_file` see `Connection`. A result larger than `max_bytes`, by default a third of
+    the memory, raises an error before it is fetched.
 
-    `direct` says how chunks are read: None decodes them here where that is faster, False lets the server decode.
-    "server" fetches stored chunks from the server, True reads the store that the server offers, and a directory or
-    bucket (`s3://name`) reads that store with the user's credentials. A missing domain raises a `KeyError` that is a
-    `FileNotFoundError` too.
+    `direct` says how chunks are read: with None, the client decodes stored chunks if this is faster; with False, the
+    server decodes; with "server", the client fetches stored chunks from the server; with True, it reads the store that
+    the server names; and with a directory or bucket (`s3://name`), it reads this store with the user's credentials. A
+    missing domain raises `MissingFile`, which is a `KeyError` and a `FileNotFoundError`.
 
     >>> with hsparse.open("data/home/admin/new.h5", "w") as file:
     ...     x = file.create_sparse("x", (4, 1000), "u2", (2, 1000))
@@ -172,7 +172,7 @@ def open(
     if mode not in (None, *get_args(Mode)):
         raise InvalidValue(f"There is no mode {mode!r}: give 'r', 'r+', 'a', 'w' or 'x'.")
     if None not in (user, username):
-        raise InvalidValue("user and username are the same: give one of them.")
+        raise InvalidValue("user and username have the same meaning: give only one of them.")
     configured = SignIn() if root is not None else read_sign_in()
     found = parse_address(address, endpoint, configured.endpoint, root)
     if snapshot is not None:
@@ -199,7 +199,7 @@ def open(
 def connect(
     address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry, **route: Any
 ) -> Connection:
-    """Return a connection to an address, with the credential `given`, else with the `configured` one."""
+    """Return a connection to an address with the credential `given` or, if it is empty, the `configured` credential."""
     if address.root is not None:
         return EmbeddedConnection(address.root, address.path, timeout, retry)
     assert address.endpoint is not None
@@ -218,7 +218,7 @@ def connect(
 
 
 def open_connection(connection: Connection) -> File | Folder:
-    """Return the domain or folder of a connection; raise `MissingFile` if it does not exist."""
+    """Return the domain of a connection as a `File`, or its folder; raise `MissingFile` if neither exists."""
     if connection.domain in (None, "/"):
         return Folder(connection)
     try:
@@ -230,9 +230,9 @@ def open_connection(connection: Connection) -> File | Folder:
 
 
 def _check_reads(path: str, mode: Mode | None) -> None:
-    """Raise `InvalidValue` for a mode that would change a snapshot."""
+    """Raise `InvalidValue` if `mode` would change the snapshot at a path."""
     if mode not in (None, "r"):
-        raise InvalidValue(f"{path} {NEVER_CHANGES} mode={mode!r} would change it; 'r' reads it.")
+        raise InvalidValue(f"{path} {NEVER_CHANGES} To read the snapshot, give mode 'r', not {mode!r}.")
 
 
 def create_file(connection: Connection, mode: Mode | None) -> File:
@@ -240,7 +240,7 @@ def create_file(connection: Connection, mode: Mode | None) -> File:
         with suppress(NotFound):
             old = open_connection(connection)
             if not isinstance(old, File):
-                raise InvalidValue(f"{connection.domain} is a folder; name a domain in it.")
+                raise InvalidValue(f"{connection.domain} is a folder: name a domain in the folder.")
             return File._to_replace(old)
     try:
         return File(connection, create_domain(connection, {}), is_new=True)
@@ -249,5 +249,5 @@ def create_file(connection: Connection, mode: Mode | None) -> File:
             raise
     found = open_connection(connection)
     if not isinstance(found, File):
-        raise InvalidValue(f"{connection.domain} is a folder; name a domain in it.")
+        raise InvalidValue(f"{connection.domain} is a folder: name a domain in the folder.")
     return found

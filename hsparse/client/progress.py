@@ -1,7 +1,7 @@
-"""Progress of long work: a bar of tqdm or rich on a terminal, or a function of the caller.
+"""Progress of long reads and writes: a bar of tqdm or rich on a terminal, or a function of the caller.
 
-Reads pass through many functions, some in threads, so a context variable carries their progress: `show_read` sets it,
-and code that receives values gets a function from `received()` and calls it with byte counts.
+Reads pass through many functions, some in threads, so a context variable has the function that counts bytes: `show_read`
+sets the variable, and code that receives bytes calls the function that `received()` returns.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from hsparse.errors import Misconfigured
 from hsparse.optional_module import OptionalModule
 
 Report: TypeAlias = Callable[[int, int], None]
-"""A function called with the finished and the total number of bytes, or of rows in iterations."""
+"""A function that is called with two numbers: the finished and all bytes or, in an iteration, rows."""
 Progress: TypeAlias = "Report | bool | None"
-"""A function, True for a bar, False for nothing, or None for a bar on a terminal if tqdm or rich is installed."""
+"""A function; or True to show a bar; False to show nothing; None to show a bar on a terminal, with tqdm or rich."""
 TQDM = OptionalModule("tqdm", "anndata")
 RICH = OptionalModule("rich.progress", "anndata")
 Advance: TypeAlias = Callable[[int], None]
 MIN_BAR_BYTES = 256 << 20
-"""The size in bytes from which a read shows a bar on a terminal by default."""
+"""The minimum size, in bytes, of a read that shows a bar on a terminal if `progress` is None."""
 PIECE_BYTES = 1 << 20
 T = TypeVar("T")
 
 
 class Answer(Protocol):
-    """A readable stream, such as an HTTP answer; `read` and `readinto` return nothing at its end."""
+    """A stream that can be read, such as an HTTP answer; at its end `read` returns b"" and `readinto` returns 0."""
 
     def read(self, size: int | None = None, /) -> bytes: ...
 
@@ -38,20 +38,20 @@ class Answer(Protocol):
 
 
 def ignore(nbytes: int) -> None:
-    """Ignore progress."""
+    """Do nothing; the default of the function that counts received bytes."""
 
 
 _RECEIVED: ContextVar[Advance] = ContextVar("received", default=ignore)
 
 
 def is_visible(progress: Progress) -> bool:
-    """Return whether progress is shown anywhere: to a function, or as a bar."""
+    """Return whether progress is reported to a function or shown as a bar."""
     return callable(progress) or bool(progress) or (progress is None and sys.stderr.isatty())
 
 
 @contextmanager
 def show_progress(progress: Progress, title: str, total: int, unit: str = "B") -> Iterator[Advance]:
-    """Yield a thread-safe function that takes the number of bytes, or of `unit`, just finished."""
+    """Show progress in the context; yield a thread-safe function to call with each number of units just finished."""
     if not is_visible(progress):
         yield ignore
         return
@@ -70,9 +70,9 @@ def show_progress(progress: Progress, title: str, total: int, unit: str = "B") -
 
 @contextmanager
 def show_read(progress: Progress, title: str, most: int, total: Callable[[], int]) -> Iterator[None]:
-    """Show the progress of reads in the context, out of `total()` bytes; that is called only if progress is shown.
+    """Show the progress of all reads in the context; `total()` returns their bytes, and is called only if needed.
 
-    `most` is an upper bound of the total. With the default, reads of fewer than `MIN_BAR_BYTES` bytes show nothing.
+    `most` is an upper bound of the bytes; if it is less than `MIN_BAR_BYTES` and `progress` is None, show nothing.
     """
     if not is_visible(progress) or (progress is None and most < MIN_BAR_BYTES):
         yield
@@ -88,12 +88,12 @@ def show_read(progress: Progress, title: str, most: int, total: Callable[[], int
 
 
 def received() -> Advance:
-    """Return the function that takes counts of received bytes; any thread may call it."""
+    """Return the function of the current context to call with each number of received bytes; it is thread-safe."""
     return _RECEIVED.get()
 
 
 def read_answer(answer: Answer) -> bytes:
-    """Return the rest of an answer, read in pieces if progress is shown."""
+    """Read and return the rest of an answer; if progress is shown, read `PIECE_BYTES` bytes at a time."""
     advance = received()
     if advance is ignore:
         return answer.read()
@@ -105,7 +105,7 @@ def read_answer(answer: Answer) -> bytes:
 
 
 def receive_into(answer: Answer, data: memoryview, advance: Advance = ignore) -> int:
-    """Fill `data` from an answer and return the number of bytes, which is smaller than `data` only at the end."""
+    """Read from an answer into `data` until `data` is full or the answer ends; return the number of bytes read."""
     at = 0
     while count := answer.readinto(data[at : at + PIECE_BYTES]):
         at += count
@@ -116,7 +116,7 @@ def receive_into(answer: Answer, data: memoryview, advance: Advance = ignore) ->
 def show_rows(
     items: Iterator[T], progress: Progress, title: str, total: int, rows: Callable[[T], int]
 ) -> Iterator[T]:
-    """Yield items, which have `total` rows in all, and show how many rows are finished."""
+    """Yield the items, which together have `total` rows, and show how many rows the caller has finished."""
     with show_progress(progress, title, total, " rows") as advance:
         for item in items:
             count = rows(item)
@@ -135,7 +135,7 @@ def _report(progress: Progress, title: str, total: int, unit: str) -> Iterator[R
 
 @contextmanager
 def _bar(title: str, total: int, unit: str, *, needed: bool) -> Iterator[Report]:
-    """Yield a function that moves a bar; raise `Misconfigured` if a bar is `needed`, but tqdm and rich are missing."""
+    """Yield a function that updates a bar; without tqdm and rich it does nothing or, if `needed`, `Misconfigured`."""
     try:
         tqdm = TQDM.load().tqdm
     except Misconfigured:

@@ -1,6 +1,6 @@
-"""Reductions of a dataset (sum, mean, ...), computed by the server, so that only the result is transferred.
+"""Reductions of a dataset (sum, mean, ...); the server computes them, so that only the result is transferred.
 
-Reductions that the server does not support, or that exceed its limits, are computed by the client, block by block.
+If the server does not support a reduction, or if it exceeds a limit of the server, the client computes it in blocks.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ BLOCKS = OptionalModule("hsparse.client.block_reduction")
 GROUP = "group"
 COMPLEX_OPERATIONS = ("count", "sum", "mean", "var")
 NOT_FOUND, NO_ROUTE = 404, (405, 501)
-"""HTTP statuses of a server that does not know a route."""
+"""The HTTP statuses that a server may answer if it has no route for reductions."""
 RESULT_BYTES = 16
-"""The size of one element of a result in bytes, in the answer and as an array."""
+"""The bytes that one element of a result uses: in the answer and in the array together."""
 
 
 class ReducedDataset(Dataset):
-    """The reduction methods of dense and sparse datasets; undefined elements count as the fill value.
+    """The methods for reductions of dense and sparse datasets; undefined elements count as the fill value.
 
     >>> D.mean(), D.max(axis=1), X.sum(axis=(0, 1))
     (np.float64(5.5), array([ 2,  5,  8, 11]), np.float32(10.0))
@@ -48,13 +48,13 @@ class ReducedDataset(Dataset):
     source: ValueSource
     has_undefined = False
     _reduces_here = False
-    """Whether the server is known to lack reductions, so that the client computes them."""
+    """Whether the client computes reductions, because the server is known not to support reductions."""
 
     def sum(self, axis: Axis = None, **numpy: None) -> Any:
-        """Return the sum over one, several or all axes, as numpy does: an array of the other axes, or a number.
+        """Return the sum over one, several or all axes: an array of the remaining axes, or a number, as in numpy.
 
-        Integer sums are exact; one that exceeds 64 bits raises `InvalidValue`. `numpy.sum(X)` works, without `dtype`
-        and `out`.
+        Sums of integers are exact, and raise `InvalidValue` if a sum exceeds 64 bits. `numpy.sum(X)` calls this method;
+        its arguments `dtype` and `out` are not supported.
 
         >>> X.sum(), X.sum(axis=0)
         (np.float32(10.0), array([5., 3., 2.], dtype=float32))
@@ -62,7 +62,7 @@ class ReducedDataset(Dataset):
         return self._reduced("sum", axis, numpy=numpy)
 
     def mean(self, axis: Axis = None, **numpy: None) -> Any:
-        """Return the mean over one, several or all axes; see `sum`.
+        """Return the mean over one, several or all axes: an array of the remaining axes, or a number.
 
         >>> X.mean(axis=0)
         array([1.25, 0.75, 0.5 ], dtype=float32)
@@ -78,7 +78,7 @@ class ReducedDataset(Dataset):
         return self._reduced("var", axis, ddof, numpy=numpy)
 
     def min(self, axis: Axis = None, **numpy: None) -> Any:
-        """Return the smallest value over one, several or all axes; see `sum`.
+        """Return the smallest value over one, several or all axes: an array of the remaining axes, or a number.
 
         >>> X.min(), D.min(axis=0)
         (np.float32(0.0), array([0, 1, 2]))
@@ -86,7 +86,7 @@ class ReducedDataset(Dataset):
         return self._reduced("min", axis, numpy=numpy)
 
     def max(self, axis: Axis = None, **numpy: None) -> Any:
-        """Return the largest value over one, several or all axes; see `sum`.
+        """Return the largest value over one, several or all axes: an array of the remaining axes, or a number.
 
         >>> X.max(axis=1)
         array([2., 0., 3., 4.], dtype=float32)
@@ -103,13 +103,13 @@ class ReducedDataset(Dataset):
         field: str | None = None,
         ddof: int = 0,
     ) -> dict[str, Array]:
-        """Return the result of each operation on the selected elements by its name, from one request.
+        """Reduce the selected elements in one request; return a dict that maps each operation's name to its result.
 
-        An integer index in `select` keeps its dimension. `undefined` says whether undefined elements are skipped
-        ("skip") or count as the fill value ("fill"). `by` groups the first axis by labels: the path of a dataset, or a
-        list with one label (None: no group) for each index. The result then has one place for each group, and the
-        labels as `group`. `field` is the field of compounds to reduce. A `min` or `max` of no elements is the fill
-        value.
+        An integer index in `select` keeps its dimension. With `undefined="skip"`, undefined elements are skipped; with
+        "fill", they count as the fill value. `by` groups the first axis by labels: it is the path of a dataset of
+        labels, or a list with one label for each index, or None for an index in no group. Then the axis of a result has
+        an element for each group, and the result `group` has the labels. `field` is the field of a compound type to
+        reduce. The `min` or `max` of no elements is the fill value.
 
         >>> X.reduce("mean", "count", axis=0, undefined="skip")
         {'mean': array([2.5, 3. , 2. ]), 'count': array([2, 1, 1])}
@@ -127,11 +127,11 @@ class ReducedDataset(Dataset):
             axes = reduced_axes(axis, len(extent))
             selection = select_region(select, extent).selection
             if not isinstance(selection, Orthogonal):
-                raise InvalidValue("A reduction needs a product of axes, without paired lists, as selection.")
+                raise InvalidValue("A reduction must select each axis on its own: give no paired lists.")
             if not axes and extent:
-                raise InvalidValue("axis is empty: name an axis, or leave axis out for all axes.")
+                raise InvalidValue("axis is empty: name an axis, or omit axis to reduce all axes.")
             if ddof not in (0, 1):
-                raise InvalidValue("ddof must be 0 or 1.")
+                raise InvalidValue(f"ddof must be 0 or 1, not {ddof!r}.")
             shape = tuple(length for dim, length in enumerate(selection.shape) if dim not in axes)
             self._check_result(shape)
             body: Json = {"op": list(operations), "undefined": undefined, "ddof": ddof}
@@ -148,10 +148,10 @@ class ReducedDataset(Dataset):
         return self._in_current_extent(run)
 
     def _of_complex(self, operations: Sequence[Operation], **options: Any) -> dict[str, Array]:
-        """Return reductions of complex numbers, combined from reductions of the real and imaginary parts."""
+        """Return the reductions of complex numbers; they combine the reductions of real and imaginary parts."""
         for name in operations:
             if name not in COMPLEX_OPERATIONS:
-                raise WrongType(f"Complex numbers have no {name} here; read them with to_numpy().")
+                raise WrongType(f"{name} does not support complex numbers: read the values by to_numpy().")
         real, imaginary = (self.reduce(*operations, field=field, **options) for field in COMPLEX)
         for name in operations:
             if name == "var":
@@ -161,7 +161,7 @@ class ReducedDataset(Dataset):
         return real
 
     def _ask(self, body: Json, shape: tuple[int, ...], places: str | None) -> dict[str, Array] | None:
-        """Return the server's result, or None if it does not reduce; `shape` is that of a result without groups."""
+        """Return the server's result, or None if the server cannot compute it; `shape` is the shape without groups."""
         path, field = self._path("reduce"), body.get("field")
         try:
             if "by" not in body:
@@ -183,7 +183,7 @@ class ReducedDataset(Dataset):
         return {GROUP: np.array(answer["groups"]), **found}
 
     def _has_no_route(self, error: HsparseError, body: Json) -> bool:
-        """Return whether an error means that the server lacks reductions; remember it, if that is certain."""
+        """Return whether an error means that the server lacks reductions; if this is certain, set `_reduces_here`."""
         if error.status == NOT_FOUND:  # the route, the dataset or the labels are missing
             try:
                 self.connection.json("GET", f"/datasets/{self.id}")
@@ -195,7 +195,7 @@ class ReducedDataset(Dataset):
         return self._reduces_here
 
     def _reduce_here(self, body: Json, selection: Orthogonal, axes: Sequence[int]) -> dict[str, Array]:
-        """Return the result computed by the client, equal to a server's answer to the body."""
+        """Compute a reduction in the client; return the result that a server would return for the request body."""
         reduction = BLOCKS.load().BlockReduction(
             self,
             selection,
@@ -210,7 +210,7 @@ class ReducedDataset(Dataset):
         return found if reduction.labels is None else {GROUP: np.array(reduction.labels), **found}
 
     def _check_result(self, shape: tuple[int, ...]) -> None:
-        """Raise `ResultTooLarge` if a result of this shape exceeds the client's memory limit."""
+        """Raise `ResultTooLarge` if a result of this shape exceeds the memory limit `max_bytes`."""
         check_size(prod(shape) * RESULT_BYTES, self.max_bytes, shape)
 
     def _reduced(
@@ -221,16 +221,16 @@ class ReducedDataset(Dataset):
         undefined: Undefined = "fill",
         numpy: Mapping[str, None] | None = None,
     ) -> Any:
-        """Return one reduction, in the dtype that numpy returns."""
+        """Return the result of one operation, with the dtype that numpy would return."""
         if given := [option for option, value in (numpy or {}).items() if value is not None]:
-            raise InvalidValue(f"{name} of a dataset has no {given[0]}: apply it to the result with numpy.")
+            raise InvalidValue(f"{name} of a dataset does not support the argument {given[0]}: omit it.")
         if name != "count" and self.dtype.kind not in "biufc":
             what = "variable length" if self.type.is_vlen else str(self.dtype)
-            raise WrongType(f"Values of {what} have no {name}; read them with to_numpy().")
+            raise WrongType(f"{name} does not support values of {what}: read the values by to_numpy().")
         if name in ("min", "max") and not prod(
             self.shape[one] for one in reduced_axes(axis, len(self.shape))
         ):
-            raise InvalidValue(f"There is no {name} of no elements.")
+            raise InvalidValue(f"{name} needs at least one element, but the dataset or axis is empty.")
         found = self.reduce(name, axis=axis, ddof=ddof, undefined=undefined)[name]
         if self.dtype.kind in "fc" and name != "count":
             wanted = self.dtype if name != "var" else np.zeros(0, self.dtype).real.dtype
@@ -238,7 +238,7 @@ class ReducedDataset(Dataset):
         return found[()]
 
     def _result_type(self, name: str, field: str | None) -> np.dtype[Any]:
-        """Return the dtype of an operation's result in the server's answer."""
+        """Return the dtype that the result of an operation has in the server's answer."""
         # `element` has the fields of complex numbers too.
         dtype = self.type.element.dtype[field] if field is not None else self.dtype
         if name in ("count", "nnz"):
@@ -252,7 +252,7 @@ class ReducedDataset(Dataset):
     def _parsed(
         self, data: bytes, operations: Sequence[str], shape: tuple[int, ...], field: str | None
     ) -> dict[str, Array]:
-        """Return the arrays of a binary answer, which are little-endian and concatenated."""
+        """Return a dict that maps each operation to its array in a binary answer (little-endian, concatenated)."""
         found: dict[str, Array] = {}
         first = 0
         for name in operations:
@@ -265,9 +265,9 @@ class ReducedDataset(Dataset):
 
 
 def reduced_axes(axis: Axis, rank: int) -> tuple[int, ...]:
-    """Return the axes as non-negative numbers, all of them for None; raise `NoSuchAxis` for one out of range."""
+    """Return the axes as non-negative numbers, or all axes if `axis` is None; raise `NoSuchAxis` if out of range."""
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
     for one in given:
         if not -rank <= one < rank:
-            raise NoSuchAxis(f"There is no axis {one}; the dataset has {rank} dimensions.")
+            raise NoSuchAxis(f"There is no axis {one}: an axis must be from {-rank} to {rank - 1}.")
     return tuple(dict.fromkeys(int(one) % rank for one in given))

@@ -111,9 +111,7 @@ def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[TreeEntr
     for entry in entries:
         path = f"{target.rstrip('/')}/{entry.name}" if into else target
         if f"{path}/".startswith(f"{entry.path.rstrip('/')}/"):
-            raise BadRequest(
-                f"{entry.path} cannot move into itself: name a target outside of it, not {path}."
-            )
+            raise BadRequest(f"{entry.path} cannot go into itself, to {path}: name another target.")
         yield entry, path
 
 
