@@ -340,7 +340,7 @@ class DatasetExtent:
         """Return the dimension of `axis`, which is negative to count from the end; `NoSuchAxis` if out of range."""
         rank = len(extent)
         if not -rank <= axis < rank:
-            raise NoSuchAxis(f"{self.name or self.id} has no axis {axis}: give {-rank} to {rank - 1}.")
+            raise NoSuchAxis(f"There is no axis {axis}: {self.name or self.id} has only {rank} dimensions.")
         return axis % rank
 
     def _grown(self, answer: Json, dim: int) -> slice:

@@ -54,7 +54,7 @@ class File(Group, Versions):
     """
 
     _unmade: Connection | None = None
-    """The connection to a domain that will be created (and will replace `_old`) at the first use of the file, or None."""
+    """The connection to a domain that the first use of the file will create, in place of `_old` if set; or None."""
     _old: File | None = None
     _is_new = False
     """Whether this file has created its domain, so that the domain was empty."""

@@ -17,7 +17,7 @@ from hsparse.client.sparse_dataset import SparseDataset
 
 
 def own_link(value: object) -> object:
-    """Convert a soft or external link of h5py or h5pyd to the class of this module; return any other value unchanged."""
+    """Convert a soft or external link of h5py or h5pyd to the class of this module; return other values unchanged."""
     kind = type(value)
     if kind.__module__.partition(".")[0] in ("h5py", "h5pyd"):
         if kind.__name__ == "SoftLink":

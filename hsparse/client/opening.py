@@ -143,7 +143,7 @@ def open(
 
     with the directory in `root`). `mode` is "r" to read an existing domain, "r+" (default) to read and change it, "a"
     to also create a missing domain, "w" to replace or create it, or "x" (or "w-") to create it. With "w" the old domain
-    stays until the file is first used or closed or, if the first use stores an AnnData or a matrix, until all is stored;
+    stays until the file is first used or closed or, if the first use stores an AnnData or a matrix, until all is there;
     its snapshots may be deleted. `snapshot` is the number of a snapshot to read: 3 is the same as the path `x.h5@3`.
 
     `username` is h5pyd's name for `user`. If neither `user` nor `token` is given, credentials come from the environment

@@ -1,6 +1,6 @@
 """Progress of long reads and writes: a bar of tqdm or rich on a terminal, or a function of the caller.
 
-Reads pass through many functions, some in threads, so a context variable has the function that counts bytes: `show_read`
+Reads pass through many functions, some in threads. A context variable has the function that counts bytes. `show_read`
 sets the variable, and code that receives bytes calls the function that `received()` returns.
 """
 

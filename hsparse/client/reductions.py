@@ -269,5 +269,5 @@ def reduced_axes(axis: Axis, rank: int) -> tuple[int, ...]:
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
     for one in given:
         if not -rank <= one < rank:
-            raise NoSuchAxis(f"There is no axis {one}: an axis must be from {-rank} to {rank - 1}.")
+            raise NoSuchAxis(f"There is no axis {one}: the dataset has only {rank} dimensions.")
     return tuple(dict.fromkeys(int(one) % rank for one in given))

@@ -1,7 +1,7 @@
-"""Sparse datasets as arrays: numpy's keys, scipy's arrays, and elements as coordinates and values.
+"""Sparse datasets as arrays: keys are as in numpy, results are arrays of scipy or `sparse`.
 
-Undefined is not zero: an element is defined from when it is written, with any value, until it is erased. Undefined
-elements read as the fill value.
+An element is defined after any value, even zero, was written to it, until it is erased. Undefined elements read as the
+fill value.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from hsparse.client.integrations.dask.dask_array import Blocks, Format
 
 VLEN_ELEMENTS = OptionalModule("hsparse.client.sources.vlen_elements")
-"""Imported on first use, because it would delay other datasets."""
+"""The module is imported at its first use, because the import would delay datasets without vlen elements."""
 DASK_ARRAY = OptionalModule("hsparse.client.integrations.dask.dask_array")
 
 
 def is_sparse(record: Json) -> bool:
-    """Return whether a dataset's record describes a sparse dataset."""
+    """Return whether the record of a dataset says that the dataset is sparse."""
     layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
     return set(SPARSE["flags"]) <= set(layout.get("flags") or ())
 
@@ -60,9 +60,9 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
     -1))`, or a string of the REST API, `x.read_dense("[0:10,5]")`, in which an integer index keeps its dimension.
     `coords` are (n, rank) uint64, one row for each element; `values` are (n,).
 
-    A result of more than `max_bytes`, by default a third of the machine's memory, is refused before a large part of it
-    is fetched. All methods raise the server's `HsparseError`. Threads and forked processes may share a dataset; a
-    pickle has the credentials of its `Connection`.
+    A result of more than `max_bytes`, by default a third of the machine's memory, raises an error before much of the
+    result is fetched. All methods raise the `HsparseError` that the server answers. Threads and forked processes may
+    share a dataset; a pickle of a dataset has the credentials of its `Connection`.
 
     >>> X
     <SparseDataset /X: shape (4, 3), float32, chunks (2, 3), fill value 0.0>
@@ -87,13 +87,13 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         source: ValueSource | None = None,
         labels: Labels | None = None,
     ) -> None:
-        """Take a record, as answered by `GET /datasets/{id}`; raise `InvalidValue` if it is not of a sparse dataset.
+        """`record` is the JSON of `GET /datasets/{id}`; raise `InvalidValue` if the dataset is not sparse.
 
-        `source` reads the elements; by default it is the server. `labels(axis)` returns the names along an axis, or
-        None if it has none.
+        `source` reads the elements, by default from the server. `labels(axis)` returns the labels along an axis, or
+        None if the axis has no labels.
         """
         if not is_sparse(record):
-            raise InvalidValue(f"{record['id']} is not a sparse dataset: use DenseDataset for it.")
+            raise InvalidValue(f"{record['id']} is a dense dataset: open it as a DenseDataset.")
         super().__init__(connection, record, name)
         self.source = source if source is not None else _source(connection, record, self.type)
         self.labels = AxisLabels(labels)
@@ -113,12 +113,12 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         filters: Sequence[Filter] = (),
         attributes: Json | None = None,
     ) -> SparseDataset:
-        """Create a dataset at `path`, and missing parent groups, and return it.
+        """Create and return a sparse dataset at `path`; create missing parent groups.
 
         `maxshape` has None for an unlimited dimension; without `maxshape` the extent is fixed. `stripes` spreads the
-        chunks over that many prefixes of the store, or over the listed buckets (`bucket`, `bucket/prefix`). `filters`
-        are as in `creationProperties.filters`: a `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) limits a filter
-        to that part of a chunk. `attributes` are HDF5/JSON by name.
+        chunks over this number of prefixes of the store, or over the listed buckets (`bucket`, `bucket/prefix`).
+        `filters` are as in `creationProperties.filters` of the REST API; a filter with a `section`
+        (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) encodes only this section. `attributes` maps names to HDF5/JSON.
 
         >>> y = hsparse.SparseDataset.create(f.connection, "/y", (0, 512), "f4", (64, 512), maxshape=(None, 512))
         >>> y.shape, y.maxshape
@@ -133,7 +133,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @classmethod
     def open(cls, connection: Connection, path: str) -> SparseDataset:
-        """Return the dataset at a path, or with an id.
+        """Return the sparse dataset at a path, or the sparse dataset whose id is `path`.
 
         >>> hsparse.SparseDataset.open(f.connection, "/X").shape
         (4, 3)
@@ -150,7 +150,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @property
     def nnz(self) -> int:
-        """The number of defined elements, including zeros; takes one request.
+        """The number of defined elements, including defined zeros; sends one request.
 
         >>> X.nnz
         4
@@ -159,7 +159,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @property
     def density(self) -> float:
-        """The fraction of the elements that is defined, 0 to 1; takes one request.
+        """The fraction of all elements that is defined, from 0 to 1; sends one request.
 
         >>> X.density == X.nnz / X.size
         True
@@ -170,8 +170,8 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         """Return the selected elements as a sparse array or a number: `x[3:7, [1, 5]]`.
 
         A result of rank 2 is a scipy `csr_array`. A result of rank 1 of a 2-D dataset is a `coo_array`, or a numpy
-        array for two paired lists. A single element is a number. Results of other ranks, and all results if the fill
-        value is not 0, are `sparse.COO`. Defined zeros are stored elements. Any key takes one request.
+        array if the key has two paired lists. A single element is a number. Results of higher ranks, and all results if
+        the fill value is not 0, are `sparse.COO`. Defined zeros are stored elements. Any key needs one request.
 
         >>> X[0:2].toarray(), type(X[0:2]).__name__
         (array([[1., 0., 2.],
@@ -186,7 +186,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         return self.take(ArrayKey(key))
 
     def take(self, select: Select) -> Any:
-        """Return the elements of a selection in any form, as `x[key]` does for a key.
+        """Return the elements of a selection of any type of `Select`; for a key, the result equals `x[key]`.
 
         >>> X.take("[0,:]").shape, X.take(np.s_[0]).shape
         ((1, 3), (3,))
@@ -195,9 +195,9 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @property
     def oindex(self) -> OrthogonalIndex:
-        """Orthogonal indexing: each list or mask applies to its own dimension; `x.oindex[[1, 3], [0, 5]]` has 2 rows.
+        """Orthogonal indexing: `x.oindex[[1, 3], [0, 5]]` returns the 2 x 2 elements of rows 1 and 3, columns 0 and 5.
 
-        A string is a label of the axis: `x.oindex[:, ["CD3E", "NKG7"]]`; a missing label raises `MissingKey`.
+        A text in a key is a label of the axis: `x.oindex[:, ["CD3E", "NKG7"]]`; a missing label raises `MissingKey`.
 
         >>> X.oindex[[3, 0], [True, False, True]].toarray()
         array([[4., 0.],
@@ -209,7 +209,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         return OrthogonalIndex(self)
 
     def to_dask(self, chunks: Blocks = None, format: Format = "coo") -> Array:
-        """Return a `dask.array.Array`, see `hsparse.client.integrations.dask.dask_array.sparse_to_dask`.
+        """Return the dataset as a `dask.array.Array` whose blocks have the shape `chunks` and the type `format`.
 
         >>> array = X.to_dask(chunks=(2, 3))
         >>> array.numblocks, array.sum(axis=0).compute().todense()
@@ -220,18 +220,18 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         return found
 
     def check_lazy(self) -> None:
-        """Raise `Unsupported` for vlen elements, which sparse blocks of dask and xarray cannot hold.
+        """Raise `Unsupported` if the elements are vlen: sparse blocks of dask and xarray cannot contain vlen elements.
 
         >>> X.check_lazy()
         """
         if self.type.is_vlen:
             raise Unsupported(
-                f"{self.name or self.id} has elements of variable length, which cannot be read lazily: use read() or "
+                f"{self.name or self.id} has vlen elements, which cannot be read lazily: read them by read() or by "
                 "to_numpy()."
             )
 
     def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
-        """Return the number of defined elements of a selection, or along an axis of the whole dataset, by one request.
+        """Return the number of defined elements in a selection, or an array of their numbers along `axis`.
 
         >>> X.count(), X.count(np.s_[:2]), X.count(axis=0)
         (4, 2, array([2, 1, 1]))
@@ -244,7 +244,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
                 ),
             )
         if select is not None:
-            raise InvalidValue("Count along an axis, or in a selection, not both.")
+            raise InvalidValue("count accepts only one of select and axis: omit one of the two.")
         return self._reduced("count", axis, undefined="skip")
 
 
@@ -260,7 +260,7 @@ class OrthogonalIndex:
         self._dataset = dataset
 
     def __getitem__(self, key: Key) -> Any:
-        """Return the elements that an orthogonal key selects, as `SparseDataset.__getitem__` does.
+        """Return the elements that an orthogonal key selects; for the type of the result see `SparseDataset`.
 
         >>> X.oindex[[3, 0], 1:].shape
         (2, 2)
@@ -268,7 +268,7 @@ class OrthogonalIndex:
         return self._dataset.take(self.key(key))
 
     def __setitem__(self, key: Key, values: Values) -> None:
-        """Assign to the elements that an orthogonal key selects; see `SparseDataset.__setitem__`.
+        """Write `values` to the elements that an orthogonal key selects; see `SparseDataset.__setitem__`.
 
         >>> X.oindex[[1, 2], [0, 2]] = 9
         >>> X.to_numpy()
@@ -280,7 +280,7 @@ class OrthogonalIndex:
         self._dataset.assign(self.key(key), values)
 
     def key(self, key: Key) -> ArrayKey:
-        """Return an orthogonal key for other methods: `x.to_numpy(x.oindex.key((slice(None), ["CD3E"])))`.
+        """Return an orthogonal key to pass to a method: `x.to_numpy(x.oindex.key((slice(None), ["CD3E"])))`.
 
         >>> X.to_numpy(X.oindex.key(([3, 0], [0, 2])))
         array([[4., 0.],

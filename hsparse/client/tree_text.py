@@ -1,4 +1,4 @@
-"""The tree of objects below a group as printable text, and as HTML for notebooks."""
+"""Functions that return the tree of objects below a group as text, or as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HTML = OptionalModule("hsparse.client.html_repr")
 
 
 def tree_text(name: str, records: Mapping[str, Json]) -> str:
-    """Return the objects below `name` as text, one line each, sorted by path, with shapes and dtypes."""
+    """Return a text with one line for each object below the group `name`, sorted by path, with shape and dtype."""
     lines = [name]
     for path, record in sorted(records.items(), key=lambda one: one[0].split("/")):
         above, _, title = path.rpartition("/")
@@ -29,7 +29,7 @@ def tree_text(name: str, records: Mapping[str, Json]) -> str:
 
 
 def description(record: Json) -> str:
-    """Return the text after an object's name in a tree, such as shape and dtype of a dataset."""
+    """Return the text that follows the name of an object in a tree: for a dataset, its shape and dtype."""
     if record["id"][0] != "d":
         return "/" if record["id"][0] == "g" else "  a type"
     try:
@@ -42,7 +42,7 @@ def description(record: Json) -> str:
 
 
 def tree_html(connection: Connection, id: str, name: str, title: str) -> str:
-    """Return the first `MAX_OBJECTS` objects of the tree below a group as HTML, following hard links; two requests."""
+    """Return HTML with the first `MAX_OBJECTS` objects that hard links reach below a group; sends two requests."""
     found = connection.json("GET", f"/groups/{id}/links", follow_links=1, Limit=MAX_OBJECTS + 1)["links"]
     links = found if isinstance(found, dict) else {id: found}  # HSDS returns only one group
     rows = list(islice(_rows(links, id, "", frozenset()), MAX_OBJECTS + 1))

@@ -1,4 +1,4 @@
-"""Snapshots, changes and clones of a domain: the base class of `File` that has their methods."""
+"""The base class of `File` that has the methods for snapshots, changes and clones of a domain."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hsparse.client.errors import InvalidValue
 from hsparse.clock import SystemClock
 
 LONGEST_WAIT = 20.0
-"""The longest wait of a request, in seconds; a connection that is silent for longer counts as broken."""
+"""The maximum time, in seconds, that a request waits at the server: a connection may break if it is silent longer."""
 SNAPSHOT = re.compile(r"(.+)@[1-9]\d*")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A domain's state at a `time` (UTC); `author` is the user who took the snapshot.
+    """A snapshot: the state of a domain at a `time` (UTC); `author` is the user who took the snapshot.
 
     >>> snapshot = f.snapshot("before the filter")
     >>> snapshot.number, snapshot.author, snapshot.message
@@ -40,10 +40,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An object that differs between two states of a domain: it was created, changed or deleted.
+    """An object that differs between two states of a domain; `change` is "created", "changed" or "deleted".
 
-    `kind` is "group", "dataset" or "datatype"; `path` is None for an unlinked object. For a dataset, `chunks` is the
-    number of differing chunks and `elements` the number of elements in them, if the server knows it.
+    `kind` is "group", "dataset" or "datatype"; `path` is None if no link leads to it. For a dataset, `chunks` is
+    the number of different chunks, and `elements` is the number of elements in these chunks, or None if unknown.
 
     >>> number = f.snapshot().number
     >>> X[0, 1] = 9
@@ -61,9 +61,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An object, or a chunk with its scaled coordinates, that was created, changed or deleted between two snapshots.
+    """A change of an object, or of the chunk with the scaled coordinates `chunk`, between two snapshots.
 
-    `until` is the number of the later snapshot.
+    `change` is "created", "changed" or "deleted"; `until` is the number of the later snapshot.
 
     >>> number = f.snapshot().number
     >>> X[3, 0] = 9
@@ -79,7 +79,7 @@ class Change:
 
 
 class Versions:
-    """The methods of a file that concern its snapshots."""
+    """The methods of a file for its snapshots, changes and clones."""
 
     connection: Connection
 
@@ -90,9 +90,9 @@ class Versions:
         def refresh(self) -> None: ...
 
     def snapshot(self, message: str = "") -> Snapshot:
-        """Take a snapshot of the domain and return it; nothing is copied, whatever the size.
+        """Take a snapshot of the domain and return the snapshot; no data are copied.
 
-        The snapshot includes everything written before. `hsparse.open(address, snapshot=number)` reads it.
+        The snapshot includes all earlier writes. `hsparse.open(address, snapshot=number)` opens the snapshot.
 
         >>> number = f.snapshot("as measured").number
         >>> X[:] = 0
@@ -102,7 +102,7 @@ class Versions:
         return Snapshot._of(self.connection.json("POST", "/snapshots", {"message": message}))
 
     def snapshots(self) -> list[Snapshot]:
-        """Return the snapshots of the domain, oldest first.
+        """Return a list of the snapshots of the domain, in the order of their numbers.
 
         >>> for message in ("raw", "filtered"):
         ...     _ = f.snapshot(message)
@@ -112,9 +112,9 @@ class Versions:
         return [Snapshot._of(one) for one in self.connection.json("GET", "/snapshots")["snapshots"]]
 
     def delete_snapshot(self, number: int) -> None:
-        """Delete a snapshot and the data kept only for it.
+        """Delete a snapshot and the data that only this snapshot needs.
 
-        Raises `MissingKey` if it does not exist, and `Conflict` if a clone needs it.
+        Raises `MissingKey` if the snapshot does not exist, and `Conflict` if a clone needs the snapshot.
 
         >>> f.delete_snapshot(f.snapshot().number)
         >>> f.snapshots()
@@ -123,10 +123,10 @@ class Versions:
         self.connection.json("DELETE", f"/snapshots/{checked(number)}")
 
     def restore(self, number: int) -> int:
-        """Restore the domain to a snapshot, and return the number of stored objects that changed.
+        """Restore the domain to the state of a snapshot, and return the number of stored objects that changed.
 
-        It needs the rights create, update and delete. The previous state is saved as a snapshot, the last of
-        `snapshots()`. Reopen datasets that were open: their `shape` is the old one.
+        The user needs the rights create, update and delete. The state before the restore is saved as a new snapshot,
+        the last of `snapshots()`. Open datasets still have the old `shape`: open these datasets again.
 
         >>> before = f.snapshot()
         >>> del f["X"]
@@ -138,7 +138,7 @@ class Versions:
         return changed
 
     def diff(self, first: int, second: int | None = None) -> list[Difference]:
-        """Return the differences between two snapshots, or between one and the current state of the domain.
+        """Return the differences between two snapshots or, without `second`, between a snapshot and the current state.
 
         A chunk that was rewritten counts as different even if its values are the same.
 
@@ -159,9 +159,9 @@ class Versions:
         ]
 
     def changes(self, since: int = 0, wait: float = 0.0) -> Iterator[Change]:
-        """Yield the changes after snapshot `since` (0: all) to the newest one, then changes of new snapshots.
+        """Yield the changes from snapshot `since` (0: from the start) to the newest snapshot, then of new snapshots.
 
-        Iteration ends when no snapshot is taken for `wait` seconds. To continue, pass the last `until` as `since`.
+        The iteration ends if no snapshot is taken for `wait` seconds. To continue, pass the last `until` as `since`.
 
         >>> first = f.snapshot().number
         >>> del f["X"]
@@ -185,9 +185,9 @@ class Versions:
                 return
 
     def clone(self, target: str, snapshot: int | None = None) -> Self:
-        """Create a domain at the path `target` with the state of a snapshot, and return it; nothing is copied.
+        """Create a domain at the path `target` with the state of a snapshot, and return its file; no data are copied.
 
-        Without `snapshot`, one is taken. The snapshot and its domain cannot be deleted while the clone needs them.
+        Without `snapshot`, take a new snapshot. While the clone needs a snapshot, it and its domain cannot be deleted.
 
         >>> clone = f.clone("/home/admin/try.h5", f.snapshot().number)
         >>> clone["X"][0, 0] = 9
@@ -203,7 +203,7 @@ class Versions:
         return type(self)(connection, connection.json("GET", "/"))
 
     def materialize(self) -> int:
-        """Copy the objects that this clone shares with a snapshot, which may then be deleted, and return their number.
+        """Copy all objects that this clone shares with a snapshot; return their number. The clone is then independent.
 
         >>> clone = f.clone("/home/admin/own.h5")
         >>> clone.materialize() > 0, clone.materialize()
@@ -221,18 +221,18 @@ def _changes(page: Json) -> Iterator[Change]:
 
 
 def checked(number: int) -> int:
-    """Return a snapshot's number; raise `InvalidValue` unless it is a positive integer."""
+    """Return the number of a snapshot unchanged; raise `InvalidValue` if the number is not a positive integer."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise InvalidValue(f"{number!r} is not the number of a snapshot, which is 1, 2 and so on.")
+        raise InvalidValue(f"{number!r} is not the number of a snapshot: give a positive integer.")
     return number
 
 
 def snapshot_domain(domain: str, number: int) -> str:
-    """Return the path under which a snapshot is read as a domain."""
+    """Return the path that names a snapshot of a domain, such as `/home/ann/x.h5@3`."""
     return f"{domain}@{checked(number)}"
 
 
 def remedy_for_missing(domain: str | None) -> str:
-    """Return the remedy for a missing domain, or a missing snapshot if the path names one."""
+    """Return the remedy that the error for a missing domain, or for a missing snapshot, ends with."""
     named = SNAPSHOT.fullmatch(domain or "")
     return f"snapshots() of {named[1]} lists its snapshots." if named else "mode='a' would create it."

@@ -1,4 +1,4 @@
-"""Layouts of virtual datasets, as in h5py: `VirtualLayout` and `VirtualSource`."""
+"""Layouts of virtual datasets, whose elements are read from other datasets; the classes are as in h5py."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hsparse.client.types.hdf5_type import Hdf5Type
 Json = dict[str, Any]
 Part: TypeAlias = int | slice | EllipsisType | tuple[int | slice | EllipsisType, ...]
 Slab: TypeAlias = tuple[int, int, int | None]
-"""Start, step and number of indices in a dimension; the number is None if unlimited."""
+"""The start, the step and the number of indices in a dimension; the number is None if the dimension is unlimited."""
 
 
 class VirtualSource:
-    """A dataset at a path of a domain, or a part of it, as a source of a virtual dataset.
+    """A dataset, or a part of a dataset, that a virtual dataset reads; `name` is its path in the domain `file`.
 
-    `file` names the domain as an external link does: absolute, relative to the virtual dataset's domain, or "." for the
-    same domain. With "%b" in a name, each block of the layout has its own source.
+    `file` is an absolute path, a path relative to the domain of the virtual dataset, or "." for the same domain. If
+    `file` or `name` has "%b", each block of the layout has its own source, whose name has the number of the block.
 
     >>> hsparse.VirtualSource("run.h5", "D", shape=(4, 3))[1:3].shape
     (2, 3)
@@ -41,7 +41,7 @@ class VirtualSource:
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The shape of the part, with None for an unlimited dimension.
+        """The shape of the selected part; the length of an unlimited dimension is None.
 
         >>> hsparse.VirtualSource("run.h5", "D", (4, 3)).shape
         (4, 3)
@@ -49,7 +49,7 @@ class VirtualSource:
         return tuple(count for _, _, count in self._slabs)
 
     def __getitem__(self, key: Part) -> VirtualSource:
-        """Return a part, selected by integers and slices; the stop "H5S_UNLIMITED" makes a slice unlimited.
+        """Return the part that integers and slices select; the stop "H5S_UNLIMITED" makes a slice unlimited.
 
         >>> hsparse.VirtualSource("run.h5", "D", (4, 3))[0:"H5S_UNLIMITED", 1].shape
         (None, 1)
@@ -60,7 +60,7 @@ class VirtualSource:
 
     @property
     def selection(self) -> Json:
-        """The part as a hyperslab selection of the REST API.
+        """The selected part as a hyperslab selection in the JSON of the REST API.
 
         >>> hsparse.VirtualSource("run.h5", "D", (4, 3))[:2].selection["count"]
         [2, 3]
@@ -69,11 +69,11 @@ class VirtualSource:
 
 
 class VirtualLayout:
-    """The layout of a virtual dataset: assign sources to its parts, and pass it to `create_virtual_dataset`.
+    """The layout of a virtual dataset: assign sources to its parts, and pass the layout to `create_virtual_dataset`.
 
-    A `sparse` layout needs sparse sources, and gives a sparse dataset. Later assignments cover earlier ones. With
-    `missing="fill"` a missing source reads as the fill value; otherwise it is an error. `chunks` is the shape of the
-    blocks that large reads are split into, for a sparse layout best the chunk shape of its sources.
+    A `sparse` layout needs sparse sources, and creates a sparse dataset. A later assignment covers earlier assignments.
+    With `missing="fill"`, a missing source reads as the fill value; otherwise the read raises an error. Large reads are
+    split into blocks of the shape `chunks`; for a sparse layout, use the chunk shape of the sources.
 
     >>> layout = hsparse.VirtualLayout((8, 3), "i8")
     >>> layout[0:4] = hsparse.VirtualSource(".", "D", (4, 3))
@@ -101,7 +101,7 @@ class VirtualLayout:
         self.mappings: list[Json] = []
 
     def __setitem__(self, key: Part, source: VirtualSource) -> None:
-        """Map a part of the dataset to a source with the same number of elements.
+        """Map a part of the virtual dataset to a source with the same number of elements.
 
         >>> layout = hsparse.VirtualLayout((0, 3), maxshape=(None, 3))
         >>> layout[0:"H5S_UNLIMITED"] = hsparse.VirtualSource(".", "D", (4, 3))[0:"H5S_UNLIMITED"]
@@ -113,10 +113,10 @@ class VirtualLayout:
         endless = [None in some for some in counts]
         by_block = "%b" in (source.file + source.name).replace("%%", "")
         if not any(endless) and prod(filter(None, counts[0])) != prod(filter(None, counts[1])):
-            raise InvalidValue(f"A part of shape {counts[0]} is mapped to a source of shape {counts[1]}.")
+            raise InvalidValue(f"A part of shape {counts[0]} needs a source of its size, not {counts[1]}.")
         if endless[0] != endless[1] and not by_block:
             raise InvalidValue(
-                "An unlimited part needs an unlimited source, or a source name with %b for each block."
+                "If a part or its source is unlimited, both must be, or the source's name must have %b."
             )
         virtual = _selection(slabs)
         if by_block and endless[0]:
@@ -130,7 +130,7 @@ class VirtualLayout:
         )
 
     def body(self, fillvalue: ArrayLike | None) -> Json:
-        """Return the body that creates the dataset with the REST API.
+        """Return the request body of the REST API that creates the virtual dataset.
 
         >>> hsparse.VirtualLayout((2, 3)).body(None)["shape"]
         [2, 3]
@@ -156,10 +156,10 @@ def _selection(slabs: Sequence[Slab]) -> Json:
 
 
 def _slabs(key: Any, shape: Sequence[int]) -> list[Slab]:
-    """Return the slabs that integers and slices select; raise `InvalidValue` for other keys."""
+    """Return the slab of each dimension that integers and slices select; any other key raises `InvalidValue`."""
     items = list(key) if isinstance(key, tuple) else [key]
     if items.count(Ellipsis) > 1 or len(items) - items.count(Ellipsis) > len(shape):
-        raise InvalidValue(f"The key {key!r} has more parts than the shape {list(shape)}.")
+        raise InvalidValue(f"The key {key!r} must have at most {len(shape)} items and one '...'.")
     if Ellipsis not in items:
         items.append(Ellipsis)
     at = items.index(Ellipsis)
@@ -173,12 +173,12 @@ def _slab(item: Any, length: int) -> Slab:
     if isinstance(item, slice):
         found = range(*item.indices(length))
         if item.step is not None and item.step < 1:
-            raise InvalidValue("The slices of a virtual dataset must have positive steps.")
+            raise InvalidValue("A slice of a virtual dataset must have a positive step.")
         return found.start, found.step, len(found)
     try:
         number = operator.index(item)
     except TypeError:
-        raise InvalidValue(f"Integers and slices select parts of a virtual dataset, not {item!r}.") from None
+        raise InvalidValue(f"{item!r} cannot select a part of a virtual dataset: use a slice.") from None
     if not -length <= number < length:
-        raise InvalidValue(f"{number} is not in a dimension of length {length}.")
+        raise InvalidValue(f"Index {number} is outside of a dimension of length {length}.")
     return number % length, 1, 1

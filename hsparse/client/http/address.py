@@ -1,4 +1,4 @@
-"""Addresses given to `hsparse.open`: a URL, a path on a configured server, or a path into a store's directory."""
+"""The addresses that `hsparse.open` accepts: a URL, a path on a server, or a path in the directory of a store."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hsparse.errors import BadRequest
 
 SCHEMES = ("http", "https")
 MARK = ".hsparse"
-"""The directory that marks the root of a store in a local directory."""
+"""The name of a directory that only the root directory of a store has."""
 
 
 NO_NAME = {"?": ("query", "%3F"), "#": ("fragment", "%23")}
-"""By character that a URL's path cannot contain: the part of a URL that it begins, and its percent-encoding."""
+"""Maps each character that the path of a URL cannot have to the part of a URL that it begins and its encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The path of a domain or folder on the server with URL `endpoint`, or in the store in the directory `root`."""
+    """The path of a domain or folder on the server whose URL is `endpoint`, or in the store in the directory `root`."""
 
     path: str
     endpoint: str | None = None
@@ -31,12 +31,12 @@ class Address:
 def parse_address(
     address: str | Path, endpoint: str | None, configured: str | None, root: str | Path | None = None
 ) -> Address:
-    """Return the server or store, and the path of a domain or folder, that an address names.
+    """Parse an address; return the path of a domain or folder together with its server or store.
 
-    An address is a percent-encoded URL, `http://host:5101/home/ann/x.h5`; `hdf5://home/ann/x.h5`, or `/home/ann/x.h5`
-    with an `endpoint`; a file-system path that leads through a store's directory; or a domain's path with the store's
-    `root`. Any other path is that of a domain of the `configured` server. If the URL of the `configured` server has a
-    path, a URL below it is a domain of that server.
+    An address is a percent-encoded URL, `http://host:5101/home/ann/x.h5`; `hdf5://home/ann/x.h5` or `/home/ann/x.h5`
+    with an `endpoint`; a file-system path in the directory of a store; or the path of a domain with the `root` of its
+    store. Any other path names a domain of the `configured` server. If the URL of the `configured` server has a path, a
+    URL below this path names a domain of the `configured` server.
 
     Raises `InvalidValue` for a URL with a query, a fragment or credentials, for `..`, and if no server is known.
     """
@@ -46,7 +46,7 @@ def parse_address(
         return Address(_absolute(text), root=Path(root))
     if separator and scheme.lower() in SCHEMES:
         if endpoint is not None:
-            raise InvalidValue(f"The address is a URL: with endpoint={endpoint!r}, give the path alone.")
+            raise InvalidValue(f"The address is a URL: omit endpoint={endpoint!r}, or give only the path.")
         server, path = split_url(text, configured)
         return Address(_absolute(_decoded(path)), server)
     if separator and scheme == "hdf5":
@@ -64,7 +64,7 @@ def parse_address(
 
 
 def split_url(url: str, configured: str | None = None) -> tuple[str, str]:
-    """Split a domain's URL into the URL of the server and the still encoded path; see `parse_address`."""
+    """Split the URL of a domain into a pair: the URL of the server, and the path, which is still percent-encoded."""
     scheme, _, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     server = f"{scheme.lower()}://{host}"
@@ -72,8 +72,8 @@ def split_url(url: str, configured: str | None = None) -> tuple[str, str]:
     for mark, (part, code) in NO_NAME.items():
         if mark in path:
             raise InvalidValue(
-                f"The path {slash + path!r} has a {part}, from {mark} on, which no domain's name can have: write "
-                f"{mark} as {code} if the name contains it, or give the path alone with endpoint=."
+                f"The path {slash + path!r} of the URL must not have a {part}, which begins with {mark}: write "
+                f"{mark} as {code} if the name contains {mark}, or give the path alone with endpoint=."
             )
     above = (configured or "").rstrip("/")
     if above.startswith(f"{server}/") and f"{slash}{path}/".startswith(f"{above.removeprefix(server)}/"):
@@ -82,7 +82,7 @@ def split_url(url: str, configured: str | None = None) -> tuple[str, str]:
 
 
 def parse_endpoint(url: str) -> SplitResult:
-    """Return the parts of a server's URL; raise `InvalidValue`, whose message has no password, for other text."""
+    """Parse the URL of a server; raise `InvalidValue`, with a message without the password, if the URL is invalid."""
     try:
         parts = urlsplit(url)
         is_known = parts.scheme in SCHEMES and bool(parts.hostname) and parts.port != 0
@@ -90,13 +90,13 @@ def parse_endpoint(url: str) -> SplitResult:
         is_known = False
     if not is_known or not url.isprintable() or " " in url:
         raise InvalidValue(
-            f"{url.rpartition('@')[2]!r} is not the URL of a server; it should be like http://localhost:5101."
+            f"{url.rpartition('@')[2]!r} is not the URL of a server: give a URL like http://localhost:5101."
         )
     if parts.username is not None or parts.password is not None:
-        raise InvalidValue("The URL has a user or a password: give them as user= and password=.")
+        raise InvalidValue("The URL must not have a user or password: give user= and password= instead.")
     for mark, (part, _) in NO_NAME.items():
         if mark in url:
-            raise InvalidValue(f"The URL {url!r} of the server has a {part}, from {mark} on: leave it out.")
+            raise InvalidValue(f"The server's URL {url!r} must have no {part}: omit {mark} and the rest.")
     return parts
 
 
@@ -104,7 +104,7 @@ def _decoded(path: str) -> str:
     try:
         return unquote(path, errors="strict")
     except UnicodeDecodeError as error:
-        raise InvalidValue(f"The URL's path {path!r} is not percent-encoded UTF-8.") from error
+        raise InvalidValue(f"The path {path!r} of the URL must be percent-encoded UTF-8.") from error
 
 
 def _store_above(path: Path) -> Path | None:
@@ -113,15 +113,15 @@ def _store_above(path: Path) -> Path | None:
 
 
 def _absolute(path: str) -> str:
-    """Return the normalized path of a domain: one slash in front, none at the end; the top is `/`."""
+    """Return the path of a domain with a slash before each component and no slash at its end; the top is `/`."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise InvalidValue(f"The path {path!r} has the component '..': name the folder itself.")
+        raise InvalidValue(f"The path {path!r} must not have the component '..': name the folder itself.")
     return "/" + "/".join(parts)
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is this machine's own."""
+    """Return whether a host name or address is `localhost` or a loopback address, so only this machine can reach it."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -129,10 +129,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check_domain(path: str) -> None:
-    """Raise `BadRequest` for text that is not a domain path, before any request is sent."""
+    """Raise `BadRequest` if `path` is a URL or is not an absolute path."""
     if path.partition("://")[0].lower() in SCHEMES:
         raise BadRequest(
-            f"{path.rpartition('@')[2]!r} is a URL: give the server's by --endpoint, and the path of the domain alone."
+            f"{path.rpartition('@')[2]!r} is a URL: give the URL of the server by --endpoint, and only the path here."
         )
     if not path.startswith("/"):
         raise BadRequest(f"The domain {path!r} must be an absolute path, such as /home/user/file.h5.")

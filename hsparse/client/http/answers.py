@@ -1,4 +1,4 @@
-"""Parse the HTTP answers of servers: JSON objects, binary pieces, and errors, which become the client's exceptions."""
+"""Parses the HTTP answers of servers: JSON objects, binary data, and errors, which become exceptions of the client."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
 RECEIVED = range(1 << 16, 1 << 28)
-"""Pieces of these sizes, in bytes, are received into preallocated memory; a larger declared size may be wrong."""
+"""Reads of these sizes, in bytes, go into preallocated memory; a larger size in an answer may be wrong."""
 SHARED = 1 << 24
 ALIGNED = 64
-"""Pieces begin at multiples of this many bytes, so that columns in them are aligned."""
+"""The results of reads begin at multiples of this many bytes in memory, so that columns in the results are aligned."""
 
 BY_STATUS: dict[int, ErrorKind] = {
     400: ErrorKind.BAD_REQUEST,
@@ -38,7 +38,7 @@ BY_STATUS: dict[int, ErrorKind] = {
     503: ErrorKind.BUSY,
     507: ErrorKind.STORE_FULL,
 }
-"""The error kind for each status, if the answer names no kind; a proxy's status is used only if it is in `OF_ANY`."""
+"""Maps a status to the error kind of an answer that names no kind; a status of a proxy must also be in `OF_ANY`."""
 OF_ANY = {
     401: "sign in as it asks, or give the URL of the server itself",
     403: "ask who runs it for access, or give the URL of the server itself",
@@ -50,27 +50,27 @@ OF_ANY = {
     503: "ask again later",
     507: "make room there",
 }
-"""Statuses that mean the same from a server or a proxy, each with the remedy if a proxy sent it."""
+"""Maps each status that means the same from a server and from a proxy to the remedy if a proxy sent the status."""
 NO_TLS_REASONS = (
     "WRONG_VERSION_NUMBER",
     "RECORD_LAYER_FAILURE",
     "UNKNOWN_PROTOCOL",
     "PACKET_LENGTH_TOO_LONG",
 )
-"""Values of `ssl.SSLError.reason` for an answer that is not TLS."""
+"""The values of `ssl.SSLError.reason` if an answer is not TLS."""
 TLS_ALERT = "\x15\x03"
 """The first bytes of an answer in TLS (RFC 8446, 5.1), as `http.client` quotes them in its error."""
 NO_RESOURCE = "There is no resource "
-"""The first words of the error for a path without a route."""
+"""The first words of a server's error message for a path that is not part of the REST API."""
 MISSING = (404, 410)
 NO_GATEWAY = (501, 503, 505, 507)
-"""The 5xx statuses that do not mean that a proxy got no answer from the server."""
+"""The 5xx statuses that are not treated as a proxy's failure to get an answer from the server."""
 
 
 def json_object(url: str, request: str, data: bytes, status: int = 200) -> dict[str, Any]:
-    """Return the JSON object that a server answered a request with; `{}` for null.
+    """Parse the answer of a server to a request and return its JSON object, or `{}` if the answer is null.
 
-    Raises `OtherServer` for any other answer, because the sender may not have carried out the request.
+    Raises `OtherServer` if the answer is no JSON object, because the server may not have carried out the request.
     """
     try:
         value = json.loads(data)
@@ -78,23 +78,23 @@ def json_object(url: str, request: str, data: bytes, status: int = 200) -> dict[
         value = data
     if not isinstance(value, dict | None):
         raise OtherServer(
-            f"{url} answered {request} with {status} and no JSON object; see that it is an HDF REST server, and that "
-            "no proxy answers in its place."
+            f"{url} answered {request} with status {status} but no JSON object: check that the URL is that of an HDF "
+            "REST server, and that no proxy answers in its place."
         )
     return value or {}
 
 
 def receive(answer: Answer, data: memoryview) -> None:
-    """Fill `data` with the next bytes of an answer; raise `IncompleteRead` if the answer ends early."""
+    """Read the next bytes of an answer until `data` is full; raise `IncompleteRead` if the answer ends before."""
     count = receive_into(answer, data)
     if count < len(data):
         raise http.client.IncompleteRead(bytes(data[:count]), len(data) - count)
 
 
 def taking(answer: Answer) -> Callable[[int], Buffer]:
-    """Return a function that takes the next n bytes of an answer, fewer only at its end; long pieces are not copied.
+    """Return a function `take(n)` that reads the next n bytes of an answer; it returns fewer only at the answer's end.
 
-    All long pieces but the first share arrays of `SHARED` bytes, for which numpy requests huge pages, which are faster.
+    Long reads go into arrays of `SHARED` bytes, except the first: numpy asks for huge pages for them, which are faster.
     """
     room: memoryview | None = None
 
@@ -118,22 +118,22 @@ def check_type(url: str, request: str, response: http.client.HTTPResponse, accep
     found = response.headers.get_content_type()
     if found != accept:
         raise OtherServer(
-            f"{url} answered {request} with {response.status} as {found}, not {accept}; see that it is a server with "
-            "sparse datasets, and that no proxy answers in its place."
+            f"{url} answered {request} with status {response.status} and the type {found} instead of {accept}: check "
+            "that the server supports sparse datasets, and that no proxy answers in its place."
         )
 
 
 def answered_error(url: str, request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
-    """Return the exception for an error answer, from the kind and message in its body, else from its status.
+    """Return the exception for an error answer; its kind and message come from the body or, if absent, from the status.
 
-    A proxy's 404 does not become `NotFound`, because only an HDF REST server knows that something is missing.
+    A 404 of a proxy does not become `NotFound`, because only an HDF REST server knows that an object is missing.
     """
     error = _named_error(body) or _error_of_status(url, request, response, body)
     prefix = urlsplit(url).path.rstrip("/")
     if prefix and error.message.startswith(f"{NO_RESOURCE}{prefix}/"):
         error = OtherServer(
-            f"{url} does not have its resources below {prefix}: leave {prefix} out of the URL, or have the proxy cut "
-            "it off before it passes requests on."
+            f"The server of {url} has no resources below {prefix}: omit {prefix} from the URL, or let the proxy remove "
+            f"{prefix} from the requests that it forwards."
         )
     error.request_id = response.headers.get("X-Request-ID")
     error.status = response.status
@@ -168,15 +168,15 @@ def _error_of_status(url: str, request: str, response: http.client.HTTPResponse,
         error.is_of_proxy = True
         return error
     if status == 400 and b"https" in body.lower():
-        return OtherServer(f"{said}: {url} expects TLS there; write https://.")
+        return OtherServer(f"{said}: {url} expects TLS; write https:// in the URL.")
     return OtherServer(
-        f"{elsewhere}: check that the URL is the server's, with the path prefix that a proxy adds, as in "
+        f"{elsewhere}: check that the URL is the URL of the server, with the path that a proxy needs, such as "
         "endpoint='http://host/path'."
     )
 
 
 def _redirected(url: str, said: str, location: str) -> HsparseError:
-    """Return the error for a redirect, which is not followed, because its target would get the credential."""
+    """Return the error for a redirect: the client follows no redirect, because its target would get the credential."""
     try:
         parts = urlsplit(location)
         target = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else parts.path
@@ -190,16 +190,16 @@ def _redirected(url: str, said: str, location: str) -> HsparseError:
 
 
 def other_protocol(url: str, error: Exception) -> OtherServer | None:
-    """Return the error for an answer in TLS where HTTP was expected, or the reverse; for other errors None."""
+    """Return the error that says that a server uses TLS but the URL does not, or the reverse; or None if neither."""
     if isinstance(error, ssl.SSLError) and error.reason in NO_TLS_REASONS:
-        return OtherServer(f"{url} answers without TLS: write http://, or the port that has TLS.")
+        return OtherServer(f"{url} answers without TLS: write http://, or give the port that uses TLS.")
     if isinstance(error, http.client.BadStatusLine) and str(error).startswith(TLS_ALERT):
         return OtherServer(f"{url} answers with TLS: write https://.")
     return None
 
 
 def _is_of_rest_server(response: http.client.HTTPResponse, body: bytes) -> bool:
-    """Return whether an error without a kind comes from HSDS, which answers in text, or another REST API server."""
+    """Return whether an error without a kind comes from a server of the REST API, such as HSDS, not from a proxy."""
     is_text = body.startswith(f"{response.status}: ".encode())
     return is_text or (
         response.status not in MISSING and response.headers.get_content_type() == "application/json"
@@ -208,5 +208,5 @@ def _is_of_rest_server(response: http.client.HTTPResponse, body: bytes) -> bool:
 
 def _remedy(request: str) -> str:
     if request.startswith(("GET ", "HEAD ")):
-        return "ask again later."
-    return "it may or may not have been done; look before sending it again."
+        return "try again later."
+    return "the request may have been carried out; look for its change before you send it again."

@@ -1,4 +1,4 @@
-"""Start an OpenTelemetry span for each request, if the application traces; the server's spans are its children."""
+"""Starts an OpenTelemetry span for each request if the application traces; spans of the server are its children."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CONTEXT = OptionalModule("opentelemetry.trace.propagation.tracecontext", "otel")
 
 @contextmanager
 def client_span(method: str, path: str, headers: MutableMapping[str, str]) -> Iterator[Any]:
-    """Start a span of the application's tracer provider, and inject it into the request's headers (W3C Trace Context).
+    """Start a span for a request, and add it to the headers of the request (W3C Trace Context).
 
-    Yields the span, or None if the application does not trace (has not imported OpenTelemetry). The span does not
-    become current, because the answer may be read in another thread. Its attributes leave out query and headers.
+    Yields the span, or None if the application does not trace (it has not imported OpenTelemetry). The span does not
+    become current, because the answer may be read in another thread. Its attributes omit the query and the headers.
     """
     trace = sys.modules.get(TRACE)
     if trace is None:
@@ -42,6 +42,6 @@ def client_span(method: str, path: str, headers: MutableMapping[str, str]) -> It
 
 
 def note_status(span: Any, status: int) -> None:
-    """Set the status of an answer on a span from `client_span`."""
+    """Add the HTTP status of an answer to a span of `client_span`; do nothing if the span is None."""
     if span is not None:
         span.set_attribute("http.response.status_code", status)

@@ -1,7 +1,7 @@
-"""HTTP connections to one server, pooled between threads. Each exchange uses a connection alone; idle ones are kept.
+"""HTTP connections to one server, which threads share. One exchange at a time uses a connection, which is then kept.
 
 A fork copies the sockets of a process, and two processes that read from one connection would get each other's answers.
-The child therefore closes its copies, busy ones included, and opens its own connections.
+The child process therefore closes all its copies of sockets and opens its own connections.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hsparse.client.http.route import proxy_for, trusted_authorities
 from hsparse.format.buffer import Buffer
 
 BROKEN = (OSError, http.client.HTTPException)
-"""The errors of a broken connection."""
+"""The errors that a broken connection raises."""
 MAX_IDLE = 16
-"""The maximum number of idle connections kept; busy ones are not limited."""
+"""The maximum number of idle connections that are kept; the number of busy connections is not limited."""
 
 MAX_JOINED_BYTES = 128 << 10
-"""The largest body, in bytes, that is sent together with the request's headers; a chunk of a matrix fits."""
+"""The maximum size, in bytes, of a body that is sent together with the headers; a chunk of a matrix is smaller."""
 
 
 class OwnAnswer(http.client.HTTPResponse):
@@ -53,10 +53,10 @@ class OwnAnswer(http.client.HTTPResponse):
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
-            raise OSError("this answer belongs to another process")
+            raise OSError("only the process that sent the request can read its answer")
 
     def _check_whole(self, data: bytes) -> None:
-        """Raise `IncompleteRead` if an answer ends before its declared length, which `http.client` ignores."""
+        """Raise `IncompleteRead` if an answer ended before its declared length; `http.client` does not check this."""
         if self.length and self._method != "HEAD":  # type: ignore[attr-defined]
             raise http.client.IncompleteRead(data, self.length)
 
@@ -66,7 +66,7 @@ class JoiningConnection(http.client.HTTPConnection):
 
     _body = b""
     origin = ""
-    """The prefix of request targets that are sent to a proxy; "" without a proxy."""
+    """The prefix of the targets of requests that are sent to a proxy, or "" if there is no proxy."""
     proxy_headers: Mapping[str, str] = {}
 
     def putrequest(self, method: str, url: str, *flags: Any, **named: Any) -> None:
@@ -90,10 +90,10 @@ class JoiningTlsConnection(JoiningConnection, http.client.HTTPSConnection):
 
 
 class ConnectionPool:
-    """Connections to `host` and `port` (None: the scheme's); `timeout` is in seconds without a byte.
+    """Connections to a server; `port` may be None for the default port of the scheme.
 
-    `proxy` and `ca_file` are as in `proxy_for` and `trusted_authorities`. All methods are thread-safe. `take` or `open`
-    a connection, do one exchange, and `give_back` or `drop` it.
+    A read fails if no byte arrives for `timeout` seconds. For `proxy` see `proxy_for`, for `ca_file` see
+    `trusted_authorities`. All methods are thread-safe. `take` or `open` a connection, then `give_back` or `drop` it.
     """
 
     def __init__(
@@ -115,16 +115,16 @@ class ConnectionPool:
         self._busy: dict[http.client.HTTPConnection, tuple[socket.socket, int]] = {}
         """The socket and epoch of each busy connection; a connection forgets its socket when the server closes it."""
         self._epoch = 0
-        """The number of times that the pool was closed; connections of earlier epochs are not kept."""
+        """The number of times that the pool was closed; connections that were taken before are not kept."""
         _POOLS.add(self)
         # Closes the idle sockets of a pool that nobody closed. Not `__del__`: in a reference cycle, the sockets' own
         # finalizers may run first.
         finalize(self, _close_all, self._idle).atexit = False
 
     def take(self) -> tuple[http.client.HTTPConnection, bool]:
-        """Return a connection for one exchange, and whether it is a kept one, which the server may close at any time.
+        """Return a pair: a connection for one exchange, and whether it was kept, so the server may close it any time.
 
-        Kept connections that the server has closed are dropped. Raises `OSError` if a new one cannot be opened.
+        Kept connections that the server has closed are dropped. Raises `OSError` if no new connection can be opened.
         """
         while True:
             with self._lock:
@@ -138,7 +138,7 @@ class ConnectionPool:
         return self.open(), False
 
     def open(self) -> http.client.HTTPConnection:
-        """Return a new connection for one exchange; raise `OSError` if it cannot be opened."""
+        """Open and return a new connection for one exchange; raise `OSError` if the connection cannot be opened."""
         connection = self._new()
         try:
             connection.connect()
@@ -158,9 +158,9 @@ class ConnectionPool:
         data: Buffer | None,
         headers: Mapping[str, str],
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request over a connection from `take`, read the whole answer, and keep the connection.
+        """Send a request over a connection of `take`; return a pair: the response and its bytes. Keep the connection.
 
-        If a kept connection turns out to be closed, a GET is sent again over a new one. Raises the errors in `BROKEN`.
+        If a kept connection breaks, a GET is sent again over a new connection. Raises the errors in `BROKEN`.
         """
         try:
             # A server that rejects a body early answers and closes the connection; the answer has the reason.
@@ -178,9 +178,9 @@ class ConnectionPool:
         return response, answer
 
     def give_back(self, connection: http.client.HTTPConnection) -> None:
-        """Keep a connection whose exchange succeeded, with the answer read whole, or close it.
+        """Keep a connection for reuse; its exchange must have succeeded, and its answer must be read to the end.
 
-        It is closed if the server closes it, if enough are kept, or if the pool was closed since it was taken.
+        The connection is closed instead if the server closes it, if `MAX_IDLE` are kept, or if the pool was closed.
         """
         with self._lock:
             _, epoch = self._busy.pop(connection, (None, None))
@@ -191,13 +191,13 @@ class ConnectionPool:
             connection.close()
 
     def drop(self, connection: http.client.HTTPConnection) -> None:
-        """Close a connection, so that the rest of its exchange is not read as the answer to another request."""
+        """Close a connection, so that the rest of its answer is not read as the answer to another request."""
         with self._lock:
             self._busy.pop(connection, None)
         connection.close()
 
     def close(self) -> None:
-        """Close the idle connections now, and busy ones when their exchange ends."""
+        """Close the idle connections now, and the busy connections when their exchanges end."""
         with self._lock:
             idle = self._idle.copy()
             self._idle.clear()
@@ -205,7 +205,7 @@ class ConnectionPool:
         _close_all(idle)
 
     def forget_parent(self) -> None:
-        """Close this process's copies of its parent's sockets after a fork; the parent's exchanges continue."""
+        """After a fork, close the copies of the sockets of the parent process; the exchanges of the parent continue."""
         self._lock = threading.Lock()  # another thread of the parent may have held it
         copies = [*(connection.sock for connection in self._idle), *(sock for sock, _ in self._busy.values())]
         self._idle.clear()
@@ -252,7 +252,7 @@ if sys.platform != "win32":
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Return whether an idle socket is readable: the server has closed it, or has sent unrequested data.
+    """Return whether an idle socket is readable, because the server has closed it or has sent unexpected data.
 
     Without this check, requests that must not be repeated would fail on closed connections.
     """

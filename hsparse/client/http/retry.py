@@ -1,4 +1,4 @@
-"""The rules by which a `Connection`, and the `RetryingClient` of commands, retry failed requests."""
+"""The rules by which a `Connection` and the `RetryingClient` of commands retry failed requests."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from hsparse.errors import Busy, Conflict, Gone, HsparseError, NotFound, RateLim
 PAUSES = CLIENT
 READING = ("GET", "HEAD")
 IDEMPOTENT = (*READING, "PUT", "DELETE")
-"""The idempotent methods, RFC 9110, 9.2.2."""
+"""The methods that are idempotent, as RFC 9110, 9.2.2 defines."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a request is retried after one class of errors, if `allowed(request)` is true.
+    """How a request is retried after one class of errors; it is retried only if `allowed(request)` is true.
 
-    With `waits`, retries continue for `Retry.patience` seconds. A request is retried at most
-    `tries * (Retry.tries - 1)` times, or any number of times if `tries` is None.
+    With `waits`, retries end after `Retry.patience` seconds. A request is retried at most `tries * (Retry.tries - 1)`
+    times; if `tries` is None, the number of retries is unlimited.
     """
 
     allowed: Callable[[Repeatable], bool]
@@ -42,17 +42,17 @@ RULES: dict[type[HsparseError], Rule] = {
     Unreachable: LOST,  # no answer, or an incomplete one
     Unanswered: LOST,  # 503 of a service node that got no answer
 }
-"""The rules by error class; the first one that matches an error applies."""
+"""Maps error classes to rules; for an error, the rule of the first class that it is an instance of applies."""
 REPEATED = tuple(RULES)
 SETTLED = (Conflict, NotFound, Gone)
-"""Errors that a repeated change may get because an earlier attempt has already made the change."""
+"""The errors that a repeated change may raise because an earlier attempt has already made the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The limits of retries: `tries` attempts of a request without an answer, `patience` seconds for a busy server.
+    """The limits of retries: `tries` attempts if the server does not answer, `patience` seconds if it is busy.
 
-    `patience` counts from the first failure. `sleep` takes seconds; tests replace `sleep` and `clock`.
+    `patience` counts from the first failure. `sleep(seconds)` waits; tests replace `sleep` and `clock`.
     """
 
     tries: int = 1
@@ -64,7 +64,7 @@ class Retry:
         return Attempts(self, repeatable)
 
     def run(self, send: Callable[[], T], repeatable: Repeatable) -> T:
-        """Return `send()`, which is called again after errors that allow a retry; raise any other error."""
+        """Return `send()`; after an error that allows a retry, wait and call `send` again. Raise any other error."""
         attempts = self.begin(repeatable)
         while True:
             try:
@@ -79,11 +79,11 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """The errors after which a request may be retried. A 429 always allows it, because nothing was done.
+    """The errors after which a request may be retried. A 429 always allows a retry, because nothing was changed.
 
     `busy` allows a retry after a 503, or after another 5xx of a proxy, which may have forwarded the request. `lost`
-    allows a retry after the server, or a data node behind it, gave no answer. Both also need `known()` to be true when
-    the error occurs. `reads` says that a repetition has no further effect.
+    allows a retry if the server, or a data node behind the server, did not answer. After both, `known()` must
+    also be true when the error occurs. `reads` says that a repetition changes nothing.
     """
 
     busy: bool = True
@@ -93,13 +93,13 @@ class Repeatable:
 
     @classmethod
     def request(cls, method: str, *, reads: bool = False) -> Repeatable:
-        """Return the rules of a request by its method; `reads` says that it changes nothing, whatever its method."""
+        """Return the rules for a request with this method; `reads` says that the request only reads, even if a POST."""
         reads = reads or method in READING
         return cls(busy=reads or method in IDEMPOTENT, lost=reads, reads=reads)
 
 
 class Attempts:
-    """The attempts of one request: counts its failures, and decides whether and when it is retried."""
+    """Counts the failed attempts of one request, and decides whether and when the request is retried."""
 
     def __init__(self, retry: Retry, repeatable: Repeatable) -> None:
         self._retry = retry
@@ -109,10 +109,10 @@ class Attempts:
         self._in_doubt = ""
 
     def pause_after(self, error: HsparseError) -> float:
-        """Return the seconds until the next attempt; raise `error` if there must be no further attempt.
+        """Return the number of seconds until the next attempt; raise `error` if the request must not be retried.
 
-        The pause is at least a busy server's `Retry-After`, up to `PAUSES.longest`, and up to half longer at random, so
-        that clients do not return together.
+        The pause is at least the `Retry-After` of a busy server, but at most `PAUSES.longest`; a random part of up to a
+        half is added, so that clients do not retry at the same time.
         """
         rule = next(rule for kind, rule in RULES.items() if isinstance(error, kind))
         before = self._failures[rule]
@@ -126,12 +126,12 @@ class Attempts:
         return self._pause(error, before) if rule.waits else PAUSES.pause(before)
 
     def explain(self, error: HsparseError) -> None:
-        """Add to the message of `error`, if it is about a change, that an earlier attempt may have made the change."""
+        """If the request is a change, add to the message that an earlier attempt may have made the change."""
         if self._in_doubt and not self._repeatable.reads:
             reword(error, f"{error.message} An earlier attempt may have succeeded: {self._in_doubt}")
 
     def _pause(self, error: HsparseError, before: int) -> float:
-        """Return the seconds to wait for a busy server; raise the error if patience ends before."""
+        """Return the seconds to wait for a busy server; raise the error if `Retry.patience` would be exceeded."""
         clock = self._retry.clock
         now = clock.monotonic()
         self._until = min(self._until, now + self._retry.patience)

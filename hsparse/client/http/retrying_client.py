@@ -13,11 +13,11 @@ from hsparse.clock import Clock, SystemClock
 from hsparse.errors import HsparseError
 
 MAX_TRIES = 6
-"""The number of attempts while the server is unreachable."""
+"""The maximum number of attempts of a request if the server is unreachable."""
 TRIES_HERE = 3
-"""The number of attempts if a local port refuses connections and the server has never answered (2 s)."""
+"""The maximum number of attempts (in 2 s) if the server has never answered and its local port refuses connections."""
 BUSY_SECONDS = 300.0
-"""Seconds from the first answer of a busy server to the last attempt."""
+"""The maximum time, in seconds, from the first answer of a busy server to the last attempt."""
 Result = TypeVar("Result")
 
 
@@ -27,10 +27,10 @@ def print_to_stderr(text: str) -> None:
 
 
 class RetryingClient:
-    """A client with a connection for each thread; it also retries idempotent requests that got no answer.
+    """A client with a connection for each thread, which retries requests if the server is busy or does not answer.
 
     All requests of an import are idempotent, because an import chooses every id. `sleep` replaces the wait in tests.
-    `say` is called once, with a sentence, when the client begins to wait for a server.
+    `say(text)` is called once, when the client begins to wait for the server.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class RetryingClient:
         self._opened: list[Connection] = []
 
     def json(self, method: str, path: str, body: Body | None = None, **params: Any) -> Json:
-        """Send a request like `Connection.json`, retried as by `ask`."""
+        """Send a request like `Connection.json`, and retry the request like `ask`."""
         return self.ask(lambda connection: connection.json(method, path, body, **params))
 
     def ask(self, send: Callable[[Connection], Result], *, idempotent: bool = True) -> Result:
-        """Return `send(connection)`; retry it for `BUSY_SECONDS` seconds while the server is busy.
+        """Return `send(connection)`; call `send` again for up to `BUSY_SECONDS` seconds while the server is busy.
 
-        While the server is unreachable, `send` is called `MAX_TRIES` times, or once if not `idempotent`. Raises the
-        errors of the last attempt, and `HsparseError` after `stop`.
+        If the server is unreachable, `send` is called up to `MAX_TRIES` times, or once if not `idempotent`. Raises the
+        error of the last attempt, or `HsparseError` after `stop`.
         """
         attempts, refused = self._retry.begin(Repeatable(lost=idempotent, reads=idempotent)), 0
         while not self._stopped.is_set():
@@ -75,20 +75,20 @@ class RetryingClient:
                 attempts.explain(error)
                 raise
             self._retry.sleep(pause)
-        raise HsparseError("The command was stopped.")
+        raise HsparseError("The command was stopped: run the command again to continue.")
 
     def _tell(self, connection: Connection, error: HsparseError) -> None:
-        """Report once which server the client waits for."""
+        """At the first call, report the server that the client waits for and the reason."""
         if not self._has_said:
             self._has_said = True
             self._say(f"hsparse: Waiting for {connection.url}: {error.message}")
 
     def stop(self) -> None:
-        """Send no more requests; calls that wait for a retry raise `HsparseError`. Any thread may call this."""
+        """Send no more requests; calls that wait for a retry raise `HsparseError`. Any thread may call this method."""
         self._stopped.set()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connections of all threads."""
         for connection in self._opened:
             connection.close()
 

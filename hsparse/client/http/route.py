@@ -1,7 +1,7 @@
-"""The route to a server: the proxy in front of it, and the certificate authorities that are trusted.
+"""The route to a server: the proxy that requests pass through, and the certificate authorities that are trusted.
 
-`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` are read as in other programs, lower-case names first. OpenSSL reads
-`SSL_CERT_FILE` and `SSL_CERT_DIR`; the authorities in `HSPARSE_CA_FILE` are trusted in addition.
+`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` are read as in other programs; lower-case names have precedence. OpenSSL
+reads `SSL_CERT_FILE` and `SSL_CERT_DIR`; the authorities in `HSPARSE_CA_FILE` are trusted in addition.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hsparse.client.http.address import is_loopback
 
 PORTS = {"http": 80, "https": 443}
 STRICT_CODES = range(80, 94)
-"""OpenSSL's codes for certificates refused by `VERIFY_X509_STRICT`, which Python sets by default since 3.13."""
+"""OpenSSL's error codes for certificates that `VERIFY_X509_STRICT`, the default since Python 3.13, rejects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy; `headers` has its credential, if any."""
+    """An HTTP proxy; `headers` has the credential for the proxy, or is empty if the proxy needs no credential."""
 
     host: str
     port: int
@@ -33,7 +33,7 @@ class Proxy:
 
     @classmethod
     def parse(cls, text: str) -> Proxy:
-        """Return the proxy for a URL, `http://user:password@host:port`, or for `host:port`."""
+        """Parse `http://user:password@host:port` or `host:port`, and return the proxy with this address."""
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")
             host, port = parts.hostname, parts.port or PORTS["http"]
@@ -41,7 +41,7 @@ class Proxy:
             parts, host, port = urlsplit("wrong:"), None, 0
         if parts.scheme != "http" or not host:  # not quoted whole, because it may have a password
             raise InvalidValue(
-                f"The proxy {parts.scheme}://{host} cannot be used: give one as http://host:port, by proxy= or "
+                f"The proxy {parts.scheme}://{host} cannot be used: give a URL http://host:port by proxy= or by "
                 "HTTPS_PROXY, or name the server in NO_PROXY."
             )
         if parts.username is None:
@@ -51,9 +51,9 @@ class Proxy:
 
 
 def proxy_for(scheme: str, host: str, port: int | None, given: str | None = None) -> Proxy | None:
-    """Return the proxy for a server: `given` (none if empty), or by default that of the environment.
+    """Return the proxy for a server, or None: `given` (no proxy if ""), or the environment's proxy if `given` is None.
 
-    The environment's proxies do not apply to this machine.
+    A proxy of the environment does not apply to servers on this machine.
     """
     if given is None and not is_loopback(host) and not _is_excepted(host.lower(), port or PORTS[scheme]):
         given = _variable(f"{scheme}_proxy")
@@ -61,10 +61,10 @@ def proxy_for(scheme: str, host: str, port: int | None, given: str | None = None
 
 
 def trusted_authorities(ca_file: str | Path | None = None) -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities and those in a PEM file, by default `HSPARSE_CA_FILE`.
+    """Return a context that trusts the authorities of the system and of a PEM file (default: `HSPARSE_CA_FILE`).
 
-    With a PEM file, certificates may lack extensions that RFC 5280 requires, as in curl and in Python before 3.13:
-    many private authorities omit some, and their users cannot change that.
+    With a PEM file, certificates may lack extensions that RFC 5280 requires, as in curl and in Python before 3.13: many
+    private authorities omit such extensions, and users cannot change their authority.
     """
     path = ca_file or os.environ.get("HSPARSE_CA_FILE", "").rstrip("\r\n")
     context = ssl.create_default_context()
@@ -73,20 +73,20 @@ def trusted_authorities(ca_file: str | Path | None = None) -> ssl.SSLContext:
             context.load_verify_locations(path)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise InvalidValue(f"{path} has no certificates in PEM ({reason}): give a CA's file.") from error
+            raise InvalidValue(f"{path} has no PEM certificates ({reason}): give a CA's file.") from error
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
 def is_incomplete(error: ssl.SSLCertVerificationError) -> bool:
-    """Return whether a certificate was refused only because it lacks parts that RFC 5280 requires."""
+    """Return whether a certificate was rejected only because it lacks extensions that RFC 5280 requires."""
     return error.verify_code in STRICT_CODES
 
 
 def _variable(name: str) -> str:
-    """Return an environment variable, or "" if it is not set; the lower-case name goes first.
+    """Return the variable with this lower-case name, or with the same name in upper case, or "" if neither is set.
 
-    In a CGI program `HTTP_PROXY` has the header `Proxy` of a client's request, so it is ignored.
+    In a CGI program `HTTP_PROXY` is ignored, because a client can set it by the header `Proxy` of a request.
     """
     found = os.environ.get(name)
     if found is None and not (name == "http_proxy" and "REQUEST_METHOD" in os.environ):
@@ -95,7 +95,7 @@ def _variable(name: str) -> str:
 
 
 def _is_excepted(host: str, port: int) -> bool:
-    """Return whether `NO_PROXY` lists the server, by name, parent domain, address or network, and optional port."""
+    """Return whether `NO_PROXY` lists the server: its name, a parent domain, its address or network, and maybe port."""
     for entry in _variable("no_proxy").lower().split(","):
         name, only = entry.strip(), ""
         if name.count(":") == 1 or "]:" in name:

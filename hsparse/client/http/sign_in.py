@@ -1,8 +1,8 @@
-"""Default credentials: from the environment, or from the file `~/.hscfg` that h5pyd reads too.
+"""Default credentials, which come from the environment or from the file `~/.hscfg`, which h5pyd also reads.
 
-The sources are `HSPARSE_ENDPOINT`, `HSPARSE_USER`, `HSPARSE_PASSWORD`, `HSPARSE_TOKEN`; then `HS_ENDPOINT`,
-`HS_USERNAME`, `HS_PASSWORD`, `HS_API_KEY`; then the latter in lower case in `~/.hscfg`, one `name = value` per line,
-with `#` before comments. Only the first source that has an endpoint or a credential is used.
+The first source is `HSPARSE_ENDPOINT`, `HSPARSE_USER`, `HSPARSE_PASSWORD`, `HSPARSE_TOKEN`; the second `HS_ENDPOINT`,
+`HS_USERNAME`, `HS_PASSWORD` and `HS_API_KEY`; the third `~/.hscfg`, with the names of the second in lower case, one
+`name = value` per line. Only the first source that has an endpoint or a credential is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """A server's URL and a credential, with None for unknown values."""
+    """The URL of a server and a credential; values that are not known are None."""
 
     endpoint: str | None = None
     user: str | None = None
@@ -36,14 +36,14 @@ class SignIn:
         return self == SignIn()
 
     def is_for(self, endpoint: str) -> bool:
-        """Return whether the credential is for a server: the one configured with it, or any if none was configured."""
+        """Return whether the credential is for the server `endpoint`; without a URL, it is for all servers."""
         return self.endpoint is None or self.endpoint.rstrip("/") == endpoint.rstrip("/")
 
     def for_server(self, endpoint: str) -> SignIn:
-        """Return the sign-in for the server at `endpoint`, without the credential if that is for another server.
+        """Return the URL `endpoint` with the credential, or without it if the credential is for another server.
 
-        Raises `InvalidValue` for a token configured without a server if it would leave this machine, because anybody
-        who gets a token can use it.
+        Raises `InvalidValue` if a token is configured without a server and would be sent to another machine, because
+        anybody who gets a token can use the token.
         """
         if not self.is_for(endpoint):
             return SignIn(endpoint)
@@ -53,14 +53,14 @@ class SignIn:
             and not is_loopback(urlsplit(endpoint).hostname or "")
         ):
             raise InvalidValue(
-                f"The token is set without the server that it is for: to send it to {endpoint}, set HSPARSE_ENDPOINT "
-                "beside HSPARSE_TOKEN, HS_ENDPOINT beside HS_API_KEY, or hs_endpoint in ~/.hscfg."
+                f"The token is set without the URL of its server: to send it to {endpoint}, set HSPARSE_ENDPOINT "
+                "for HSPARSE_TOKEN, HS_ENDPOINT for HS_API_KEY, or hs_endpoint in ~/.hscfg."
             )
         return SignIn(endpoint, self.user, self.password, self.token)
 
 
 def read_sign_in(environment: Mapping[str, str] | None = None, home: Path | None = None) -> SignIn:
-    """Return the sign-in that the environment, or else the file in the home directory, configures."""
+    """Return the server and credential of the environment or, if it has none, of `.hscfg` in the home directory."""
     variables = os.environ if environment is None else environment
     sources = [
         _named(variables, "HSPARSE"),
@@ -71,12 +71,12 @@ def read_sign_in(environment: Mapping[str, str] | None = None, home: Path | None
 
 
 def _named(values: Mapping[str, str], prefix: str) -> SignIn:
-    """Return the values of variables, without the line ends that orchestrators leave in secrets."""
+    """Return the sign-in that the variables with a prefix give, without the line ends that tools leave in secrets."""
     return SignIn(*(values.get(f"{prefix}_{name}", "").rstrip("\r\n") or None for name in NAMES[prefix]))
 
 
 def _file_values(path: Path) -> dict[str, str]:
-    """Return the values of a file by upper-case name, or none if it cannot be read."""
+    """Return a dict that maps the names in a file, in upper case, to values; it is empty if the file is unreadable."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()  # some editors write a byte order mark
     except (OSError, UnicodeDecodeError):

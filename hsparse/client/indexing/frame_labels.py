@@ -1,4 +1,4 @@
-"""The labels along the dimensions of an AnnData's arrays: the names of observations and variables."""
+"""The labels along the dimensions of the arrays of an AnnData: the names of its observations and variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TREE = OptionalModule("hsparse.client.integrations.anndata.domain_tree")
 READER = OptionalModule("hsparse.client.integrations.anndata.element_reader")
-"""Imported on first use; files without AnnData do not need them."""
+"""These modules are imported at their first use, because files without an AnnData do not need the modules."""
 TWICE = -1
 FRAMES: dict[str, tuple[str, ...]] = {
     "X": ("obs", "var"),
@@ -31,11 +31,11 @@ FRAMES: dict[str, tuple[str, ...]] = {
     "raw/varm": ("raw/var",),
     "raw.X": ("obs", "raw.var"),
 }
-"""The data frames whose indices label the dimensions of each part of an AnnData."""
+"""Maps each part of an AnnData to the data frames whose indices are the labels of its dimensions."""
 
 
 def frames_of(path: str) -> tuple[str, ...]:
-    """Return the data frame of each dimension of the array at a path; empty for paths outside an AnnData."""
+    """Return the data frame of each dimension of the array at a path, or () if the array is not part of an AnnData."""
     parts = path.strip("/").split("/")
     if parts[0] == "raw" and len(parts) > 1:
         return FRAMES.get("/".join(parts[:2]), ())
@@ -44,13 +44,13 @@ def frames_of(path: str) -> tuple[str, ...]:
 
 
 class FrameLabels:
-    """The object trees of a domain, and the indices of its AnnData's data frames, each fetched on first use.
+    """The trees of objects of a domain, and the indices of the data frames of its AnnData; the first use fetches each.
 
-    A pickle contains neither, so that arrays are cheap to send to other processes.
+    A pickle contains no trees and no indices, so that arrays are cheap to send to other processes.
     """
 
     def __init__(self, connection: Connection, root: str) -> None:
-        """Take a connection and the id of the root group."""
+        """`connection` is a connection to the domain, and `root` is the id of its root group."""
         self._connection = connection
         self._root = root
         self.forget()
@@ -63,12 +63,12 @@ class FrameLabels:
         self.forget()
 
     def forget(self) -> None:
-        """Drop the cached trees and indices, so that changes by others are seen."""
+        """Drop the cached trees and indices; the next use fetches them again, with the changes of other clients."""
         self._trees: dict[str, DomainTree] = {}
         self._indices: dict[str, NDArray[Any]] = {}
 
     def tree(self, path: str = "/") -> DomainTree:
-        """Return the records of the objects below a path; they are requested by the first call and then cached."""
+        """Return the tree of the objects below a path; the first call fetches their records, which are then cached."""
         if path not in self._trees:
             group = Group(self._connection, {"id": self._root}, "/")
             self._trees[path] = TREE.load().DomainTree(self._connection, group.records(), path)
@@ -79,7 +79,7 @@ class FrameLabels:
         return ArrayLabels(self, frames_of(path))
 
     def index(self, frame: str) -> NDArray[Any] | None:
-        """Return the index of a frame, (n,) objects of type `str`, or None if the frame does not exist."""
+        """Return the index of a data frame, an array of n `str` objects, or None if the data frame does not exist."""
         if frame not in self._indices:
             tree = self.tree()
             if frame not in tree:
@@ -93,7 +93,7 @@ class FrameLabels:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLabels:
-    """The labels along each dimension of an array: the index of the dimension's data frame, or None without a frame."""
+    """A function that returns the labels along an axis of an array, or None if the axis has no data frame."""
 
     labels: FrameLabels
     frames: tuple[str, ...]
@@ -105,7 +105,7 @@ class ArrayLabels:
 def places_of(wanted: list[str], index: NDArray[Any], what: str) -> NDArray[np.intp]:
     """Return the positions of labels in an index.
 
-    Raises `MissingKey` for a label that is missing, and `InvalidValue` for one that occurs twice.
+    Raises `MissingKey` if a label is not in the index, and `InvalidValue` if a label is in the index more than once.
     """
     places: dict[Any, int] = {}
     for place, label in enumerate(index.tolist()):
@@ -113,8 +113,8 @@ def places_of(wanted: list[str], index: NDArray[Any], what: str) -> NDArray[np.i
     try:
         found = np.array([places[label] for label in wanted], np.intp)
     except KeyError as error:
-        raise MissingKey(f"{error.args[0]!r} is not among the names of {what}.") from None
+        raise MissingKey(f"{what} has no name {error.args[0]!r}: give one of its names.") from None
     if TWICE in found:
         label = wanted[int(np.argmin(found))]
-        raise InvalidValue(f"{label!r} is more than once among the names of {what}: give indices.")
+        raise InvalidValue(f"{what} has the name {label!r} more than once: give indices.")
     return found

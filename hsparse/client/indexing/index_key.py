@@ -1,4 +1,4 @@
-"""Parsing of keys: numpy's, `x[0:10, -1]`, and orthogonal ones, `x.oindex[[1, 3], [0, 5]]`."""
+"""Parses keys as in numpy, `x[0:10, -1]`, and orthogonal keys, `x.oindex[[1, 3], [0, 5]]`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hsparse.client.indexing.sliced_axis import SlicedAxis
 def parse_key(key: Key, extent: tuple[int, ...]) -> IndexedRegion:
     """Return the region that a key selects in an array of shape `extent`, as in numpy.
 
-    If the extent has lower bounds, indices are places. A single index removes its dimension; lists and masks are
-    paired, and broadcast to one shape. Raises `OutOfRange` for an index beyond the extent, a mask that does not fit it,
-    and an invalid key.
+    If the extent has lower bounds, indices are coordinates. A single index removes its dimension; lists and masks are
+    paired, and broadcast to one shape. Raises `OutOfRange` if an index is outside the extent, a mask does not fit the
+    extent, or the key is invalid.
     """
     items = parse_items(key, extent, orthogonal=False)
     lists = [dim for dim, item in enumerate(items.axes) if isinstance(item, np.ndarray)]
@@ -36,10 +36,10 @@ def parse_key(key: Key, extent: tuple[int, ...]) -> IndexedRegion:
 
 
 def parse_orthogonal_key(key: Key, extent: tuple[int, ...]) -> IndexedRegion:
-    """Return the region that a key selects in an array of shape `extent`, each list or mask for its own dimension.
+    """Return the region that an orthogonal key selects in an array of shape `extent`.
 
-    The result is the product of the items, as in zarr's `oindex`: lists are one-dimensional and not paired. Raises the
-    errors of `parse_key`.
+    Each list or mask applies to its own dimension, as in zarr's `oindex`: lists are one-dimensional and not paired.
+    Raises `OutOfRange` for the same reasons as `parse_key`.
     """
     items = parse_items(key, extent, orthogonal=True)
     axes = tuple(

@@ -1,4 +1,4 @@
-"""A key resolved against an extent: the elements that it selects, and their positions in the result."""
+"""The elements that a key selects in a dataset, and the positions of these elements in the result."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ KeyAxis: TypeAlias = SlicedAxis | ListedAxes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexedRegion:
-    """The elements that a key selects in a dataset of extent `extent`, and the result's `shape`.
+    """The elements that a key selects in a dataset of extent `extent`, and the `shape` of the result.
 
-    `axes` cover the dataset's dimensions, ordered by the first dimension of each. The result's dimensions have the same
-    order, unless `lists_first`.
+    `axes` cover the dimensions of the dataset, in the order of the first dimension of each axis. The dimensions of the
+    result have the same order, unless `lists_first` is true.
     """
 
     extent: tuple[int, ...]
     axes: tuple[KeyAxis, ...]
     lists_first: bool
-    """Whether the dimensions of lists precede the others, as in numpy; at most one axis has lists then."""
+    """Whether the dimensions of lists are the first dimensions of the result; at most one axis has lists then."""
     is_scalar: bool
-    """Whether numpy returns a scalar, not an array of rank 0."""
+    """Whether numpy would return a scalar for the key instead of an array of rank 0."""
     cut_off: frozenset[int]
-    """The dimensions in which a slice exceeds the extent, or an index counts from its end."""
+    """The dimensions in which a slice exceeds the extent, or an index counts from the end of the extent."""
     selection: Selection
-    """The selected elements, ascending, without repeats."""
+    """The selected elements in row-major order; an element that the key selects twice is here only once."""
 
     @classmethod
     def of(
@@ -49,7 +49,7 @@ class IndexedRegion:
         has_ellipsis: bool,
         cut_off: frozenset[int],
     ) -> IndexedRegion:
-        """Return the region of axes; raise `ResultTooLarge` if lists and stepped slices select too many points."""
+        """Return the region of these axes; raise `ResultTooLarge` if lists and slices with steps select too much."""
         is_scalar = not has_ellipsis and not any(axis.shape for axis in axes)
         is_scalar &= all(isinstance(axis, SlicedAxis) for axis in axes)
         return cls(extent, axes, lists_first, is_scalar, cut_off, _selection(extent, axes))
@@ -72,10 +72,10 @@ class IndexedRegion:
         )
 
     def place(self, columns: Columns, values: Array) -> tuple[tuple[Array, ...], Array]:
-        """Return the positions of selected elements in the result, a column for each dimension, and their values.
+        """Return a pair: the positions of elements in the result, an array for each dimension, and their values.
 
-        `columns` are the coordinates in the dataset, (n,) for each of its dimensions. An element selected twice is
-        returned twice.
+        `columns` are the coordinates of the elements in the dataset, an array of length n for each dimension. An
+        element that the key selects twice is returned twice.
         """
         found: list[list[Array]] = []
         rest = list(columns)
@@ -89,9 +89,9 @@ class IndexedRegion:
         return tuple(column for number in self._order() for column in found[number]), values
 
     def locate(self, columns: Columns, values: Array) -> tuple[tuple[Array, ...], Array]:
-        """Apply the inverse of `place`; return the elements' coordinates in the dataset, and their values.
+        """Apply the inverse of `place`; return a pair: the coordinates of elements in the dataset, and their values.
 
-        If the key selects a place twice, only the element at the last position is returned.
+        If the key selects an element twice, only the value at its last position is returned.
         """
         found: list[Array | None] = [None] * len(self.extent)
         keep = np.ones(len(values), np.bool_)
@@ -112,7 +112,7 @@ class IndexedRegion:
         return tuple(column[keep] for column in found if column is not None), values[keep]
 
     def arrange(self, values: Array) -> Array:
-        """Return the result array from the values of the selection, given in the selection's order."""
+        """Return the result as an array; `values` are the values of the elements, in the order of `selection`."""
         sizes = tuple(axis.size for axis in self.axes)
         order = self._product_order()
         if order is not None:
@@ -126,10 +126,10 @@ class IndexedRegion:
         return np.moveaxis(array, range(before, before + count), range(count)) if before else array
 
     def collect(self, values: Array) -> Array:
-        """Apply the inverse of `arrange`; return the values of the selection, in its shape, from values for the result.
+        """Apply the inverse of `arrange`: convert values in the shape of the result to values in that of `selection`.
 
-        Values are broadcast to `shape`; raises `InvalidValue` if that fails. For an element selected twice, the last
-        value counts.
+        Values are broadcast to `shape`; if this fails, `InvalidValue` is raised. If the key selects an element twice,
+        the last value is used.
         """
         while values.ndim > len(self.shape) and len(values) == 1:
             values = values[0]
@@ -137,7 +137,7 @@ class IndexedRegion:
             array = np.broadcast_to(values, self.shape)
         except ValueError as error:
             raise InvalidValue(
-                f"Values of shape {list(values.shape)} do not fit a selection of shape {list(self.shape)}."
+                f"Values of shape {list(values.shape)} must broadcast to the selected shape {list(self.shape)}."
             ) from error
         before, count = self._dims_before_lists()
         if before:
@@ -149,7 +149,7 @@ class IndexedRegion:
         return (flat if order is None else flat[order]).reshape(self.selection.shape)
 
     def orders(self) -> list[Array | None] | None:
-        """Return, for each dimension, the order of the selected indices in the result, or None if it is ascending.
+        """Return for each dimension the order of the indices in the result, or None if the order is ascending.
 
         Returns None instead of a list if the result is not a product of dimensions.
         """
@@ -158,7 +158,7 @@ class IndexedRegion:
         return [axis.order() for axis in self.axes]
 
     def _order(self) -> list[int]:
-        """Return the numbers of the axes in the order of the result."""
+        """Return the indices in `axes` of all axes, in the order in which the result has their dimensions."""
         numbers = range(len(self.axes))
         if not self.lists_first:
             return list(numbers)
@@ -168,21 +168,21 @@ class IndexedRegion:
         return [self.axes[number] for number in self._order()]
 
     def _dims_before_lists(self) -> tuple[int, int]:
-        """Return the number of result dimensions that the lists move in front of, and the number of list dimensions."""
+        """Return a pair: how many dimensions of the result the lists move in front of, and how many the lists have."""
         if not self.lists_first:
             return 0, 0
         place = next(number for number, axis in enumerate(self.axes) if isinstance(axis, ListedAxes))
         return sum(len(axis.shape) for axis in self.axes[:place]), len(self.axes[place].shape)
 
     def _product_order(self) -> NDArray[np.intp] | None:
-        """Return the position of each selected element in the product of the axes, or None if the orders agree."""
+        """Return the position of each element of `selection` in the product of the axes, or None if all agree."""
         if isinstance(self.selection, Orthogonal) or _is_ascending(self.axes):
             return None
         return np.argsort(_offsets(self.extent, self.axes))
 
 
 def _selection(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> Selection:
-    """Return the selection of axes: a product or, for paired lists, points, or boxes if slices extend the points."""
+    """Return the elements that axes select: a product; or points for paired lists; or boxes if slices extend these."""
     if all(len(axis.dims) == 1 for axis in axes):
         return Orthogonal.trusted(extent, tuple(axis.selected() for axis in axes))
     if any(not axis.size for axis in axes):
@@ -193,7 +193,7 @@ def _selection(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> Selection:
         most = most_paired(len(extent))
         if size > most:
             raise ResultTooLarge(
-                f"Lists paired with slices that have a step may select {most} elements, not {size}; leave out "
+                f"Paired lists with slices that have a step may select at most {most} elements, not {size}: omit "
                 "the step, or select less."
             )
         return Points.trusted(extent, unravel(np.sort(_offsets(extent, axes)), extent))
@@ -211,14 +211,14 @@ def _selection(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> Selection:
 
 
 def _is_ascending(axes: tuple[KeyAxis, ...]) -> bool:
-    """Return whether the product of the axes is in row-major order, with no slice between paired dimensions."""
+    """Return whether the product of the axes is in row-major order: no slice is between paired dimensions."""
     paired = next(axis for axis in axes if isinstance(axis, ListedAxes))
     between = range(paired.dims[0], paired.dims[-1])
     return all(axis.size == 1 for axis in axes if isinstance(axis, SlicedAxis) and axis.dim in between)
 
 
 def _offsets(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> NDArray[np.uint64]:
-    """Return the row-major offsets in the extent of the product of the axes, in the order of the axes."""
+    """Return the row-major offset in the extent of each element of the product of the axes, in the order of axes."""
     steps = strides(extent)
     found = np.zeros(1, np.uint64)
     for axis in axes:

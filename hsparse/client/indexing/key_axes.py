@@ -1,7 +1,7 @@
-"""Axes of a key: the places that they select in a dataset, and the positions of these in the result.
+"""Axes of a key: the places that an axis selects in a dataset, and the positions of these places in the result.
 
-A *place* is a coordinate in the dataset, a *position* one in the result. An axis covers the dimensions `dims` of the
-dataset, and as many dimensions of the result as `shape` has. It selects `size` different places, in ascending order.
+A *place* is an index in the dataset, a *position* is an index in the result. An axis covers the dimensions `dims` of
+the dataset, and as many dimensions of the result as `shape` has. An axis selects `size` different places, ascending.
 Axes of lists are `ListedAxes`; `hsparse.client.indexing.sliced_axis` has the axis of a slice.
 """
 
@@ -22,14 +22,14 @@ from hsparse.format.selections.orthogonal import TABLE_LIMIT, Axis
 
 Array: TypeAlias = NDArray[Any]
 Columns: TypeAlias = Sequence[Array]
-"""Coordinates, one (n,) array of integers for each dimension."""
+"""The coordinates of n elements: for each dimension, an array of n integers."""
 
 
 @dataclass(frozen=True, eq=False)
 class ListedAxes:
-    """Dimensions with one list each; the lists are paired, and broadcast to the shape `shape`.
+    """Dimensions that have a list each; the lists are paired, and broadcast to the shape `shape`.
 
-    `extent` is the extent of `dims`. `numbers: (n,) uint64` are row-major numbers of places in it, in list order.
+    `extent` is the extent of `dims`. `numbers: (n,) uint64` are the row-major numbers in `extent` of the listed places.
     """
 
     dims: tuple[int, ...]
@@ -39,28 +39,28 @@ class ListedAxes:
 
     @classmethod
     def of(cls, dims: Sequence[int], extent: Sequence[int], lists: Sequence[Array]) -> ListedAxes:
-        """Return the axes of one or more lists for `dims` of `extent`; raise `OutOfRange` if they cannot be paired."""
+        """Return the axes of lists for the dimensions `dims` of `extent`; lists that cannot pair raise `OutOfRange`."""
         own = tuple(extent[dim] for dim in dims)
         check_countable(own)
         try:
             shape = np.broadcast_shapes(*(one.shape for one in lists))
         except ValueError as error:
             raise OutOfRange(
-                "The lists of the key have shapes that numpy cannot broadcast to one; use oindex, or numpy.ix_, to "
-                "combine each index of one with each of the other."
+                "The lists of the key must have shapes that numpy can broadcast to one shape; to combine each index of "
+                "a list with each index of another list, use oindex or numpy.ix_."
             ) from error
         whole = [np.broadcast_to(one, shape).reshape(-1) for one in lists]
         return cls(tuple(dims), own, shape, row_numbers(whole, own))
 
     @cached_property
     def _distinct(self) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
-        """The distinct selected numbers, ascending, and for each position the index of its number."""
+        """A pair: the distinct numbers, ascending, and for each position the index of its number among these."""
         numbers, which = np.unique(self.numbers, return_inverse=True)
         return numbers, which.reshape(-1)
 
     @cached_property
     def _positions(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The positions grouped by number, and the start of each number's group."""
+        """A pair: the positions grouped by number, and the index at which the group of each number starts."""
         numbers, which = self._distinct
         order = np.argsort(which, kind="stable")
         return order, np.searchsorted(which[order], np.arange(len(numbers) + 1))
@@ -74,7 +74,7 @@ class ListedAxes:
         return self.size < len(self.numbers)
 
     def selected(self) -> Axis:
-        """Return the distinct numbers, ascending, which are the places if there is one dimension."""
+        """Return the distinct numbers, ascending; if the axis has one dimension, the numbers are the places."""
         return self._distinct[0]
 
     def order(self) -> Array | None:
@@ -83,11 +83,11 @@ class ListedAxes:
         return which if self.has_repeats or bool((which[1:] < which[:-1]).any()) else None
 
     def selected_columns(self) -> list[Array]:
-        """Return the places, (size,) for each dimension, in ascending order."""
+        """Return the places in ascending order: for each dimension, an array of length `size`."""
         return coordinate_columns(self._distinct[0], self.extent)
 
     def place(self, columns: Columns) -> tuple[list[Array], NDArray[np.intp] | None]:
-        """Return the positions of selected places, and the row of `columns` that each belongs to.
+        """Return a pair: the positions of the places in `columns`, and for each position the row of `columns`.
 
         The rows are None if each row has exactly one position.
         """
@@ -102,7 +102,7 @@ class ListedAxes:
         return self._unravel(order[starts[which][rows] + nth]), rows
 
     def locate(self, columns: Columns) -> tuple[list[Array], NDArray[np.bool_] | None]:
-        """Return the places at positions, and a mask of the last position of each place (None without repeats)."""
+        """Return a pair: the places at positions; a mask of each place's last position, or None without repeats."""
         flat = np.ravel_multi_index([column.astype(np.intp) for column in columns], self.shape)
         places = coordinate_columns(self.numbers[flat], self.extent)
         return places, self._last()[self._distinct[1][flat]] == flat if self.has_repeats else None
@@ -115,7 +115,7 @@ class ListedAxes:
         return array.reshape(*array.shape[:axis], *self.shape, *array.shape[axis + 1 :])
 
     def collect(self, array: Array, axis: int) -> Array:
-        """Apply the inverse of `arrange`; for a place that is listed twice the last value counts."""
+        """Apply the inverse of `arrange`; if a place is listed twice, its last value is used."""
         until = axis + len(self.shape)
         flat = array.reshape(*array.shape[:axis], prod(self.shape), *array.shape[until:])
         return flat.take(self._last(), axis)
@@ -146,7 +146,7 @@ class ListedAxes:
 
 
 def row_numbers(columns: Columns, extent: Sequence[int]) -> NDArray[np.uint64]:
-    """Return the row-major numbers, (n,), of places in an extent from columns of their coordinates."""
+    """Return an array of the row-major numbers in an extent of the places whose coordinates are `columns`."""
     found = np.zeros(len(columns[0]), np.uint64)
     for column, stride in zip(columns, strides(extent), strict=True):
         found += column.astype(np.uint64) * np.uint64(stride)

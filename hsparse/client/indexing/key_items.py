@@ -1,4 +1,4 @@
-"""The items of a key for each dimension: an index, a slice or a list.
+"""Splits a key into an item for each dimension: an index, a slice or a list.
 
 Keys follow https://numpy.org/doc/stable/user/basics.indexing.html, without new axes and field names.
 """
@@ -18,27 +18,27 @@ from hsparse.client.indexing.places import place_from, places_along, slice_from
 from hsparse.format.selections.signed_extent import SignedExtent
 
 Indices: TypeAlias = Sequence[Any] | NDArray[Any]
-"""Integers, or a mask, nested to any depth."""
+"""A list or array of integers, or a mask (an array or list of booleans), of any rank."""
 Item: TypeAlias = int | slice | EllipsisType | Indices
 Key: TypeAlias = Item | tuple[Item, ...]
 AxisItem: TypeAlias = int | range | NDArray[np.int64]
-"""An index, a slice or a list of indices, all within the extent and counted from its start."""
+"""An index, a slice or a list of indices; all indices are inside the extent, and count from its start."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyItems:
-    """A key in an extent: `axes` has one item for each dimension."""
+    """A key for a given extent: `axes` has one item for each dimension of the extent."""
 
     axes: tuple[AxisItem, ...]
     is_adjacent: bool
     """Whether lists and single indices are adjacent in the key."""
     cut_off: frozenset[int]
-    """The dimensions in which a slice exceeds the extent, or an index counts from its end."""
+    """The dimensions in which a slice exceeds the extent, or an index counts from the end of the extent."""
     has_ellipsis: bool
 
 
 def parse_items(key: Key, extent: tuple[int, ...], *, orthogonal: bool) -> KeyItems:
-    """Return a key's item for each dimension of an extent; raise `OutOfRange` if the key does not fit.
+    """Split a key into an item for each dimension of an extent; raise `OutOfRange` if the key does not fit the extent.
 
     In an orthogonal key each item has one dimension, so lists and masks are one-dimensional.
     """
@@ -48,10 +48,10 @@ def parse_items(key: Key, extent: tuple[int, ...], *, orthogonal: bool) -> KeyIt
         _require_flat(items)
     named = sum(item.ndim if _is_mask(item) else 1 for item in items if item is not Ellipsis)
     if named > len(extent):
-        raise OutOfRange(f"The key has {named} indices; the dataset has {len(extent)} dimensions.")
+        raise OutOfRange(f"The key has {named} indices, but the dataset has only {len(extent)} dimensions.")
     dots = [place for place, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
-        raise OutOfRange("The key has '...' twice; write ':' for the dimensions of one.")
+        raise OutOfRange("The key may have '...' only once: write ':' for each dimension of the other.")
     place = dots[0] if dots else len(items)
     rest = (slice(None),) * (len(extent) - named)
     axes: list[AxisItem] = []
@@ -68,15 +68,15 @@ def parse_items(key: Key, extent: tuple[int, ...], *, orthogonal: bool) -> KeyIt
 
 
 def _item(item: Any) -> Any:
-    """Return an item of a key with lists as arrays; raise `OutOfRange` for an invalid item."""
+    """Return an item of a key, as an array if the item is a list; raise `OutOfRange` if the item is invalid."""
     if item is Ellipsis or isinstance(item, slice):
         return item
     if item is None:
-        raise OutOfRange("The key has a new axis (None), which is not supported: add it to the result.")
+        raise OutOfRange("A key cannot add a new axis (None): add the axis to the result instead.")
     try:
         found = np.asarray(item)
     except ValueError as error:
-        raise OutOfRange("A list in a key must have integers, or lists of one length.") from error
+        raise OutOfRange("A list in a key must have integers, or lists of equal lengths.") from error
     if not found.size and found.dtype.kind == "f":
         return found.astype(np.int64)  # an empty list
     if found.dtype.kind in "iu" or (found.dtype.kind == "b" and found.ndim):
@@ -91,7 +91,7 @@ def _require_flat(items: Sequence[Any]) -> None:
     for item in items:
         if isinstance(item, np.ndarray) and item.ndim > 1:
             raise OutOfRange(
-                f"An orthogonal key has a flat list or mask for each dimension; one has the shape {list(item.shape)}."
+                f"A list or mask in an orthogonal key must have one dimension, but has the shape {list(item.shape)}."
             )
 
 
@@ -100,7 +100,7 @@ def _is_mask(item: Any) -> bool:
 
 
 def _follows_extent(item: Any, dim: int, extent: tuple[int, ...]) -> bool:
-    """Return whether an item would select other elements in a longer dimension; an open slice does not count."""
+    """Return whether the item would select other elements if the dimension were longer; False for an open slice."""
     is_signed, upper = isinstance(extent, SignedExtent), places_along(extent, dim).stop
     if isinstance(item, slice):
         return any(
@@ -111,28 +111,28 @@ def _follows_extent(item: Any, dim: int, extent: tuple[int, ...]) -> bool:
 
 
 def _axes_of(item: Any, dim: int, extent: tuple[int, ...]) -> list[AxisItem]:
-    """Return the selection of an item in the dimensions from `dim`: one, or as many as a mask has."""
+    """Return the items for the dimensions that an item covers, from `dim` on; only a mask covers several."""
     length = extent[dim]
     if isinstance(item, slice):
         try:
             cut = slice_from(item, dim, extent) if isinstance(extent, SignedExtent) else item
             return [range(length)[cut]]
         except (TypeError, ValueError) as error:
-            raise OutOfRange(f"The slice of dimension {dim}: {error}.") from error
+            raise OutOfRange(f"The slice of dimension {dim} is invalid: {error}.") from error
     if isinstance(item, int):
         return [int(_from_start(np.array(item), dim, extent))]
     if not _is_mask(item):
         return [_from_start(item, dim, extent)]
     if item.shape != tuple(extent[dim : dim + item.ndim]):
         raise OutOfRange(
-            f"A mask of shape {list(item.shape)} does not fit dimensions {dim} to {dim + item.ndim - 1} of "
-            f"{list(extent)}."
+            f"A mask of shape {list(item.shape)} must have the lengths of dimensions {dim} to {dim + item.ndim - 1} "
+            f"of the extent {list(extent)}."
         )
     return [column.astype(np.int64) for column in item.nonzero()]
 
 
 def _from_start(indices: NDArray[Any], dim: int, extent: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return indices counted from the start, from indices that may count from the end, or from places."""
+    """Convert indices that may count from the end, or coordinates, to indices that count from the start."""
     length = extent[dim]
     if isinstance(extent, SignedExtent):
         for place in (int(indices.min()), int(indices.max())) if indices.size else ():

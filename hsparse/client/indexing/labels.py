@@ -1,4 +1,4 @@
-"""Labels in keys: a text in an orthogonal key selects the index that has this label."""
+"""Labels in keys: a text in an orthogonal key selects the index whose label is this text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hsparse.client.errors import InvalidValue, MissingKey
 from hsparse.client.indexing.key_items import Key
 
 Labels: TypeAlias = Callable[[int], NDArray[Any] | None]
-"""Returns the labels along an axis, (length,) text, or None for an axis without labels."""
+"""A function that returns an array of the labels along an axis, or None if the axis has no labels."""
 TWICE = -1
 
 
 class AxisLabels:
-    """The labels of a dataset's axes, with lookup tables that are built on first use and not pickled.
+    """The labels along the axes of a dataset; the first use of an axis builds a lookup table, which is not pickled.
 
     >>> cells["X"].labels(1), X.labels(1)
     (array(['CD3E', 'NKG7', 'MS4A1'], dtype=object), None)
@@ -32,13 +32,13 @@ class AxisLabels:
         return AxisLabels, (self._labels,)
 
     def __call__(self, axis: int) -> NDArray[Any] | None:
-        """Return the labels along an axis, or None if it has none."""
+        """Return the labels along an axis, or None if the axis has no labels."""
         return None if self._labels is None else self._labels(axis)
 
     def resolve(self, key: Key, rank: int, lower: Sequence[int] = ()) -> Key:
-        """Return an orthogonal key with labels replaced by indices; raise `MissingKey` for an unknown label.
+        """Return an orthogonal key in which labels are replaced by indices; an unknown label raises `MissingKey`.
 
-        The first label of an axis belongs to the place `lower`, or 0. Raises `InvalidValue` for a repeated label.
+        The first label of an axis has the index in `lower`, or 0. A label that occurs twice raises `InvalidValue`.
 
         >>> cells["X"].labels.resolve((slice(2), ["NKG7", "CD3E"]), 2)
         (slice(None, 2, None), array([1, 0]))
@@ -67,13 +67,13 @@ class AxisLabels:
     def _index(self, places: dict[str, int], label: str, axis: int) -> int:
         found = places.get(label)
         if found is None:
-            raise MissingKey(f"Axis {axis} has no label {label!r}.")
+            raise MissingKey(f"Axis {axis} has no label {label!r}: give one of its labels, or an index.")
         if found == TWICE:
             raise InvalidValue(f"Axis {axis} has the label {label!r} more than once: give indices.")
         return found
 
     def _places(self, axis: int) -> dict[str, int]:
-        """Return the index of each label of an axis."""
+        """Return a dict that maps each label of an axis to its index, or to `TWICE` if the label is repeated."""
         labels = self(axis)
         if labels is None:
             raise MissingKey(f"Axis {axis} has no labels: give indices.")
@@ -87,7 +87,7 @@ class AxisLabels:
 
 
 def _is_text(item: Any) -> bool:
-    """Return whether an item of a key is a label, or a list of labels."""
+    """Return whether an item of a key is a label (a text) or a list of labels."""
     if isinstance(item, str):
         return True
     if isinstance(item, np.ndarray):

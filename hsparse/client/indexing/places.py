@@ -1,8 +1,8 @@
-"""Places: coordinates in datasets with lower bounds, which may be negative and never count from the end.
+"""Places: a place is a coordinate in a dataset with lower bounds; it may be negative, and never counts from the end.
 
-An extent with lower bounds is a `SignedExtent`. Inside the client, coordinates count from 0 at its first element, as in
-any other extent; the request parameter `places` gives the place of that element. The server therefore answers
-right, or with an error, even if the lower bound has moved meanwhile.
+An extent with lower bounds is a `SignedExtent`. Inside the client, coordinates count from the first element of the
+extent, as in any extent; the request parameter `places` has the place of the first element. The server's answer is
+therefore right, or an error, even if another client has moved the lower bounds.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from hsparse.format.selections.signed_extent import SignedExtent
 
 
 def placed(lengths: Sequence[int], lower: Sequence[int]) -> tuple[int, ...]:
-    """Return the extent with these lengths whose first element is at the place `lower`."""
+    """Return an extent with these lengths; its first element has the coordinates `lower`."""
     return SignedExtent.of(lengths, lower, (0,) * len(lengths), in_places=True)
 
 
 def has_lower_bounds(record: dict[str, Any]) -> bool:
-    """Return whether the record of a dataset has lower bounds."""
+    """Return whether the record of a dataset says that the dataset has lower bounds."""
     shape = record["shape"]
     return isinstance(shape, dict) and bool(shape.get("lower"))
 
 
 def same_kind(extent: tuple[int, ...], lengths: Sequence[int]) -> tuple[int, ...]:
-    """Return an extent with other lengths and the lower bounds, if any, of `extent`."""
+    """Return an extent with the given lengths, and with the lower bounds of `extent` if it has lower bounds."""
     return placed(lengths, extent.lower) if isinstance(extent, SignedExtent) else tuple(lengths)
 
 
 def lower_bounds(extent: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the place of the first element in each dimension."""
+    """Return the coordinate of the first element in each dimension."""
     return extent.lower if isinstance(extent, SignedExtent) else (0,) * len(extent)
 
 
 def places_along(extent: tuple[int, ...], dim: int) -> range:
-    """Return the places of a dimension."""
+    """Return the range of the coordinates of a dimension."""
     first = lower_bounds(extent)[dim]
     return range(first, first + extent[dim])
 
 
 def grown_to(extent: tuple[int, ...], dim: int, new: slice) -> tuple[int, ...]:
-    """Return an extent enlarged to the places of a slice along a dimension."""
+    """Return the extent enlarged along `dim` so that it contains the coordinates of the slice `new`."""
     own = places_along(extent, dim)
     start, stop = min(own.start, new.start), max(own.stop, new.stop)
     lengths = (*extent[:dim], stop - start, *extent[dim + 1 :])
@@ -57,7 +57,7 @@ def grown_to(extent: tuple[int, ...], dim: int, new: slice) -> tuple[int, ...]:
 
 
 def slab_extent(extent: tuple[int, ...], dim: int, count: int) -> tuple[int, ...]:
-    """Return the extent of an appended slab of `count` rows, whose places along `dim` count from 0."""
+    """Return the extent of an appended slab of `count` rows; its coordinates along `dim` count from 0."""
     lengths = (*extent[:dim], count, *extent[dim + 1 :])
     if not isinstance(extent, SignedExtent):
         return lengths
@@ -65,31 +65,31 @@ def slab_extent(extent: tuple[int, ...], dim: int, count: int) -> tuple[int, ...
 
 
 def as_places(extent: tuple[int, ...], coords: NDArray[Any]) -> NDArray[Any]:
-    """Return (n, rank) coordinates inside an extent as places, which are int64 if the extent has lower bounds."""
+    """Convert (n, rank) indices that count from the first element to places; int64 if the extent has lower bounds."""
     return extent.places(coords) if isinstance(extent, SignedExtent) else coords
 
 
 def places_param(extent: tuple[int, ...]) -> str | None:
-    """Return the request parameter `places`, the place of an extent's first element, or None without lower bounds."""
+    """Return the request parameter `places`, the coordinates of the first element, or None without lower bounds."""
     return f"[{','.join(map(str, extent.lower))}]" if isinstance(extent, SignedExtent) else None
 
 
 def place_from(place: int, dim: int, extent: tuple[int, ...], *, is_stop: bool = False) -> int:
-    """Return a place as an index from the first element; raise `OutOfRange`, with both bounds, if it is outside."""
+    """Convert a place to an index that counts from the first element; raise `OutOfRange` if it is out of bounds."""
     own = places_along(extent, dim)
     if not own.start <= place < own.stop + is_stop:
         raise OutOfRange(
-            f"Place {place} of dimension {dim} is outside the dataset: its lower bound is {own.start}, its upper bound "
-            f"{own.stop}, and no place counts from the end."
+            f"Coordinate {place} of dimension {dim} is outside the dataset: its lower bound is {own.start}, its upper "
+            f"bound is {own.stop} (exclusive), and no coordinate counts from the end."
         )
     return place - own.start
 
 
 def slice_from(cut: slice, dim: int, extent: tuple[int, ...]) -> slice:
-    """Return a slice of places as a slice of indices from the first element.
+    """Convert a slice of places to a slice of indices that count from the first element.
 
-    The part above the upper bound is cut off, as in numpy. Raises `OutOfRange` for a start or stop below the lower
-    bound: elements may have existed there, and in other datasets negative numbers count from the end.
+    The part above the upper bound is cut off, as in numpy. Raises `OutOfRange` if the start or stop is below the lower
+    bound: such elements may have existed, and in datasets without lower bounds negative numbers count from the end.
     """
     upper = places_along(extent, dim).stop
 
@@ -102,7 +102,7 @@ def slice_from(cut: slice, dim: int, extent: tuple[int, ...]) -> slice:
 
 
 def key_at_places(key: Any, extent: tuple[int, ...]) -> Any:
-    """Convert a key that counts from the first element, and never from the end, to a key of places."""
+    """Convert a key whose indices count from the first element, and never from the end, to a key of places."""
     if not isinstance(extent, SignedExtent):
         return key
     items = key if isinstance(key, tuple) else (key,)

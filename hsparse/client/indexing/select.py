@@ -1,4 +1,4 @@
-"""Selections of dataset methods, in any of their forms, resolved to regions of the dataset."""
+"""Resolves the selections that the methods of a dataset accept (see `Select`) to regions of the dataset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ArrayKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoxRegion:
-    """The region of a union of boxes, with one result dimension; has the interface of `IndexedRegion`."""
+    """The region of a union of boxes; the result has one dimension. It has the interface of `IndexedRegion`."""
 
     selection: Boxes
     cut_off: frozenset[int] = frozenset()
@@ -62,27 +62,27 @@ class BoxRegion:
 
     def collect(self, values: Array) -> Array:
         if values.size not in (1, self.selection.size):
-            raise InvalidValue(f"There are {values.size} values for {self.selection.size} elements.")
+            raise InvalidValue(f"The selection needs {self.selection.size} values, not {values.size}.")
         return np.broadcast_to(values.reshape(-1), self.shape)
 
 
 Select: TypeAlias = str | Selection | Key | ArrayKey | None
-"""A selection: a numpy key, `"[0:100,5,[1,3]]"` in the REST API's syntax, a `Selection`, or None for all."""
+"""A selection: a numpy key, a text in the syntax of the REST API, `"[0:100,5,[1,3]]"`, a `Selection`, or None (all)."""
 Region: TypeAlias = IndexedRegion | BoxRegion
 
 
 def select_region(select: Select, extent: Sequence[int]) -> Region:
-    """Return the region of a selection in an extent; raise `OutOfRange` if it is invalid or does not fit.
+    """Return the region that a selection selects in an extent; an invalid selection raises `OutOfRange`.
 
-    In a `select` string an index keeps its dimension, and paired lists become one dimension, in place of the first
-    list.
+    If the selection is a text, an index keeps its dimension, and paired lists become one dimension, at the position of
+    the first list.
     """
     with _as_out_of_range():
         return _select_region(select, extent if isinstance(extent, tuple) else tuple(extent))
 
 
 def select_points(coords: ArrayLike, extent: Sequence[int]) -> Points:
-    """Return the points at `coords: (n, rank)` in an extent; raise `OutOfRange` if one is outside or not integers."""
+    """Return the points at `coords: (n, rank)` in an extent; raise `OutOfRange` unless all are integers inside it."""
     with _as_out_of_range():
         try:
             found = np.asarray(coords)
@@ -92,12 +92,12 @@ def select_points(coords: ArrayLike, extent: Sequence[int]) -> Points:
                 return Points.trusted(extent, extent.points(found).coordinates)
             return Points(tuple(extent), found)
         except ValueError as error:
-            raise OutOfRange(f"The coordinates must be rows of length {len(extent)}.") from error
+            raise OutOfRange(f"The coordinates must have the shape (n, {len(extent)}).") from error
 
 
 @contextmanager
 def _as_out_of_range() -> Iterator[None]:
-    """Raise each `BadRequest` as an `IndexError`, as numpy does for any invalid index."""
+    """Convert each `BadRequest` to an `OutOfRange`, which is an `IndexError`, as numpy raises for invalid indices."""
     try:
         yield
     except OutOfRange:
@@ -115,20 +115,20 @@ def _select_region(select: Select, extent: tuple[int, ...]) -> Region:
         return _region(extent, parse_axes(select, extent), paired=True)
     if isinstance(extent, SignedExtent) and isinstance(select, Orthogonal | Boxes | Points):
         raise OutOfRange(
-            "A Selection counts from 0, which a dataset with a lower bound does not: give a key or a select string."
+            "A Selection cannot select from a dataset with lower bounds, as it counts from 0: give a key or a text."
         )
     if isinstance(select, Orthogonal):
         corners = select.bounds()
         if corners is not None and any(
             high > length for high, length in zip(corners[1], extent, strict=True)
         ):
-            raise OutOfRange(f"The selection reaches beyond the extent {list(extent)}.")
+            raise OutOfRange(f"The selection must be inside the extent {list(extent)}: select less.")
         return _region(extent, select.axes, paired=False)
     if isinstance(select, Orthogonal | Boxes | Points) and len(select.extent) != len(extent):
-        raise OutOfRange(f"The selection has {len(select.extent)} dimensions, the dataset {len(extent)}.")
+        raise OutOfRange(f"The selection must have {len(extent)} dimensions, not {len(select.extent)}.")
     if isinstance(select, Points) and len(extent):
         if (select.coordinates >= np.array(extent, np.uint64)).any():
-            raise OutOfRange(f"A point of the selection is not within the extent {list(extent)}.")
+            raise OutOfRange(f"All points of the selection must be inside the extent {list(extent)}.")
         dims = range(len(extent))
         lists = [select.coordinates[:, dim].reshape(select.shape) for dim in dims]
         return _of_axes(extent, (ListedAxes.of(dims, extent, lists),))
@@ -138,7 +138,7 @@ def _select_region(select: Select, extent: tuple[int, ...]) -> Region:
 
 
 def _region(extent: tuple[int, ...], axes: Sequence[Axis], *, paired: bool) -> IndexedRegion:
-    """Return the region of a selection's axes, whose lists are paired or apply to one dimension each."""
+    """Return the region of the axes of a selection; lists are `paired`, or each list applies to its dimension."""
     lists = {
         dim: axis
         for dim, axis in enumerate(axes)

@@ -1,4 +1,4 @@
-"""The axis of a key for a slice or a single index; `hsparse.client.indexing.key_axes` describes axes."""
+"""The axis of a slice or a single index in a key; for places and positions see `hsparse.client.indexing.key_axes`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, StridedSpan
 
 @dataclass(frozen=True, slots=True)
 class SlicedAxis:
-    """A dimension with a slice `cut`, whose step may be negative, or a single index, which has no result dimension."""
+    """A dimension with a slice `cut`, whose step may be negative; or a single index, which removes the dimension."""
 
     dim: int
     cut: range
@@ -31,7 +31,7 @@ class SlicedAxis:
         return len(self.cut)
 
     def selected(self) -> Axis:
-        """Return the places, ascending."""
+        """Return the selected places in ascending order."""
         if not self.cut:
             return EMPTY_SPAN
         low, step = min(self.cut[0], self.cut[-1]), abs(self.cut.step)
@@ -42,7 +42,7 @@ class SlicedAxis:
         return np.arange(self.size - 1, -1, -1) if self.cut.step < 0 and self.size > 1 else None
 
     def place(self, columns: Columns) -> tuple[list[Array], None]:
-        """Return the positions of selected places in the result, and None, because no place has two positions."""
+        """Return a pair: the positions of places in the result, and None, because no place has two positions."""
         (column,) = columns
         if self.is_index:
             return [], None
@@ -55,7 +55,7 @@ class SlicedAxis:
         return [shifted], None
 
     def locate(self, columns: Columns) -> tuple[list[Array], None]:
-        """Return the places in the dataset at positions in the result, and None, because no place is repeated."""
+        """Return a pair: the places at positions in the result, and None, because no place is repeated."""
         if self.is_index:
             return [], None
         return [columns[0].astype(np.int64) * self.cut.step + self.cut.start], None
@@ -67,7 +67,7 @@ class SlicedAxis:
         return np.flip(array, axis) if self.cut.step < 0 else array
 
     def collect(self, array: Array, axis: int) -> Array:
-        """Apply the inverse of `arrange`."""
+        """Apply the inverse of `arrange`: replace the dimensions of the result by an axis along the places."""
         if self.is_index:
             return np.expand_dims(array, axis)
         return np.flip(array, axis) if self.cut.step < 0 else array
