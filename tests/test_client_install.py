@@ -208,7 +208,8 @@ def test_arrays_of_others_name_their_extra(url: str, cells: None, code: str, ext
     done = run(NEEDING.replace("CODE", code), url)
     assert done.returncode == 0, done.stderr
     assert re.search(
-        rf'This needs \w+, which is not installed here: pip install "hsparse\[{extra}\]"', done.stdout
+        rf'This needs the package \w+, which is not installed: run pip install "hsparse\[{extra}\]"',
+        done.stdout,
     )
     assert extra in EXTRAS
 
@@ -266,7 +267,7 @@ def test_what_needs_an_extra_names_it() -> None:
     for (arguments, extra), (status, _, errors) in zip(NEED_EXTRAS, done, strict=True):
         assert status == 2, arguments
         assert re.fullmatch(
-            rf'hsparse: This needs \w+, which is not installed here: pip install "hsparse\[{extra}\]"\n',
+            rf'hsparse: This needs the package \w+, which is not installed: run pip install "hsparse\[{extra}\]"\n',
             errors,
         ), arguments
         assert extra in EXTRAS

@@ -69,7 +69,7 @@ def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         ({"port": 65536}, r"^--port \(HSPARSE_PORT\): .*less than or equal to 65535"),
         ({"cache_size": 1}, r"^--cache-size \(HSPARSE_CACHE_SIZE\): .*greater than or equal to 1048576"),
-        ({"cache_size": "1GX"}, r"^--cache-size \(HSPARSE_CACHE_SIZE\): 'GX' is no unit of size"),
+        ({"cache_size": "1GX"}, r"^--cache-size \(HSPARSE_CACHE_SIZE\): 'GX' is not a unit of size"),
         ({"cache_size": "512kB"}, r"^--cache-size .*greater than or equal to 1048576"),
         ({"rate_limit": -1}, r"^--rate-limit \(HSPARSE_RATE_LIMIT\): "),
         ({"oidc_user_claim": ""}, r"^--oidc-user-claim \(HSPARSE_OIDC_USER_CLAIM\): .*at least 1 character"),
@@ -202,8 +202,8 @@ def test_sizes(text: str, nbytes: int) -> None:
     [
         ("", "no size"),
         ("-1", "no size"),
-        ("1e9", "'e' is no unit|no size"),
-        ("1G", "'G' is no unit of size; write kB, MB, GB, TB, or KiB, MiB, GiB, TiB"),
+        ("1e9", "'e' is not a unit|not a size"),
+        ("1G", "'G' is not a unit of size; write kB, MB, GB, TB, KiB, MiB, GiB or TiB"),
         ("MiB", "no size"),
         ("1__0", "no size"),
         ("1.5", "not a whole number of bytes"),
@@ -230,5 +230,5 @@ def test_misspellings() -> None:
         "There is no variable HSPARSE_CACHESIZE: do you mean HSPARSE_CACHE_SIZE?"
     )
     assert misspelling(["HSPARSE_XYZZY_QQQQQQQQ"], known) == (
-        "There is no variable HSPARSE_XYZZY_QQQQQQQQ: no setting has a similar name; unset it."
+        "There is no variable HSPARSE_XYZZY_QQQQQQQQ: no setting has such a name; unset HSPARSE_XYZZY_QQQQQQQQ."
     )

@@ -250,7 +250,7 @@ def test_an_object() -> None:
     "url", ["s3://", "s3://bucket", "s3://bucket/", "s3:///a", "http://bucket/a", "a.h5"]
 )
 def test_what_is_none(url: str) -> None:
-    with pytest.raises(BadRequest, match="names no object"):
+    with pytest.raises(BadRequest, match="does not name an object"):
         S3Url.parse(url)
 
 

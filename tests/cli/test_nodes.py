@@ -178,7 +178,7 @@ async def test_without_data_nodes_it_is_not_ready_and_says_so_soon(monkeypatch: 
 
 @pytest.mark.parametrize(
     ("host", "said"),
-    [("no-such-host.invalid", "choose a --host"), ("192.0.2.1", "choose a --host"), ("127.0.0.1", "--port")],
+    [("no-such-host.invalid", "set --host"), ("192.0.2.1", "set --host"), ("127.0.0.1", "--port")],
 )
 async def test_an_address_that_cannot_be_listened_on(host: str, said: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -386,7 +386,7 @@ def test_linked_files_of_a_bucket_that_is_not_served_are_named(public: tuple[str
 
 async def test_nodes_that_write_leases_do_not_only_read(tmp_path: Path) -> None:
     alone = load_settings(root=tmp_path, read_only=True, dn=2)
-    with pytest.raises(Misconfigured, match="leave out --dn"):
+    with pytest.raises(Misconfigured, match="omit --dn"):
         await serve(alone)
     with pytest.raises(Misconfigured, match="hsparse serve --read-only"):
         await serve_data_node(load_settings(root=tmp_path, read_only=True, node_token="secret"))

@@ -280,7 +280,7 @@ def test_what_is_not_http_is_refused_in_json_and_not_logged(tmp_path: Path) -> N
 
 REFUSED = {
     "open without passwords": (["serve", "--host", "0.0.0.0"], "--password-file"),
-    "two stores": (["serve", "--root", "x", "--bucket", "y"], "leave out --root"),
+    "two stores": (["serve", "--root", "x", "--bucket", "y"], "omit --root"),
     "a bucket twice": (["serve", "--bucket", "x", "--bucket", "x"], "once"),
     "a bad port": (["serve", "--port", "99999"], "--port"),
     "a data node without a token": (["dn"], "openssl rand -hex 32"),

@@ -311,7 +311,7 @@ def test_a_resize_shrinks_as_in_h5py_but_not_what_the_caller_does_not_know(
 ) -> None:
     seen, other = growing(connection, way)
     other[...] = np.ones((4, 3))
-    with pytest.raises(HsparseError, match="leave erase=False out"):
+    with pytest.raises(HsparseError, match="omit erase=False"):
         seen.resize((2, 3), erase=False)
     seen.resize((2, 3))
     seen.resize(4, axis=0)

@@ -134,7 +134,7 @@ def test_a_get_that_a_kept_connection_lost_is_sent_again_once() -> None:
 def test_what_changes_something_is_never_sent_twice(method: str) -> None:
     with scripted([OK, HANG_UP], [OK]) as (script, connection):
         connection.json("GET", "/a")
-        with pytest.raises(Unreachable, match=f"a {method} .* may or may not have been done"):
+        with pytest.raises(Unreachable, match=f"a {method} .* may or may not have carried it out"):
             connection.json(method, "/b", {"n": 1})
         assert connection.json("GET", "/c") == {"fine": 1}
     assert script.requests == ["GET /a", f"{method} /b", "GET /c"]
@@ -197,7 +197,7 @@ def test_a_url_of_another_protocol_or_path(url: str, capsys: pytest.CaptureFixtu
     with_tls = url.replace("http:", "https:")
     for wrong, words in (
         (with_tls, f"{with_tls} answers without TLS: write http://"),
-        (f"{url}/sub", f"{url}/sub does not have its resources below /sub: leave /sub out of the URL"),
+        (f"{url}/sub", f"The server of {url}/sub has no resources below /sub: omit /sub from the URL"),
     ):
         with Connection(wrong) as connection, pytest.raises(OtherServer, match=words):
             connection.json("GET", "/", domain="/home")
@@ -284,7 +284,7 @@ def test_nothing_is_no_answer_but_to_a_flush() -> None:
     nothing = b"HTTP/1.1 204 No Content\r\n\r\n"
     with scripted([nothing, nothing]) as (_, connection):
         assert connection.json("PUT", "/", {"flush": 1}) == {}
-        with pytest.raises(HsparseError, match="with 204 and no JSON object"):
+        with pytest.raises(HsparseError, match="with status 204 but no JSON object"):
             connection.json("PUT", "/datasets/d-1/value", b"0000")
 
 

@@ -90,8 +90,8 @@ def test_another_process_is_refused_with_the_words_to_do_instead(tmp_path: Path)
         command = [sys.executable, "-c", program]
         found = subprocess.run(command, input=data, capture_output=True, check=True)
     assert found.stdout.startswith(b"Misconfigured")
-    assert f"in use by process {os.getpid()}".encode() in found.stdout
-    assert b"run `hsparse serve --root` on it" in found.stdout
+    assert f"served by process {os.getpid()}".encode() in found.stdout
+    assert b"run `hsparse serve --root` on the directory" in found.stdout
     found = subprocess.run(command, input=data, capture_output=True, check=True)
     assert b"'root'" in found.stdout, found.stderr  # nobody has it now
     assert not found.stderr  # and a process that does not close it ends quietly
@@ -130,7 +130,7 @@ def test_a_forked_process_is_refused(tmp_path: Path) -> None:
                 os._exit(0)
         os.close(writer)
         os.waitpid(child, 0)
-        assert f"in use by process {os.getpid()}" in os.read(reader, 1000).decode()
+        assert f"served by process {os.getpid()}" in os.read(reader, 1000).decode()
         os.close(reader)
         dataset.write(np.array([[9, 9]]), [1])
         assert dataset.count() == 3

@@ -198,7 +198,7 @@ def test_a_resize_that_erases_is_told_so(dataset: SparseDataset) -> None:
     other = SparseDataset.open(dataset.connection, dataset.id)
     other.resize((SIDE + 4, SIDE))
     for shape in [(SIDE, SIDE + 4), (SIDE + 4, 3), (SIDE + 3, SIDE)]:
-        with pytest.raises(BadRequest, match=r"would erase elements in dimension \d; leave erase=False out"):
+        with pytest.raises(BadRequest, match=r"would erase elements in dimension \d; omit erase=False"):
             dataset.resize(shape, erase=False)
     assert dataset.refresh() == (SIDE + 4, SIDE)
     dataset.resize((3, 20), erase=True)
@@ -245,7 +245,7 @@ def test_clients_extend_at_the_same_time(connection: Connection, dataset: Sparse
 
 def test_a_dense_dataset_is_refused(connection: Connection) -> None:
     connection.json("POST", "/datasets", {"type": "H5T_STD_I8LE", "shape": [4], "h5path": "/dense"})
-    with pytest.raises(BadRequest, match="not a sparse dataset"):
+    with pytest.raises(BadRequest, match="is a dense dataset"):
         SparseDataset.open(connection, "/dense")
     with pytest.raises(NotFound):
         SparseDataset.open(connection, "/nowhere")

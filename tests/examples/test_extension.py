@@ -83,4 +83,4 @@ def test_one_for_another_version_of_the_api_is_named(
 ) -> None:
     monkeypatch.setattr(extension, "API_VERSION", extension.API_VERSION + 1)
     assert main(["greet"]) == 2
-    assert "is for version 1 of hsparse.api, and this is 2" in capsys.readouterr().err
+    assert "needs version 1 of hsparse.api, but this hsparse has version 2" in capsys.readouterr().err

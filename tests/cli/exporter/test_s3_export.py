@@ -248,7 +248,7 @@ def test_ctrl_c(in_bucket: str, exports: Exports, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("s3://exports", "s3://exports names no object"),
+        ("s3://exports", "s3://exports does not name an object"),
         ("s3://none/a.h5", "There is no bucket 'none'"),
         ("s3://exports/a//b", "a//b"),
     ],

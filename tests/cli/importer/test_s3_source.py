@@ -97,7 +97,7 @@ def test_a_matrix_that_is_damaged(refused: Refused, moto_endpoint: str, put: Put
     ("where", "words"),
     [
         ("s3://files/none.h5", "There is no object s3://files/none.h5"),
-        ("s3://files", "s3://files names no object"),
+        ("s3://files", "s3://files does not name an object"),
         ("s3://none/a.h5", "There is no bucket 'none'"),
         ("s3://files/none.mtx.gz", "There is no object s3://files/none.mtx.gz"),
     ],

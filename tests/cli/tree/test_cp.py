@@ -79,7 +79,7 @@ def test_folders(run: Run, made: str, folder: str) -> None:
     assert lines[-1] == {"action": "copied", "path": f"{folder}/a/b/some.h5", "to": f"{folder}/c/b/some.h5"}
     assert run("ls", "-r", f"{folder}/c") == [f"{folder}/c/b/", f"{folder}/c/b/some.h5"]
     (said,) = run("cp", "-r", f"{folder}/a", f"{folder}/a/b", status=2)
-    assert "cannot get into itself" in said
+    assert "cannot go into itself" in said
 
 
 def test_many_domains_of_a_folder_are_told_in_order(run: Run, made: str, folder: str) -> None:
@@ -104,11 +104,11 @@ def test_many_domains_of_a_folder_are_told_in_order(run: Run, made: str, folder:
 
 def test_targets(run: Run, made: str, folder: str) -> None:
     (said,) = run("cp", made, made, status=2)
-    assert "cannot get into itself" in said
+    assert "cannot go into itself" in said
     run("cp", made, f"{folder}/other.h5")
     (said,) = run("cp", made, f"{folder}/other.h5", status=2)
     assert said.endswith(
-        f"exists already; choose another name, or delete it first: hsparse rm {folder}/other.h5"
+        f"exists already: choose another name, or delete {folder}/other.h5 by hsparse rm {folder}/other.h5"
     )
     for words in ((made, f"{folder}/none/"), (f"{folder}/*", f"{folder}/none")):
         (said,) = run("cp", *words, status=2)
@@ -167,7 +167,7 @@ def test_folders_and_patterns(run: Run, made: str, folder: str, embedded_url: st
     run("mv", f"{folder}/a", f"{folder}/c")
     assert run("ls", "-r", folder) == [f"{folder}/c/", f"{folder}/c/b/", f"{folder}/c/b/some.h5"]
     (said,) = run("mv", f"{folder}/c", f"{folder}/c/b", status=2)
-    assert "cannot get into itself" in said
+    assert "cannot go into itself" in said
 
 
 def test_what_is_there_stays(run: Run, made: str, folder: str) -> None:
@@ -216,9 +216,7 @@ def test_a_folder_that_stopped_halfway_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(ServerTree, "delete_name", fail)
         (said,) = run("mv", f"{folder}/a", f"{folder}/b", status=2)
-    assert said.endswith(
-        f"What was not moved is in {folder}/a; go on by hsparse mv '{folder}/a/*' {folder}/b"
-    )
+    assert said.endswith(f"The rest is still in {folder}/a; move it by hsparse mv '{folder}/a/*' {folder}/b")
     run("mv", f"{folder}/a/*", f"{folder}/b")
     assert run("ls", "-r", f"{folder}/b") == [f"{folder}/b/some.h5"]
 
@@ -233,7 +231,7 @@ def test_a_domain_deleted_then(run: Run, made: str, folder: str, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(ServerTree, "delete_name", too_late)
         (said,) = run("mv", made, f"{folder}/b.h5", status=2)
-    assert "was deleted or moved by someone else meanwhile" in said
+    assert "Another user deleted or moved" in said
 
 
 def test_domains_by_a_pattern(run: Run, made: str, folder: str, embedded_url: str) -> None:
@@ -249,7 +247,7 @@ def test_folders_of_rm(run: Run, made: str, folder: str) -> None:
     run("cp", made, f"{folder}/a/b")
     (said,) = run("rm", f"{folder}/a", status=2)
     assert said == (
-        f"hsparse: The folder {folder}/a is not empty: delete what is in it first, or all of it by hsparse rm -r."
+        f"hsparse: The folder {folder}/a is not empty: delete its content first, or delete both by hsparse rm -r."
     )
     gone = [json.loads(line)["path"] for line in run("rm", "-r", "--json", f"{folder}/a")]
     assert gone == [f"{folder}/a/b/some.h5", f"{folder}/a/b/", f"{folder}/a/"]
@@ -260,7 +258,7 @@ def test_folders_of_rm(run: Run, made: str, folder: str) -> None:
 def test_nothing_is_deleted_if_something_is_missing_or_an_object(run: Run, made: str, folder: str) -> None:
     run("rm", made, f"{folder}/none.h5", status=2)
     (said,) = run("rm", made, f"{made}/dense", status=2)
-    assert f"{made}/dense is a dataset in the domain {made}; name a folder or a domain." in said
+    assert f"{made}/dense is a dataset in the domain {made}: name a folder or a domain." in said
     assert run("ls", folder) == [made]
 
 
@@ -322,10 +320,10 @@ def test_parents(run: Run, made: str, folder: str) -> None:
     assert run("mkdir", "-p", f"{folder}/a/b") == [f"created {folder}/a/", f"created {folder}/a/b/"]
     assert run("mkdir", "-p", f"{folder}/a/b") == []
     assert run("mkdir", "-p", made, status=2) == [
-        f"hsparse: {made} is a domain, and no folder can have its name."
+        f"hsparse: {made} is a domain, so it cannot be a folder: choose another name."
     ]
     assert run("mkdir", "-p", f"{made}/a", status=2) == [
-        f"hsparse: {made} is a domain, and no folder can have its name."
+        f"hsparse: {made} is a domain, so it cannot be a folder: choose another name."
     ]
 
 
@@ -376,7 +374,7 @@ def test_patterns_match_in_folders_and_in_domains(tree: ServerTree, made: str, f
     assert matched(f"{folder}/*/x.h5") == ["/a1/x.h5"]
     assert matched(f"{folder}/*.h5/g*/w*") == ["/some.h5/group/words"]
     assert matched(f"{folder}/a1") == ["/a1"]
-    with pytest.raises(NotFound, match="Nothing matches"):
+    with pytest.raises(NotFound, match="No folder, domain or object matches"):
         matched(f"{folder}/c*")
     with pytest.raises(NotFound, match="There is no folder"):
         matched(f"{folder}/c1/*")

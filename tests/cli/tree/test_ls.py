@@ -233,7 +233,9 @@ def test_a_quota_is_set_shown_and_removed(run: Run, folder: str) -> None:
 
 def test_no_size(run: Run, made: str, folder: str) -> None:
     (said,) = run("quota", folder, "much", status=2)
-    assert said.endswith("'much' is no size; write it as 1000000, 512MiB or 1GB; or none, for no quota.")
+    assert said.endswith(
+        "'much' is not a size; write a size like 1000000, 512MiB or 1GB; or none, for no quota."
+    )
     assert run("quota", made, status=2) == [f"hsparse: {made} is a domain: only folders have quotas."]
     (said,) = run("quota", "/home/ann", "1MiB", status=2)
     assert said.startswith(

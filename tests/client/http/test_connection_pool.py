@@ -212,7 +212,7 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
 def test_an_answer_is_read_by_the_process_that_asked_for_it() -> None:
     with scripted_server([answer(bytes(MIB))]) as script:
         refused, read = run(INSIDE, script.url)
-    assert "belongs to the process that sent the request" in refused
+    assert "Only the process that sent a request" in refused
     assert read == str(MIB - 1)
 
 

@@ -350,7 +350,7 @@ def test_the_proxy_of_the_environment(
     "text", ["socks5://ann:hidden@p:1", "https://p:1", "http://ann:hidden@p:x", "http://"]
 )
 def test_other_proxies_are_refused(text: str) -> None:
-    with pytest.raises(InvalidValue, match="give one as http://host:port") as refused:
+    with pytest.raises(InvalidValue, match="give a URL http://host:port") as refused:
         Proxy.parse(text)
     assert "hidden" not in str(refused.value)
 
@@ -418,7 +418,7 @@ def test_an_incomplete_certificate_is_refused_with_the_remedy(
     incomplete_authority: Authority, incomplete_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(incomplete_authority.ca_file))
-    said = r"lacks extensions that RFC 5280 requires \(Missing .* Key.*\): .* as ca_file= or HSPARSE_CA_FILE, which"
+    said = r"lacks extensions that RFC 5280 requires \(Missing .* Key.*\): .* in ca_file= or HSPARSE_CA_FILE, which"
     with pytest.raises(InvalidValue, match=said):
         hsparse.open(f"https://127.0.0.1:{incomplete_port}/x.h5")
 
@@ -436,7 +436,7 @@ def subject_hash(context: ssl.SSLContext) -> str:
 
 
 def test_an_unknown_authority_is_refused_with_the_remedy_and_asked_once(tls_port: int) -> None:
-    with pytest.raises(InvalidValue, match=r"is not trusted .* as ca_file= or HSPARSE_CA_FILE"):
+    with pytest.raises(InvalidValue, match=r"is not trusted .* in ca_file= or HSPARSE_CA_FILE"):
         hsparse.open(f"https://127.0.0.1:{tls_port}/x.h5")
 
 
@@ -453,5 +453,5 @@ def test_a_file_without_certificates_is_named(tmp_path: Path, content: bytes | N
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(InvalidValue, match=r"ca\.pem has no certificates in PEM"):
+    with pytest.raises(InvalidValue, match=r"ca\.pem has no PEM certificates"):
         trusted_authorities(path)

@@ -74,7 +74,7 @@ async def test_a_key_is_a_bearer_token_and_the_password_of_its_user(
 
 async def test_a_part_of_a_key_is_told_as_such(keys: KeyAuthenticator, key: str) -> None:
     for part in (key[:-1], key[4:], ""):
-        with pytest.raises(Unauthenticated, match="not a whole API key"):
+        with pytest.raises(Unauthenticated, match="API key is not complete"):
             await SchemeAuthenticator(schemes=(KeyScheme(keys),)).principal(f"Bearer {part}")
 
 
@@ -97,7 +97,7 @@ async def test_what_is_no_key_is_a_token_in_whatever_order(
     authenticator = SchemeAuthenticator(schemes=(KeyScheme(keys), AnyToken(keys))[::step])
     assert await authenticator.principal("Bearer a.b.c") == Principal("of a.b.c")
     assert (await authenticator.principal(f"Bearer {key}")).name == "bob"
-    with pytest.raises(Unauthenticated, match="not a whole API key"):
+    with pytest.raises(Unauthenticated, match="API key is not complete"):
         await authenticator.principal(f"Bearer {key[:-1]}")
 
 
@@ -318,7 +318,7 @@ def test_only_the_whole_text_matches() -> None:
         ("secret:{digest}:ann:user::20260101T000000Z:never:x", "id has 12"),
         ("{id}:{digest}:a/b:user::20260101T000000Z:never:x", "user's name"),
         ("{id}:{digest}:ann:user:a b:20260101T000000Z:never:x", "group's name"),
-        ("{id}:{digest}:ann:user::never:never:x", "no time of creation"),
+        ("{id}:{digest}:ann:user::never:never:x", "time of creation of the key x must be a time"),
         ("{id}:{digest}:ann:user::20260101T000000Z:tomorrow:x", "'tomorrow' is not a time"),
         ("{id}:{digest}:ann:user::20260101T000000Z:never:a b", "key's name"),
         ("{id}:{digest}:ann:user::20260101T000000Z:never:{id}", "key's name"),
