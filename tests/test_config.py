@@ -200,14 +200,14 @@ def test_sizes(text: str, nbytes: int) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no size"),
-        ("-1", "no size"),
+        ("", "not a size"),
+        ("-1", "not a size"),
         ("1e9", "'e' is not a unit|not a size"),
         ("1G", "'G' is not a unit of size; write kB, MB, GB, TB, KiB, MiB, GiB or TiB"),
-        ("MiB", "no size"),
-        ("1__0", "no size"),
+        ("MiB", "not a size"),
+        ("1__0", "not a size"),
         ("1.5", "not a whole number of bytes"),
-        ("٣", "no size"),
+        ("٣", "not a size"),
         ("9" * 19, "at most 18 digits"),
     ],
 )

@@ -291,7 +291,7 @@ def test_nothing_is_no_answer_but_to_a_flush() -> None:
 def test_json_is_not_taken_for_bytes() -> None:
     with (
         scripted([OK]) as (_, connection),
-        pytest.raises(HsparseError, match="as application/json, not application/octet-stream"),
+        pytest.raises(HsparseError, match="the type application/json instead of application/octet-stream"),
     ):
         connection.binary("GET", "/a")
 

@@ -198,7 +198,7 @@ def test_lists_find_their_places_in_columns_of_any_type(far: int) -> None:
         ((0, -6), "Index -6 of dimension 1"),
         (np.array([2**63], np.uint64), "Index 9223372036854775808 of dimension 0"),
         ((0, 0, 0, 0), "4 indices, but the dataset has only 3 dimensions"),
-        ((..., 0, ...), "'...' twice"),
+        ((..., 0, ...), "'...' only once"),
         (slice(0, 2.5), "The slice of dimension 0"),
         (slice(None, None, 0), "The slice of dimension 0"),
         (None, "a new axis"),
@@ -240,7 +240,7 @@ def test_values_are_broadcast(shape: tuple[int, ...]) -> None:
 
 def test_values_that_do_not_fit_are_refused() -> None:
     with pytest.raises(
-        InvalidValue, match=r"shape \[4, 6\] do not fit a selection of shape \[6, 4\]"
+        InvalidValue, match=r"shape \[4, 6\] must broadcast to the selected shape \[6, 4\]"
     ) as caught:
         parse_key(..., (6, 4)).collect(np.zeros((4, 6)))
     assert isinstance(caught.value, ValueError)
@@ -322,7 +322,7 @@ def test_products_points_and_boxes() -> None:
     boxes = Boxes(EXTENT, np.array([[0, 0, 2], [1, 3, 0]]), np.array([[1, 2, 4], [3, 4, 1]]))
     region = check_select(boxes, gather(ARRAY, boxes))
     assert region.size == 6
-    with pytest.raises(BadRequest, match="5 values for 6 elements"):
+    with pytest.raises(BadRequest, match="needs 6 values, not 5"):
         region.collect(np.zeros(5))
     assert region.collect(np.array(7)).tolist() == [7] * 6
 

@@ -227,7 +227,7 @@ def test_both_ends_grow_and_the_oldest_rows_go(file: hsparse.File, kind: str) ->
     model.values = {at: one for at, one in model.values.items() if at[0] >= -2}
     model.lower[0] = -2
     model.check()
-    with pytest.raises(OutOfRange, match=r"Place 99 .* lower bound is -2"):
+    with pytest.raises(OutOfRange, match=r"Coordinate 99 .* lower bound is -2"):
         dataset.drop_before(99)
     with pytest.raises(OutOfRange, match="lower bound is -2"):
         dataset[-3]

@@ -312,16 +312,16 @@ def test_only_the_whole_text_matches() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a:b", "has 8 fields"),
-        ("{id}:{digest}:ann:root::20260101T000000Z:never:x", "role of key x"),
+        ("a:b", "must have the 8 fields"),
+        ("{id}:{digest}:ann:root::20260101T000000Z:never:x", "role of the key x"),
         ("{id}:secret:ann:user::20260101T000000Z:never:x", "digest 64"),
-        ("secret:{digest}:ann:user::20260101T000000Z:never:x", "id has 12"),
+        ("secret:{digest}:ann:user::20260101T000000Z:never:x", "id of a key must have 12"),
         ("{id}:{digest}:a/b:user::20260101T000000Z:never:x", "user's name"),
         ("{id}:{digest}:ann:user:a b:20260101T000000Z:never:x", "group's name"),
         ("{id}:{digest}:ann:user::never:never:x", "time of creation of the key x must be a time"),
         ("{id}:{digest}:ann:user::20260101T000000Z:tomorrow:x", "'tomorrow' is not a time"),
-        ("{id}:{digest}:ann:user::20260101T000000Z:never:a b", "key's name"),
-        ("{id}:{digest}:ann:user::20260101T000000Z:never:{id}", "key's name"),
+        ("{id}:{digest}:ann:user::20260101T000000Z:never:a b", "name of a key"),
+        ("{id}:{digest}:ann:user::20260101T000000Z:never:{id}", "name of a key"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_said_without_its_digest(line: str, message: str) -> None:
