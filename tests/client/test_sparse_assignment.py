@@ -153,7 +153,7 @@ def test_values_are_broadcast(http_access: DatasetAccess) -> None:
         sparse.COO(np.zeros((1, 1, 3))),
         sp.csr_array((3, 3)),
     ):
-        with pytest.raises(InvalidValue, match=r"do not fit a selection of shape \[3, 4\]") as caught:
+        with pytest.raises(InvalidValue, match=r"must broadcast to the selected shape \[3, 4\]") as caught:
             dataset[:] = wrong
         assert isinstance(caught.value, ValueError)
 

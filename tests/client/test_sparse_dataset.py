@@ -143,7 +143,7 @@ def test_a_selection_too_long_for_a_url(connection: Connection) -> None:
         dataset.write_region(select, 5)
         assert set(dataset.read()[1].tolist()) == {5}
         dataset.write_region(select, np.arange(4000))
-    with pytest.raises(BadRequest, match=r"shape \[3999\] do not fit a selection of shape \[4000\]"):
+    with pytest.raises(BadRequest, match=r"shape \[3999\] must broadcast to the selected shape \[4000\]"):
         dataset.write_region(text, np.arange(3999))
 
 
