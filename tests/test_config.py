@@ -169,7 +169,7 @@ def test_a_variable_s_line_end_is_no_value(name: str, end: str, monkeypatch: pyt
 @pytest.mark.parametrize("variable", ["HSPARSE_NODE_TOKEN", "HSPARSE_BUCKET", "AWS_SECRET_ACCESS_KEY"])
 def test_a_variable_of_two_lines_is_named(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "first\nsecond")
-    with pytest.raises(Misconfigured, match=f"{variable} has a line end") as caught:
+    with pytest.raises(Misconfigured, match=f"{variable} contains a line end") as caught:
         load_settings()
     assert "first" not in str(caught.value)
     with pytest.raises(Misconfigured, match=variable):

@@ -209,4 +209,4 @@ def _is_of_rest_server(response: http.client.HTTPResponse, body: bytes) -> bool:
 def _remedy(request: str) -> str:
     if request.startswith(("GET ", "HEAD ")):
         return "try again later."
-    return "the request may have been carried out; look for its change before you send it again."
+    return "it may or may not have been carried out; look for the change before you send it again."
