@@ -237,7 +237,7 @@ def test_clients_extend_at_the_same_time(connection: Connection, dataset: Sparse
     assert rows == list(range(SIDE, SIDE + 24))
     assert dataset.extend(5, axis=-1) == slice(SIDE, SIDE + 5)
     assert dataset.refresh() == (SIDE + 24, SIDE + 5)
-    with pytest.raises(BadRequest, match="no axis 2: .* has only 2 dimensions"):
+    with pytest.raises(BadRequest, match=r"no axis 2: .* has only 2 dimensions"):
         dataset.extend(1, 2)
     with pytest.raises(BadRequest, match="positive integer"):
         dataset.extend(0)
